@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -51,26 +49,18 @@ func (r *run) thrown(g *sandbox.GuestError) *Failure {
 	if line, col, ok := r.program.Locate(g.Stack); ok {
 		f.Line, f.Column, f.Frame = line, col, r.program.Frame(line, col)
 	}
+	if at, ok := r.program.InModule(g.Stack); ok {
+		f.Message += fmt.Sprintf(" (in ./%s, line %d, column %d)\n%s", at.File, at.Line, at.Column, at.Frame)
+	}
 	return f
 }
 
-// stackFrame matches a frame of the program in a stack trace, as far as its place.
-var stackFrame = regexp.MustCompile(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(program.FileName) + `:(\d{1,9}):(\d{1,9})\)`)
-
 // places makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text.
 func (r *run) places(s string) string {
-	if r.program == nil || !strings.Contains(s, "("+program.FileName+":") {
+	if r.program == nil {
 		return s
 	}
-	return stackFrame.ReplaceAllStringFunc(s, func(frame string) string {
-		m := stackFrame.FindStringSubmatch(frame)
-		line, _ := strconv.Atoi(m[2]) // at most nine digits
-		col, _ := strconv.Atoi(m[3])
-		if l, c, ok := r.program.Position(line, col); ok {
-			return fmt.Sprintf("%s%s:%d:%d)", m[1], program.FileName, l, c)
-		}
-		return frame
-	})
+	return r.program.Rewrite(s)
 }
 
 // failureText is what the agent reads of a program that failed: what, where, a hint, and what was done already.

@@ -12,6 +12,7 @@ import (
 type made struct {
 	specifiers []string
 	imports    []imported
+	dynamic    bool // it says only as it runs what it imports
 	note       string
 	keeper     *keeper  // where imports are kept
 	session    *steps   // as a program of a session, whose declarations are kept
@@ -227,6 +228,10 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	calls, specifiers := importCalls(r, body)
 	s.final = s.write(v, top, body, calls, nil, m)
 	for _, literal := range specifiers {
+		if literal == "" {
+			m.dynamic = true
+			continue
+		}
 		m.specifier(literal)
 	}
 	if !session {
@@ -449,7 +454,8 @@ func unquote(literal string) (string, error) {
 	return strconv.Unquote(literal)
 }
 
-// importCalls finds import(...) and import.meta, which a script may not hold as they are.
+// importCalls finds import(...) and import.meta, which a script may not hold as they are; literals are what is imported,
+// "" for what the run will tell.
 func importCalls(r reader, body [2]int) (edits []edit, literals []string) {
 	for i := body[0]; i < body[1]; i++ {
 		if r.list[i].kind != word || !r.is(i, "import") || r.is(i-1, ".") || r.is(i-1, "?.") {
@@ -458,9 +464,11 @@ func importCalls(r reader, body [2]int) (edits []edit, literals []string) {
 		switch {
 		case r.is(i+1, "(") && !r.is(r.after(i+1), "{"):
 			edits = append(edits, edit{r.list[i].start, r.list[i].end, "__import"})
-			if r.list[i+2].kind == str {
-				literals = append(literals, r.text(i+2))
+			literal := ""
+			if r.list[i+2].kind == str && (r.is(i+3, ")") || r.is(i+3, ",")) {
+				literal = r.text(i + 2)
 			}
+			literals = append(literals, literal)
 		case r.is(i+1, ".") && r.is(i+2, "meta"):
 			edits = append(edits, edit{r.list[i].start, r.list[i+2].end, `({ url: "file:///program.ts", main: true })`})
 		}

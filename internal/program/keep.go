@@ -74,7 +74,7 @@ func (k *keeper) statements(body []stmt) {
 	for _, s := range body {
 		if directives = directives && s.form == expression && k.list[s.lo].kind == str; directives {
 			if t := k.text(s.lo); t == `"use strict"` || t == "'use strict'" { // names could not be made by assigning to them
-				k.edits = append(k.edits, edit{k.list[s.lo].start, k.list[s.lo].end, `""`})
+				k.edits = append(k.edits, edit{k.list[s.lo].start, k.list[s.lo].start, ";"}) // it is no directive then
 			}
 			continue
 		}

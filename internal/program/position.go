@@ -92,20 +92,29 @@ func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
 	if p.steps == nil {
 		return 0, 0, false
 	}
-	p.steps.load()
-	off := p.steps.finalAt.atByte(genLine-1, max(genCol, 1)-1)
+	for _, m := range p.modules {
+		genLine -= m.lines
+	}
+	return p.steps.position(genLine, genCol)
+}
+
+// position gives the place in the source of a place in the final code.
+func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
+	s.load()
+	off := s.finalAt.atByte(genLine-1, max(genCol, 1)-1)
 	if off < 0 {
 		return 0, 0, false
 	}
 	// The engine gives the first column where it knows the line only.
-	if lead := p.steps.finalAt.starts[genLine-1]; strings.TrimLeft(p.Code[lead:off], " \t") == "" {
-		off += len(p.Code[off:]) - len(strings.TrimLeft(p.Code[off:], " \t"))
+	code := s.final.s
+	if lead := s.finalAt.starts[genLine-1]; strings.TrimLeft(code[lead:off], " \t") == "" {
+		off += len(code[off:]) - len(strings.TrimLeft(code[off:], " \t"))
 	}
-	src, ok := p.steps.sourceOf(off)
+	src, ok := s.sourceOf(off)
 	if !ok {
 		return 0, 0, false
 	}
-	line, col = p.steps.sourceAt.position(src)
+	line, col = s.sourceAt.position(src)
 	return line, col, true
 }
 

@@ -51,7 +51,7 @@ func TestPositions(t *testing.T) {
 		if rapid.Bool().Draw(t, "crlf") {
 			source = strings.ReplaceAll(source, "\n", "\r\n")
 		}
-		prog, err := p.Prepare(program.Request{Source: source})
+		prog, err := p.Prepare(program.Request{Source: source, Session: rapid.Bool().Draw(t, "session")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,8 +68,9 @@ type Program struct {
 	// Notes are hints for the agent that are worth showing with a result.
 	Notes []string
 
-	steps  *steps  // of what runs in "js"
-	python *python // of what runs in "python"
+	steps   *steps   // of what runs in "js"
+	modules []*given // of it: their code stands before that of the steps
+	python  *python  // of what runs in "python"
 }
 
 // Prepare makes a text runnable. The error is an *Error.
@@ -103,6 +104,18 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		run = m.session
 	}
 	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, steps: run}
+	b, e := s.bundle(m, &q)
+	if e != nil {
+		place(e, q.Source)
+		return nil, e
+	}
+	if prog.modules = b.modules; len(b.modules) > 0 {
+		var code strings.Builder
+		for _, g := range b.modules {
+			code.WriteString(g.steps.final.s)
+		}
+		prog.Code = code.String() + prog.Code
+	}
 	if m.note != "" {
 		prog.Notes = append(prog.Notes, m.note)
 	}
