@@ -236,3 +236,29 @@ func blobs(t testing.TB, s *stage) (n int) {
 	}
 	return n
 }
+
+// execSQL changes the database of a stage that is stopped.
+func (s *stage) execSQL(query string) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	if r, err := db.Exec(query); err != nil {
+		s.t.Fatal(err)
+	} else if n, _ := r.RowsAffected(); n == 0 {
+		s.t.Fatalf("%s changed nothing", query)
+	}
+}
+
+// resumed is how long the session took to come back.
+func resumed(t testing.TB, o outcome) time.Duration {
+	var v struct {
+		Meta map[string]struct{ Session struct{ MS float64 } } `json:"_meta"`
+	}
+	if err := json.Unmarshal(o.res.Raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(v.Meta["biplane.dev/execution"].Session.MS * float64(time.Millisecond))
+}

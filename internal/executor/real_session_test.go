@@ -1,0 +1,196 @@
+package executor_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// realStage is a stage with the real engine and real preparation; box.one, box.slow and box.gate are its tools.
+func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
+	t.Helper()
+	d, err := driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tools []*tool.Tool
+	for _, name := range []string{"one", "slow", "gate"} {
+		tools = append(tools, &tool.Tool{Upstream: "box", Name: name, InputSchema: []byte(`{"type":"object"}`)})
+	}
+	cat := catalog.New(catalog.Config{})
+	cat.Set(catalog.Source{Name: "box", Tools: tools, Health: tool.Health{State: tool.Ready}})
+	return newStage(t, func(c *executor.Config) {
+		c.Driver, c.Programs = d, program.New(program.Config{Catalog: cat.View})
+		if tweak != nil {
+			tweak(c)
+		}
+	})
+}
+
+// code runs a program that must end well, and gives its value as JSON.
+func (s *stage) code(session, language, code string) string {
+	s.t.Helper()
+	o := s.try(s.t.Context(), ann, session, code, "language", language)
+	if o.failed {
+		s.t.Fatalf("%s\n%v %s", code, o.err, o.text)
+	}
+	return textsOf(s.t, o.res)[0]
+}
+
+func TestRealSessions(t *testing.T) {
+	s := realStage(t, nil)
+	for _, c := range []struct{ language, code, want string }{
+		{"typescript", `const counter = { n: 1 }; function inc() { return ++counter.n } let pending = box.slow; const later = new Promise((r) => setTimeout(() => r("rang"), 5)); counter.n`, `1`},
+		{"typescript", `inc(); inc()`, `3`},
+		{"typescript", `const counter2 = counter; class P { constructor(public x: number) {} } ; new P(4).x + counter2.n`, `7`},
+		{"typescript", `await later`, `"rang"`},
+		{"typescript", `import { writeFile, readFile, mkdir, readdir } from "node:fs/promises"; await mkdir("out"); await writeFile("out/a.txt", "hello"); await readdir("out")`, `["a.txt"]`},
+		{"typescript", `await readFile("./workspace/out/a.txt", "utf8")`, `"hello"`},
+		{"typescript", `(await box.one()) as string`, `"answer of box.one"`},
+		{"python", "x = 41\ndef f():\n    return x + 1\nf()", `42`},
+		{"python", "x = 42\nf()", `43`},
+		{"python", "open('workspace/out/a.txt').read()", `"hello"`},
+		{"python", "with open('b.txt', 'w') as h:\n    h.write('from python')\nawait box.one()", `"answer of box.one"`},
+		{"typescript", `await readFile("b.txt", "utf8")`, `"from python"`},
+	} {
+		if got := s.code("work", c.language, c.code); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.code, got, c.want)
+		}
+	}
+	s.restart()
+	if got := s.code("work", "typescript", `[inc(), counter2.n]`); got != `[4,4]` {
+		t.Error(got)
+	}
+	if got := s.code("work", "python", "f()"); got != `43` {
+		t.Error(got)
+	}
+	o := s.try(t.Context(), ann, "work", `counter.n = 100; await writeFile("out/a.txt", "bad"); throw new Error("no")`)
+	holds(t, o.text, "Error: no", "session work is as it was before this program")
+	if got := s.code("work", "typescript", `[counter.n, await readFile("out/a.txt", "utf8")]`); got != `[4,"hello"]` {
+		t.Error(got)
+	}
+	if _, err := s.x.ForkSession(t.Context(), ann, "work", "copy"); err != nil {
+		t.Fatal(err)
+	}
+	a, b := s.code("work", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`), s.code("copy", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`)
+	if a == b || !strings.HasPrefix(a, "[5,") || !strings.HasPrefix(b, "[5,") {
+		t.Errorf("%s and %s", a, b)
+	}
+	if i, err := s.load("third", s.export("work", ""), ""); err != nil || i.Note != "" {
+		t.Fatalf("%+v, %v", i, err)
+	}
+	if got := s.code("third", "python", "f()"); got != `43` {
+		t.Error(got)
+	}
+}
+
+func TestRealProgramsAreSuspended(t *testing.T) {
+	for _, language := range []string{"typescript", "python"} {
+		s := realStage(t, napping)
+		code := `const a = "kept"; const b = await Promise.all([box.slow(), box.gate()]); [a, b]`
+		if language == "python" {
+			code = "import asyncio\na = 'kept'\nb = await asyncio.gather(box.slow(), box.gate())\n[a, b]"
+		}
+		for _, session := range []string{"", "work"} {
+			done := make(chan outcome)
+			go func() { done <- s.try(t.Context(), ann, session, code, "language", language) }()
+			eventually(t, "it is suspended", func() bool {
+				run, _ := s.x.Load()
+				return s.inside.Load() == 2 && run == 0
+			})
+			s.gate <- struct{}{}
+			eventually(t, "it is suspended again", func() bool {
+				run, _ := s.x.Load()
+				return s.inside.Load() == 1 && run == 0
+			})
+			s.slow <- struct{}{}
+			if o := <-done; o.failed || textsOf(t, o.res)[0] != `["kept",["answer of box.slow","answer of box.gate"]]` {
+				t.Errorf("%s, session %q: %s %v", language, session, o.text, o.err)
+			}
+		}
+	}
+}
+
+// A session is rebuilt, by the real engine, from what its programs heard: the damaged state is made anew, byte for byte
+// as far as programs can tell.
+func TestRealRebuild(t *testing.T) {
+	s := realStage(t, nil)
+	for language, list := range map[string][]string{
+		"typescript": {`const r = [Math.random(), Date.now(), crypto.randomUUID()]; const got = await Promise.all([box.one(), box.one()]); r`,
+			`import { writeFile, readFileSync } from "node:fs"; import * as p from "node:fs/promises"; await p.writeFile("f.txt", "1"); const text = readFileSync("f.txt", "utf8"); text`,
+			`[r, got, text]`},
+		"python": {"import random, time, uuid\nr = [random.random(), time.time(), str(uuid.uuid4())]\ngot = await box.one()",
+			"open('g.txt', 'w').write('2')\ntime.sleep(0.001)\ntext = open('g.txt').read()", `[r, got, text]`},
+	} {
+		var was string
+		for _, code := range list {
+			was = s.code("work", language, code)
+		}
+		s.stop()
+		s.execSQL(`DELETE FROM session_blob WHERE id IN (SELECT blob FROM session_ref WHERE seq IS NULL) AND length(data) > 5000 OR data IS NULL`)
+		s.start()
+		o := s.try(t.Context(), ann, "work", list[len(list)-1], "language", language)
+		if o.failed || textsOf(t, o.res)[0] != was || o.from != "journal" {
+			t.Errorf("%s: %s %v, want %s", language, o.text, o.err, was)
+		}
+	}
+}
+
+func BenchmarkSessions(b *testing.B) {
+	for language, code := range map[string][2]string{
+		"typescript": {`const rows = Array.from({ length: 200 }, (_, i) => ({ id: i, name: "row " + i })); const by = new Map(rows.map((r) => [r.id, r])); function total() { return rows.length } total()`, `total()`},
+		"python":     {"rows = [dict(id=i, name=f'row {i}') for i in range(200)]\ndef total():\n    return len(rows)\ntotal()", `total()`},
+	} {
+		b.Run(language+"/alone", func(b *testing.B) {
+			s := realStage(b, nil)
+			for b.Loop() {
+				s.code("", language, "1 + 1")
+			}
+		})
+		b.Run(language+"/hot", func(b *testing.B) {
+			s := realStage(b, nil)
+			s.code("work", language, code[0])
+			for b.Loop() {
+				s.code("work", language, code[1])
+			}
+			i, err := s.x.Session(b.Context(), ann, "work")
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(i.StateBytes), "state-bytes")
+			b.ReportMetric(float64(i.JournalBytes)/float64(i.Programs), "journal-bytes/program")
+		})
+		b.Run(language+"/disk", func(b *testing.B) {
+			s := realStage(b, func(c *executor.Config) { c.Limits.Sessions.HotBytes = 1 })
+			s.code("work", language, code[0])
+			var took time.Duration
+			for b.Loop() {
+				o := s.try(b.Context(), ann, "work", code[1], "language", language)
+				if o.failed || o.from != "disk" {
+					b.Fatal(o.from, o.text)
+				}
+				took += resumed(b, o)
+			}
+			b.ReportMetric(float64(took.Microseconds())/float64(b.N), "resume-us")
+		})
+		b.Run(language+"/fork", func(b *testing.B) {
+			s := realStage(b, nil)
+			s.code("work", language, code[0])
+			for b.Loop() {
+				if _, err := s.x.ForkSession(b.Context(), ann, "work", "copy"); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := s.x.EndSession(b.Context(), ann, "copy"); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
