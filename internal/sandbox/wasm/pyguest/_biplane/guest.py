@@ -77,6 +77,9 @@ def _fresh_main():
 
 def _reset():
     """Forgets what earlier programs left."""
+    for t in asyncio.all_tasks(loop):
+        t._log_destroy_pending = False
+        asyncio.tasks._unregister_task(t)
     calls.reset()
     loop.clear()
     _fresh_main()
@@ -146,6 +149,8 @@ def _fail(e, traceback=None):
         return
     if traceback is not None:
         e.__traceback__ = traceback
+    if isinstance(e, SystemError) and "without exception set" in str(e):  # the interpreter had no memory for the error
+        e = MemoryError().with_traceback(e.__traceback__)
     if isinstance(e, MemoryError):  # let go of what filled it before anything else is asked for
         fields = {"name": "MemoryError", "message": "the program reached its memory limit: hold less at a time", "kind": "limit", "stack": ""}
         try:

@@ -1,0 +1,183 @@
+//go:build linux && (amd64 || arm64)
+
+package pyguest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+// session runs programs one after the other in one guest and compares what each comes to.
+func session(t *testing.T, programs ...[2]string) *machine {
+	t.Helper()
+	m := start(t)
+	m.tools = testTools
+	for _, p := range programs {
+		done, fail, err := m.run(sandbox.Run{Code: p[0], Session: true})
+		if err != nil {
+			t.Fatalf("%s\n%v", p[0], err)
+		}
+		var want []string
+		if p[1] != "" {
+			want = strings.Split(p[1], "\n")
+		}
+		m.nexts = 0
+		if got := m.outcome(done, fail, want); got != p[1] {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", p[0], got, p[1])
+		}
+	}
+	return m
+}
+
+func TestSession(t *testing.T) {
+	session(t,
+		[2]string{"import math\nx = 1\nclass K:\n    def f(self):\n        return x\ndef g():\n    return K().f() + 1", ""},
+		[2]string{"x = 10\n[g(), math.floor(2.5)]", "value [11,2]"},
+		[2]string{"class K:\n    def f(self):\n        return 'new'\nK().f()", `value "new"`},
+		[2]string{"def g(): return 'again'\ng()", `value "again"`},
+		[2]string{"1 / 0", "fail ZeroDivisionError: division by zero"},
+		[2]string{"x", "value 10"},
+		[2]string{"return x + 1", "value 11"},
+		[2]string{"def main():\n    return 'main'", `value "main"`},
+		[2]string{"y = 5", ""},
+		[2]string{"main()", `value "main"`},
+		[2]string{"pending = github.get_issue(number=1, ms=50)\nimport asyncio\nt = asyncio.create_task(asyncio.sleep(5, 'slept'))\n1", "value 1"},
+		[2]string{"(await pending).number, await t", `value [1,"slept"]`},
+		[2]string{"[pending.title, issue.number for issue in []] if False else 2", "fail SyntaxError: did you forget parentheses around the comprehension target?"},
+		[2]string{"import builtins\n'github' in dir(builtins), repr(github)", `value [true,"<tools github: list_issues, get_issue, create_issue>"]`},
+		[2]string{"f = open('workspace/s.txt', 'w')\nf.write('abc')", "value 3"},
+		[2]string{"f.write('def')\nf.close()\nopen('workspace/s.txt').read()", `value "abcdef"`},
+		[2]string{"open('skills/late.py', 'w').write('V = 1')\nimport skills.late\nskills.late.V", "value 1"},
+		[2]string{"open('skills/later.py', 'w').write('W = 2')\nfrom skills.later import W\nW", "value 2"},
+	)
+}
+
+// TestSessionTasks keeps what goes on between programs.
+func TestSessionTasks(t *testing.T) {
+	session(t,
+		[2]string{"import asyncio\nlog = []\nasync def tick():\n    while True:\n        await asyncio.sleep(1)\n        log.append(len(log))\nt = asyncio.create_task(tick())", ""},
+		[2]string{"await asyncio.sleep(3.5)\nlog", "value [0,1,2]"},
+		[2]string{"t.cancel()\nawait asyncio.sleep(2)\nlog", "value [0,1,2]"},
+	)
+}
+
+// TestApart runs programs that are no session's in one guest: nothing is left of one for the next.
+func TestApart(t *testing.T) {
+	m := start(t)
+	for _, p := range [][2]string{
+		{"x = 1\nimport asyncio\nasync def f():\n    await asyncio.sleep(1)\n    print('late')\nasyncio.create_task(f())\nx", "1"},
+		{"'x' in globals()", "false"},
+		{"import asyncio\nawait asyncio.sleep(5)\nlen(asyncio.all_tasks())", "1"},
+	} {
+		done, fail, err := m.run(sandbox.Run{Code: p[0]})
+		if err != nil || fail != nil || string(done.Value) != p[1] || strings.Contains(m.console(), "late") {
+			t.Errorf("%s: %v %v %v %s", p[0], done, fail, err, m.console())
+		}
+	}
+}
+
+// TestSeed gives the same randomness for the same seed, another for another, in all that has any.
+func TestSeed(t *testing.T) {
+	code := "import random, os, uuid, secrets, tempfile\nr = random.Random()\n[random.random(), r.random(), os.urandom(4).hex(), str(uuid.uuid4()), secrets.token_hex(4), random.SystemRandom().random(), random.getrandbits(300), str(uuid.uuid1())]"
+	values := func(seeds ...string) (all []string) {
+		m := start(t)
+		for _, s := range seeds {
+			done, fail, err := m.run(sandbox.Run{Code: code, Seed: strings.Repeat(s, 32), Session: true})
+			if err != nil || fail != nil {
+				t.Fatal(fail, err)
+			}
+			all = append(all, string(done.Value))
+		}
+		return all
+	}
+	a, b := values("01", "02"), values("01", "03")
+	if a[0] != b[0] {
+		t.Errorf("the same seed gave %s and %s", a[0], b[0])
+	}
+	var x, y []any
+	_ = json.Unmarshal([]byte(a[1]), &x)
+	_ = json.Unmarshal([]byte(b[1]), &y)
+	for i := range x {
+		if i < 7 && x[i] == y[i] {
+			t.Errorf("two seeds gave the same %v", x[i])
+		}
+	}
+}
+
+// TestDeterminism runs random programs with calls whose answers come in random order, twice, and then again from the lines
+// that the host wrote: what the guest says, and its memory afterwards, are the same to the last byte.
+func TestDeterminism(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var code strings.Builder
+		code.WriteString("import asyncio, random, time, json\nout = []\n")
+		for i := range 6 {
+			switch r.IntN(5) {
+			case 0:
+				fmt.Fprintf(&code, "out.append([x.args.i for x in await asyncio.gather(*[slack.post(i=i) for i in range(%d)])])\n", 1+r.IntN(20))
+			case 1:
+				fmt.Fprintf(&code, "for f in asyncio.as_completed([slack.post(i=i) for i in range(%d)]): out.append((await f).args.i)\n", 1+r.IntN(20))
+			case 2:
+				fmt.Fprintf(&code, "await asyncio.sleep(%v)\nout.append(time.time())\n", r.Float64())
+			case 3:
+				fmt.Fprintf(&code, "out.append(random.random())\nopen('workspace/f%d', 'w').write(str(out))\ntime.sleep(0.01)\n", i)
+			case 4:
+				fmt.Fprintf(&code, "def f%d(n):\n    return slack.post(i=n)['args']['i']\nout.append([f%d(n) for n in range(%d)])\nprint({object, len, 'a', 1.5})\n", i, i, r.IntN(9))
+			}
+		}
+		code.WriteString("out")
+		play := func(delays uint64) ([]byte, []byte) {
+			d := rand.New(rand.NewPCG(delays, 2))
+			m := start(t)
+			m.tools = func(path string, args json.RawMessage) (any, time.Duration, *sandbox.GuestError) {
+				v, _, _ := echo(path, args)
+				return v, time.Duration(d.IntN(100)) * time.Millisecond, nil
+			}
+			if _, fail, err := m.run(sandbox.Run{Code: code.String()}); err != nil || fail != nil {
+				t.Fatal(fail, err, code.String())
+			}
+			said, _ := json.Marshal(m.out)
+			return said, bytes.Clone(m.m.Memory())
+		}
+		said, memory := play(seed)
+		again, memory2 := play(seed)
+		if !bytes.Equal(said, again) {
+			t.Errorf("two runs of\n%s\nsaid\n%s\n%s", &code, said, again)
+		}
+		if !bytes.Equal(memory, memory2) {
+			t.Errorf("two runs of\n%s\nleft different memory", &code)
+		}
+	}
+}
+
+// TestBootTwice boots twice and gets the same memory.
+func TestBootTwice(t *testing.T) {
+	first := bootImage(t)
+	m := newMachine(t, nil)
+	if err := m.enter(m.g.Boot); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, m.m.Memory()) {
+		t.Error("two boots differ")
+	}
+}
+
+// TestLines counts the lines of the agent's text that stand before the code.
+func TestLines(t *testing.T) {
+	m := start(t)
+	_, fail, err := m.run(sandbox.Run{Code: "x = 1\n1 / 0", Line: 10})
+	if err != nil || fail == nil || !strings.Contains(fail.Stack, `File "program.py", line 12, in <module>`) {
+		t.Error(fail, err)
+	}
+	_, fail, err = m.run(sandbox.Run{Code: "x = = 1", Line: 3})
+	if err != nil || fail == nil || !strings.Contains(fail.Stack, `File "program.py", line 4, column 5`) {
+		t.Error(fail, err)
+	}
+}
