@@ -47,6 +47,21 @@ func Run(t *testing.T, d sandbox.Driver) {
 	t.Run("isolation", func(t *testing.T) { isolation(t, d) })
 	t.Run("crowd", func(t *testing.T) { crowd(t, d) })
 	t.Run("misuse", func(t *testing.T) { misuse(t, d) })
+	spoken, missing := languages(c)
+	if len(missing) > 0 {
+		t.Logf("%s runs no %s: the suite has nothing in it", c.Driver, strings.Join(missing, ", "))
+	}
+	for _, l := range spoken {
+		t.Run(l.runtime, func(t *testing.T) {
+			t.Run("keep", func(t *testing.T) { keeping(t, d, l) })
+			t.Run("copy", func(t *testing.T) { copying(t, d, l) })
+			t.Run("misuse", func(t *testing.T) { misusing(t, d, l) })
+			t.Run("determinism", func(t *testing.T) { determinism(t, d, l) })
+			if l.runtime != "js" { // whose are above
+				t.Run("limits", func(t *testing.T) { enduring(t, d, l) })
+			}
+		})
+	}
 	t.Run("leftovers", func(t *testing.T) { leftovers(t, d) })
 }
 
