@@ -1,3 +1,5 @@
+//go:build linux
+
 package child
 
 // ArmLess is Main with some of the protections only: "namespaces", "landlock", "filter", "nothing".

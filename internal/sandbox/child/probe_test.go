@@ -1,7 +1,8 @@
+//go:build linux
+
 package child_test
 
 import (
-	"runtime"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
@@ -10,9 +11,6 @@ import (
 // escapes makes all attempts in children that arm themselves so, and gives them by name.
 func escapes(t *testing.T, how string) (map[string]child.Attempt, map[string]child.Protection) {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has protections here")
-	}
 	got, armed, err := child.TryEscapes(t.Context(), []string{engine, how})
 	if err != nil {
 		t.Fatal(err)
