@@ -2,7 +2,6 @@ package executor
 
 import (
 	"encoding/json"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -107,7 +106,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	if res != nil {
 		size = len(res.Raw)
 	}
-	unsent := notSent(path, err)
+	unsent := err != nil && tool.AsError(err).Unsent
 	value, err := r.outcome(res, err)
 	r.mu.Lock()
 	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
@@ -142,35 +141,7 @@ func (r *run) unhold(size int) {
 }
 
 // errNotMade is how a call ends that still waited for its turn when the program ended.
-var errNotMade = tool.Errorf(tool.Canceled, NotMade+"the program ended before its turn came")
-
-// notSent reports whether a call surely ended before anything was sent to the tool. The door and the upstreams have no
-// mark for that, so it is told by what their errors are: refusals of ours wrap no cause, what came from a server does. In
-// doubt the call was made.
-func notSent(path string, err error) bool {
-	if err == nil {
-		return false
-	}
-	e := tool.AsError(err)
-	switch {
-	case e == errNotMade, e.Kind == tool.Denied:
-		return true
-	case strings.HasSuffix(e.Msg, " was not called"), strings.HasPrefix(e.Msg, path+" was not called: "):
-		return true // it could not be handed to the server, or not be recorded
-	}
-	switch e.Kind {
-	case tool.NotFound, tool.Unavailable: // no such tool; its upstream is down, connecting, or wants somebody to sign in
-		return e.Err == nil
-	case tool.Conflict: // several tools have that name
-		return e.Err == nil && strings.Contains(e.Msg, " names more than one tool: ")
-	case tool.Invalid: // against the schema
-		return !answered.MatchString(e.Msg)
-	}
-	return false
-}
-
-// answered matches the error of a call that a server refused by its own protocol.
-var answered = regexp.MustCompile(`\(JSON-RPC error -?\d+\)$`)
+var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: NotMade + "the program ended before its turn came", Unsent: true}
 
 // begun reports whether a call whose turn has come may still be made: not when the program has ended meanwhile, since
 // nobody would know of it.

@@ -103,7 +103,7 @@ func TestArguments(t *testing.T) {
 	}{
 		{map[string]any{}, "code is missing"},
 		{map[string]any{"code": "1", "languge": "ts"}, `unknown argument "languge"`},
-		{map[string]any{"code": "1", "language": "python"}, `"typescript"`},
+		{map[string]any{"code": "1", "language": "ruby"}, `"typescript"`},
 		{map[string]any{"code": "1", "session": ".s"}, "no name for a session"},
 		{map[string]any{"code": "1", "timeout_seconds": -1}, "timeout_seconds"},
 		{map[string]any{"code": "1", "timeout_seconds": "5"}, "timeout_seconds must be a number"},

@@ -19,7 +19,7 @@ import (
 type oneCall struct{}
 
 func (oneCall) Probe(context.Context) (sandbox.Capabilities, error) {
-	return sandbox.Capabilities{Tier: tool.WASM}, nil
+	return sandbox.Capabilities{Tier: tool.WASM, Runtimes: []string{"js"}}, nil
 }
 func (oneCall) Create(context.Context, sandbox.Spec) (sandbox.Sandbox, error) { return oneCall{}, nil }
 func (oneCall) Close() error                                                  { return nil }
@@ -101,34 +101,7 @@ func TestProgressNeverStops(t *testing.T) {
 	})
 }
 
-func TestNotSent(t *testing.T) {
-	cause := io.ErrUnexpectedEOF
-	for _, c := range []struct {
-		kind  tool.Kind
-		msg   string
-		cause error
-		want  bool
-	}{
-		{tool.Denied, "a.b is denied by policy p: no", nil, true},
-		{tool.NotFound, `no tool "a.b"`, nil, true},
-		{tool.NotFound, "a.b failed: unknown tool (JSON-RPC error -32602)", cause, false},
-		{tool.Invalid, "wrong arguments for a.b: x", cause, true},
-		{tool.Invalid, "a.b failed: bad id (JSON-RPC error -32602)", cause, false},
-		{tool.Conflict, `"b" names more than one tool: use one of a.b, c.b`, nil, true},
-		{tool.Conflict, "a.b asks for input before it goes on (names more than one tool)", nil, false},
-		{tool.Unavailable, `upstream "a" is down: exited; try again later`, nil, true},
-		{tool.Unavailable, `upstream "a": broken pipe; a.b was not called`, cause, true},
-		{tool.Unavailable, `upstream "a": broken pipe; whether a.b took effect is not known`, cause, false},
-		{tool.Internal, "a.b was not called: the call can't be recorded", cause, true},
-		{tool.Internal, "a.b broke down inside: whether it took effect is unknown", nil, false},
-		{tool.Timeout, "a.b did not answer", cause, false},
-		{tool.Canceled, "canceled", cause, false},
-		{failedKind, "a.b was not right", nil, false},
-	} {
-		if got := notSent("a.b", &tool.Error{Kind: c.kind, Msg: c.msg, Err: c.cause}); got != c.want {
-			t.Errorf("%s %q: not sent is %v", c.kind, c.msg, got)
-		}
-	}
+func TestFirstLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"one":                         "one",
 		"wrong arguments for a.b:":    "wrong arguments for a.b",

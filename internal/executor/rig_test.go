@@ -59,7 +59,7 @@ func standard() answers {
 			return tool.Text(true, "no such record"), nil
 		},
 		"down": func(context.Context, *tool.Call) (*tool.Result, error) {
-			return nil, tool.Errorf(tool.Unavailable, "box is down")
+			return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "box is down"))
 		},
 		"strict": func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 			return tool.Text(false, "right"), nil
@@ -124,10 +124,10 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		r.mu.Unlock()
 		e, err := cat.View().Resolve(c.Path)
 		if err != nil {
-			return nil, err
+			return nil, tool.NotSent(err)
 		}
 		if err := e.Validate(orEmpty(c.Arguments)); err != nil {
-			return nil, err
+			return nil, tool.NotSent(err)
 		}
 		return a[e.Tool.Name](ctx, c)
 	})

@@ -58,7 +58,7 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
-		return nil, err
+		return nil, tool.NotSent(err)
 	}
 	next := *c
 	next.Tool = entry.Tool
@@ -69,11 +69,11 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		next.Arguments = json.RawMessage("{}")
 	}
 	if err := entry.Validate(next.Arguments); err != nil {
-		return nil, err
+		return nil, tool.NotSent(err)
 	}
 	caller, ok := g.cfg.Catalog.Caller(entry.Tool.Upstream)
 	if !ok {
-		return nil, tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream)
+		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream))
 	}
 	decision := g.cfg.Policy.Decide(policy.Request{
 		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent,
@@ -87,9 +87,9 @@ func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision,
 	entry, err := g.cfg.Audit.Begin(ctx, c, string(d.Effect))
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, tool.AsError(context.Cause(ctx))
+			return nil, tool.NotSent(context.Cause(ctx))
 		}
-		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded", Err: err}
+		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded", Err: err, Unsent: true}
 	}
 	result, err := g.decided(ctx, c, d, caller)
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
@@ -104,10 +104,10 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	case policy.Allow:
 	case policy.Ask:
 		if err := g.cfg.Approval.Wait(ctx, c, d.Reason); err != nil {
-			return nil, err
+			return nil, tool.NotSent(err)
 		}
 	default:
-		return nil, tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason)
+		return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))
 	}
 	result, err := g.guarded(ctx, c, caller)
 	if err != nil {

@@ -29,6 +29,22 @@ type Error struct {
 	Kind Kind
 	Msg  string
 	Err  error
+	// Unsent says of a call that it surely ended before anything was sent to its tool: it had no effect. Without it, it may
+	// have had one.
+	Unsent bool
+}
+
+// NotSent marks the error of a call that ended before anything was sent.
+func NotSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := *AsError(err)
+	if direct, ok := err.(*Error); !ok || direct == nil {
+		e.Err = err // what else is wrapped stays to be found
+	}
+	e.Unsent = true
+	return &e
 }
 
 // Errorf makes an Error; a %w in the format is kept for the log and for errors.Is.

@@ -84,3 +84,20 @@ func TestTierNamesRoundTrip(t *testing.T) {
 		t.Errorf("unknown tier: %v", err)
 	}
 }
+
+func TestNotSent(t *testing.T) {
+	if tool.NotSent(nil) != nil {
+		t.Error("nil is not an error")
+	}
+	inner := tool.Errorf(tool.Denied, "no: %w", io.EOF)
+	got := tool.AsError(tool.NotSent(fmt.Errorf("wrapped: %w", inner)))
+	if !got.Unsent || got.Kind != tool.Denied || !errors.Is(got, io.EOF) || inner.Unsent {
+		t.Errorf("%+v", got)
+	}
+	if e := tool.AsError(tool.NotSent(context.Canceled)); !e.Unsent || e.Kind != tool.Canceled {
+		t.Errorf("%+v", e)
+	}
+	if e := tool.AsError(context.Canceled); e.Unsent {
+		t.Error("whatever is canceled was not sent")
+	}
+}

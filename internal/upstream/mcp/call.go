@@ -33,15 +33,15 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		args = []byte(`{}`)
 	}
 	if !isObject(args) {
-		return nil, tool.Errorf(tool.Invalid, "%s: the arguments must be a JSON object", c.Tool.Path())
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s: the arguments must be a JSON object", c.Tool.Path()))
 	}
 	if err := checkJSON(args, maxDepth); err != nil {
-		return nil, tool.Errorf(tool.Invalid, "%s: the arguments: %w", c.Tool.Path(), err)
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s: the arguments: %w", c.Tool.Path(), err))
 	}
 	for try := 0; ; try++ {
 		s, err := u.ready(ctx)
 		if err != nil {
-			return nil, err
+			return nil, tool.NotSent(err) // and what was sent before did nothing
 		}
 		answer, err := u.ask(ctx, s, c, args)
 		if isFault(err, faultSession) {
@@ -292,11 +292,11 @@ func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 	case faultSize:
 		return &tool.Error{Kind: tool.Limit, Err: err, Msg: fmt.Sprintf("%s %s: ask for less", path, f.msg)}
 	case faultScope:
-		return &tool.Error{Kind: tool.Denied, Err: err, Msg: fmt.Sprintf("%s needs more rights than were given when signing in: upstream %q %s; %s", path, u.cfg.Name, f.msg, u.signIn())}
+		return &tool.Error{Kind: tool.Denied, Err: err, Unsent: true, Msg: fmt.Sprintf("%s needs more rights than were given when signing in: upstream %q %s; %s", path, u.cfg.Name, f.msg, u.signIn())}
 	case faultSignIn:
-		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q needs sign-in: it %s; %s", u.cfg.Name, f.msg, u.signIn())}
 	case faultUnsent, faultSession:
-		return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
+		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}
 	return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
 }
