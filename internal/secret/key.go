@@ -56,21 +56,22 @@ func Open(path string) (*Key, error) {
 }
 
 func readKey(path string) (*Key, error) {
+	bad := func(format string, args ...any) (*Key, error) {
+		return nil, &KeyError{Path: path, Msg: fmt.Sprintf("key file %s ", path) + fmt.Sprintf(format, args...)}
+	}
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() { // to open a pipe would be to wait for its writer
+		return bad("is no regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
 	}
 	defer f.Close()
-	bad := func(format string, args ...any) (*Key, error) {
-		return nil, &KeyError{Path: path, Msg: fmt.Sprintf("key file %s ", path) + fmt.Sprintf(format, args...)}
-	}
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
 	}
 	switch mode := fi.Mode(); {
-	case !mode.IsRegular():
-		return bad("is no regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0: // Windows has no such modes: the folder's rights hold there
 		return bad("may be used by others (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
 	}

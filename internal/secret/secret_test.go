@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -127,6 +128,13 @@ func TestKeyFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused("32 bytes")
+	}
+	if mkfifo, err := exec.LookPath("mkfifo"); err == nil { // a pipe that nobody writes to
+		path = filepath.Join(t.TempDir(), "key")
+		if err := exec.Command(mkfifo, path).Run(); err != nil {
+			t.Fatal(err)
+		}
+		refused("no regular file")
 	}
 	path = t.TempDir()
 	refused("no regular file")
