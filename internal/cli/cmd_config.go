@@ -197,6 +197,7 @@ func showTable(w io.Writer, v shown) {
 		if o := s.OAuth; o != nil {
 			add("oauth client_id", o.ClientID)
 			add("oauth client_secret", o.ClientSecret)
+			add("oauth issuer", o.Issuer)
 			add("oauth scopes", strings.Join(o.Scopes, " "))
 			if o.RedirectPort > 0 {
 				add("oauth redirect_port", strconv.Itoa(o.RedirectPort))

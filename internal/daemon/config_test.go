@@ -119,10 +119,11 @@ func TestConfigErrors(t *testing.T) {
 		{"unknown alias", "b.yaml", "mode: *x\n", []string{`b.yaml:1:7: there is no anchor "x" above`}},
 		{"tag", "b.yaml", "mode: !!python/object code\n", []string{"b.yaml:1:7: a configuration has no tags"}},
 		{"two documents", "b.yaml", "mode: code\n---\nmode: auto\n", []string{"b.yaml:3:"}},
-		{"oauth", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client_id: i, client_secret: '${TOKEN}', scopes: [a, 'b:c'], redirect_port: 8421 } }\n", nil},
-		{"oauth, wrong", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client: i } }\n  b: { url: 'http://x/', oauth: { client_secret: i, scopes: ['a b'], redirect_port: 0 } }\n  c: { command: x, oauth: {} }\n  d: { url: 'http://x/', headers: { authorization: x }, oauth: {} }\n", []string{
+		{"oauth", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client_id: i, client_secret: '${TOKEN}', issuer: 'https://as.example', scopes: [a, 'b:c'], redirect_port: 8421 } }\n", nil},
+		{"oauth, wrong", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', oauth: { client: i } }\n  b: { url: 'http://x/', oauth: { client_secret: i, scopes: ['a b'], redirect_port: 0 } }\n  c: { command: x, oauth: {} }\n  d: { url: 'http://x/', headers: { authorization: x }, oauth: {} }\n  e: { url: 'http://x/', oauth: { issuer: as.example } }\n", []string{
 			"b.yaml:2:35: mcpServers.a.oauth has no key \"client\"", "b.yaml:3:50: mcpServers.b.oauth.client_secret needs the client_id", "b.yaml:3:62: mcpServers.b.oauth.scopes: \"a b\" is no scope",
 			"b.yaml:3:85: mcpServers.b.oauth.redirect_port must be from 1 to 65535", "b.yaml:4:27: mcpServers.c.oauth is for a server with a url", "b.yaml:5:64: mcpServers.d.oauth is for a server with a url and without a header Authorization",
+			"b.yaml:6:43: mcpServers.e.oauth.issuer must be the address",
 		}},
 		{"header with a line break", "b.yaml", "mcpServers:\n  a: { url: 'http://x/', headers: { X: \"a\\r\\nb\" } }\n", []string{"b.yaml:2:37: mcpServers.a.headers"}},
 	} {

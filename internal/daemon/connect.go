@@ -238,19 +238,21 @@ func (s *signIns) Paste(ctx context.Context, upstream, id, redirect string) (*ap
 	if err != nil {
 		return nil, err
 	}
-	if err := a.flow.Paste(ctx, redirect); err != nil {
+	if err := a.flow.Paste(redirect); err != nil {
 		return nil, err
 	}
 	return s.Await(ctx, upstream, id)
 }
 
-// drop gives up the attempt that is under way for an upstream.
+// drop gives up the attempt that is under way for an upstream. Afterwards nobody signs in with it, and its port is free.
 func (s *signIns) drop(name string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a := s.active[name]; a != nil {
+	a := s.active[name]
+	delete(s.active, name)
+	s.mu.Unlock()
+	if a != nil {
 		a.cancel()
-		delete(s.active, name)
+		a.flow.Close()
 	}
 }
 

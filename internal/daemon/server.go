@@ -50,6 +50,7 @@ type Shown struct {
 type OAuthSettings struct {
 	ClientID     string // as it is registered there, or the https address of a metadata document
 	ClientSecret string
+	Issuer       string   // the one authorization server that may be used; who signs in is asked for it where there is a ClientSecret
 	Scopes       []string // instead of those that the server names
 	RedirectPort int      // 0: any that is free
 }
@@ -58,6 +59,7 @@ type OAuthSettings struct {
 type ShownOAuth struct {
 	ClientID     string   `json:"client_id,omitempty"`
 	ClientSecret string   `json:"client_secret,omitempty"`
+	Issuer       string   `json:"issuer,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
 	RedirectPort int      `json:"redirect_port,omitempty"`
 }
@@ -246,6 +248,12 @@ func (r *reader) oauth(s *Server, n *node, what string) {
 		"client_id": func(n *node) { o.ClientID, shown.ClientID = r.text(n, what+".client_id"), n.text },
 		"client_secret": func(n *node) {
 			secretNode, o.ClientSecret, shown.ClientSecret = n, r.text(n, what+".client_secret"), hide(n.text)
+		},
+		"issuer": func(n *node) {
+			o.Issuer, shown.Issuer = r.text(n, what+".issuer"), n.text
+			if u, err := url.Parse(o.Issuer); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+				r.wrong(n, "%s.issuer must be the address of an authorization server, like https://login.example.com", what)
+			}
 		},
 		"scopes": func(n *node) {
 			o.Scopes = r.texts(n, what+".scopes")

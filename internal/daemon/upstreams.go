@@ -73,7 +73,7 @@ func (u *upstreams) signsIn(c *Server) (*oauth.Client, error) {
 		return nil, nil
 	}
 	return oauth.New(oauth.Config{
-		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
+		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
 		Store: u.tokens, Log: u.log,
 	})
 }

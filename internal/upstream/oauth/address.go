@@ -21,7 +21,7 @@ func address(what, text string, local bool) (*url.URL, error) {
 		return nil, tool.Errorf(tool.Unavailable, "the %s is no address: %.100q", what, text)
 	}
 	if err := checkSecure(u, local); err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "the %s (%s://%s) %w", what, u.Scheme, u.Host, err)
+		return nil, tool.Errorf(tool.Unavailable, "the %s (%s) %w", what, line(u.Scheme+"://"+u.Host), err)
 	}
 	u.Fragment = ""
 	return u, nil
@@ -37,8 +37,10 @@ func checkSecure(u *url.URL, local bool) error {
 	switch {
 	case loopback(u) && !local:
 		return insecure("is on this machine, which a server elsewhere must not name")
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u):
+	case u.Scheme == "https", u.Scheme == "http" && loopback(u) && !named(u):
 		return nil
+	case u.Scheme == "http" && named(u):
+		return insecure("is not https, and its name may lead elsewhere: write localhost or 127.0.0.1")
 	case u.Scheme == "http":
 		return insecure("is not https")
 	}
@@ -48,7 +50,7 @@ func checkSecure(u *url.URL, local bool) error {
 // loopback says whether u names this machine.
 func loopback(u *url.URL) bool {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if host == "localhost" || named(u) {
 		return true
 	}
 	if i := strings.IndexByte(host, '%'); i >= 0 { // a zone
@@ -56,6 +58,12 @@ func loopback(u *url.URL) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// named says whether u names this machine by a name below localhost, for which a name server may be asked, and may say
+// anything.
+func named(u *url.URL) bool {
+	return strings.HasSuffix(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), ".localhost")
 }
 
 // sameOrigin compares scheme, host and port.

@@ -68,7 +68,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, "Nothing is here.", "")
 		return
 	}
-	if err := b.flow.answer(r.Context(), r.URL.Query()); err != nil {
+	if err := b.flow.answer(r.URL.Query()); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		page(w, "Not signed in", tool.AsError(err).Msg)
 		return

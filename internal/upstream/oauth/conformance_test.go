@@ -188,6 +188,10 @@ func newPerson(ctx context.Context, dir, url string) (*person, func(), error) {
 	}
 	if json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given) == nil && given.ID != "" {
 		cfg.ClientID, cfg.ClientSecret = given.ID, given.Secret
+		var err error
+		if cfg.Issuer, err = issuer(ctx, url); err != nil {
+			return nil, nil, err
+		}
 	}
 	s, err := store.Open(ctx, store.Config{Path: dir})
 	if err != nil {
@@ -200,6 +204,26 @@ func newPerson(ctx context.Context, dir, url string) (*person, func(), error) {
 	cfg.Store = s.Tokens(key)
 	c, err := oauth.New(cfg)
 	return &person{client: c}, func() { s.Close() }, err
+}
+
+// issuer is who the suite's server says signs in: for once it is where a client was registered.
+func issuer(ctx context.Context, server string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(server, "/mcp", "/.well-known/oauth-protected-resource/mcp", 1), nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var meta struct {
+		Servers []string `json:"authorization_servers"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&meta); err != nil || len(meta.Servers) == 0 {
+		return "", nil // the scenario is of another kind
+	}
+	return meta.Servers[0], nil
 }
 
 // signIn does what `biplane connect` and a browser do. Whoever is refused again and again gives up.

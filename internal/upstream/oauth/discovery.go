@@ -49,7 +49,7 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 		}
 		if !a.ok() {
 			if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s://%s%s can't be had: status %d", u.Scheme, u.Host, u.Path, a.status)
+				return nil, false, tool.Errorf(tool.Unavailable, "the protected resource metadata at %s can't be had: status %d", line(u.Scheme+"://"+u.Host+u.EscapedPath()), a.status)
 			}
 			continue
 		}
@@ -107,12 +107,31 @@ func (c *Client) find(ctx context.Context, ch challenge) (*resourceMeta, *server
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := c.findServer(ctx, rm.Servers)
+	issuers, err := c.allowed(rm.Servers)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := c.findServer(ctx, issuers)
 	if errors.Is(err, errNoMetadata) && guessed {
 		err = tool.Errorf(tool.Unavailable, "it says nowhere how to sign in: if it wants a key or a token, give that in mcpServers.%s.headers (Authorization: \"Bearer ${TOKEN}\")", c.cfg.Name)
 	}
 	return rm, m, err
 }
+
+// allowed leaves the one authorization server of the configuration, where it names one.
+func (c *Client) allowed(issuers []string) ([]string, error) {
+	if c.cfg.Issuer == "" {
+		return issuers, nil
+	}
+	if i := slices.IndexFunc(issuers, func(s string) bool { return sameIssuer(s, c.cfg.Issuer) }); i >= 0 {
+		return issuers[i : i+1], nil
+	}
+	return nil, tool.Errorf(tool.Denied, "it wants a sign-in at %s, and mcpServers.%s.oauth.issuer allows %s only: if it has moved, register Biplane there, and change client_id and issuer",
+		line(strings.Join(issuers, ", ")), c.cfg.Name, line(c.cfg.Issuer))
+}
+
+// sameIssuer compares issuers; a lone slash at the end, which some libraries add to every address, makes no other one.
+func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 // errNoMetadata says that an authorization server has no metadata.
 var errNoMetadata = errors.New("no metadata (RFC 8414, OpenID Connect Discovery)")
@@ -160,10 +179,9 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has %w", line(issuer), errNoMetadata)
 }
 
-// checkServer says why metadata must not be used. The issuer must be who was asked (RFC 8414 section 3.3); a lone slash at
-// the end, which some libraries add to every address, makes no other one.
+// checkServer says why metadata must not be used. The issuer must be who was asked (RFC 8414 section 3.3).
 func (c *Client) checkServer(m *serverMeta, issuer string) error {
-	if strings.TrimSuffix(m.Issuer, "/") != strings.TrimSuffix(issuer, "/") {
+	if !sameIssuer(m.Issuer, issuer) {
 		return tool.Errorf(tool.Denied, "the metadata at authorization server %s is of another one, %s", line(issuer), line(m.Issuer))
 	}
 	if !slices.Contains(m.Challenges, "S256") {

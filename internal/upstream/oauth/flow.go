@@ -32,6 +32,8 @@ type Flow struct {
 	state    string
 	verifier string
 	listener *callback
+	ctx      context.Context // of the exchange; ends with Close
+	cancel   context.CancelFunc
 	once     sync.Once // the code is exchanged once
 	done     chan struct{}
 	err      error // set before done is closed
@@ -47,10 +49,15 @@ func (c *Client) Begin(ctx context.Context) (*Flow, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		e := tool.AsError(err)
-		return nil, &tool.Error{Kind: e.Kind, Msg: c.Redact("sign in to upstream \"" + c.cfg.Name + "\": " + e.Msg), Err: err}
+		return nil, c.explain(err)
 	}
 	return f, nil
+}
+
+// explain makes an error one that can be shown: without credentials, without what speaks to a terminal.
+func (c *Client) explain(err error) *tool.Error {
+	e := tool.AsError(err)
+	return &tool.Error{Kind: e.Kind, Msg: oneLine(c.Redact("sign in to upstream \""+c.cfg.Name+"\": "+e.Msg), 1000), Err: err}
 }
 
 func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
@@ -68,9 +75,10 @@ func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
 	if f.listener, err = listen(f, c.cfg.RedirectPort); err != nil {
 		return nil, err
 	}
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // a person takes longer than ctx is good for
 	defer func() {
 		if err != nil {
-			f.listener.close()
+			f.Close()
 		}
 	}()
 	f.Redirect = f.listener.url()
@@ -136,13 +144,13 @@ func (f *Flow) authorization() (string, error) {
 }
 
 // Paste takes the address that the browser was sent to, where it runs on another machine, and finishes the sign-in.
-func (f *Flow) Paste(ctx context.Context, text string) error {
+func (f *Flow) Paste(text string) error {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxCallback || u.Query().Get("state") == "" {
 		return tool.Errorf(tool.Invalid, "that is not the address that the browser ends at: it begins with %s and has a code and a state", f.Redirect)
 	}
-	return f.answer(ctx, u.Query())
+	return f.answer(u.Query())
 }
 
 // errOther says that a redirect belongs to another sign-in; this one goes on.
@@ -150,19 +158,16 @@ var errOther = &tool.Error{Kind: tool.Invalid, Msg: "this address belongs to ano
 
 // answer takes the authorization response (RFC 6749 section 4.1.2). One with another state is refused and changes nothing;
 // the first one with ours ends the flow, as it says.
-func (f *Flow) answer(ctx context.Context, q url.Values) error {
+func (f *Flow) answer(q url.Values) error {
 	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.state)) != 1 || len(q["state"]) != 1 {
 		return errOther
 	}
 	mine := false
 	f.once.Do(func() {
 		mine = true
-		err := f.accept(ctx, q)
-		if err != nil {
-			e := tool.AsError(err)
-			err = &tool.Error{Kind: e.Kind, Msg: f.c.Redact("sign in to upstream \"" + f.c.cfg.Name + "\": " + e.Msg), Err: err}
+		if err := f.accept(q); err != nil {
+			f.err = f.c.explain(err)
 		}
-		f.err = err
 		close(f.done)
 	})
 	<-f.done
@@ -173,7 +178,7 @@ func (f *Flow) answer(ctx context.Context, q url.Values) error {
 }
 
 // accept checks the issuer (RFC 9207 section 2.4) before anything else is believed, and exchanges the code.
-func (f *Flow) accept(ctx context.Context, q url.Values) error {
+func (f *Flow) accept(q url.Values) error {
 	iss, said := q.Get("iss"), q.Has("iss")
 	switch {
 	case said && (iss != f.meta.Issuer || len(q["iss"]) != 1):
@@ -186,7 +191,7 @@ func (f *Flow) accept(ctx context.Context, q url.Values) error {
 	case q.Get("code") == "" || len(q["code"]) != 1:
 		return tool.Errorf(tool.Unavailable, "the authorization server sent no code")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), codeTime)
+	ctx, cancel := context.WithTimeout(f.ctx, codeTime)
 	defer cancel()
 	f.c.mu.Lock()
 	f.c.hide(q.Get("code"))
@@ -201,7 +206,10 @@ func (f *Flow) accept(ctx context.Context, q url.Values) error {
 	} else if err != nil {
 		return err
 	}
-	return f.c.signedIn(ctx, g)
+	if f.ctx.Err() != nil {
+		return errClosed
+	}
+	return f.c.signedIn(context.WithoutCancel(ctx), g) // half of it would be a sign-out
 }
 
 // signedIn stores a new sign-in, whatever was there before.
@@ -213,7 +221,7 @@ func (c *Client) signedIn(ctx context.Context, g grant) error {
 		return err
 	}
 	c.mu.Lock()
-	c.refused, c.challenge, c.renewed = "", challenge{}, time.Time{}
+	c.refused, c.challenge, c.renewed, c.failed = "", challenge{}, time.Time{}, nil
 	c.mu.Unlock()
 	c.log.Info("signed in", "issuer", g.Issuer, "expires", g.Expires)
 	c.tell()
@@ -230,5 +238,16 @@ func (f *Flow) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops waiting for the redirect, and returns when nothing of the flow is left. It may be called twice.
-func (f *Flow) Close() { f.listener.close() }
+// errClosed says that an answer came too late.
+var errClosed = &tool.Error{Kind: tool.Conflict, Msg: "this sign-in was given up: run biplane connect again"}
+
+// Close stops waiting for the redirect, gives up what it led to, and returns when nothing of the flow is left: from then on
+// nothing signs in with it. It may be called twice.
+func (f *Flow) Close() {
+	f.cancel()
+	f.once.Do(func() { // else an answer is being taken, or was
+		f.err = errClosed
+		close(f.done)
+	})
+	f.listener.close()
+}

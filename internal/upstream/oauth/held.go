@@ -14,6 +14,8 @@ const (
 	claimTime   = 40 * time.Second       // that who renews a sign-in has for it; longer than an answer may take
 	claimPause  = 100 * time.Millisecond // between looks at whether another process has renewed it
 	renewPause  = time.Minute            // between renewals that a server's refusals cause
+	youth       = 10 * time.Second       // that a renewed token is used for, however short it lives
+	failPause   = 5 * time.Second        // after a renewal that failed, for all who want one
 	renewBounds = 2 * answerTime         // of one renewal
 	storeTime   = 5 * time.Second        // for the store, where nobody else bounds it
 )
@@ -33,8 +35,17 @@ func (h *held) good(now time.Time) bool {
 	return h.Access != "" && (h.Expires.IsZero() || now.Add(early).Before(h.Expires))
 }
 
+// claimed says whether a process is renewing the sign-in. A claim for later than there can be any is one of another clock.
+func (h *held) claimed(now time.Time) bool {
+	wait := h.Claimed.Sub(now)
+	return wait > 0 && wait <= claimTime
+}
+
 // load reads the sign-in from the store.
 func (c *Client) load(ctx context.Context) (held, error) {
+	c.mu.Lock()
+	changes := c.changes
+	c.mu.Unlock()
 	text, revision, err := c.cfg.Store.Load(ctx, c.cfg.Name, c.resource())
 	if err != nil {
 		return held{}, err
@@ -51,7 +62,9 @@ func (c *Client) load(ctx context.Context) (held, error) {
 	if h.Access != c.held.Access {
 		c.hide(h.Access, h.Refresh, h.Client.Secret)
 	}
-	c.held = h
+	if c.changes == changes {
+		c.held = h
+	}
 	return h, nil
 }
 
@@ -71,6 +84,7 @@ func (c *Client) save(ctx context.Context, h *held) error {
 	defer c.mu.Unlock()
 	c.hide(h.Access, h.Refresh, h.Client.Secret)
 	c.held = *h
+	c.changes++
 	return nil
 }
 
@@ -93,17 +107,23 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 		}
 		c.mu.Lock()
 		refused, now := c.refused, time.Now()
-		tooSoon := force && now.Sub(c.renewed) < renewPause
+		age, failed := now.Sub(c.renewed), c.failed
+		if now.Sub(c.failedAt) >= failPause {
+			failed = nil
+		}
 		c.mu.Unlock()
+		rest := leftover(&h, refused, now)
 		switch {
 		case h.good(now) && h.Access != refused:
 			return h.Access, nil
-		case h.Refresh == "":
-			return leftover(&h, refused, now), nil
-		case h.Access == refused && !force, tooSoon:
+		case h.Refresh == "", rest != "" && (age < youth || failed != nil):
+			return rest, nil
+		case h.Access == refused && !force, force && age < renewPause:
 			return "", nil
+		case failed != nil:
+			return "", failed
 		}
-		if wait := h.Claimed.Sub(now); wait > 0 && wait <= claimTime { // another process is at it
+		if h.claimed(now) { // another process is at it
 			if !pause(ctx, claimPause) {
 				return "", tool.AsError(ctx.Err())
 			}
@@ -125,7 +145,7 @@ func (c *Client) want(ctx context.Context, scopes []string) error {
 		return nil
 	}
 	h, err := c.load(ctx)
-	if err != nil || h.revision == "" || time.Now().Before(h.Claimed) {
+	if err != nil || h.revision == "" || h.claimed(time.Now()) {
 		return err
 	}
 	all := cleanScopes(slices.Concat(h.Wants, scopes))
@@ -163,10 +183,17 @@ func (c *Client) refresh(ctx context.Context, h held, refused string) (token str
 		h.Access, h.Refresh = "", ""
 	}
 	if err := c.save(ctx, &h); err != nil {
+		if rerr == nil && conflict(err) {
+			c.drop(ctx, &h.grant)
+		}
 		return "", conflict(err), err
+	}
+	if rerr != nil && !final(rerr) {
+		rerr = tool.Errorf(tool.Unavailable, "the sign-in can't be renewed now: %w", rerr)
 	}
 	c.mu.Lock()
 	c.renewed = time.Now()
+	c.failed, c.failedAt = rerr, c.renewed
 	c.mu.Unlock()
 	switch {
 	case rerr == nil:
@@ -178,7 +205,17 @@ func (c *Client) refresh(ctx context.Context, h held, refused string) (token str
 	if t := leftover(&h, refused, time.Now()); t != "" {
 		return t, false, nil
 	}
-	return "", false, tool.Errorf(tool.Unavailable, "the sign-in can't be renewed now: %w", rerr)
+	return "", false, rerr
+}
+
+// drop has new tokens revoked that came too late: somebody signed out meanwhile, and revoked the old ones only.
+func (c *Client) drop(ctx context.Context, g *grant) {
+	if h, err := c.load(ctx); err != nil || h.revision != "" || g.Revocation == "" {
+		return
+	}
+	if err := c.web.revoke(ctx, g); err != nil {
+		c.log.Warn("tokens not revoked", "err", c.Redact(err.Error()))
+	}
 }
 
 func conflict(err error) bool { return tool.AsError(err).Kind == tool.Conflict }

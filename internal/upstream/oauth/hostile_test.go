@@ -44,6 +44,9 @@ func TestHostileMetadata(t *testing.T) {
 		"no token endpoint":     {func(r *rig) { delete(r.meta, "token_endpoint") }, tool.Unavailable, "is no address"},
 		"revocation elsewhere":  {func(r *rig) { r.meta["revocation_endpoint"] = "ftp://x/y" }, tool.Unavailable, "neither https nor http"},
 		"a long address":        {func(r *rig) { r.meta["token_endpoint"] = "https://x/" + strings.Repeat("a", 3000) }, tool.Unavailable, "longer than"},
+		"a terminal's host":     {func(r *rig) { r.meta["token_endpoint"] = "http://a%c2%9b31mb%e2%80%ae.example/token" }, tool.Unavailable, "is not https"},
+		"a name of this host":   {func(r *rig) { r.meta["token_endpoint"] = "http://as.localhost:1/token" }, tool.Unavailable, "may lead elsewhere"},
+		"a secret as number":    {func(r *rig) { r.client["client_id"] = 5551234567 }, tool.Unavailable, "client_id can't be read"},
 		"large":                 {func(r *rig) { r.extra[prmPath] = body(`{"resource":"` + strings.Repeat("x", 300<<10) + `"}`) }, tool.Unavailable, "more than 262144 bytes"},
 		"deep":                  {func(r *rig) { r.extra[asPath] = body(strings.Repeat("[", 200<<10)) }, tool.Unavailable, "has no metadata"},
 		"packed": {func(r *rig) {
@@ -90,7 +93,7 @@ func TestHostileMetadata(t *testing.T) {
 			if n := r.count("GET /inside") + r.count("POST /inside") + r.count("POST /token"); n > 0 {
 				t.Errorf("%d requests that should not be", n)
 			}
-			if strings.ContainsAny(err.Error(), "\x1b\n") {
+			if strings.ContainsAny(err.Error(), "\x1b\n\u009b\u202e") || strings.Contains(err.Error(), "5551234567") {
 				t.Errorf("speaks to the terminal: %q", err)
 			}
 		})
@@ -170,8 +173,8 @@ func TestHostileState(t *testing.T) {
 	if resp.StatusCode != 404 || resp.Header.Get("Content-Security-Policy") == "" {
 		t.Errorf("POST: %d", resp.StatusCode)
 	}
-	wants(t, f.Paste(t.Context(), "https://example.org/callback"), tool.Invalid, "not the address")
-	wants(t, f.Paste(t.Context(), f.Redirect+"?code=x&state=y"), tool.Invalid, "another sign-in")
+	wants(t, f.Paste("https://example.org/callback"), tool.Invalid, "not the address")
+	wants(t, f.Paste(f.Redirect+"?code=x&state=y"), tool.Invalid, "another sign-in")
 	short, cancel := context.WithCancel(t.Context())
 	cancel()
 	wants(t, f.Wait(short), tool.Canceled, "")
@@ -182,10 +185,10 @@ func TestHostileState(t *testing.T) {
 	}
 	resp.Body.Close()
 	back := resp.Header.Get("Location")
-	if err := f.Paste(t.Context(), "  "+back+"\n"); err != nil {
+	if err := f.Paste("  " + back + "\n"); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, f.Paste(t.Context(), back), tool.Conflict, "complete")
+	wants(t, f.Paste(back), tool.Conflict, "complete")
 	if err := f.Wait(t.Context()); err != nil || token(t, c, false) == "" {
 		t.Errorf("not signed in: %v", err)
 	}

@@ -29,6 +29,7 @@ type Config struct {
 
 	ClientID     string   // registered by hand, or the https address of a metadata document; "" registers by itself
 	ClientSecret string   // that belongs to it; "" for a public client
+	Issuer       string   // the one authorization server that may be used; must be given with ClientSecret, which is for it
 	Scopes       []string // to ask for, instead of those that the server names
 	RedirectPort int      // of the redirect to this machine, where the server wants a certain one; 0: any that is free
 
@@ -60,10 +61,13 @@ type Client struct {
 
 	mu        sync.Mutex
 	held      held   // what was last loaded or saved
+	changes   int    // of held here: what was loaded before one is old
 	refused   string // the token that the server did not take
 	challenge challenge
 	hidden    []string // credentials that must not be shown, newest last
 	renewed   time.Time
+	failed    error // of the last renewal, for a while
+	failedAt  time.Time
 }
 
 // New checks the configuration. It starts nothing and asks nobody.
@@ -173,6 +177,7 @@ func (c *Client) Forget(ctx context.Context) (revoked bool, err error) {
 	}
 	c.mu.Lock()
 	c.held, c.refused, c.challenge = held{}, "", challenge{}
+	c.changes++
 	c.mu.Unlock()
 	c.tell()
 	if lerr != nil || h.Revocation == "" {

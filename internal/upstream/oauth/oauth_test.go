@@ -216,6 +216,14 @@ func TestClients(t *testing.T) {
 			if c.change != nil {
 				c.change(r)
 			}
+			if c.cfg.ClientSecret != "" {
+				_, err := r.open(t, c.cfg).Begin(t.Context())
+				wants(t, err, tool.Invalid, "with issuer: "+r.URL+"/as")
+				c.cfg.Issuer = "https://other.example"
+				_, err = r.open(t, c.cfg).Begin(t.Context())
+				wants(t, err, tool.Denied, "oauth.issuer allows https://other.example only")
+				c.cfg.Issuer = r.URL + "/as"
+			}
 			mustSignIn(t, r.open(t, c.cfg))
 			form := r.last("code")
 			if c.basic && !slices.Equal(r.basic, []string{c.id}) || !c.basic && form.Get("client_id") != c.id || form.Get("client_secret") != c.secret {

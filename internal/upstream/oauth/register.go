@@ -31,6 +31,9 @@ type registration struct {
 func (c *Client) register(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
 	document := isDocument(c.cfg.ClientID)
 	switch {
+	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // whoever the server names would get it
+		return registration{}, tool.Errorf(tool.Invalid, "it wants a sign-in at %[1]s, which would be given the client_secret: if it was registered there, say so in mcpServers.%[2]s.oauth with issuer: %[1]s",
+			line(m.Issuer), c.cfg.Name)
 	case c.cfg.ClientID != "" && !document:
 		return registration{c.cfg.ClientID, c.cfg.ClientSecret, methodFor(m, c.cfg.ClientSecret)}, nil
 	case document && m.Documents:

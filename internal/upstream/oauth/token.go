@@ -61,7 +61,7 @@ func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
 	}
 	g.Access, g.Expires = t.Access, time.Time{}
 	if seconds, err := strconv.ParseFloat(t.Expires.String(), 64); err == nil && seconds > 0 {
-		g.Expires = time.Now().Add(time.Duration(min(seconds, 1e8) * float64(time.Second))).UTC()
+		g.Expires = time.Now().Add(time.Duration(min(max(seconds, 5), 1e8) * float64(time.Second))).UTC()
 	}
 	if t.Refresh != "" { // else the old one goes on (RFC 6749 section 6)
 		g.Refresh = t.Refresh

@@ -55,7 +55,7 @@ func redirect(r *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return errors.New("redirected too often")
 	case !sameOrigin(via[0].URL, r.URL):
-		return fmt.Errorf("redirects to another origin, %s://%s: not followed", r.URL.Scheme, r.URL.Host)
+		return fmt.Errorf("redirects to another origin, %s: not followed", line(r.URL.Scheme+"://"+r.URL.Host))
 	}
 	return nil
 }
@@ -70,7 +70,12 @@ func (a *answer) ok() bool { return a.status/100 == 2 }
 
 // decode reads JSON.
 func (a *answer) decode(v any) error {
-	if err := json.Unmarshal(a.body, v); err != nil {
+	err := json.Unmarshal(a.body, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) { // its text repeats the value, which may be a token
+		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: its %s can't be read", line(wrong.Field))
+	}
+	if err != nil {
 		return tool.Errorf(tool.Unavailable, "the answer is not what it should be: %w", err)
 	}
 	return nil
@@ -84,14 +89,14 @@ func (w *web) do(r *http.Request) (*answer, error) {
 		var ue *url.Error
 		if errors.As(err, &ue) {
 			if ue.Timeout() && r.Context().Err() == nil {
-				return nil, tool.Errorf(tool.Unavailable, "%s did not answer within %s", r.URL.Host, answerTime)
+				return nil, tool.Errorf(tool.Unavailable, "%s did not answer within %s", line(r.URL.Host), answerTime)
 			}
 			err = ue.Err
 		}
 		if r.Context().Err() != nil {
 			return nil, tool.AsError(r.Context().Err())
 		}
-		return nil, tool.Errorf(tool.Unavailable, "%s: %w", r.URL.Host, err)
+		return nil, tool.Errorf(tool.Unavailable, "%s: %w", line(r.URL.Host), err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -99,9 +104,9 @@ func (w *web) do(r *http.Request) (*answer, error) {
 	case err != nil && r.Context().Err() != nil:
 		return nil, tool.AsError(r.Context().Err())
 	case err != nil:
-		return nil, tool.Errorf(tool.Unavailable, "%s broke off in the middle of its answer: %w", r.URL.Host, err)
+		return nil, tool.Errorf(tool.Unavailable, "%s broke off in the middle of its answer: %w", line(r.URL.Host), err)
 	case len(body) > maxAnswer:
-		return nil, tool.Errorf(tool.Unavailable, "%s answered with more than %d bytes", r.URL.Host, maxAnswer)
+		return nil, tool.Errorf(tool.Unavailable, "%s answered with more than %d bytes", line(r.URL.Host), maxAnswer)
 	}
 	return &answer{resp.StatusCode, body}, nil
 }
@@ -157,15 +162,18 @@ func (a *answer) failure() *protocolError {
 }
 
 // line makes a text of a server one line, bounded.
-func line(s string) string {
+func line(s string) string { return oneLine(s, 200) }
+
+// oneLine makes one line of s, of n characters at most, that says nothing to a terminal.
+func oneLine(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f || r >= 0x80 && r <= 0x9f || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 			return ' '
 		}
 		return r
 	}, s)
-	if r := []rune(s); len(r) > 200 {
-		s = string(r[:200]) + "…"
+	if r := []rune(s); len(r) > n {
+		s = string(r[:n]) + "…"
 	}
 	return strings.TrimSpace(s)
 }

@@ -1,0 +1,173 @@
+package oauth_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/upstream/oauth"
+)
+
+// Whoever gives up, or signs out, while the code is being exchanged is not signed in afterwards.
+func TestGivenUp(t *testing.T) {
+	r := newRig(t)
+	c := r.open(t, oauth.Config{})
+	f, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r.token = func(q url.Values) (int, any) { close(entered); <-leave; return r.issue(q) }
+	var wg sync.WaitGroup
+	wg.Go(func() { browse(t, f.URL) })
+	<-entered
+	f.Close() // it doesn't wait for the server
+	if err := f.Wait(t.Context()); err == nil {
+		t.Error("signed in")
+	}
+	close(leave)
+	wg.Wait()
+	if in, _, err := c.SignedIn(t.Context()); in || err != nil {
+		t.Errorf("signed in: %v, %v", in, err)
+	}
+	r.token = nil
+	late, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Close()
+	u, err := url.Parse(late.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, late.Paste(late.Redirect+"?code=x&state="+u.Query().Get("state")), tool.Conflict, "given up")
+}
+
+// Whoever signs out while tokens are being renewed is signed out, and the new tokens are revoked as well.
+func TestForgottenMeanwhile(t *testing.T) {
+	r, s := newRig(t), newStore(t)
+	r.life = 5
+	c := r.open(t, oauth.Config{Store: s})
+	if err := signIn(t, c); err != nil {
+		t.Fatal(err)
+	}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	given := make(chan any, 1)
+	r.token = func(q url.Values) (int, any) {
+		close(entered)
+		<-leave
+		status, v := r.issue(q)
+		given <- v
+		return status, v
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if got, err := c.Token(t.Context(), false); got != "" || err != nil {
+			t.Errorf("after signing out: %q, %v", got, err)
+		}
+	})
+	<-entered
+	if _, err := c.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(leave)
+	wg.Wait()
+	if form, v := r.last("token_type_hint"), (<-given).(map[string]any); form.Get("token") != v["access_token"] || r.count("POST /revoke") != 4 {
+		t.Errorf("%d revoked, last %v", r.count("POST /revoke"), form)
+	}
+	if got := token(t, c, true); got != "" {
+		t.Errorf("token %q", got)
+	}
+}
+
+// A store whose answers come late.
+type lateStore struct {
+	oauth.Store
+	loaded, leave chan struct{} // nil: not late
+}
+
+func (s *lateStore) Load(ctx context.Context, upstream, resource string) ([]byte, string, error) {
+	text, revision, err := s.Store.Load(ctx, upstream, resource)
+	if s.loaded != nil {
+		loaded, leave := s.loaded, s.leave
+		s.loaded = nil
+		close(loaded)
+		<-leave
+	}
+	return text, revision, err
+}
+
+// What was read before somebody signed out is not used after it.
+func TestReadTooEarly(t *testing.T) {
+	r := newRig(t)
+	s := &lateStore{Store: newStore(t)}
+	c := r.open(t, oauth.Config{Store: s})
+	mustSignIn(t, c)
+	loaded := make(chan struct{})
+	s.loaded, s.leave = loaded, make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, _, err := c.SignedIn(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-loaded
+	if _, err := c.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(s.leave)
+	wg.Wait()
+	if got := token(t, c, false); got != "" {
+		t.Errorf("token %q", got)
+	}
+}
+
+// However short tokens live, and however often they are asked for, the authorization server is asked now and then only.
+func TestNoStorm(t *testing.T) {
+	r := newRig(t)
+	r.life = 1
+	c := r.open(t, oauth.Config{})
+	if err := signIn(t, c); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			if got, err := c.Token(t.Context(), false); got == "" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n, most := r.count("POST /token"), 2+int(time.Since(begin)/(5*time.Second)); n > most {
+		t.Errorf("%d token requests, %d at most", n, most)
+	}
+}
+
+// An authorization server that fails is left alone for a while, by all who wait for it.
+func TestNoStormWhileAway(t *testing.T) {
+	r := newRig(t)
+	c := r.open(t, oauth.Config{})
+	held := mustSignIn(t, c)
+	r.token = func(url.Values) (int, any) { return 503, "away" }
+	c.Refused(held, http.StatusUnauthorized, nil)
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			if got, err := c.Token(t.Context(), true); got != "" || err != nil && !strings.Contains(err.Error(), "can't be renewed now") {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n, most := r.count("POST /token"), 2+int(time.Since(begin)/(5*time.Second)); n > most {
+		t.Errorf("%d token requests, %d at most", n, most)
+	}
+}
