@@ -121,10 +121,10 @@ func Main(p Process) int {
 func (a *app) complain(err error) {
 	var c *daemon.ConfigError
 	if errors.As(err, &c) {
-		fmt.Fprintln(a.Err, c.Error())
+		fmt.Fprintln(a.Err, safe(c.Error()))
 		return
 	}
-	fmt.Fprintln(a.Err, "biplane: "+explain(err).Message)
+	fmt.Fprintln(a.Err, "biplane: "+safe(explain(err).Message))
 }
 
 // explain makes an error one that the tables here know.

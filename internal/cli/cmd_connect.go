@@ -139,7 +139,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err == nil {
 				pasted = nil // done says how it went
 			} else if ctx.Err() == nil {
-				fmt.Fprintln(a.Err, "biplane: "+explain(err).Message) // if that was the end of the attempt, done says so
+				fmt.Fprintln(a.Err, "biplane: "+clean(explain(err).Message)) // if that was the end of the attempt, done says so
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func openBrowser(ctx context.Context, url string) error {
 		return errors.New("the address is none of the web")
 	}
 	command, _, _ := strings.Cut(os.Getenv("BROWSER"), ":")
-	args := strings.Fields(command)
+	args := slices.DeleteFunc(strings.Fields(command), func(s string) bool { return s == "%s" }) // where the address goes: at the end
 	desktop := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
 	switch {
 	case len(args) > 0:
