@@ -173,7 +173,7 @@ func TestBootTwice(t *testing.T) {
 func TestLines(t *testing.T) {
 	m := start(t)
 	_, fail, err := m.run(sandbox.Run{Code: "x = 1\n1 / 0", Line: 10})
-	if err != nil || fail == nil || !strings.Contains(fail.Stack, `File "program.py", line 12, in <module>`) {
+	if err != nil || fail == nil || !strings.Contains(fail.Stack, `File "program.py", line 12, column 1, in <module>`) {
 		t.Error(fail, err)
 	}
 	_, fail, err = m.run(sandbox.Run{Code: "x = = 1", Line: 3})

@@ -1,5 +1,7 @@
 """ToolError, and errors as the host hears of them."""
 
+import itertools
+import linecache
 import sys
 import traceback
 import types
@@ -41,8 +43,15 @@ def own(filename):
     return not filename.startswith((_LIBRARY, "<frozen", "<driver"))
 
 
-def _frame(filename, lineno, name):
-    return 'File "%s", line %d, in %s' % (filename, lineno, name)
+def _frame(code, lineno, lasti):
+    """One line on a place in the program: File "program.py", line 3, column 5, in f."""
+    column = ""
+    if lineno and lasti >= 0:
+        line, _, at, _ = next(itertools.islice(code.co_positions(), lasti // 2, None), (None, None, None, None))
+        if line == lineno and at is not None:  # in bytes
+            text = linecache.getline(code.co_filename, line).encode()
+            column = ", column %d" % (len(text[:at].decode("utf-8", "replace")) + 1 if text else at + 1)
+    return 'File "%s", line %d%s, in %s' % (code.co_filename, lineno or 0, column, code.co_name)
 
 
 def stack_of(tb):
@@ -51,7 +60,7 @@ def stack_of(tb):
     while tb is not None:
         code = tb.tb_frame.f_code
         if own(code.co_filename):
-            frames.append(_frame(code.co_filename, tb.tb_lineno or 0, code.co_name))
+            frames.append(_frame(code, tb.tb_lineno, tb.tb_lasti))
         tb = tb.tb_next
     return "\n".join(_some(frames))
 
@@ -68,7 +77,7 @@ def caller_stack():
     f = sys._getframe(1)
     while f is not None and len(frames) < MAX_FRAMES:
         if own(f.f_code.co_filename):
-            frames.append(_frame(f.f_code.co_filename, f.f_lineno or 0, f.f_code.co_name))
+            frames.append(_frame(f.f_code, f.f_lineno, f.f_lasti))
         f = f.f_back
     frames.reverse()
     return "\n".join(frames)
