@@ -72,8 +72,10 @@ func BenchmarkPrepare(b *testing.B) {
 			"500": strings.Repeat("{\n"+strings.ReplaceAll(fiftyLines, "return { total", "if (1) return { total")+"}\n", 10)} {
 			b.Run(name+"/lines="+size, func(b *testing.B) {
 				b.ReportAllocs()
+				n := 0
 				for b.Loop() {
-					if _, err := p.Prepare(program.Request{Source: source}); err != nil {
+					n++
+					if _, err := p.Prepare(program.Request{Source: source + strings.Repeat(" ", n%500)}); err != nil { // another text each time
 						b.Fatal(err)
 					}
 				}

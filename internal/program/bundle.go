@@ -36,6 +36,7 @@ type bundle struct {
 	modules []*given
 	byPath  map[string]*given
 	size    int
+	asked   bool // for a module that is there, or isn't
 }
 
 // located gives the path below the root of what a module in the directory dir names; "" for what is no path.
@@ -83,6 +84,7 @@ func (b *bundle) take(dir, specifier string) (*given, *Error) {
 	if !strings.HasPrefix(at, "skills/") && !strings.HasPrefix(at, "workspace/") {
 		return nil, nil
 	}
+	b.asked = true
 	file, source, ok := b.find(at)
 	if !ok {
 		return nil, nil
@@ -138,6 +140,7 @@ func (m *given) write() {
 // all adds every skill, for a program that says only as it runs which it imports; what doesn't compile, or is too much, is
 // left out.
 func (b *bundle) all() {
+	b.asked = true
 	for _, name := range sortedKeys(b.q.Skills) {
 		if l := languages[strings.TrimPrefix(path.Ext(name), ".")]; l == "typescript" || l == "javascript" {
 			_, _ = b.take("", "./skills/"+name) // it is missed when it is imported

@@ -23,6 +23,7 @@ type Config struct {
 type Preparer struct {
 	cfg   Config
 	index atomic.Pointer[check.Index]
+	cache cache
 }
 
 // New makes a Preparer.
@@ -68,9 +69,10 @@ type Program struct {
 	// Notes are hints for the agent that are worth showing with a result.
 	Notes []string
 
-	steps   *steps   // of what runs in "js"
-	modules []*given // of it: their code stands before that of the steps
-	python  *python  // of what runs in "python"
+	fleeting bool     // the same text may be another program the next time: it depends on files
+	steps    *steps   // of what runs in "js"
+	modules  []*given // of it: their code stands before that of the steps
+	python   *python  // of what runs in "python"
 }
 
 // Prepare makes a text runnable. The error is an *Error.
@@ -78,25 +80,35 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	if e := checkSize(q.Source); e != nil {
 		return nil, e
 	}
+	x, k := p.indexOf(), keyOf(q)
+	if prog := p.cache.get(k, x.View()); prog != nil {
+		return prog, nil
+	}
 	language, e := languageOf(q)
 	if e != nil {
 		return nil, e
 	}
+	how := prepareScript
 	if language == "python" {
-		prog, e := p.preparePython(q)
-		if e != nil {
-			place(e, q.Source)
-			return nil, e
-		}
-		return prog, nil
+		how = preparePython
 	}
+	prog, e := how(q, language, x)
+	if e != nil {
+		place(e, q.Source)
+		return nil, e
+	}
+	p.cache.put(k, x.View(), prog)
+	return prog, nil
+}
+
+// prepareScript prepares TypeScript or JavaScript; x may be nil.
+func prepareScript(q Request, language string, x *check.Index) (*Program, *Error) {
 	loader := api.LoaderTS
 	if language == "javascript" {
 		loader = api.LoaderJS
 	}
 	s, m, e := assemble(q.Source, mode{loader, q.Session})
 	if e != nil {
-		place(e, q.Source)
 		return nil, e
 	}
 	run := s
@@ -106,9 +118,9 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, steps: run}
 	b, e := s.bundle(m, &q)
 	if e != nil {
-		place(e, q.Source)
 		return nil, e
 	}
+	prog.fleeting = b.asked
 	if prog.modules = b.modules; len(b.modules) > 0 {
 		var code strings.Builder
 		for _, g := range b.modules {
@@ -119,7 +131,6 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	if m.note != "" {
 		prog.Notes = append(prog.Notes, m.note)
 	}
-	x := p.indexOf()
 	if x == nil {
 		return prog, nil
 	}

@@ -117,3 +117,41 @@ func TestNamespaces(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestCache gives what it has prepared before, and nothing that has to be another.
+func TestCache(t *testing.T) {
+	c := catalog.New(catalog.Config{})
+	p := program.New(program.Config{Catalog: c.View})
+	prepare := func(q program.Request) *program.Program {
+		t.Helper()
+		prog, err := p.Prepare(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return prog
+	}
+	one := program.Request{Source: "const a = 1; a"}
+	first := prepare(one)
+	if prepare(one) != first {
+		t.Error("the same program is prepared twice")
+	}
+	withSkill := program.Request{Source: "import { a } from './skills/a'; a", Skills: map[string]string{"a.ts": "export const a = 1"}}
+	old := prepare(withSkill)
+	withSkill.Skills = map[string]string{"a.ts": "export const a = 2"}
+	if got := prepare(withSkill); got == old || !strings.Contains(got.Code, "a = 2") {
+		t.Error("a skill that changed is not taken")
+	}
+	for _, q := range []program.Request{{Source: one.Source, Session: true}, {Source: one.Source, Language: "js"}, {Source: one.Source, Declared: []string{"x"}}, {Source: one.Source + " "}} {
+		if prepare(q) == first {
+			t.Errorf("%+v is another program", q)
+		}
+	}
+	for i := range 300 {
+		prepare(program.Request{Source: fmt.Sprint(i)})
+	}
+	again := prepare(one)
+	c.Set(catalog.Source{Name: "more", Tools: []*tool.Tool{{Upstream: "more", Name: "t", InputSchema: []byte(`{}`)}}})
+	if got := prepare(one); got == again || got.Namespaces["more"] == nil {
+		t.Error("a catalog that changed is not looked at")
+	}
+}

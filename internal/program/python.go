@@ -25,7 +25,7 @@ type python struct {
 	place  *regexp.Regexp
 }
 
-func (p *Preparer) preparePython(q Request) (*Program, *Error) {
+func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	code, line, e := unwrapPython(q.Source)
 	if e != nil {
 		return nil, e
@@ -49,7 +49,6 @@ func (p *Preparer) preparePython(q Request) (*Program, *Error) {
 	}
 	prog.python = &python{source: newLineTable(q.Source, plainLines), indent: indent,
 		place: regexp.MustCompile(`File "` + regexp.QuoteMeta(prog.Name) + `", line (\d{1,9})(?:, column (\d{1,9}))?`)}
-	x := p.indexOf()
 	if x == nil {
 		return prog, nil
 	}

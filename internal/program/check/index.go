@@ -38,8 +38,13 @@ func New(v *catalog.View) *Index {
 	return x
 }
 
-// View is the View that the index is of.
-func (x *Index) View() *catalog.View { return x.view }
+// View is the View that the index is of; nil for no index.
+func (x *Index) View() *catalog.View {
+	if x == nil {
+		return nil
+	}
+	return x.view
+}
 
 // space gives the upstream of a safe or exact name, or nil.
 func (x *Index) space(name string) *space {

@@ -41,6 +41,11 @@ func run(t *testing.T, body string) talk {
 
 func runScript(t *testing.T, code string) talk {
 	t.Helper()
+	return runSeeded(t, code, sandboxtest.NewSeed())
+}
+
+func runSeeded(t *testing.T, code, seed string) talk {
+	t.Helper()
 	d, err := driver()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +78,7 @@ func runScript(t *testing.T, code string) talk {
 			t.Errorf("send: %v", err)
 		}
 	}
-	send(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program.js", Seed: sandboxtest.NewSeed(), Namespaces: map[string][]string{"box": {"echo", "fail"}}}})
+	send(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program.js", Seed: seed, Namespaces: map[string][]string{"box": {"echo", "fail"}}}})
 	wake := time.NewTimer(time.Hour)
 	defer func() { wake.Stop() }()
 	var got talk
@@ -421,5 +426,14 @@ func TestRandomness(t *testing.T) {
 	}
 	if got := run(t, `let n = 0; for (let i = 0; i < 1e4; i++) { const x = Math.random(); if (!(x >= 0 && x < 1)) return x; n += x } return n > 4700 && n < 5300`).value(); got != "true" {
 		t.Errorf("not uniform: %s", got)
+	}
+}
+
+// The randomness of a program is the stream of ChaCha20 under its seed: the vectors 1 and 2 of RFC 8439, appendix A.1.
+func TestRandomnessIsChaCha20(t *testing.T) {
+	const want = `"76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586` +
+		`9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"`
+	if got := runSeeded(t, `(async () => Buffer.from(crypto.getRandomValues(new Uint8Array(128))).toString("hex"))`, strings.Repeat("0", 64)).value(); got != want {
+		t.Errorf("%s", got)
 	}
 }

@@ -9,10 +9,8 @@ for (let i = 0; i < own.length; i++) {
   const d = getOwnPropertyDescriptor(globalThis, own[i]);
   if (d.configurable && typeof own[i] === "string") { push(names, own[i]); push(values, d.value); }
 }
-const callTool = globalThis.callTool;
 
-/** Brings back the globals that are gone, and callTool, which always is what it is. */
+/** Brings back the globals that are gone. */
 export function mend() {
   for (let i = 0; i < names.length; i++) if (!hasOwn(globalThis, names[i])) define(globalThis, names[i], values[i]);
-  if (globalThis.callTool !== callTool) define(globalThis, "callTool", callTool);
 }

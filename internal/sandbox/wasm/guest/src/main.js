@@ -3,7 +3,7 @@
 
 import "./shim.js";
 import {
-  TypeErrorCtor, apply, getOwnPropertyDescriptor, join, list, push, record, setPrototypeOf, settled, slice,
+  TypeErrorCtor, apply, getOwnPropertyDescriptor, indexOf, join, list, push, record, setPrototypeOf, settled, slice,
 } from "./primordials.js";
 import * as host from "./host.js";
 import { ToolError, evaluate, framesOf } from "./errors.js";
@@ -36,6 +36,7 @@ let promises = 0;        // promises inside the value that have not settled
 let rejections = list();
 let forgotten;           // ids of calls that the program left alone
 let session = false;     // the program is one of a session
+let deletes = false;     // a program of it may have taken globals away
 
 function start(run) {
   phase = running;
@@ -50,8 +51,9 @@ function start(run) {
     calls.reset(session);
     timers.begin(session);
     console_.reset(session);
-    if (session) mend();
+    if (session && deletes) mend();
   }
+  if (session && !deletes) deletes = indexOf(run.code, "delete") >= 0;
   seed(run.seed, session && !fresh);
   setNamespaces(run.namespaces, session && !fresh);
   fresh = false;

@@ -89,10 +89,12 @@ export function setNamespaces(all, goesOn) {
     if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
   });
   tools = listing("tools", names, namespaceOf);
+  if (goesOn) global("callTool", callToolByPath);
   global("tools", tools);
 }
 
-global("callTool", (path, ...args) => { return callTool(path, args.length > 0 ? args[0] : undefined, args.length); });
+const callToolByPath = (path, ...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length);
+global("callTool", callToolByPath);
 
 // search("words", { limit }), or search({ query, limit }) as the tool itself is called.
 global("search", function search(query, options) {
