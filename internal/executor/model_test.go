@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"flag"
 	"maps"
 	"strings"
 	"testing"
@@ -25,6 +26,10 @@ func (t *truth) clone() *truth {
 // Whatever is done to sessions, in whatever order, they hold what their programs that ended well have left.
 func TestSessionsAgainstModel(t *testing.T) {
 	base := newStage(t, nil)
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // a check is a few dozen programs
+		defer f.Value.Set(f.DefValue)
+		_ = f.Value.Set("25")
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := &stage{t: base.t, dir: base.dir, key: base.key, p: &puppet{engine: "1"}, slow: make(chan struct{}), gate: make(chan struct{})}
 		s.tweak = func(c *executor.Config) {
