@@ -16,7 +16,7 @@ const (
 	pageIsFile  = 1 << 2
 	pagePresent = 1 << 3
 	pageSwapped = 1 << 4
-	scanRegions = 512 // page regions that one call gives
+	scanRegions = 128 // page regions that one call gives
 	pagemapPath = "/proc/self/pagemap"
 )
 

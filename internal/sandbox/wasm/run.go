@@ -194,6 +194,9 @@ func (r *run) enter(line string) error {
 	r.begin()
 	defer r.finish()
 	return r.g.enter(func() error {
+		if r.halting.Load() { // the watchdog may have looked before there was anything to take away
+			return errDead
+		}
 		if err := r.g.engine.deliver(line); err != nil {
 			return err
 		}

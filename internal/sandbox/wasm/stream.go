@@ -32,7 +32,7 @@ func newInbox(max int) *inbox {
 
 // read reads until r or quit ends, and says how r did.
 func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
-	b := bufio.NewReaderSize(r, 32<<10)
+	b := bufio.NewReaderSize(r, 8<<10)
 	for {
 		line, err := readLine(b, i.max)
 		i.mu.Lock()
