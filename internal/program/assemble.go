@@ -245,6 +245,9 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 		k.functions(b, edits)
 	}, &made{keeper: k})
 	m.session, m.declared = kept, k.declared()
+	if k.note != "" {
+		m.note = k.note
+	}
 	return m, nil
 }
 

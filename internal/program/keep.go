@@ -30,6 +30,7 @@ type keeper struct {
 	vars   []string        // of names, those declared by var: they exist from the start
 	locals []string        // what is not kept and is declared together with what is
 	moved  []stmt          // functions
+	note   string          // on a name that is not kept
 	edits  []edit
 }
 
@@ -46,6 +47,9 @@ func newKeeper(r reader, code *tokens) *keeper {
 // keepable says whether a declared name is one to keep.
 func (k *keeper) keepable(name string) bool {
 	name = plainName(name)
+	if name == "tools" || name == "callTool" {
+		k.note = name + " is this program's own only: the later ones of the session find the tools by it. Keep the value under another name"
+	}
 	return k.own[name] && !protected[name] && !strings.HasPrefix(name, "__")
 }
 
