@@ -221,7 +221,7 @@ func (c *Client) signedIn(ctx context.Context, g grant) error {
 		return err
 	}
 	c.mu.Lock()
-	c.refused, c.challenge, c.renewed, c.failed = "", challenge{}, time.Time{}, nil
+	c.refused, c.challenge, c.renewed, c.forced, c.failed = "", challenge{}, time.Time{}, time.Time{}, nil
 	c.mu.Unlock()
 	c.log.Info("signed in", "issuer", g.Issuer, "expires", g.Expires)
 	c.tell()

@@ -107,7 +107,7 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 		}
 		c.mu.Lock()
 		refused, now := c.refused, time.Now()
-		age, failed := now.Sub(c.renewed), c.failed
+		age, since, failed := now.Sub(c.renewed), now.Sub(c.forced), c.failed
 		if now.Sub(c.failedAt) >= failPause {
 			failed = nil
 		}
@@ -118,7 +118,7 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 			return h.Access, nil
 		case h.Refresh == "", rest != "" && (age < youth || failed != nil):
 			return rest, nil
-		case h.Access == refused && !force, force && age < renewPause:
+		case h.Access == refused && !force, force && since < renewPause:
 			return "", nil
 		case failed != nil:
 			return "", failed
@@ -172,6 +172,7 @@ func leftover(h *held, refused string, now time.Time) string {
 func (c *Client) refresh(ctx context.Context, h held, refused string) (token string, again bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewBounds)
 	defer cancel()
+	before := h.Access
 	h.Claimed = time.Now().Add(claimTime).UTC()
 	if err := c.save(ctx, &h); err != nil {
 		return "", conflict(err), err
@@ -193,6 +194,9 @@ func (c *Client) refresh(ctx context.Context, h held, refused string) (token str
 	}
 	c.mu.Lock()
 	c.renewed = time.Now()
+	if before == refused {
+		c.forced = c.renewed
+	}
 	c.failed, c.failedAt = rerr, c.renewed
 	c.mu.Unlock()
 	switch {

@@ -171,3 +171,25 @@ func TestNoStormWhileAway(t *testing.T) {
 		t.Errorf("%d token requests, %d at most", n, most)
 	}
 }
+
+// A token that was renewed because it was old, and is refused soon after, is renewed once more; one that was renewed because
+// it was refused is not.
+func TestRefusedAfterRenewal(t *testing.T) {
+	r := newRig(t)
+	r.life = 5
+	c := r.open(t, oauth.Config{})
+	if err := signIn(t, c); err != nil {
+		t.Fatal(err)
+	}
+	r.life = 3600
+	renewed := token(t, c, false)
+	c.Refused(renewed, http.StatusUnauthorized, nil)
+	second := token(t, c, true)
+	if second == "" || second == renewed {
+		t.Fatalf("after a refusal: %q", second)
+	}
+	c.Refused(second, http.StatusUnauthorized, nil)
+	if got := token(t, c, true); got != "" || r.count("POST /token") != 3 {
+		t.Errorf("after the second refusal: %q, %d token requests", got, r.count("POST /token"))
+	}
+}

@@ -66,6 +66,7 @@ type Client struct {
 	challenge challenge
 	hidden    []string // credentials that must not be shown, newest last
 	renewed   time.Time
+	forced    time.Time // when the last renewal was that a server's refusal caused
 	failed    error // of the last renewal, for a while
 	failedAt  time.Time
 }
