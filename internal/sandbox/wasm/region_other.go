@@ -16,6 +16,7 @@ func (r *region) grow(int) bool                                  { return false 
 func (r *region) revoke() error                                  { return errUnsupported }
 func (r *region) memory() []byte                                 { return nil }
 func (r *region) warm([]pageRun)                                 {}
+func (r *region) drop([]pageRun)                                 {}
 func (r *region) free()                                          {}
 
 // An imageFile can't be made on this platform.

@@ -104,6 +104,18 @@ func (r *region) warm(runs []pageRun) {
 	}
 }
 
+// drop gives pages back that are as the image has them, or that mean nothing. They then are as the image has them.
+func (r *region) drop(runs []pageRun) {
+	if os.Getpagesize() != pageSize {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range runs {
+		_ = unix.Madvise(r.all[int(p.first)*pageSize:][:int(p.n)*pageSize], unix.MADV_DONTNEED) // or they stay
+	}
+}
+
 // setMax bounds the growth of an empty region.
 func (r *region) setMax(max int) {
 	r.mu.Lock()

@@ -25,7 +25,8 @@ import (
 // maxState bounds what an engine keeps beside its memory, in bytes.
 const maxState = 64 << 10
 
-// Snapshot gives the guest as it is between two Runs. It implements sandbox.Snapshotter.
+// Snapshot gives the guest as it is between two Runs, and gives the memory back that the guest holds for nothing. It
+// implements sandbox.Snapshotter.
 func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("take a snapshot: %w", context.Cause(ctx))
@@ -54,7 +55,9 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	fields = le.AppendUint64(fields, uint64(g.clock))
 	fields = le.AppendUint32(fields, uint32(g.readings))
 	fields = append(le.AppendUint32(fields, uint32(len(state))), state...)
-	return s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runsOf(s.changed(img)), func(b []byte, page uint32) {
+	pages, own := s.pages(img)
+	s.region.drop(runsOf(spare(own, pages)))
+	return s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runsOf(pages), func(b []byte, page uint32) {
 		now := memory[int(page)*pageSize:][:len(b)]
 		n := subtle.XORBytes(b, now, img.at(page, len(b)))
 		copy(b[n:], now[n:])
@@ -63,12 +66,33 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 
 // changed gives the pages that differ from the image and mean something.
 func (s *Sandbox) changed(img *image) []uint32 {
+	pages, _ := s.pages(img)
+	return pages
+}
+
+// pages gives what changed does, and the parts of the memory that are the guest's own where the system tells.
+func (s *Sandbox) pages(img *image) (changed []uint32, own [][2]int) {
 	memory := s.region.memory()
 	parts, ok := scanPages(s.d.cfg.Pagemap, memory)
-	if !ok {
-		parts = whole(memory)
+	if own = parts; !ok {
+		own, parts = nil, whole(memory)
 	}
-	return differing(memory, img.base, without(parts, s.guest.engine.dead()))
+	return differing(memory, img.base, without(parts, s.guest.engine.dead())), own
+}
+
+// spare gives the pages of own that are not among pages: they are as in the image or mean nothing, and cost memory.
+func spare(own [][2]int, pages []uint32) (idle []uint32) {
+	for _, p := range own {
+		for at := uint32(p[0] / pageSize); at < uint32(p[1]/pageSize); at++ {
+			for len(pages) > 0 && pages[0] < at {
+				pages = pages[1:]
+			}
+			if len(pages) == 0 || pages[0] != at {
+				idle = append(idle, at)
+			}
+		}
+	}
+	return idle
 }
 
 // without gives parts without the whole pages inside of dead. Both are in order.
