@@ -25,6 +25,9 @@
 // is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
 // of them may throw.
 //
+// The runtime of Python is package pyguest, which has the same from its Host, and one thing more: a guest in which nothing can
+// be awaited may stand still for the host's next line.
+//
 // Nothing else of the outside reaches a guest, neither time nor randomness: the lines and answers of the host determine
 // what it does.
 package wasm
