@@ -183,7 +183,7 @@ var absent = map[string]string{
 	"document":       "there is no document: programs don't run in a browser",
 	"global":         "use globalThis",
 	"fs":             "files are read with import { readFile, readdir } from \"node:fs/promises\"",
-	"__dirname":      "files are those below ./tools: import { readdir } from \"node:fs/promises\"",
+	"__dirname":      "files are those below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
 }
 
 // hint says what to do about an error that programs often make.
@@ -201,5 +201,5 @@ func hint(message string) string {
 	if h, ok := absent[m[1]]; ok {
 		return h
 	}
-	return m[1] + " is no variable of the program and no upstream. Each program starts afresh: nothing of an earlier one lives on. search(\"...\") finds tools"
+	return m[1] + " is no variable of the program and no upstream. What earlier programs declared lives on in their session only. search(\"...\") finds tools"
 }

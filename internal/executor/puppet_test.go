@@ -26,6 +26,7 @@ type puppet struct {
 	made   atomic.Int64 // sandboxes that were created
 	back   atomic.Int64 // sandboxes that were restored
 	forked atomic.Int64
+	crash  atomic.Int64  // sandboxes made before the crash-th are lost
 	spin   chan struct{} // told of each op "spin" that has begun; may be nil
 	plain  bool          // it keeps nothing: no snapshots
 }
@@ -47,7 +48,7 @@ type plainBox struct{ sandbox.Sandbox }
 
 func (p *puppet) box(m machine) *puppetBox {
 	p.open.Add(1)
-	return &puppetBox{p: p, m: m, closed: make(chan struct{})}
+	return &puppetBox{p: p, m: m, closed: make(chan struct{}), born: p.made.Load() + p.back.Load()}
 }
 
 func (p *puppet) Restore(_ context.Context, spec sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
@@ -108,6 +109,7 @@ type puppetBox struct {
 	closed chan struct{}
 	runs   sync.WaitGroup
 	bad    bool
+	born   int64
 }
 
 func (b *puppetBox) Close() error {
@@ -152,6 +154,10 @@ func (b *puppetBox) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
 	}
 	if b.bad {
 		return -1, errors.New("a Run after an error")
+	}
+	if b.p.crash.Load() > b.born {
+		b.bad = true
+		return -1, fmt.Errorf("run a puppet: %w", &sandbox.CrashError{Reason: "was killed"})
 	}
 	b.runs.Add(1)
 	defer b.runs.Done()

@@ -181,7 +181,30 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.exec.State, r.exec.Tier, r.engine = Running, caps.Tier, caps.Engine
 	r.naps.able = r.x.canNap(r.box)
 	r.mu.Unlock()
-	return r.settle(r.drive())
+	err = r.drive()
+	if r.retries(err) {
+		if err = r.again(l); err == nil {
+			err = r.drive()
+		}
+	}
+	return r.settle(err)
+}
+
+// retries reports whether a program never began, because the process was gone that held its session's guest: the store
+// has that guest, too.
+func (r *run) retries(err error) bool {
+	var crash *sandbox.CrashError
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.As(err, &crash) && r.origin.from == "memory" && r.messages == 0 && r.ctx.Err() == nil
+}
+
+// again makes the run as it was before its program was sent.
+func (r *run) again(l *live) error {
+	r.closeBox()
+	r.box = nil
+	r.cpu, r.ran, r.over, r.naps.set = 0, nil, make(chan struct{}), false
+	return r.open(l)
 }
 
 // open gets the program its sandbox: a fresh one, or that of its session.

@@ -23,7 +23,7 @@ type SessionLimits struct {
 	Files        int           // a session's files and directories; default 10,000
 	Count        int           // sessions of one principal; default 1,000
 	Hot          int           // sessions that are kept in memory while nobody uses them; default 256
-	HotBytes     int64         // bytes of their guests, packed; default 256 MiB
+	HotBytes     int64         // bytes of their guests, packed, and of their files; default 256 MiB
 	Waiting      int           // programs that wait for one session; default 100
 	Journal      int           // bytes of the journal of one session, by which it can be rebuilt; default 16 MiB
 	SuspendAfter time.Duration // a program whose calls have all been under way for so long is suspended; default 2 s, negative: never
@@ -86,7 +86,7 @@ type lives struct {
 	mu     sync.Mutex
 	by     map[sessionKey]*live
 	idle   list.List // of *live, the longest idle first
-	bytes  int64     // of the guests of idle
+	bytes  int64     // of the guests and files of idle
 	closed bool
 }
 
@@ -138,8 +138,11 @@ func (s *lives) unlist(l *live) {
 	}
 }
 
-// size is how much the guests hold, packed.
+// size is how much the guests hold, packed, and the files, which may be in memory too.
 func (l *live) size() (n int64) {
+	if l.rec != nil {
+		n = l.rec.FileBytes
+	}
 	for language := range l.hot {
 		if g := l.state.Guest(language); g != nil {
 			n += g.Size

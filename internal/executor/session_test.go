@@ -279,3 +279,14 @@ func TestWithoutSnapshotsThereAreNoSessions(t *testing.T) {
 	s.p.plain = true
 	holds(t, s.bad("work", op{Get: "x"}).text, "no sessions")
 }
+
+// A session whose guest was in a process that is gone comes back from the store, without a word of failure.
+func TestCrashOfAnIdleGuest(t *testing.T) {
+	s := newStage(t, nil)
+	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "1"))
+	s.want("work", "x", "1", "memory")
+	s.p.crash.Store(s.p.made.Load() + s.p.back.Load() + 1)
+	s.p.made.Add(1) // what is made from now on is of another process
+	s.want("work", "x", "1", "disk")
+	s.want("work", "x", "1", "memory")
+}

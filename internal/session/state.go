@@ -16,7 +16,6 @@ type State struct {
 	Guests  []Guest `json:"guests,omitempty"`
 	Files   string  `json:"files,omitempty"` // the blob that lists the files; empty: there are none
 	Journal Mark    `json:"journal"`
-	Note    string  `json:"note,omitempty"` // what the next answer should say of where the session comes from
 }
 
 // A Guest is one interpreter of a session, between two programs.

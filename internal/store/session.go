@@ -149,7 +149,7 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	durable := k.anyFile(made) || k.anyFile(drop)
 	if err := k.s.writer.all(ctx, durable, steps); err != nil {
 		k.remove(made)
-		if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT {
+		if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT && c.Record != nil {
 			return tool.Errorf(tool.Conflict, "session %q is there already: %w", c.Record.Name, err)
 		}
 		return err
