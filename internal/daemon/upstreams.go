@@ -74,7 +74,7 @@ func (u *upstreams) signsIn(c *Server) (*oauth.Client, error) {
 	}
 	return oauth.New(oauth.Config{
 		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
-		Store: u.tokens, Log: u.log,
+		Store: u.tokens, Alone: true, Log: u.log, // the data folder has one owner
 	})
 }
 

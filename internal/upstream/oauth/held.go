@@ -35,10 +35,11 @@ func (h *held) good(now time.Time) bool {
 	return h.Access != "" && (h.Expires.IsZero() || now.Add(early).Before(h.Expires))
 }
 
-// claimed says whether a process is renewing the sign-in. A claim for later than there can be any is one of another clock.
-func (h *held) claimed(now time.Time) bool {
+// claimed says whether another process is renewing the sign-in. A claim for later than there can be any is one of another
+// clock.
+func (c *Client) claimed(h *held, now time.Time) bool {
 	wait := h.Claimed.Sub(now)
-	return wait > 0 && wait <= claimTime
+	return !c.cfg.Alone && wait > 0 && wait <= claimTime
 }
 
 // load reads the sign-in from the store.
@@ -123,7 +124,7 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 		case failed != nil:
 			return "", failed
 		}
-		if h.claimed(now) { // another process is at it
+		if c.claimed(&h, now) {
 			if !pause(ctx, claimPause) {
 				return "", tool.AsError(ctx.Err())
 			}
@@ -145,7 +146,7 @@ func (c *Client) want(ctx context.Context, scopes []string) error {
 		return nil
 	}
 	h, err := c.load(ctx)
-	if err != nil || h.revision == "" || h.claimed(time.Now()) {
+	if err != nil || h.revision == "" || c.claimed(&h, time.Now()) {
 		return err
 	}
 	all := cleanScopes(slices.Concat(h.Wants, scopes))

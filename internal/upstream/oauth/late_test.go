@@ -193,3 +193,31 @@ func TestRefusedAfterRenewal(t *testing.T) {
 		t.Errorf("after the second refusal: %q, %d token requests", got, r.count("POST /token"))
 	}
 }
+
+// A process that was killed in the middle of a renewal holds nobody up who knows that it is dead.
+func TestKilledWhileRenewing(t *testing.T) {
+	r, s := newRig(t), newStore(t)
+	r.life = 5
+	if err := signIn(t, r.open(t, oauth.Config{Store: s})); err != nil {
+		t.Fatal(err)
+	}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r.token = func(url.Values) (int, any) { close(entered); <-leave; return 503, "too late" }
+	killed := r.open(t, oauth.Config{Store: s})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := killed.Token(t.Context(), false); err != nil { // it has the one that is about to end
+			t.Error(err)
+		}
+	})
+	<-entered
+	r.mu.Lock()
+	r.life, r.token = 3600, nil
+	r.mu.Unlock()
+	got := token(t, r.open(t, oauth.Config{Store: s, Alone: true}), false)
+	close(leave)
+	wg.Wait()
+	if got == "" || got != token(t, r.open(t, oauth.Config{Store: s}), false) {
+		t.Errorf("token %q", got)
+	}
+}

@@ -34,6 +34,7 @@ type Config struct {
 	RedirectPort int      // of the redirect to this machine, where the server wants a certain one; 0: any that is free
 
 	Store      Store
+	Alone      bool         // no other process uses Store now: who began to renew a sign-in and didn't end is dead, and not waited for
 	ClientName string       // how we introduce ourselves; "" is Biplane
 	HTTPClient *http.Client // whose transport is used, for example with other certificates; nil for one of our own
 	Log        *slog.Logger // nil discards
