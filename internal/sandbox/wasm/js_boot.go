@@ -9,6 +9,17 @@ import (
 // freeHeap is how much free heap the image holds, in bytes, so that usual programs never grow their memory.
 const freeHeap = 2 << 20
 
+// slots is a script whose value takes the room that booting left free in the engine's blocks of small objects, which is
+// everywhere: what a program allocates is to lie together. A typical program then writes to a fifth fewer pages.
+const slots = `(() => {
+	const a = [];
+	for (let k = 0; k < 150; k++) {
+		for (let n = 1; n < 17; n++) a.push(String.fromCharCode(97 + k % 26).repeat(n * 16 - 8));
+		a.push({}, { a: 1 }, [], () => k);
+	}
+	return a;
+})()`
+
 // bootJS starts the engine, evaluates the prelude and gives the handles.
 func bootJS(g *guest, prelude string) (words []uint32, version string, err error) {
 	if !g.region.grow(qjs.MemoryPages * wasmPage) {
@@ -38,6 +49,9 @@ func bootJS(g *guest, prelude string) (words []uint32, version string, err error
 		m.WasmFree(p)
 	}
 	m.QjsRunGc()
+	if _, err := e.eval(slots, "biplane:guest"); err != nil { // its value is never freed
+		return nil, "", err
+	}
 	if err := e.settle(); err != nil {
 		return nil, "", err
 	}
