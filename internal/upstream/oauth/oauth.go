@@ -68,7 +68,7 @@ type Client struct {
 	hidden    []string // credentials that must not be shown, newest last
 	renewed   time.Time
 	forced    time.Time // when the last renewal was that a server's refusal caused
-	failed    error // of the last renewal, for a while
+	failed    error     // of the last renewal, for a while
 	failedAt  time.Time
 }
 
