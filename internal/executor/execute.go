@@ -197,6 +197,9 @@ func (r *run) meta(s State) map[string]any {
 			v["from"] = r.origin.from
 			v["ms"] = float64(r.origin.took.Microseconds()) / 1e3
 		}
+		if r.saved > 0 {
+			v["save_ms"] = float64(r.saved.Microseconds()) / 1e3
+		}
 		m["session"] = v
 	}
 	return map[string]any{"biplane.dev/execution": m}

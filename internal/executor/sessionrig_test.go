@@ -252,13 +252,19 @@ func (s *stage) execSQL(query string) {
 	}
 }
 
-// resumed is how long the session took to come back.
-func resumed(t testing.TB, o outcome) time.Duration {
+// took is how long the session took to come back and to be stored, in ms.
+func took(t testing.TB, o outcome) (back, stored float64) {
 	var v struct {
-		Meta map[string]struct{ Session struct{ MS float64 } } `json:"_meta"`
+		Meta map[string]struct {
+			Session struct {
+				MS     float64
+				SaveMS float64 `json:"save_ms"`
+			}
+		} `json:"_meta"`
 	}
 	if err := json.Unmarshal(o.res.Raw, &v); err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(v.Meta["biplane.dev/execution"].Session.MS * float64(time.Millisecond))
+	s := v.Meta["biplane.dev/execution"].Session
+	return s.MS, s.SaveMS
 }
