@@ -104,6 +104,7 @@ class _Tools(types.ModuleType):
 
 tools = _Tools()
 _globals = set()  # names of namespaces that are builtins now
+_imported = []  # names of namespaces in sys.modules
 
 
 def namespace(name):
@@ -117,8 +118,9 @@ def set_namespaces(all):
     for name in _globals:
         builtins.__dict__.pop(name, None)
     _globals.clear()
-    for m in [m for m, x in sys.modules.items() if isinstance(x, Namespace)]:
-        del sys.modules[m]
+    for m in _imported:
+        sys.modules.pop(m, None)
+    _imported.clear()
     tools._all.clear()
     shadowed = {}
     for name, members in (all or {}).items():
@@ -185,6 +187,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec):
+        _imported.append(spec.name)
         return namespace(spec.name.removeprefix("tools."))
 
     def exec_module(self, module):
