@@ -2,7 +2,7 @@
 // requests to the host and gets their answers: the asynchronous functions send them, the synchronous ones stand still.
 
 import {
-  PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, define, generatorNext, generatorThrow, isArray, keys,
+  PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, charCodeAt, define, generatorNext, generatorThrow, isArray, keys,
   lastIndexOf, list, named, nativeFromBase64, push, record, slice, startsWith, endsWith, typedArrayBytes, typedArraySet, typedArraySubarray,
 } from "./primordials.js";
 import { asBuffer, bytesOf, decode, encodingName, viewOf } from "./buffer.js";
@@ -78,9 +78,30 @@ function content(data, encoding) {
     (data === null ? "null" : isArray(data) ? "an array" : "a " + typeof data) + ": use JSON.stringify for other values");
 }
 
+const part = 3 << 20; // most characters or bytes of one request: what the host takes in one message has a bound
+
+// Where the part of s that begins at i ends: not between the halves of a character.
+function partEnd(s, i) {
+  const end = i + part;
+  const last = end < s.length ? charCodeAt(s, end - 1) : 0;
+  return last >= 0xd800 && last < 0xdc00 ? end - 1 : end;
+}
+
 function* write(path, data, encoding, flag, offset) {
-  const c = content(data, encoding);
-  yield record({ op: "write", path, data: c.data, base64: c.base64, handle: c.handle, flag, offset });
+  const text = typeof data === "string" && encodingName(encoding) === "utf8";
+  const all = text ? data : typeof data === "string" ? bytesOf(data, encoding) : bytesOf(data);
+  if (all === undefined || all.length <= part) {
+    const c = content(data, encoding);
+    yield record({ op: "write", path, data: c.data, base64: c.base64, handle: c.handle, flag, offset });
+    return;
+  }
+  for (let i = 0, end; i < all.length; i = end) {
+    end = text ? partEnd(all, i) : i + part;
+    const c = content(text ? slice(all, i, end) : typedArraySubarray(all, i, end));
+    yield record({ op: "write", path, data: c.data, base64: c.base64, flag, offset });
+    if (flag === "r+") offset = (offset || 0) + part;
+    else flag = "a";
+  }
 }
 
 const writeFlags = record({ w: "", "w+": "", wx: "wx", "wx+": "wx", a: "a", "a+": "a", ax: "ax", "ax+": "ax", "r+": "r+", as: "a", "as+": "a" });
