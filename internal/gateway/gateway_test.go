@@ -106,8 +106,8 @@ func TestWhatNeverReachesTheUpstream(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.policy, c.store, ok)
 			_, err := w.door.Call(t.Context(), &tool.Call{Path: c.path, Arguments: json.RawMessage(c.args)})
-			if e := tool.AsError(err); e == nil || e.Kind != c.kind || !strings.Contains(e.Msg, c.says) {
-				t.Errorf("error %v, want kind %s that says %q", err, c.kind, c.says)
+			if e := tool.AsError(err); e == nil || e.Kind != c.kind || !strings.Contains(e.Msg, c.says) || !e.Unsent {
+				t.Errorf("error %+v, want kind %s that says %q, unsent", err, c.kind, c.says)
 			}
 			if len(w.calls) != 0 {
 				t.Error("the upstream was called")
