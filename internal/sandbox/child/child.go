@@ -147,7 +147,7 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 	})
 }
 
-// make makes a sandbox with f, once more when the process turns out to have ended.
+// make makes a sandbox with f, again when the process turns out to have ended: nothing had begun in it.
 func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (*Sandbox, error)) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
@@ -155,21 +155,19 @@ func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (
 	if len(spec.Runtime) > maxRuntime {
 		return nil, tool.Errorf(tool.Invalid, "no runtime is called %.20s...", spec.Runtime)
 	}
-	for again := range 2 {
+	for again := range 4 { // the spare process may have ended, too
 		p, err := d.of(ctx, spec.Owner)
-		if err != nil {
+		if err == nil {
+			var box *Sandbox
+			box, err = f(p)
+			d.release(p)
+			if err == nil {
+				return box, nil
+			}
+		}
+		if crash := (*sandbox.CrashError)(nil); again == 3 || !errors.As(err, &crash) {
 			return nil, err
 		}
-		box, err := f(p)
-		d.release(p)
-		var crash *sandbox.CrashError
-		switch {
-		case err == nil:
-			return box, nil
-		case again == 0 && errors.As(err, &crash):
-			continue
-		}
-		return nil, err
 	}
 	panic("unreachable")
 }
