@@ -137,7 +137,7 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		}
 		return err
 	}
-	if _, err := repeat(ctx, n, one); err != nil { // fills what is kept in store
+	if _, err := repeat(ctx, 2*n, one); err != nil { // fills what is kept in store
 		return Figure{}, err
 	}
 	before, err := own()
@@ -161,7 +161,7 @@ var errNoSnapshot = errors.New("this driver can't keep its sandboxes as bytes")
 // gib is a GiB.
 const gib = 1 << 30
 
-// perGiB opens sessions and looks what each adds to the process: between some and many, so that what the driver keeps in
+// perGiB opens sessions, saves their state as the executor does, and looks what each adds to the process: between some and many, so that what the driver keeps in
 // store counts on both sides.
 func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err error) {
 	some, more := 80, 200
@@ -184,6 +184,11 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 				return 0, err
 			}
 			all = append(all, g)
+			if snap, ok := g.box.(sandbox.Snapshotter); ok { // as the executor does after each program
+				if _, err := snap.Snapshot(ctx); err != nil {
+					return 0, err
+				}
+			}
 		}
 		return own()
 	}

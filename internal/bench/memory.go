@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 )
@@ -55,7 +56,7 @@ func resident(ctx context.Context, pid int) (float64, error) {
 
 // own gives what this process costs in memory: its share of the pages that it uses, and their page tables, in bytes.
 func own() (float64, error) {
-	runtime.GC()
+	debug.FreeOSMemory()
 	pages, err := kibibytes("/proc/self/smaps_rollup", "Pss:")
 	if err != nil {
 		return 0, err

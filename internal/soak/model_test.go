@@ -10,7 +10,7 @@ import (
 type truth struct {
 	guests map[string]*guestTruth // by language; none: no program of it has ended well
 	files  map[string]string      // in ./workspace
-	kills  int64                  // of children, when it was last seen to work
+	kills  int64                  // children that had been killed when it was last used: later ones may take it along
 }
 
 type guestTruth struct {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,18 @@ import (
 
 // children gives the processes that this one has started and that have not ended. Where the system doesn't say, none.
 func children() (pids []int) {
+	for pid, state := range started() {
+		if state != "Z" {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// started gives the processes that this one has started and not waited for, with their states.
+func started() map[int]string {
+	all := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
@@ -23,14 +36,14 @@ func children() (pids []int) {
 		}
 		_, rest, ok := strings.Cut(string(text), ") ") // the name before it may hold anything but this, since it is ours
 		fields := strings.Fields(rest)
-		if !ok || len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) || fields[0] == "Z" {
+		if !ok || len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			pids = append(pids, pid)
+			all[pid] = fields[0]
 		}
 	}
-	return pids
+	return all
 }
 
 // A usage is what a process holds. What the system doesn't tell is 0.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,11 @@ func inProcess(t testing.TB) driver {
 // inChildren makes the engine in child processes.
 func inChildren(t testing.TB) driver {
 	t.Helper()
-	d, err := child.New(child.Config{Command: []string{engineCommand}})
+	var log *slog.Logger
+	if os.Getenv("BIPLANE_SOAK") != "" { // why processes end
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	d, err := child.New(child.Config{Command: []string{engineCommand}, Log: log})
 	return made(t, d, err)
 }
 

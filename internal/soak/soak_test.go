@@ -56,7 +56,8 @@ type soak struct {
 
 	driver *counted
 	plane  *plane
-	kills  atomic.Int64 // of children
+	kills  atomic.Int64 // of children, that have begun
+	dead   atomic.Int64 // those of them that the driver has seen the end of
 	made   sandboxes
 	counts [outcomes]atomic.Int64
 	crowd  []*worker
@@ -253,7 +254,7 @@ func (w *worker) name(i int) string {
 
 // run runs a program in a session, and checks what it answers against the truth.
 func (w *worker) run(i int, st step, language string) {
-	s, kills := w.sessions[i], w.kills.Load()
+	s, dead := w.sessions[i], w.dead.Load()
 	args := map[string]any{"code": st.code, "language": language, "session": w.name(i)}
 	if st.seconds > 0 {
 		args["timeout_seconds"] = st.seconds
@@ -275,13 +276,13 @@ func (w *worker) run(i int, st step, language string) {
 		return
 	case a.failed && w.kills.Load() > s.kills && strings.Contains(a.all, "process ended"):
 		w.counts[lost].Add(1)
-		s.kills = w.kills.Load() // once for each kill
+		s.kills = dead
 		return
 	case a.failed != (st.change == nil):
 		w.t.Errorf("session %s of %s: this should %s:\n%s\n%s", w.name(i), w.who.ID, map[bool]string{true: "fail", false: "not fail"}[st.change == nil], st.code, a.all)
 		return
 	}
-	s.kills = kills
+	s.kills = dead
 	if st.change == nil {
 		w.counts[failed].Add(1)
 		return
@@ -299,14 +300,14 @@ func (w *worker) run(i int, st step, language string) {
 
 // alone runs a program without a session.
 func (w *worker) alone() {
-	k, kills := w.rand.IntN(1000), w.kills.Load()
+	k, dead := w.rand.IntN(1000), w.dead.Load()
 	language := w.languages[w.rand.IntN(len(w.languages))]
 	a, err := w.plane.run(w.t.Context(), w.who, map[string]any{"code": fmt.Sprintf(idioms[language].alone, k), "language": language})
 	w.counts[executed].Add(1)
 	switch {
 	case err != nil:
 		w.t.Error(err)
-	case a.failed && w.kills.Load() > kills:
+	case a.failed && w.kills.Load() > dead && strings.Contains(a.all, "process ended"):
 		w.counts[lost].Add(1)
 	case a.failed || a.text != strconv.Itoa(k+1):
 		w.t.Errorf("a program alone: %s, not %d", a.all, k+1)
@@ -320,9 +321,8 @@ func (w *worker) fork() {
 		return
 	}
 	w.endOne(to)
-	kills := w.kills.Load()
 	if _, err := w.plane.ForkSession(w.t.Context(), w.who, w.name(from), w.name(to)); err != nil {
-		if w.kills.Load() == kills {
+		if w.kills.Load() <= w.sessions[from].kills {
 			w.t.Errorf("fork %s: %v", w.name(from), err)
 		}
 		return
@@ -351,10 +351,13 @@ func (w *worker) kill() {
 	if len(pids) == 0 {
 		return
 	}
+	pid := pids[w.rand.IntN(len(pids))]
 	w.kills.Add(1)
-	if p, err := os.FindProcess(pids[w.rand.IntN(len(pids))]); err == nil {
+	if p, err := os.FindProcess(pid); err == nil {
 		_ = p.Kill() // it may have ended just now
 	}
+	eventually(w.t, func() string { return fmt.Sprintf("child %d killed", pid) }, func() bool { return started()[pid] == "" })
+	w.dead.Add(1)
 }
 
 // verify checks every session against the truth, in an executor of its own.
