@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"program":  {"catalog", "program/check"},
 
 	"program/check":        {"tool", "catalog"},
-	"sandbox/wasm":         {"tool", "sandbox", "sandbox/wasm/guest", "third_party/quickjs-wasi/qjs"},
+	"sandbox/wasm":         {"tool", "sandbox", "sandbox/wasm/guest", "sandbox/wasm/pyguest", "third_party/quickjs-wasi/qjs", "third_party/cpython/py"},
 	"sandbox/wasm/pyguest": {"sandbox", "third_party/cpython", "third_party/cpython/py"},
 	"sandbox/wasm/guest":   {},
 	"sandbox/child":        {"tool", "sandbox"},
@@ -65,6 +65,7 @@ var heavy = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk/": {"mcpserver", "upstream/mcp"},
 	"github.com/tetratelabs/wazero":           {"sandbox/wasm"},
 	module + "third_party/quickjs-wasi/qjs":   {"sandbox/wasm"},
+	module + "third_party/cpython/py":         {"sandbox/wasm", "sandbox/wasm/pyguest"},
 	"modernc.org/sqlite":                      {"store", "demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},
