@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
 	if !given { // each case runs programs for some tenths of a second, in several ways
-		_ = flag.Set("rapid.checks", "20")
+		_ = flag.Set("rapid.checks", "12")
 	}
 	os.Exit(m.Run())
 }

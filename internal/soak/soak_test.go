@@ -21,7 +21,7 @@ import (
 // How much is run: BIPLANE_SOAK executions in a hundredth as many sessions; without it few, in some seconds. BIPLANE_SOAK_SEED
 // makes the random choices of an earlier run.
 func amount(t *testing.T) (executions int, seed uint64) {
-	executions = 1000
+	executions = 800
 	if s := os.Getenv("BIPLANE_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 100 {
