@@ -9,7 +9,7 @@ import (
 )
 
 // File writes the module of one tool, tools/<namespace>/<member>.ts: a function that makes the call, and its types.
-// It needs the declarations that Tree writes beside it (runtime.d.ts).
+// It needs the declarations that Tree writes beside it (lib.runtime.d.ts).
 func File(t *tool.Tool, n Names) string {
 	m := newModule(t, n)
 	return m.text()
@@ -73,7 +73,7 @@ var fullStyle = style{width: 110, doc: -1, facts: true}
 
 func (m *module) text() string {
 	var b strings.Builder
-	b.WriteString("/// <reference path=\"../runtime.d.ts\" />\n\n")
+	b.WriteString("/// <reference path=\"../lib.runtime.d.ts\" />\n\n")
 	b.WriteString(m.doc())
 	b.WriteString(m.function())
 	w := &writer{style: fullStyle}

@@ -28,17 +28,19 @@ var (
 //
 //	tools/<namespace>/<member>.ts   one module for each tool: `import { list_issues } from "./tools/github/list_issues"`
 //	tools/<namespace>/index.ts      all of an upstream: `import { list_issues } from "./tools/github"`
-//	tools/globals.d.ts              the namespaces as globals: `github.list_issues(...)`, `tools.github.list_issues(...)`
-//	tools/runtime.d.ts              callTool, search, readResult, emit, ToolError
-//	tools/web.d.ts, tsconfig.json   what else a program finds (console, URL, ...), and what it doesn't (the DOM, fetch)
+//	tools/lib.globals.d.ts          the namespaces as globals: `github.list_issues(...)`, `tools.github.list_issues(...)`
+//	tools/lib.runtime.d.ts          callTool, search, readResult, emit, ToolError
+//	tools/lib.web.d.ts, tsconfig.json   what else a program finds (console, URL, ...), and what it doesn't (the DOM, fetch)
+//
+// No upstream is called like one of the last, which would hide it from imports: a namespace has no dot.
 //
 // The order of items doesn't matter. Paths of two tools that differ in case only differ otherwise too, so that the tree
 // can be written on any file system.
 func Tree(items []Item) map[string]string {
 	out := map[string]string{
-		"tools/runtime.d.ts":  runtimeTypes,
-		"tools/web.d.ts":      webTypes,
-		"tools/tsconfig.json": tsconfig,
+		"tools/lib.runtime.d.ts": runtimeTypes,
+		"tools/lib.web.d.ts":     webTypes,
+		"tools/tsconfig.json":    tsconfig,
 	}
 	spaces := map[string][]Item{}
 	for _, it := range items {
@@ -56,7 +58,7 @@ func Tree(items []Item) map[string]string {
 		folders[ns] = dir
 		writeNamespace(out, dir, spaces[ns])
 	}
-	out["tools/globals.d.ts"] = globals(names, folders)
+	out["tools/lib.globals.d.ts"] = globals(names, folders)
 	return out
 }
 
@@ -104,7 +106,7 @@ func writeNamespace(out map[string]string, dir string, items []Item) {
 
 func globals(names []string, folders map[string]string) string {
 	var b strings.Builder
-	b.WriteString("/// <reference path=\"./runtime.d.ts\" />\n\n")
+	b.WriteString("/// <reference path=\"./lib.runtime.d.ts\" />\n\n")
 	b.WriteString("// The tools of each upstream, as programs see them: github.list_issues(...).\n")
 	for _, ns := range names {
 		if isBinding(ns) {

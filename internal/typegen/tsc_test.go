@@ -71,12 +71,19 @@ func TestCompiler(t *testing.T) {
 			add(name, d)
 		}
 	}
+	program := ""
+	for _, name := range []string{"web", "runtime", "globals"} { // like files that are beside the folders
+		add(name, definition{Name: "echo"})
+		program += fmt.Sprintf("import { echo as %[1]s } from \"./%[1]s\";\n%[1]s();\n", name)
+	}
 	dir := t.TempDir()
-	writeTree(t, dir, typegen.Tree(items))
+	tree := typegen.Tree(items)
+	tree["tools/program.ts"] = program
+	writeTree(t, dir, tree)
 	if out := tsc(t, dir, "-p", "tools/tsconfig.json"); out != "" {
 		t.Error(cutLines(out, 20))
 	}
-	if out := tsc(t, dir, "--strict", "--noEmit", "tools/globals.d.ts"); out != "" {
+	if out := tsc(t, dir, "--strict", "--noEmit", "tools/lib.globals.d.ts"); out != "" {
 		t.Error(cutLines(out, 20))
 	}
 }

@@ -240,7 +240,7 @@ func TestTreePaths(t *testing.T) {
 			parse(t, text)
 		}
 	}
-	for _, p := range []string{"tools/a/index.ts", "tools/a/index_.ts", "tools/a/delete.ts", "tools/a/con_.ts", "tools/日本/語.ts", "tools/globals.d.ts"} {
+	for _, p := range []string{"tools/a/index.ts", "tools/a/index_.ts", "tools/a/delete.ts", "tools/a/con_.ts", "tools/日本/語.ts", "tools/lib.globals.d.ts"} {
 		if tree[p] == "" {
 			t.Errorf("no %s", p)
 		}
