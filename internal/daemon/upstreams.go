@@ -50,8 +50,12 @@ func addServers(s *Settings, u *upstreams) error {
 			return err
 		}
 		err = u.add(&source{kind: c.shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
+			kind := c.Type
+			if kind == "http" {
+				kind = "" // many configurations say so, or nothing, of servers that speak the legacy transport: it finds out
+			}
 			cfg := mcp.Config{
-				Name: c.Name, Type: c.Type, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
+				Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
 				OnChange: changed, Log: u.log, ClientName: "biplane", ClientVersion: u.version,
 			}
 			if auth != nil {
