@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -286,6 +287,20 @@ func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) err
 		fmt.Fprintln(a.Err, "biplane: "+at.Notice)
 	}
 	return f(ctx, at.Client)
+}
+
+// glance is with for the completion of a shell: what there is already is looked at, for a moment, and nothing is said.
+func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) error) {
+	if dir, err := daemon.DataFolder(a.dataDir); err != nil {
+		return
+	} else if _, err := os.Stat(dir); err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	quiet := *a
+	quiet.Err = io.Discard
+	_ = quiet.with(ctx, f) // a shell shows no errors
 }
 
 // lines writes texts, each with a mark in front of its lines.

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // sessionExt is how the names of exported sessions end, where none is asked for.
@@ -337,22 +336,15 @@ another build of the engine is made anew from the session's journal where that i
 	return c
 }
 
-// sessionNames gives the sessions that a running process can name at once, for completion.
-func (a *app) sessionNames(ctx context.Context) []string {
-	dir, err := daemon.DataFolder(a.dataDir)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	all, err := daemon.Client(dir).Sessions(ctx)
-	if err != nil {
-		return nil
-	}
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = s.Name
-	}
+// sessionNames gives the names of the sessions, for completion.
+func (a *app) sessionNames(ctx context.Context) (names []string) {
+	a.glance(ctx, func(ctx context.Context, client *api.Client) error {
+		all, err := client.Sessions(ctx)
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		return err
+	})
 	return names
 }
 

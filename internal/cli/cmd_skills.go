@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 func skillsCommand(a *app) *cobra.Command {
@@ -127,23 +125,19 @@ func (a *app) skillChange(use, what, did string, change func(context.Context, *a
 	return c
 }
 
-// completeSkills completes the name of a skill, where a running process can say at once what there is.
-func (a *app) completeSkills(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	dir, err := daemon.DataFolder(a.dataDir)
-	if len(args) > 0 || err != nil {
+// completeSkills completes the name of a skill.
+func (a *app) completeSkills(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	all, err := daemon.Client(dir).Skills(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, s := range all {
-		if strings.HasPrefix(s.Name, prefix) {
-			out = append(out, s.Name)
+	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		all, err := client.Skills(ctx)
+		for _, s := range all {
+			if strings.HasPrefix(s.Name, prefix) {
+				out = append(out, s.Name)
+			}
 		}
-	}
+		return err
+	})
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -26,9 +26,10 @@ type Attachment struct {
 	own    *running // nil when another process runs it
 }
 
-// Attach reaches the process that owns the data folder, or begins a Daemon here when none does. A process with another
-// configuration is an error of kind tool.Conflict.
+// Attach reaches the process that owns the data folder, or begins a Daemon here when none does, whose upstreams start when
+// something needs them. A process with another configuration is an error of kind tool.Conflict.
 func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
+	cfg.Lazy = true
 	d, owner, err := take(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -87,6 +87,7 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 		return nil, err
 	}
 	name := c.up.Name()
+	s.upstreams.want()
 	if err := connected(ctx, c); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	Engine []string
 	// Unprefixed lists tools under their own names in mode direct, where these are unique.
 	Unprefixed bool
+	// Lazy starts the upstreams when something needs them: a program that names one, a search, a list of tools.
+	Lazy bool
 }
 
 // A Daemon is a whole Biplane.
@@ -156,8 +158,11 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	})
 	d.http = httpapi.New(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
-		Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
-		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error { return d.mcp.ServeStdio(ctx, rw, rw) },
+		Sessions: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
+			d.upstreams.want()
+			return d.mcp.ServeStdio(ctx, rw, rw)
+		},
 	})
 }
 
@@ -168,6 +173,7 @@ func (d *Daemon) toolsChanged() {
 
 // ready says why the daemon can't do its work yet.
 func (d *Daemon) ready() error {
+	d.upstreams.want()
 	select {
 	case <-d.upstreams.settled:
 		return nil
@@ -181,6 +187,9 @@ func (d *Daemon) ready() error {
 // It is called once.
 func (d *Daemon) Run(ctx context.Context) error {
 	d.announce()
+	if !d.cfg.Lazy {
+		d.upstreams.want()
+	}
 	upstreams, stopUpstreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUpstreams()
 	var wg sync.WaitGroup

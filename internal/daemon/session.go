@@ -69,11 +69,17 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	}
 	d.executor, err = executor.New(executor.Config{
 		Driver: d.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: d.catalog.View}),
-		Files: d.index.tree, Store: sessions, Key: key, Ended: d.metrics.ended, Log: d.log,
+		Files: d.declarations, Store: sessions, Key: key, Ended: d.metrics.ended, Log: d.log,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
 			Sessions: s.Sessions.limits(),
 		},
 	})
 	return err
+}
+
+// declarations are the files below ./tools. Whoever looks at them waits for the upstreams, for as long as a search does.
+func (d *Daemon) declarations() map[string]string {
+	d.upstreams.ready(context.Background())
+	return d.index.tree()
 }

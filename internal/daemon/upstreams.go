@@ -93,6 +93,7 @@ type upstreams struct {
 	wait    time.Duration
 	sources []*source // in the order of the configuration
 	settled chan struct{}
+	wanted  chan struct{} // closed when somebody needs them: they are started then
 
 	mu        sync.Mutex
 	connects  map[string]chan struct{} // still connecting for the first time; closed when it no longer is
@@ -101,7 +102,7 @@ type upstreams struct {
 
 func newUpstreams(s *Settings, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
 	u := &upstreams{
-		log: log, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}),
+		log: log, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
 	u.signIns = newSignIns(u, log)
@@ -129,9 +130,27 @@ func (u *upstreams) add(s *source, name string, create func(changed func()) (ups
 	return nil
 }
 
-// run runs all upstreams, at the same time, until ctx is done; it returns when all that they started is gone.
+// want starts the upstreams, where that was left until somebody needs them.
+func (u *upstreams) want() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	select {
+	case <-u.wanted:
+	default:
+		close(u.wanted)
+	}
+}
+
+// run runs all upstreams once they are wanted, at the same time, until ctx is done; it returns when all that they started
+// is gone.
 func (u *upstreams) run(ctx context.Context) {
 	defer u.signIns.close()
+	select {
+	case <-u.wanted:
+	case <-ctx.Done():
+		u.settle("")
+		return
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, s := range u.sources {
@@ -200,6 +219,7 @@ func (u *upstreams) states() map[string]tool.State {
 
 // ready waits until all upstreams are past their first connection, or the time for that is over.
 func (u *upstreams) ready(ctx context.Context) {
+	u.want()
 	select {
 	case <-u.settled:
 	case <-ctx.Done():
@@ -221,6 +241,7 @@ func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 		if !strings.Contains(a.Code, info.Name) && !strings.Contains(a.Code, info.Namespace) {
 			continue
 		}
+		u.want()
 		u.mu.Lock()
 		past := u.connects[info.Name]
 		u.mu.Unlock()

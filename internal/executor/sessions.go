@@ -56,7 +56,7 @@ func (x *Executor) stored() error {
 }
 
 func noSession(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions list shows those there are; execute with that session makes it", cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", cut(name, 80))
 }
 
 // Sessions gives the sessions of p, by name.
