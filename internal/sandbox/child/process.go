@@ -325,7 +325,8 @@ func (p *process) create(ctx context.Context, spec []byte) (*Sandbox, error) {
 	s.making = &operation{kind: kindCreate, flow: newFlow(p.w, s.id, 1)}
 	s.last = 1
 	if err := p.w.queue(kindCreate, s.id, 1, spec); err != nil {
-		return nil, p.lost()
+		p.retire() // it has ended, or is about to: it says itself why
+		return nil, p.crash("takes nothing any more", err)
 	}
 	return s, nil
 }
