@@ -432,11 +432,15 @@ func TestDisconnectCancels(t *testing.T) {
 func TestListChanged(t *testing.T) {
 	for _, mode := range []mcpserver.Mode{mcpserver.Direct, mcpserver.Code} {
 		cfg := config(newDoor(), mode)
+		cfg.Instructions = "instructions-of-the-test"
 		cfg.Limits.WriteTime = 300 * time.Millisecond
 		s := mcpserver.New(cfg)
 		legacy := startHTTP(t, s, "2025-11-25")
 		modern := dial(t, legacy.url, "2026-07-28")
 		caps, _ := modern.call(t, "server/discover", "")
+		if told := strings.Contains(string(caps), "instructions-of-the-test"); told != (mode == mcpserver.Code) {
+			t.Errorf("mode %s: instructions: %v", mode, told)
+		}
 		if got := string(fieldOf(t, caps, "result", "capabilities", "tools")); (got == `{"listChanged":true}`) != (mode == mcpserver.Direct) {
 			t.Errorf("%s: capability %s", mode, got)
 		}

@@ -56,7 +56,7 @@ type Config struct {
 
 	Mode         Mode   // default Code
 	Unprefixed   bool   // in mode Direct, list tools under their own names where these are unique
-	Instructions string // what the server tells an agent about itself when it connects
+	Instructions string // what the server tells an agent about itself when it connects; not in mode Direct, where it sees none of Builtin
 	Version      string // of Biplane
 	Log          *slog.Logger
 
@@ -135,6 +135,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Mode == "" {
 		c.Mode = Code
+	}
+	if c.Mode == Direct {
+		c.Instructions = ""
 	}
 	if c.Version == "" {
 		c.Version = "0.0.0"
