@@ -165,6 +165,25 @@ func TestHostileState(t *testing.T) {
 	if status := browse(t, strings.Replace(f.Redirect, "/callback", "/other", 1)); status != 404 {
 		t.Errorf("another path: %d", status)
 	}
+	u, err := url.Parse(f.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"evil.example", "localhost", strings.Replace(strings.TrimSuffix(strings.TrimPrefix(f.Redirect, "http://"), "/callback"), "127.0.0.1", "rebound.example", 1)} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.Redirect+"?error=x&state="+u.Query().Get("state"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Host = host
+		resp, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 404 {
+			t.Errorf("for host %s: %d", host, resp.StatusCode)
+		}
+	}
 	resp, err := http.Post(f.Redirect+"?code=x&state=y", "text/plain", nil)
 	if err != nil {
 		t.Fatal(err)
