@@ -182,7 +182,7 @@ func (c *Client) Forget(ctx context.Context) (revoked bool, err error) {
 	c.changes++
 	c.mu.Unlock()
 	c.tell()
-	if lerr != nil || h.Revocation == "" {
+	if lerr != nil || h.Revocation == "" || h.Access == "" && h.Refresh == "" {
 		return false, nil
 	}
 	if err := c.web.revoke(ctx, &h.grant); err != nil {
