@@ -39,7 +39,7 @@ type signIns struct {
 // An attempt is one sign-in that waits for a person.
 type attempt struct {
 	flow   *oauth.Flow
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc // the cause is what who waits is told
 	over   chan struct{} // closed when state and err are final
 	shown  api.SignIn    // but State and Error
 	err    error
@@ -104,7 +104,8 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if health.State != tool.NeedsSignIn && lost == nil && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil
 	}
-	s.drop(name)
+	replaced := tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since another one was begun", name)
+	s.drop(name, replaced)
 	flow, err := c.auth.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -119,10 +120,10 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 		return nil, tool.Errorf(tool.Unavailable, "biplane is stopping: sign in again when it is back")
 	}
 	if old := s.active[name]; old != nil { // begun at the same time
-		old.cancel()
+		old.cancel(replaced)
 	}
 	var waiting context.Context
-	waiting, a.cancel = context.WithTimeoutCause(s.ctx, signInTime, tool.Errorf(tool.Timeout, "nobody signed in to upstream %q within %s", name, signInTime))
+	waiting, a.cancel = context.WithCancelCause(s.ctx)
 	s.active[name] = a
 	s.wg.Go(func() { s.wait(waiting, a, c) })
 	return a.now(), nil
@@ -149,10 +150,12 @@ func connected(ctx context.Context, c *source) error {
 
 // wait sees an attempt through: the person, then the upstream, which comes back by itself.
 func (s *signIns) wait(ctx context.Context, a *attempt, c *source) {
-	defer a.cancel()
-	err := a.flow.Wait(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	defer a.cancel(nil)
+	patient, cancel := context.WithTimeoutCause(ctx, signInTime, tool.Errorf(tool.Timeout, "nobody signed in to upstream %q within %s", a.shown.Upstream, signInTime))
+	defer cancel()
+	err := a.flow.Wait(patient)
+	if err != nil && patient.Err() != nil {
+		err = context.Cause(patient)
 	}
 	a.flow.Close()
 	if err == nil {
@@ -245,14 +248,14 @@ func (s *signIns) Paste(ctx context.Context, upstream, id, redirect string) (*ap
 	return s.Await(ctx, upstream, id)
 }
 
-// drop gives up the attempt that is under way for an upstream. Afterwards nobody signs in with it, and its port is free.
-func (s *signIns) drop(name string) {
+// drop gives up the attempt that is under way for an upstream, and tells it why. Afterwards nobody signs in with it, and its port is free.
+func (s *signIns) drop(name string, why error) {
 	s.mu.Lock()
 	a := s.active[name]
 	delete(s.active, name)
 	s.mu.Unlock()
 	if a != nil {
-		a.cancel()
+		a.cancel(why)
 		a.flow.Close()
 	}
 }
@@ -266,14 +269,14 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 	out := &api.SignOut{Upstream: c.up.Name()}
 	if id != "" {
 		if _, err := s.find(upstream, id); err == nil {
-			s.drop(out.Upstream)
+			s.drop(out.Upstream, context.Canceled)
 		}
 		return out, nil
 	}
 	if c.auth == nil {
 		return nil, tool.Errorf(tool.Invalid, "upstream %q is not signed in to with biplane connect: it gets its credentials %s", out.Upstream, c.how)
 	}
-	s.drop(out.Upstream)
+	s.drop(out.Upstream, tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since somebody signed out of it", out.Upstream))
 	out.Revoked, err = c.auth.Forget(ctx)
 	return out, err
 }
