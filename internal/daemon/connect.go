@@ -40,8 +40,8 @@ type signIns struct {
 type attempt struct {
 	flow   *oauth.Flow
 	cancel context.CancelCauseFunc // the cause is what who waits is told
-	over   chan struct{} // closed when state and err are final
-	shown  api.SignIn    // but State and Error
+	over   chan struct{}           // closed when state and err are final
+	shown  api.SignIn              // but State and Error
 	err    error
 }
 
