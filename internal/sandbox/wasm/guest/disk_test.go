@@ -21,7 +21,9 @@ type disk struct{ fs *vfs.FS }
 
 func newDisk() disk {
 	return disk{vfs.New(vfs.Config{
-		Tools: func() map[string]string { return map[string]string{"tools/box/echo.ts": "export declare const echo: 1;\n"} },
+		Tools: func() map[string]string {
+			return map[string]string{"tools/box/echo.ts": "export declare const echo: 1;\n"}
+		},
 		Quota: vfs.Quota{Bytes: 1 << 20, Files: 1000},
 	})}
 }
