@@ -49,7 +49,7 @@ func TestTimed(t *testing.T) {
 	if took[0] != 100*time.Millisecond {
 		t.Error("the samples were put in another order")
 	}
-	if f := sampled("x_tokens", 3, 1, 2); f.Median != 2 || f.P99 != 3 || f.Unit != "tokens" {
+	if f := sampled("x_tools_list_tokens", 3, 1, 2); f.Median != 2 || f.P99 != 3 || f.Unit != "tokens" {
 		t.Errorf("%+v", f)
 	}
 }

@@ -187,6 +187,14 @@ var yardsticks = append([]row{
 	{name: "node_vm_context", unit: "ms", what: "a new vm context in a running node (no wall) to the value of 1+1", beside: "fresh_ts"},
 }, cpuYardsticks()...)
 
+// gatewayRows are the yardsticks of each gateway that the user named, less its name.
+var gatewayRows = []row{
+	{name: "_initialize", unit: "ms", what: "from the start of its process to the end of the handshake"},
+	{name: "_tools_list_bytes", unit: "bytes", what: "names, descriptions and input schemas of its tools, as a model gets them"},
+	{name: "_tools_list_tokens", unit: "tokens", what: "the same in tokens"},
+	{name: "_call", unit: "ms", what: "the round trip of its cheapest call that succeeded: below"},
+}
+
 func cpuYardsticks() []row {
 	var out []row
 	for _, c := range computations {
@@ -200,7 +208,7 @@ func cpuYardsticks() []row {
 // atLeast reports whether more is better.
 func (r row) atLeast() bool { return r.unit == "1/s" || r.unit == "sessions" }
 
-// find gives the row of a name. Of names that are made (of gateways that the user named) the unit is the name's end.
+// find gives the row of a name. Those of gateways that the user named are known by their ends.
 func find(name string) row {
 	for _, g := range groups() {
 		for _, r := range g.rows {
@@ -214,11 +222,11 @@ func find(name string) row {
 			return y
 		}
 	}
-	switch {
-	case strings.HasSuffix(name, "_bytes"):
-		return row{name: name, unit: "bytes"}
-	case strings.HasSuffix(name, "_tokens"):
-		return row{name: name, unit: "tokens"}
+	for _, made := range gatewayRows {
+		if strings.HasSuffix(name, made.name) {
+			made.name = name
+			return made
+		}
 	}
 	return row{name: name, unit: "ms"}
 }
