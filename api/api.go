@@ -139,6 +139,7 @@ type ProgramError struct {
 	Line    int    `json:"line,omitempty"` // 1-based, in the program as it was sent
 	Column  int    `json:"column,omitempty"`
 	Frame   string `json:"frame,omitempty"` // the lines around it
+	Hint    string `json:"hint,omitempty"`  // what to do about it
 }
 
 // A ConsoleLine is what a program logged.

@@ -167,6 +167,9 @@ func failureText(e *api.ProgramError) string {
 	if e.Frame != "" {
 		text += "\n" + e.Frame
 	}
+	if e.Hint != "" {
+		text += "\nhint: " + e.Hint
+	}
 	return text
 }
 

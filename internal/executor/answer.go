@@ -74,6 +74,9 @@ func (r *run) conclude(err error) {
 			e.Value = json.RawMessage(r.places(string(e.Value)))
 		}
 		e.Undefined = len(e.Value) == 0
+		if r.program != nil && r.program.Remark != "" {
+			e.Notes = append(e.Notes, r.program.Remark)
+		}
 		if n := r.unawaited(r.end.Done.Unawaited); n != "" {
 			e.Notes = append(e.Notes, n)
 		}

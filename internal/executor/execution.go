@@ -50,6 +50,7 @@ type Failure struct {
 	Line    int    `json:"line,omitempty"`   // in the agent's own text, from 1
 	Column  int    `json:"column,omitempty"` // in characters, from 1
 	Frame   string `json:"frame,omitempty"`  // the lines around it
+	Hint    string `json:"hint,omitempty"`   // what to do about it
 
 	text string // what the agent reads, where that is more than the above
 	more int    // of the last notes, how many tell the places of further problems, which text has

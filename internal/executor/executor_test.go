@@ -93,6 +93,10 @@ func TestFailureText(t *testing.T) {
 	holds(t, r.failure(`await new Promise(() => {})`), "never settle", "no call and no timer")
 	holds(t, r.failure(`throw { code: 3 }`), "the program threw { code: 3 }")
 	holds(t, r.failure(`return await box.ecko({})`), "ecko", "echo")
+	holds(t, r.failure("const s = 'a';\ns.spilt(',')"), "TypeError: s.spilt is not a function (line 2, column 3)", "hint: what is called")
+	holds(t, r.failure(`const list = null; for (const x of list) {}`), "TypeError: null is not iterable (line 1")
+	holds(t, r.failure(`JSON.parse("no")`), "SyntaxError: unexpected token: 'no' in JSON (line 1")
+	lacks(t, r.failure(`const x = null; const y = x.z`), "nothing returns it")
 }
 
 func TestArguments(t *testing.T) {

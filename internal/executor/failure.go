@@ -14,6 +14,7 @@ import (
 const (
 	exceptionKind = "exception" // it threw, and did not catch
 	stalledKind   = "stalled"   // it waits for what can't come
+	syntaxKind    = "syntax"    // its text is no program
 )
 
 // limitOf finds the limit that ended a guest.
@@ -49,10 +50,38 @@ func (r *run) thrown(g *sandbox.GuestError) *Failure {
 	if line, col, ok := r.program.Locate(g.Stack); ok {
 		f.Line, f.Column, f.Frame = line, col, r.program.Frame(line, col)
 	}
+	f.Hint = hint(f.Message)
 	if at, ok := r.program.InModule(g.Stack); ok {
 		f.Message += fmt.Sprintf(" (in ./%s, line %d, column %d)\n%s", at.File, at.Line, at.Column, at.Frame)
+		return f
 	}
+	r.reword(f)
 	return f
+}
+
+var noProperty = regexp.MustCompile(`^TypeError: cannot read property 'Symbol\.(?:asyncI|i)terator' of (undefined|null)$`)
+
+// parsesJSON matches the frame of a line that does.
+var parsesJSON = regexp.MustCompile(`(?m)^>.*\bJSON\.parse\b`)
+
+// reword says with the agent's own text what the engine says without it.
+func (r *run) reword(f *Failure) {
+	name := ""
+	if f.Line > 0 {
+		name = r.program.NameAt(f.Line, f.Column)
+	}
+	switch m := noProperty.FindStringSubmatch(f.Message); {
+	case f.Message == "TypeError: not a function" && name != "":
+		f.Message = "TypeError: " + name + " is not a function"
+	case m != nil:
+		f.Message = "TypeError: " + m[1] + " is not iterable"
+	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON.MatchString(f.Frame):
+		f.Message += " in JSON"
+	}
+	// Python names the place of what it can't compile in the message.
+	if m, ok := strings.CutSuffix(f.Message, fmt.Sprintf(" (line %d, column %d)", f.Line, f.Column)); ok && f.Kind == exceptionKind {
+		f.Kind, f.Message = syntaxKind, m
+	}
 }
 
 // places makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text.
@@ -75,8 +104,8 @@ func (r *run) failureText(e *Execution) string {
 	if f.Line > 0 && f.Frame != "" && f.text == "" {
 		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
 	}
-	if h := hint(f.Message); h != "" {
-		b.WriteString("\n\nhint: " + h)
+	if f.Hint != "" {
+		b.WriteString("\n\nhint: " + f.Hint)
 	}
 	if len(e.Calls) > 0 {
 		b.WriteString("\n\n" + callsMade(e.Calls))
@@ -178,7 +207,6 @@ var absent = map[string]string{
 	"process":        "process is not available: there are no environment variables, arguments or exit codes; pass what is needed in the program's text, and return the result",
 	"Deno":           "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
 	"Bun":            "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
-	"Buffer":         "Buffer is not available: use atob and btoa for base64, TextEncoder and TextDecoder for text, Uint8Array for bytes",
 	"window":         "there is no window: use globalThis",
 	"document":       "there is no document: programs don't run in a browser",
 	"global":         "use globalThis",
@@ -190,7 +218,11 @@ var absent = map[string]string{
 func hint(message string) string {
 	switch {
 	case strings.HasPrefix(message, "TypeError: not a function"):
-		return "what is called at the caret is no function"
+		return "what is called at the caret is no function: its value may have another type than expected"
+	case strings.HasPrefix(message, "TypeError: Cannot convert undefined or null to object"):
+		return "what is taken apart, as in const { a } = x or Object.keys(x), is undefined or null: a result may have another shape than expected"
+	case message == "TypeError: value is not iterable":
+		return "what is looped over or taken apart, as in for (const a of x), const [a] = x or [...x], is no list: a result may have another shape than expected"
 	case strings.HasPrefix(message, "TypeError: cannot read property"):
 		return "a result may have another shape than expected: return a small part of it to see"
 	}

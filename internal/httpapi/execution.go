@@ -91,7 +91,7 @@ func wire(x *executor.Execution) *api.Execution {
 		Console: []api.ConsoleLine{}, Calls: []api.CallLine{},
 	}
 	if e := x.Error; e != nil {
-		out.Error = &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame}
+		out.Error = &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame, Hint: e.Hint}
 	}
 	for _, l := range x.Console {
 		out.Console = append(out.Console, api.ConsoleLine{Level: l.Level, Text: l.Text})

@@ -148,6 +148,37 @@ func (p *Program) Frame(line, col int) string {
 	return frame(p.steps.sourceAt, line, col)
 }
 
+// dotted is a name, or names with dots between them, at the end of a text and at its beginning.
+var (
+	dottedBefore = regexp.MustCompile(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*$`)
+	nameAfter    = regexp.MustCompile(`^[#\p{L}_$][\p{L}\p{N}_$]*`)
+)
+
+// NameAt gives the name that stands at a place of the agent's text, with what stands before its dots: "r.items.map" at
+// map. It is empty where none does, and where it is more than a name.
+func (p *Program) NameAt(line, col int) string {
+	if p.steps == nil {
+		return ""
+	}
+	p.steps.load()
+	if line < 1 || line > len(p.steps.sourceAt.starts) {
+		return ""
+	}
+	text := []rune(p.steps.sourceAt.text(line - 1))
+	if col < 1 || col > len(text) {
+		return ""
+	}
+	before, name := string(text[:col-1]), nameAfter.FindString(string(text[col-1:]))
+	chain := dottedBefore.FindString(before)
+	if rest := strings.TrimSuffix(before, chain); name == "" || len(chain)+len(name) > maxName || strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, ")") {
+		return ""
+	}
+	return chain + name
+}
+
+// maxName bounds what NameAt gives, in bytes.
+const maxName = 100
+
 // decodeMappings reads the mappings of a source map (ECMA-426, 8): lines separated by ';', segments by ',', each of
 // one, four or five numbers in base64 VLQ, relative to those of the segment before.
 func decodeMappings(s string) [][]segment {

@@ -104,3 +104,25 @@ func TestFrames(t *testing.T) {
 		}
 	}
 }
+
+func TestNameAt(t *testing.T) {
+	const text = "const s = 1;\nawait s.spilt(); é.ü.map(1); a?.b.c(); f(); x[0].go(); g().h();"
+	prog, err := program.New(program.Config{}).Prepare(program.Request{Source: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Split(text, "\n")[1]
+	for at, want := range map[string]string{
+		"spilt": "s.spilt", "map": "é.ü.map", "c(": "a?.b.c", "f(": "f", "go": "", "h(": "", "(1": "",
+	} {
+		col := utf8.RuneCountInString(line[:strings.Index(line, at)]) + 1
+		if got := prog.NameAt(2, col); got != want {
+			t.Errorf("at %q: %q, not %q", at, got, want)
+		}
+	}
+	for _, place := range [][2]int{{0, 1}, {3, 1}, {1, 0}, {1, 100}} {
+		if got := prog.NameAt(place[0], place[1]); got != "" {
+			t.Errorf("at %v: %q", place, got)
+		}
+	}
+}

@@ -68,6 +68,8 @@ type Program struct {
 	Declared []string
 	// Notes are hints for the agent that are worth showing with a result.
 	Notes []string
+	// Remark is a hint that matters once the program has ended well: why it has no value, what its session doesn't keep.
+	Remark string
 
 	fleeting bool     // the same text may be another program the next time: it depends on files
 	steps    *steps   // of what runs in "js"
@@ -115,7 +117,7 @@ func prepareScript(q Request, language string, x *check.Index) (*Program, *Error
 	if q.Session {
 		run = m.session
 	}
-	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, steps: run}
+	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, Remark: m.note, steps: run}
 	b, e := s.bundle(m, &q)
 	if e != nil {
 		return nil, e
@@ -127,9 +129,6 @@ func prepareScript(q Request, language string, x *check.Index) (*Program, *Error
 			code.WriteString(g.steps.final.s)
 		}
 		prog.Code = code.String() + prog.Code
-	}
-	if m.note != "" {
-		prog.Notes = append(prog.Notes, m.note)
 	}
 	if x == nil {
 		return prog, nil

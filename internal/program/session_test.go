@@ -30,6 +30,9 @@ func TestNotebook(t *testing.T) {
 				continue
 			}
 			fmt.Fprintf(&b, "%d %s\n", i+1, e.run(prog))
+			if prog.Remark != "" {
+				fmt.Fprintf(&b, "note: %s\n", prog.Remark)
+			}
 			for _, n := range prog.Notes {
 				fmt.Fprintf(&b, "note: %s\n", n)
 			}

@@ -39,6 +39,9 @@ func outcome(t *testing.T, source string) []byte {
 		return b.Bytes()
 	}
 	fmt.Fprintf(&b, "%s\n%s\n", p.Code, run(t, p))
+	if p.Remark != "" {
+		fmt.Fprintf(&b, "note: %s\n", p.Remark)
+	}
 	for _, n := range p.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
