@@ -88,9 +88,38 @@ func (e *jsEngine) limit(memory, stack int64) {
 }
 
 func (e *jsEngine) deliver(line string) error {
-	v := e.newString(line)
+	v, long := e.newString(line), value(e.m.QjsGetFalse())
+	if longDigits(line) {
+		e.free(long)
+		long = value(e.m.QjsGetTrue())
+	}
 	defer e.free(v)
-	return e.call(e.h.deliver, v)
+	defer e.free(long)
+	return e.call(e.h.deliver, v, long)
+}
+
+// manyDigits is from how many digits on a number may be none that JavaScript's numbers hold.
+const manyDigits = 16
+
+// longDigits reports whether s holds manyDigits digits in a row. It looks at one byte of as many, mostly.
+func longDigits(s string) bool {
+	digit := func(i int) bool { return s[i]-'0' < 10 }
+	for i := manyDigits - 1; i < len(s); i += manyDigits {
+		if !digit(i) {
+			continue
+		}
+		from, to := i, i+1
+		for from > 0 && digit(from-1) {
+			from--
+		}
+		for to < len(s) && to-from < manyDigits && digit(to) {
+			to++
+		}
+		if to-from >= manyDigits {
+			return true
+		}
+	}
+	return false
 }
 
 // work runs the queued jobs, then the prelude's idle and the jobs that it leaves.

@@ -23,7 +23,7 @@ const (
 type imports struct{ e *jsEngine }
 
 // EnvHostCall serves the host function.
-func (i imports) EnvHostCall(m *qjs.Module, name, nameLen, this, argc, argv uint32) uint32 {
+func (i imports) EnvHostCall(m *qjs.Module, _, _, this, argc, argv uint32) uint32 {
 	e := i.e
 	arg := func(n uint32) value {
 		if n >= argc {
@@ -31,7 +31,7 @@ func (i imports) EnvHostCall(m *qjs.Module, name, nameLen, this, argc, argv uint
 		}
 		return value(binary.LittleEndian.Uint32(m.Memory()[argv+4*n:]))
 	}
-	switch e.describe(arg(0)) {
+	switch name, n := e.command(arg(0)); string(name[:n]) {
 	case "write":
 		if !e.text(arg(1), e.g.host.write) {
 			return 0 // the conversion threw, or memory is out
@@ -52,6 +52,19 @@ func (i imports) EnvHostCall(m *qjs.Module, name, nameLen, this, argc, argv uint
 		return e.throw("no such host function")
 	}
 	return m.QjsDupValue(uint32(e.h.undefined))
+}
+
+// maxCommand is longer than the name of anything that the host function does, in bytes.
+const maxCommand = 8
+
+// command gives the first argument of the host function, as much of it as can matter. It allocates nothing.
+func (e *jsEngine) command(v value) (name [maxCommand]byte, n int) {
+	if p := e.m.QjsGetStringLen(uint32(v), e.h.scratch); p != 0 {
+		n = int(binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:]))
+		n = copy(name[:], e.m.Memory()[p:][:n])
+		e.m.QjsFreeCstring(p)
+	}
+	return name, n
 }
 
 // maxClock bounds a guest's clock, in milliseconds: what JavaScript's Date can hold (ECMA-262, section 21.4.1.1).

@@ -169,3 +169,16 @@ func TestRevoke(t *testing.T) {
 		}
 	}
 }
+
+func TestLongDigits(t *testing.T) {
+	for n := range 40 {
+		for at := range 40 {
+			for _, before := range []string{"", "1", "x1"} {
+				s := strings.Repeat(" ", at) + before + " " + strings.Repeat("7", n) + ":1"
+				if got := longDigits(s); got != (n >= manyDigits) {
+					t.Errorf("%q: %v", s, got)
+				}
+			}
+		}
+	}
+}

@@ -21,8 +21,8 @@
 //	__host("now")               reads it; every 4,096th reading moves it by a millisecond, so that who waits in a loop gets on
 //	__host("eval", code, name)  runs a script, named so in stack traces, and gives its completion value
 //
-// Its completion value is an object with the methods deliver(line) (a line of the host's, without "\n"), idle() (no job
-// is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
+// Its completion value is an object with the methods deliver(line, long) (a line of the host's, without "\n", and whether it
+// has 16 digits in a row, which a JavaScript number may not hold), idle() (no job is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
 // of them may throw.
 //
 // The runtime of Python is package pyguest, which has the same from its Host, and one thing more: a guest in which nothing can

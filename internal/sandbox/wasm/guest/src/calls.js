@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, MapCtor, PromiseCtor, TypeErrorCtor, define, defineProperty, exec, hasOwn, isArray, list, mapDelete, mapForEach, mapGet, mapSet, mapSize,
-  push, record, setPrototypeOf, settled, slice, startsWith,
+  push, record, setPrototypeOf, slice, startsWith, then,
 } from "./primordials.js";
 import { callerStack, makeToolError } from "./errors.js";
 import { ask, clock, fileLine, sendCall, sendFile } from "./host.js";
@@ -60,15 +60,28 @@ export function callTool(path, args, count) {
   const call = record({ id: nextID++, path, stack, resolve: undefined, reject: undefined, pending: true, observed: false, failure: undefined, earlier: false });
   const promise = new PromiseCtor((resolve, reject) => { call.resolve = resolve; call.reject = reject; });
   ignore(promise);
-  defineProperty(promise, "constructor", record({ get() { call.observed = true; return PromiseCtor; }, configurable: true }));
+  defineProperty(promise, "constructor", record({ get() { observe(call); return PromiseCtor; }, configurable: true }));
   mapSet(calls, call.id, call);
   outstanding++;
   sendCall(call.id, path, json, stack);
   return promise;
 }
 
-// Marks a promise as handled, so that the engine does not report it: the runtime does.
-function ignore(p) { settled(p, undefined, () => {}); }
+// What is known of a call is dropped when it has an answer and was looked at.
+function observe(call) {
+  call.observed = true;
+  if (!call.pending) mapDelete(calls, call.id);
+}
+
+const hidden = record({ value: undefined, configurable: true });
+const nothing = () => {};
+
+// Marks a promise of ours as handled, so that the engine does not report it: the runtime does. What then() gives is of the
+// engine's own class, since the promise shows no constructor to it.
+function ignore(p) {
+  defineProperty(p, "constructor", hidden);
+  then(p, undefined, nothing);
+}
 
 /**
  * Asks for something of the virtual file system; fields is what the protocol's File holds. One of ok and bad is called later.
@@ -100,6 +113,7 @@ export function answer(a) {
     call.pending = false;
     outstanding--;
     if (call.earlier) earlier--;
+    if (call.observed) mapDelete(calls, call.id);
     if (!failed) { call.resolve(value); return; }
     call.failure = makeToolError(setPrototypeOf(a.error, null), call.stack);
     call.reject(call.failure);

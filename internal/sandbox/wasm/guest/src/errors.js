@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, apply, define, defineProperty, endsWith, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
-  list, named, push, record, slice, split, startsWith,
+  list, mapGet, mapSet, mapSize, MapCtor, named, push, record, slice, split, startsWith,
 } from "./primordials.js";
 import { evalAs } from "./host.js";
 
@@ -20,6 +20,7 @@ export function evaluate(code, name) {
   programName = name;
   serial++;
   running = serial === 1 ? evalName : evalName + serial;
+  if (mapSize(cleaned) > 0) cleaned = new MapCtor();
   return evalAs(code, running);
 }
 
@@ -51,8 +52,20 @@ export function cleanStack(raw) {
   return out.length > maxStack ? slice(out, 0, maxStack) : out;
 }
 
+// What callerStack made of stacks, for the running program: it calls tools from a few places, many times.
+const maxCleaned = 32;
+let cleaned = new MapCtor(); // by the engine's text
+
 /** The program's frames of whoever called. */
-export function callerStack() { return cleanStack(apply(engineStack.get, new ErrorCtor(), [])); }
+export function callerStack() {
+  const raw = apply(engineStack.get, new ErrorCtor(), []);
+  let clean = mapGet(cleaned, raw);
+  if (clean === undefined) {
+    if (mapSize(cleaned) >= maxCleaned) cleaned = new MapCtor();
+    mapSet(cleaned, raw, clean = cleanStack(raw));
+  }
+  return clean;
+}
 
 function header(e) {
   let name = "Error", message = "";

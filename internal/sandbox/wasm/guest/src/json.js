@@ -3,7 +3,7 @@
 import {
   BigIntCtor, DateCtor, ErrorCtor, JSONParse, JSONStringify, MapCtor, RangeErrorCtor, SetCtor, TypeErrorCtor, TypedArrayProto, Uint8ArrayCtor, WeakMapCtor, apply,
   arrayBufferBytes, base64, bigintToString, create, dataViewBuffer, dataViewBytes, dataViewOffset, dateGetTime, dateToISO, define,
-  deleteProperty, exec, functionToString, getOwnPropertyDescriptor, getPrototypeOf, isArray, isFinite, isSafeInteger, keys, list,
+  deleteProperty, exec, functionToString, getOwnPropertyDescriptor, getPrototypeOf, hasOwn, isArray, isFinite, isSafeInteger, keys, list,
   mapDelete, mapForEach, mapGet, mapSet, mapSize, objectToString, push, rawJSON, record, regexpToString, setForEach, slice, symbolToString,
   typedArrayBuffer, typedArrayBytes, typedArrayLength, typedArrayOffset, typedArrayTag, weakGet, weakSet,
 } from "./primordials.js";
@@ -11,9 +11,9 @@ import {
 const longDigits = /\d{16}/;
 const integer = /^-?\d+$/;
 
-/** Parses JSON; an integer that a number can't hold becomes a BigInt. */
-export function parse(text) {
-  if (exec(longDigits, text) === null) return JSONParse(text);
+/** Parses JSON; an integer that a number can't hold becomes a BigInt. long false says that the text has no long row of digits. */
+export function parse(text, long) {
+  if (long === false || exec(longDigits, text) === null) return JSONParse(text);
   return JSONParse(text, (key, value, context) =>
     typeof value === "number" && !isSafeInteger(value) && exec(integer, context.source) !== null ? BigIntCtor(context.source) : value);
 }
@@ -91,7 +91,7 @@ function iteratorValue(next) {
 }
 
 // Promises met while a value is written: their results are put in on the next round.
-const objectPrototype = Object.prototype;
+const objectPrototype = Object.prototype, arrayPrototype = Array.prototype;
 const results = new WeakMapCtor();
 let met = null;
 let complaint; // the error of what can't be an argument
@@ -281,6 +281,33 @@ function hasOddNumber(v, depth) {
   return false;
 }
 
+const maxPlain = 32; // members of a value that is looked at to spare the rest
+
+// Whether JSON.stringify alone writes v right: a few members of the plainest kinds. Nothing of the program's runs for it,
+// but what a proxy has.
+function isPlain(v, budget) {
+  switch (typeof v) {
+    case "string": case "boolean": case "undefined": return true;
+    case "number": return isFinite(v);
+    case "object": break;
+    default: return false;
+  }
+  if (v === null) return true;
+  const array = isArray(v), proto = getPrototypeOf(v);
+  if (proto !== (array ? arrayPrototype : objectPrototype) && proto !== null || "toJSON" in v) return false;
+  const own = array ? null : keys(v), n = array ? v.length : own.length;
+  if ((budget.left -= n) < 0) return false;
+  for (let i = 0; i < n; i++) {
+    const d = getOwnPropertyDescriptor(v, array ? i : own[i]);
+    if (d === undefined || !hasOwn(d, "value") || !isPlain(d.value, budget)) return false;
+  }
+  return true;
+}
+
+function plain(v) {
+  try { return isPlain(v, { __proto__: null, left: maxPlain }); } catch { return false; }
+}
+
 const nullToken = /[:,[]null/;
 
 /**
@@ -291,6 +318,7 @@ export function serialize(value, promises) {
   if (typeof value === "number") value = plainNumber(value);
   else if (typeof value === "function" || typeof value === "symbol") value = describe(value);
   if (value === undefined) return undefined;
+  if (plain(value)) return JSONStringify(value);
   const outer = met;
   met = promises === undefined ? null : promises;
   const all = lend();

@@ -191,9 +191,9 @@ function isOutOfMemory(e) {
   try { return isError(e) && e.name === "InternalError" && e.message === "out of memory"; } catch { return false; }
 }
 
-/** A line of the host. */
-function deliver(line) {
-  const m = setPrototypeOf(parse(line), null);
+/** A line of the host; long false says that it has no long row of digits. */
+function deliver(line, long) {
+  const m = setPrototypeOf(parse(line, long), null);
   if (m.at !== undefined) host.clock(m.at);
   if (m.answer !== undefined) { if (phase !== idle || session) calls.answer(setPrototypeOf(m.answer, null)); return; }
   if (m.wake !== undefined) { wake(); return; }
@@ -208,7 +208,7 @@ function wake() {
 }
 
 const api = record({
-  deliver(line) { deliver(line); },
+  deliver(line, long) { deliver(line, long); },
   idle() {
     if (phase === running && calls.waiting() === 0 && timers.timers() === 0) stalled();
     else if (phase === draining) drain();
