@@ -127,6 +127,7 @@ type Execution struct {
 	Calls   []CallLine      `json:"calls"`
 	Notes   []string        `json:"notes,omitempty"` // what to know: calls never awaited, doubts about the program
 	Tier    string          `json:"tier"`
+	Missing []string        `json:"missing,omitempty"` // protections of the sandbox that are not armed on that host
 	Session string          `json:"session"`
 	MS      int64           `json:"ms"`               // wall time
 	Tokens  *Tokens         `json:"tokens,omitempty"` // where they were asked for

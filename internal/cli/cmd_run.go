@@ -142,6 +142,9 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 			fmt.Fprintln(a.Err, callsLine(x))
 		}
 	}
+	for _, m := range x.Missing {
+		fmt.Fprintln(a.Err, "protection not armed here: "+safe(m))
+	}
 	if x.Session != "" && x.Error != nil {
 		fmt.Fprintf(a.Err, "session %s is as it was before this program\n", clean(x.Session))
 	}

@@ -145,9 +145,9 @@ func (r *run) blocks(e *Execution) []any {
 	}
 	text(consoleText(e.Console, e.logged))
 	if e.State == Failed {
-		text(lines(r.sessionText(e), notesText(e.Notes[:len(e.Notes)-e.Error.more])))
+		text(lines(r.sessionText(e), notesText(e.Notes[:len(e.Notes)-e.Error.more]), missingText(e.Missing)))
 	} else {
-		text(lines(callsText(e.Calls), r.sessionText(e), notesText(e.Notes)))
+		text(lines(callsText(e.Calls), r.sessionText(e), notesText(e.Notes), missingText(e.Missing)))
 	}
 	if h := handleOf(e.Value); h != "" && e.State == Done {
 		r.emit(h)
@@ -158,6 +158,15 @@ func (r *run) blocks(e *Execution) []any {
 		out = append(out, b)
 	}
 	return out
+}
+
+// missingText is the one line on protections that are not armed, where there are any.
+func missingText(missing []string) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	const most = 300
+	return cut("protections not armed here: "+strings.Join(missing, "; "), most)
 }
 
 // lines joins what is there.

@@ -28,6 +28,7 @@ type Execution struct {
 	Calls   []CallRecord    `json:"calls"`
 	Notes   []string        `json:"notes,omitempty"` // what the agent should know: calls never awaited, doubts about the program
 	Tier    tool.Tier       `json:"tier"`
+	Missing []string        `json:"missing,omitempty"` // protections of the sandbox that are not armed on this host
 	Session string          `json:"session"`
 	MS      int64           `json:"ms"`     // wall time so far
 	Tokens  Tokens          `json:"tokens"` // filled in by Count

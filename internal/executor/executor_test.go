@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -73,6 +74,21 @@ func TestBlocksOfAnAnswer(t *testing.T) {
 	texts, _ = r.run(`box.text(); box.fail(); return 1`)
 	holds(t, texts[1], "error: box.fail was never awaited, and failed: no such record")
 	holds(t, texts[2], "2 calls:", "note: not awaited by the program: 2 calls (box.text, box.fail)")
+}
+
+// Protections that are not armed are told of with every result.
+func TestMissingProtections(t *testing.T) {
+	d, err := driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, standard(), func(c *executor.Config) { c.Driver = d })
+	for _, code := range []string{"1", "throw 1"} {
+		texts, _ := r.run(code)
+		if holds(t, texts[len(texts)-1], "protections not armed here: a process around the engine"); len(texts) != 2 {
+			t.Errorf("blocks: %q", texts)
+		}
+	}
 }
 
 func TestFailureText(t *testing.T) {

@@ -179,6 +179,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	defer r.closeBox()
 	r.mu.Lock()
 	r.exec.State, r.exec.Tier, r.engine = Running, caps.Tier, caps.Engine
+	r.exec.Missing = caps.Missing
 	r.naps.able = r.x.canNap(r.box)
 	r.mu.Unlock()
 	err = r.drive()
