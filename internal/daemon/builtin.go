@@ -9,7 +9,7 @@ import (
 )
 
 // Instructions are what an agent is told about the server when it connects.
-const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a TypeScript program that calls them and returns only what you need to know.`
+const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a TypeScript or Python program that calls them and returns only what you need to know.`
 
 // What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time, so that a prompt
 // cache holds them.
@@ -21,11 +21,21 @@ const same = await callTool("github.list-issues", { repo: "a/b" });   // exact n
 const hits = await search("open a pull request");   // also from inside
 return issues.filter(i => i.open).map(i => i.title);
 
-The value is what the program returns, or its last expression. A tool's failure is a thrown ToolError {upstream, tool, kind, message}. With session, variables, functions, imports and the files in ./workspace live on for the next program of that session. Modules saved as ./skills/<name>.ts can be imported by all later programs. Declarations are in ./tools/<upstream>/<tool>.ts; files are used with node:fs/promises, and emit(path) gives one to the user. There is no network, process or require: tools are the only way out. A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
+The same in Python: await github.list_issues(repo="a/b"), call_tool, asyncio.gather; the standard library is there, pip and native packages are not.
+
+The value is what the program returns, or its last expression. A tool's failure is a thrown ToolError {upstream, tool, kind, message}; a program that fails says what it had called already.
+
+- Session: name one, and variables, functions, imports and files live on for its next programs. Without one, a program begins with nothing.
+- Files: ./workspace is the session's, for both languages (node:fs/promises; open, pathlib). emit(path) gives one to the user.
+- Skills: a module saved as ./skills/<name>.ts or .py can be imported by all later programs; search finds it.
+- Declarations: ./tools/<upstream>/<tool>.ts, ./tools/<upstream>/__init__.pyi.
+- No network, processes or require: tools are the only way out.
+
+A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
 
 	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
 
-	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default), javascript or python"},"session":{"type":"string","description":"name of a session, made when first used"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default), javascript or python"},"session":{"type":"string","description":"name of a session: made when first used, kept for the next programs"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
 )
