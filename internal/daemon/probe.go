@@ -22,6 +22,31 @@ type probe struct {
 	fail []string // the kinds of failure of which one must come
 }
 
+// inPython are the probes in that language.
+var inPython = []probe{
+	{"runs Python", `import math
+[math.isqrt(n) for n in (16, 25)]`, `[4,5]`, nil},
+	{"Python: no files, processes, network of the host", `import os, socket, subprocess
+got = []
+def attempt(name, f):
+    try:
+        f()
+        got.append(name)
+    except Exception:
+        pass
+for path in ("/etc/passwd", "../../../../etc/passwd", "/proc/self/environ"):
+    attempt(path, lambda: open(path).read())
+attempt("process", lambda: subprocess.run(["id"]))
+attempt("system", lambda: os.system("id"))
+attempt("fork", lambda: os.fork())
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 80), 1))
+attempt("native code", lambda: __import__("ctypes").CDLL(None))
+got`, `[]`, nil},
+	{"Python: an endless loop ends", "while True: pass", "", []string{"limit", "timeout"}},
+	{"Python: a memory bomb ends", "a = []\nwhile True: a.append(bytearray(1 << 20))", "", []string{"limit", "exception"}},
+	{"Python: endless recursion ends", "def f(n): return 1 + f(n + 1)\nf(0)", "", []string{"limit", "exception"}},
+}
+
 // The probes. The last one shows that what the others did to themselves did nothing to the next.
 var probes = []probe{
 	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
@@ -87,19 +112,25 @@ func checkSandbox(ctx context.Context, d driver, s *Settings, e engine) []Check 
 		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
 	}
 	defer x.Close()
-	for _, p := range probes {
-		if ctx.Err() != nil {
-			return checks
+	try := func(language string, ps []probe) {
+		for _, p := range ps {
+			if ctx.Err() != nil {
+				return
+			}
+			ok, detail := p.run(ctx, x, language)
+			checks = append(checks, Check{Part: part, Name: p.name, OK: ok, Needed: needed, Detail: detail})
 		}
-		ok, detail := p.run(ctx, x)
-		checks = append(checks, Check{Part: part, Name: p.name, OK: ok, Needed: needed, Detail: detail})
+	}
+	try("typescript", probes)
+	if slices.Contains(c.Runtimes, "python") {
+		try("python", inPython)
 	}
 	return checks
 }
 
 // run runs the probe, and says whether what came of it is what must.
-func (p probe) run(ctx context.Context, x *executor.Executor) (bool, string) {
-	args, err := tool.Marshal(map[string]string{"code": p.code})
+func (p probe) run(ctx context.Context, x *executor.Executor, language string) (bool, string) {
+	args, err := tool.Marshal(map[string]string{"code": p.code, "language": language})
 	if err != nil {
 		return false, err.Error()
 	}
