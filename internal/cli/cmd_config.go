@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -110,6 +111,19 @@ type shown struct {
 	Listen    string         `json:"listen"`
 	StartWait string         `json:"start_wait"`
 	Sandbox   shownSandbox   `json:"sandbox"`
+	Sessions  shownSessions  `json:"sessions"`
+}
+
+type shownSessions struct {
+	Idle         string `json:"idle"`
+	Unused       string `json:"unused"`
+	MaxAge       string `json:"max_age"`
+	Size         string `json:"size"`
+	Workspace    string `json:"workspace"`
+	Files        int    `json:"files"`
+	Count        int    `json:"count"`
+	Hot          int    `json:"hot"`
+	SuspendAfter string `json:"suspend_after"`
 }
 
 type shownSandbox struct {
@@ -154,6 +168,7 @@ func show(s *daemon.Settings, dir string) shown {
 			OutputTokens: s.Sandbox.OutputTokens, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
 			Process: cmp.Or(s.Sandbox.Process, "auto"),
 		},
+		Sessions: showSessions(s.Sessions.Complete()),
 	}
 	for i := range s.Servers {
 		v.Servers = append(v.Servers, s.Servers[i].Shown())
@@ -161,17 +176,47 @@ func show(s *daemon.Settings, dir string) shown {
 	return v
 }
 
+func showSessions(s daemon.SessionSettings) shownSessions {
+	after := "never"
+	if s.SuspendAfter > 0 {
+		after = span(s.SuspendAfter)
+	}
+	return shownSessions{
+		Idle: span(s.Idle), Unused: span(s.Unused), MaxAge: span(s.MaxAge), Size: daemon.FormatSize(s.Size), Workspace: daemon.FormatSize(s.Workspace),
+		Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: after,
+	}
+}
+
+// span writes a time as a configuration has it: 30d, 10m, 1m30s.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	text := d.String()
+	if d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 func showTable(w io.Writer, v shown) {
 	file := v.File
 	if file == "" {
 		file = "none"
 	}
-	b := v.Sandbox
+	b, n := v.Sandbox, v.Sessions
 	columns(w,
 		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
 		[]string{"listen", v.Listen}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
 		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
-		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process})
+		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process},
+		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused}, []string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},
+		[]string{"sessions.workspace", n.Workspace}, []string{"sessions.files", strconv.Itoa(n.Files)}, []string{"sessions.count", strconv.Itoa(n.Count)},
+		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter})
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)
 		rows := [][]string{{"mcpServers." + s.Name, s.Type}}

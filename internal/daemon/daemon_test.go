@@ -122,7 +122,7 @@ func TestDaemon(t *testing.T) {
 			t.Fatalf("%+v %+v", x, x.Error)
 		}
 		again, err := c.Execution(t.Context(), x.ID)
-		if err != nil || string(again.Value) != "42" || again.Tokens == nil || again.Tokens.KeptOut == 0 {
+		if err != nil || string(again.Value) != "42" || again.Tokens == nil || again.Tokens.Returned == 0 {
 			t.Errorf("%+v %v", again, err)
 		}
 	}

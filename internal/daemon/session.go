@@ -60,6 +60,14 @@ func (s SessionSettings) limits() executor.SessionLimits {
 	}
 }
 
+// Complete gives the settings with the default where one is zero.
+func (s SessionSettings) Complete() SessionSettings {
+	l := s.limits().Complete()
+	return SessionSettings{
+		Idle: l.Idle, Unused: l.Unused, MaxAge: l.MaxAge, Size: l.Size, Workspace: l.Workspace, Files: l.Files, Count: l.Count, Hot: l.Hot, SuspendAfter: l.SuspendAfter,
+	}
+}
+
 // newExecutor makes what runs programs, and keeps their sessions in the store.
 func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	s := d.cfg.Settings

@@ -178,7 +178,7 @@ func (l Limits) complete() Limits {
 	def(&l.KeptBytes, 64<<20)
 	def(&l.KeptFor, time.Hour)
 	def(&l.CPU, 10*time.Second)
-	l.Sessions = l.Sessions.complete()
+	l.Sessions = l.Sessions.Complete()
 	l.MaxTimeout = max(l.MaxTimeout, l.Timeout)
 	return l
 }

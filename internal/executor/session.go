@@ -29,7 +29,8 @@ type SessionLimits struct {
 	SuspendAfter time.Duration // a program whose calls have all been under way for so long is suspended; default 2 s, negative: never
 }
 
-func (l SessionLimits) complete() SessionLimits {
+// Complete gives the limits with the default where one is zero.
+func (l SessionLimits) Complete() SessionLimits {
 	const day = 24 * time.Hour
 	def(&l.Idle, 10*time.Minute)
 	def(&l.Unused, 30*day)
