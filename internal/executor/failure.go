@@ -223,7 +223,13 @@ func hint(message string) string {
 		return "what is taken apart, as in const { a } = x or Object.keys(x), is undefined or null: a result may have another shape than expected"
 	case message == "TypeError: value is not iterable":
 		return "what is looped over or taken apart, as in for (const a of x), const [a] = x or [...x], is no list: a result may have another shape than expected"
-	case strings.HasPrefix(message, "TypeError: cannot read property"):
+	case strings.HasPrefix(message, "TypeError: 'coroutine' object"):
+		return "an async function gives its result to await only: write await in front of its call"
+	case strings.HasPrefix(message, "URLError: "):
+		return absent["WebSocket"]
+	case strings.HasSuffix(message, "wasi does not support processes."):
+		return "there are no processes and no shell: programs reach the outside through tools only. search(\"...\") finds one"
+	case strings.HasPrefix(message, "TypeError: cannot read property"), strings.HasPrefix(message, "KeyError: no key"):
 		return "a result may have another shape than expected: return a small part of it to see"
 	}
 	m := notDefined.FindStringSubmatch(message)
