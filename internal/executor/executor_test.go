@@ -108,6 +108,7 @@ func TestFailureText(t *testing.T) {
 	holds(t, r.failure(`const x: number = `), "(line 1")
 	holds(t, r.failure(`await new Promise(() => {})`), "never settle", "no call and no timer")
 	holds(t, r.failure(`throw { code: 3 }`), "the program threw { code: 3 }")
+	holds(t, r.failure(`throw new TypeError()`), "TypeError, without a message (line 1")
 	holds(t, r.failure(`return await box.ecko({})`), "ecko", "echo")
 	holds(t, r.failure("const s = 'a';\ns.spilt(',')"), "TypeError: s.spilt is not a function (line 2, column 3)", "hint: what is called")
 	holds(t, r.failure(`const list = null; for (const x of list) {}`), "TypeError: null is not iterable (line 1")

@@ -35,7 +35,11 @@ func (r *run) thrown(g *sandbox.GuestError) *Failure {
 	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" && strings.Contains(g.Message, "stack overflow"):
 		f.Kind, f.Message = string(tool.Limit), "the program reached its stack limit: recurse less deeply, or use a loop"
 	}
-	if g.Name != "" && f.Kind != stalledKind && f.Kind != string(tool.Limit) {
+	switch {
+	case g.Name == "" || f.Kind == stalledKind || f.Kind == string(tool.Limit):
+	case f.Message == "" || f.Message == g.Name:
+		f.Message = g.Name + ", without a message"
+	default:
 		f.Message = g.Name + ": " + f.Message
 	}
 	if g.Upstream != "" && g.Tool != "" {

@@ -3,10 +3,10 @@ package wasm
 import (
 	_ "embed"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm/pyguest"
+	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
@@ -86,7 +86,7 @@ func (e *pyEngine) trap(x any) error {
 		case errors.Is(err, pyguest.ErrMemory):
 			return errMemory
 		case errors.Is(err, pyguest.ErrExit):
-			return err
+			return &tool.Error{Kind: tool.Invalid, Msg: err.Error() + ": let it come to its end, return, or raise an exception", Err: err}
 		}
 	}
 	trap, ok := e.m.AsTrap(x)
@@ -96,7 +96,7 @@ func (e *pyEngine) trap(x any) error {
 	case trap == py.ErrDepth || trap == py.ErrMemory && e.m.StackPointer() > py.InitialStackPointer:
 		return errStack // a stack that ran below address 0 wrapped around
 	}
-	return fmt.Errorf("the guest trapped: %w", trap)
+	return &tool.Error{Kind: tool.Internal, Msg: "the interpreter came down (" + trap.Error() + "): the program aborted it, as os.abort and signals do, or found a fault of it", Err: trap}
 }
 
 func (e *pyEngine) state() ([]byte, error) {

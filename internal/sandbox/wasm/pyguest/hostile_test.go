@@ -5,6 +5,7 @@ package pyguest
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -107,5 +108,22 @@ func TestScribbles(t *testing.T) {
 		if err != nil || fail == nil || fail.Name != "OSError" {
 			t.Errorf("with kind %d: %v %v", v, fail, err)
 		}
+	}
+}
+
+// TestLastWord gives programs whose values take so much of the memory that there may be none to send them: each ends.
+func TestLastWord(t *testing.T) {
+	for n := 50; n <= 110; n += 6 {
+		m := start(t)
+		done, fail, err := m.run(sandbox.Run{Code: fmt.Sprintf("'x' * (%d << 20)", n)})
+		switch {
+		case err != nil:
+			t.Errorf("%d MiB: %v", n, err)
+		case fail != nil && fail.Kind != "limit":
+			t.Errorf("%d MiB: %+v", n, fail)
+		case done != nil && len(done.Value) != n<<20+2:
+			t.Errorf("%d MiB came to %d bytes", n, len(done.Value))
+		}
+		m.close()
 	}
 }

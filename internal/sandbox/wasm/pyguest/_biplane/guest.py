@@ -135,13 +135,15 @@ def _ended(task):
         p.draining = True
 
 
-def _end():
+def _last_word(line):
+    """Ends the program, and says so. Where that fails, for want of memory, it has not ended: whoever called says something shorter."""
     global _program
-    p, _program = _program, None
+    p = _program
+    console.end()
+    host.write(line)
     if p.patience is not None:
         p.patience.cancel()
-    console.end()
-    return p
+    _program = None
 
 
 def _fail(e, traceback=None):
@@ -160,9 +162,8 @@ def _fail(e, traceback=None):
     else:
         fields = errors.describe(e)
     _report([f for f in _program.failures if f is not e])
-    _end()
     errors.forget(e)
-    host.send("fail", {"error": {k: v for k, v in fields.items() if v}})
+    _last_word('{"fail":%s}' % host.encode({"error": {k: v for k, v in fields.items() if v}}))
 
 
 def _report(failures):
@@ -189,10 +190,9 @@ def _drain():
         if running:
             names = ", ".join(sorted({getattr(t.get_coro(), "__name__", "a task") for t in running})[:5])
             console.line("warn", "the program ended while tasks of it still ran, which ends them: " + names)
-    _end()
     unawaited = [c._id for c in left]
     value = "" if text is _missing else '"value":%s%s' % (text, "," if unawaited else "")
-    host.write('{"done":{%s%s}}' % (value, '"unawaited":%s' % host.encode(unawaited) if unawaited else ""))
+    _last_word('{"done":{%s%s}}' % (value, '"unawaited":%s' % host.encode(unawaited) if unawaited else ""))
 
 
 def _impatient(p):

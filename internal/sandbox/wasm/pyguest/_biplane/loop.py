@@ -2,10 +2,14 @@
 
 import asyncio
 import heapq
+import sys
 import threading
 from asyncio import events, tasks
 
 from . import errors, host
+
+
+PASSES = 256  # of the loop, before the host is heard again: tasks that are always ready must not keep answers and timers away
 
 
 class _Selector:
@@ -103,8 +107,10 @@ class Loop(asyncio.BaseEventLoop):
         return t is not None and t._when <= self.time() + self._clock_resolution / 2
 
     def drive(self, until=None):
-        """Runs what is ready until nothing is, or until a future is done."""
-        while (self._ready or self._due()) and not (until is not None and until.done()):
+        """Runs what is ready until nothing is, or until a future is done; or PASSES times, then arm asks to be called again."""
+        for _ in range(PASSES):
+            if not (self._ready or self._due()) or until is not None and until.done():
+                return
             self._run_once()
 
     def idle(self):
@@ -112,9 +118,9 @@ class Loop(asyncio.BaseEventLoop):
         return not self._ready and self._head() is None
 
     def arm(self):
-        """Asks the host for a wake-up at the next timer."""
+        """Asks the host for a wake-up at the next timer, or at once where something is ready."""
         t = self._head()
-        when = None if t is None else t._when
+        when = 0 if self._ready else None if t is None else t._when
         if when == self._armed:
             return
         self._armed = when
@@ -165,6 +171,7 @@ async def to_thread(func, /, *args, **kwargs):
 def install():
     events.set_event_loop_policy(_Policy())
     events._set_running_loop(loop)
+    sys.set_asyncgen_hooks(loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
     for m in (asyncio, asyncio.runners):
         m.run = run
     asyncio.to_thread = asyncio.threads.to_thread = to_thread
