@@ -1,7 +1,10 @@
 package wasm
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
@@ -9,11 +12,15 @@ import (
 // freeHeap is how much free heap the image holds, in bytes, so that usual programs never grow their memory.
 const freeHeap = 2 << 20
 
+// garbage is how much a guest allocates before the engine first looks for cycles among what it has, in bytes. It looks at every
+// object for that, of the prelude too, and each page with one is then the guest's own.
+const garbage = freeHeap
+
 // slots is a script whose value takes the room that booting left free in the engine's blocks of small objects, which is
 // everywhere: what a program allocates is to lie together. A typical program then writes to a fifth fewer pages.
 const slots = `(() => {
 	const a = [];
-	for (let k = 0; k < 150; k++) {
+	for (let k = 0; k < 60; k++) {
 		for (let n = 1; n < 17; n++) a.push(String.fromCharCode(97 + k % 26).repeat(n * 16 - 8));
 		a.push({}, { a: 1 }, [], () => k);
 	}
@@ -22,34 +29,25 @@ const slots = `(() => {
 
 // bootJS starts the engine, evaluates the prelude and gives the handles.
 func bootJS(g *guest, prelude string) (words []uint32, version string, err error) {
-	if !g.region.grow(qjs.MemoryPages * wasmPage) {
-		return nil, "", errMemory
+	code, err := compileJS(g.host, prelude)
+	if err != nil {
+		return nil, "", err
 	}
-	e := newJS(g)
+	e, err := startJS(g)
+	if err != nil {
+		return nil, "", err
+	}
 	g.engine = e
 	m := e.m
-	m.Init()
-	e.h.scratch = m.WasmMalloc(scratchSize)
-	m.Initialize()
-	if m.QjsInit() != 0 {
-		return nil, "", errMemory
-	}
-	m.QjsSetMaxStackSize(maxStack)
-	m.QjsSetInterruptHandler(1)
-	m.QjsSetPromiseRejectionHandler(1)
-	m.QjsSetModuleLoader(1)
-	e.h.undefined = value(m.QjsGetUndefined())
-	if e.h.scratch == 0 || e.h.undefined == 0 {
-		return nil, "", errMemory
-	}
-	if err := e.prelude(prelude); err != nil {
+	if err := e.prelude(code); err != nil {
 		return nil, "", err
 	}
 	if p := m.WasmMalloc(freeHeap); p != 0 {
 		m.WasmFree(p)
 	}
 	m.QjsRunGc()
-	if _, err := e.eval(slots, "biplane:guest"); err != nil { // its value is never freed
+	m.QjsSetGcThreshold(m.QjsGetGcThreshold()/3*2 + garbage)
+	if _, err := e.eval(slots, preludeName); err != nil { // its value is never freed
 		return nil, "", err
 	}
 	if err := e.settle(); err != nil {
@@ -61,16 +59,71 @@ func bootJS(g *guest, prelude string) (words []uint32, version string, err error
 	return e.h.words(), e.cstring(m.QjsGetQuickjsVersion()), nil
 }
 
-// prelude evaluates the prelude with the host function as a global, and takes the methods of its completion value.
-func (e *jsEngine) prelude(source string) error {
+// startJS starts the engine over the region of g, which is empty.
+func startJS(g *guest) (*jsEngine, error) {
+	if !g.region.grow(qjs.MemoryPages * wasmPage) {
+		return nil, errMemory
+	}
+	e := newJS(g)
+	m := e.m
+	m.Init()
+	e.h.scratch = m.WasmMalloc(scratchSize)
+	m.Initialize()
+	if m.QjsInit() != 0 {
+		return nil, errMemory
+	}
+	m.QjsSetMaxStackSize(maxStack)
+	m.QjsSetInterruptHandler(1)
+	m.QjsSetPromiseRejectionHandler(1)
+	m.QjsSetModuleLoader(1)
+	e.h.undefined = value(m.QjsGetUndefined())
+	if e.h.scratch == 0 || e.h.undefined == 0 {
+		return nil, errMemory
+	}
+	return e, nil
+}
+
+const (
+	preludeName = "biplane:guest" // in stack traces
+	// stripSource leaves the text of functions out of what is compiled: the engine would keep it, and that of a function inside
+	// of others once for each.
+	stripSource = 1 << 4
+	stripDebug  = 1 << 5 // and where its functions are in it: nobody is shown that
+)
+
+// compileJS compiles a prelude, in an engine of its own: nothing of the compiler's is to be in the image.
+func compileJS(outside host, prelude string) ([]byte, error) {
+	r, err := newRegion()
+	if err != nil {
+		return nil, err
+	}
+	defer r.free()
+	r.setMax(bootMemory)
+	e, err := startJS(&guest{region: r, host: outside, clock: bootTime, random: rand.NewChaCha8([32]byte{})})
+	if err != nil {
+		return nil, err
+	}
+	p, name := e.put(prelude), e.put(preludeName)
+	b := e.m.QjsCompile(p, uint32(len(prelude)), name, 0, stripSource|stripDebug, e.h.scratch)
+	if b == 0 {
+		return nil, fmt.Errorf("compile the prelude: %w", e.caught())
+	}
+	n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
+	return bytes.Clone(e.m.Memory()[b:][:n]), nil
+}
+
+// prelude evaluates the compiled prelude with the host function as a global, and takes the methods of its completion value.
+func (e *jsEngine) prelude(code []byte) error {
 	global, name := value(e.m.QjsGetGlobal()), e.put(hostFunction)
 	f := e.m.QjsNewHostFunction(name, uint32(len(hostFunction)), 1)
 	e.m.QjsSetPropString(uint32(global), name, f)
 	e.m.QjsFreeValue(f)
 	e.m.WasmFree(name)
-	v, err := e.eval(source, "biplane:guest")
-	if err != nil {
-		return fmt.Errorf("evaluate the prelude: %w", err)
+	at := e.put(string(code))
+	v := value(e.m.QjsEvalBytecode(at, uint32(len(code))))
+	e.m.WasmFree(at)
+	if e.failed(v) {
+		return fmt.Errorf("evaluate the prelude: %w", e.caught())
 	}
 	e.h.runtime = v
 	if err := e.jobs(); err != nil {
