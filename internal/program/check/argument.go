@@ -366,6 +366,8 @@ func (f *fit) object(v *value, s map[string]any, where string, depth int) {
 		hint := ""
 		if near := Nearest(name, strangers); near != "" {
 			hint = "; you gave " + near
+		} else if len(missing) == 1 && len(strangers) == 1 {
+			hint = "; you gave " + strangers[0]
 		}
 		f.say(v.at, "missing argument %s%s%s", join(where, name), typeNote(f, props[name]), hint)
 	}
