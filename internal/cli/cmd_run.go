@@ -145,6 +145,9 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 	for _, m := range x.Missing {
 		fmt.Fprintln(a.Err, "protection not armed here: "+safe(m))
 	}
+	if x.Rebuilt != "" {
+		fmt.Fprintf(a.Err, "session %s was rebuilt by running its programs again, with the answers that they had: %s\n", clean(x.Session), clean(x.Rebuilt))
+	}
 	if x.Session != "" && x.Error != nil {
 		fmt.Fprintf(a.Err, "session %s is as it was before this program\n", clean(x.Session))
 	}

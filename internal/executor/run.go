@@ -179,7 +179,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	defer r.closeBox()
 	r.mu.Lock()
 	r.exec.State, r.exec.Tier, r.engine = Running, caps.Tier, caps.Engine
-	r.exec.Missing = caps.Missing
+	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.why
 	r.naps.able = r.x.canNap(r.box)
 	r.mu.Unlock()
 	err = r.drive()

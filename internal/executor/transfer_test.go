@@ -151,6 +151,10 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("%q from %s", o.value, o.from)
 	}
 	holds(t, o.text, "session work (rebuilt from its journal in ", "since its state is of another build of the engine")
+	id, _ := idOf(t, o.res)
+	if e, ok := s.x.Execution(id); !ok || !strings.Contains(e.Rebuilt, "another build of the engine") {
+		t.Errorf("%+v", e)
+	}
 	s.restart()
 	s.want("work", "x", "12", "disk")
 	i, err := s.load("copy", file, "")

@@ -87,7 +87,7 @@ func (s *Server) answer(w http.ResponseWriter, id string, tokens bool) {
 // wire gives an execution as the API shows it.
 func wire(x *executor.Execution) *api.Execution {
 	out := &api.Execution{
-		ID: x.ID, State: string(x.State), Value: x.Value, Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, MS: x.MS,
+		ID: x.ID, State: string(x.State), Value: x.Value, Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Rebuilt: x.Rebuilt, MS: x.MS,
 		Console: []api.ConsoleLine{}, Calls: []api.CallLine{},
 	}
 	if e := x.Error; e != nil {
