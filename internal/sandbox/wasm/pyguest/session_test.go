@@ -181,3 +181,24 @@ func TestLines(t *testing.T) {
 		t.Error(fail, err)
 	}
 }
+
+// TestPatchedLibrary has programs put something else into the modules that the runtime uses: the next ones run.
+func TestPatchedLibrary(t *testing.T) {
+	for _, patch := range []string{
+		"import json\njson.dumps = lambda o: 'x\\n'\njson.loads = None",
+		"import random\nrandom.seed = None",
+		"import ast\nast.parse = ast.NodeTransformer = ast.Name = None",
+		"import types\ntypes.FunctionType = types.ModuleType = None",
+		"import inspect\ninspect.isawaitable = inspect.CO_COROUTINE = None",
+		"import traceback\ntraceback.TracebackException = None",
+		"import asyncio\nasyncio.gather = asyncio.all_tasks = asyncio.Future = asyncio.CancelledError = None",
+		"import os, gc, itertools\nos.urandom = gc.collect = itertools.islice = None",
+	} {
+		session(t,
+			[2]string{patch + "\nk = 5", ""},
+			[2]string{"(await github.get_issue(number=k)).number", "value 5"},
+			[2]string{"[github.get_issue(number=k).number for k in range(2)]", "value [0,1]"},
+			[2]string{"len(nope)", "fail NameError: name 'nope' is not defined"},
+		)
+	}
+}

@@ -6,6 +6,9 @@ import operator
 
 from . import errors, host, values
 from .loop import loop
+from .private import private
+
+asyncio, json, operator = private(asyncio), private(json), private(operator)
 
 _next_id = 1
 _pending = {}  # by id

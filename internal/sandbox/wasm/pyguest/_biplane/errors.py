@@ -6,6 +6,10 @@ import sys
 import traceback
 import types
 
+from .private import private
+
+itertools, linecache, traceback, types = private(itertools), private(linecache), private(traceback), private(types)
+
 MAX_TEXT = 64 * 1024
 MAX_FRAMES = 24
 
@@ -127,14 +131,15 @@ def _notes(e):
     return more
 
 
-def describe(e):
-    """An error as the protocol's GuestError."""
+def describe(e, program):
+    """An error as the protocol's GuestError; program is the name of the program."""
     name, text = _only(e)
     stack = stack_of(e.__traceback__)
     if isinstance(e, SyntaxError) and e.lineno is not None and own(e.filename or ""):
         place = 'File "%s", line %d' % (e.filename, e.lineno) + (", column %d" % e.offset if e.offset else "")
         stack = stack + "\n" + place if stack else place
-        text = "%s (line %d%s)" % (e.msg, e.lineno, ", column %d" % e.offset if e.offset else "")
+        module = "" if e.filename == program else "in .%s, " % e.filename
+        text = "%s (%sline %d%s)" % (e.msg, module, e.lineno, ", column %d" % e.offset if e.offset else "")
     if isinstance(e, RecursionError):
         text += ": recurse less deeply, or use a loop"
     if isinstance(e, MemoryError):

@@ -12,9 +12,13 @@ import types
 
 from . import calls, console, errors, host, imports, loop as loops, rewrite, shims, tools, values, warm
 from .loop import loop
+from .private import private
+
+asyncio, gc, inspect, linecache, os, random, types = map(private, (asyncio, gc, inspect, linecache, os, random, types))
 
 GRACE = 40  # seconds that a run waits for calls that the program has looked at and not waited for
 MAX_REPORTS = 10
+MAX_TEXT = 100_000  # characters of a program that surely fits into the memory
 _missing = object()
 
 _fresh = True
@@ -110,6 +114,8 @@ def _start(run):
         code, entry = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()))
         linecache.cache[p.name] = (len(text), None, ("\n" * (run.get("line") or 0) + text).splitlines(True), p.name)
     except BaseException as e:
+        if isinstance(e, MemoryError) and len(run["code"]) < MAX_TEXT:  # of the parser, when its stack is full
+            e = SyntaxError("the program is nested too deeply")
         e.__traceback__ = None if isinstance(e, SyntaxError) else e.__traceback__
         _fail(e)
         return
@@ -160,7 +166,7 @@ def _fail(e, traceback=None):
         except MemoryError:
             pass
     else:
-        fields = errors.describe(e)
+        fields = errors.describe(e, _program.name)
     _report([f for f in _program.failures if f is not e])
     errors.forget(e)
     _last_word('{"fail":%s}' % host.encode({"error": {k: v for k, v in fields.items() if v}}))

@@ -14,6 +14,9 @@ import inspect
 import sys
 
 from . import calls, errors
+from .private import private
+
+ast, inspect = private(ast), private(inspect)
 
 _AWAIT, _SETTLE, _RETURN, RESULT = "__biplane_await__", "__biplane_settle__", "__biplane_return__", "__biplane_result__"
 _COLLECTORS = {"gather", "wait", "wait_for", "as_completed", "create_task", "ensure_future", "shield", "run", "run_until_complete"}

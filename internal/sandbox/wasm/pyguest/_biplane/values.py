@@ -16,6 +16,10 @@ import re
 import types
 import uuid
 
+from .private import private
+
+base64, dataclasses, inspect, itertools, json, math, types = map(private, (base64, dataclasses, inspect, itertools, json, math, types))
+
 MAX_DEPTH = 200
 MAX_ITEMS = 100_000  # of a generator
 MAX_ATTRIBUTES = 200
