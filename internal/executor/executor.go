@@ -73,7 +73,7 @@ type Config struct {
 // An Executor runs programs. Close it to stop them.
 type Executor struct {
 	cfg     Config
-	caps    func() (sandbox.Capabilities, error) // of the driver, asked once
+	caps    capabilities
 	queue   *queue
 	left    *leftovers
 	history *history
@@ -117,7 +117,6 @@ func New(cfg Config) (*Executor, error) {
 		tokens:  &counter{},
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
-	x.caps = sync.OnceValues(func() (sandbox.Capabilities, error) { return cfg.Driver.Probe(x.ctx) })
 	x.lives = newLives(cfg.Limits.Sessions, cfg.Now)
 	x.skills = newSkills(cfg.Store)
 	if cfg.Store != nil {

@@ -2,10 +2,13 @@ package executor_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -88,6 +91,36 @@ func TestMissingProtections(t *testing.T) {
 		if holds(t, texts[len(texts)-1], "protections not armed here: a process around the engine"); len(texts) != 2 {
 			t.Errorf("blocks: %q", texts)
 		}
+	}
+}
+
+// A lame driver can't say what it can do, the first few times.
+type lame struct {
+	sandbox.Driver
+	errs []error
+}
+
+func (l *lame) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return sandbox.Capabilities{}, err
+	}
+	return l.Driver.Probe(ctx)
+}
+
+// What keeps a driver from running programs may pass.
+func TestProbeThatFailsOnce(t *testing.T) {
+	d, err := driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := &lame{d, []error{fmt.Errorf("probe: %w", &sandbox.CrashError{Reason: "ended"}), errors.New("no memory")}}
+	r := newRig(t, standard(), func(c *executor.Config) { c.Driver = broken })
+	lacks(t, r.failure("1"), "no sandbox can run here")
+	holds(t, r.failure("1"), "no sandbox can run here: no memory")
+	if texts, failed := r.run("1 + 1"); failed || texts[0] != "2" {
+		t.Errorf("afterwards: %q", texts)
 	}
 }
 

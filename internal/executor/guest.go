@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -43,10 +44,33 @@ func (x *Executor) spec(language, owner string) sandbox.Spec {
 	return sandbox.Spec{Runtime: runtimes[language], Owner: owner, Memory: lim.Memory, CPU: lim.CPU}
 }
 
+// capabilities are what a driver says that it can do, asked until it has said so once: what kept it from that may pass.
+type capabilities struct {
+	mu   sync.Mutex
+	said *sandbox.Capabilities
+}
+
+func (c *capabilities) of(ctx context.Context, d sandbox.Driver) (sandbox.Capabilities, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said == nil {
+		said, err := d.Probe(ctx)
+		if err != nil {
+			return said, err
+		}
+		c.said = &said
+	}
+	return *c.said, nil
+}
+
 // runnable reports whether the driver runs a language, and where it does what it can.
 func (x *Executor) runnable(language string) (sandbox.Capabilities, error) {
-	caps, err := x.caps()
-	if err != nil {
+	caps, err := x.caps.of(x.ctx, x.cfg.Driver)
+	var crash *sandbox.CrashError
+	switch {
+	case errors.As(err, &crash): // the next program may find another process
+		return caps, err
+	case err != nil:
 		return caps, &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}
 	}
 	if !slices.Contains(caps.Runtimes, runtimes[language]) {
