@@ -160,7 +160,8 @@ func (p *process) read(in *reader) error {
 	}
 }
 
-// end ends the process; reason says why, after "the engine's process".
+// end ends the process; reason says why, after "the engine's process". An empty one is for a process that takes nothing any
+// more: how it came to its end says why.
 func (p *process) end(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

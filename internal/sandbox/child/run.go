@@ -90,7 +90,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 // started makes sure that the child hears of the Run, and of its end where it was stopped before it began.
 func (r *run) started() {
 	if err := r.s.p.w.push(); err != nil {
-		r.s.p.end("could not be written to")
+		r.s.p.end("")
 	}
 	r.mu.Lock()
 	r.begun = true

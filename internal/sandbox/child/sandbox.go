@@ -179,7 +179,7 @@ func (p *process) deadline() *time.Timer {
 // send sends a frame of control. What goes wrong is seen by the reader, who ends all operations.
 func (p *process) send(k kind, box, op uint32, payload []byte) {
 	if err := p.w.send(k, box, op, payload, nil); err != nil {
-		p.end("could not be written to")
+		p.end("")
 	}
 }
 
