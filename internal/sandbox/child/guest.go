@@ -62,7 +62,8 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// ask asks the parent, and gives nil when the run is stopped.
+// ask asks the parent, and gives nil when the run is stopped. It waits until the guest's own driver says that it is, and
+// not for the parent to want it: a guest that went on in between would ask again, and break the protocol.
 func (t *task) ask(ctx context.Context, question []byte) []byte {
 	if len(question) > maxAsk {
 		return nil
@@ -84,7 +85,6 @@ func (t *task) ask(ctx context.Context, question []byte) []byte {
 	case all := <-t.whole:
 		return all
 	case <-ctx.Done():
-	case <-t.ctx.Done():
 	}
 	return nil
 }

@@ -25,9 +25,10 @@ import (
 //	add TEXT      remember TEXT
 //	get           write what is remembered, as a line
 //	ask TEXT      ask the host, and write its answer
+//	nag           ask the host until it is stopped, which it hears of late
 //	flood N       write N bytes and a line's end
 //	spin          do nothing until the Run is stopped
-//	stuck         do nothing for ever, however the Run is stopped
+//	stuck         say so, and do nothing for ever, however the Run is stopped
 //	fail KIND     end the Run with an error: limit, engine, tool, plain
 //	exit CODE     end the process
 //	crash, forbid end the process by a signal, by a forbidden system call
@@ -120,6 +121,14 @@ func (b *memo) do(ctx context.Context, cmd *sandbox.Cmd, word, rest string) erro
 		out = strings.Join(b.said, " ")
 	case "ask":
 		out = string(cmd.Ask(ctx, []byte(rest)))
+	case "nag":
+		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(20*time.Millisecond, cancel) })()
+		for own.Err() == nil {
+			cmd.Ask(own, []byte("now?"))
+		}
+		return context.Cause(ctx)
 	case "flood":
 		n, _ := strconv.Atoi(rest)
 		out = strings.Repeat("x", n)
@@ -127,6 +136,7 @@ func (b *memo) do(ctx context.Context, cmd *sandbox.Cmd, word, rest string) erro
 		<-ctx.Done()
 		return context.Cause(ctx)
 	case "stuck":
+		_, _ = io.WriteString(cmd.Guest, "stuck\n")
 		select {}
 	case "fail":
 		return map[string]error{

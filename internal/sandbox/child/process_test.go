@@ -72,7 +72,7 @@ func TestStuck(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	box := create(t, d, "")
 	ctx, cancel := context.WithCancel(t.Context())
-	g := &announced{Reader: strings.NewReader("get\nstuck\n"), said: make(chan struct{}, 1)}
+	g := &announced{Reader: strings.NewReader("stuck\n"), said: make(chan struct{}, 1)}
 	go func() { <-g.said; cancel() }()
 	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: g}); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -164,6 +164,24 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// A guest that is stopped while it asks does not ask again before it knows.
+func TestAskWhileStopping(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{})
+	beside := create(t, d, "")
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := &sandbox.Cmd{Guest: say("nag\n"), Ask: func(ctx context.Context, q []byte) []byte {
+			cancel()
+			<-ctx.Done()
+			return nil
+		}}
+		if _, err := create(t, d, "").Run(ctx, cmd); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	}
+	ran(t, beside, "add one\n")
+}
+
 // slow is a host that doesn't read until it may.
 type slow struct {
 	io.Reader
