@@ -376,7 +376,7 @@ func (r *run) write(n int, text func() string) {
 // spend counts what the guest says to the host.
 func (r *run) spend(n int) {
 	if r.left -= int64(n); r.left < 0 {
-		err := r.limit("output", "the program wrote more than %s of output: return or log less", size(r.spec.Output))
+		err := r.limit("output", "the program wrote more than %s in all (value, console, arguments of calls, contents of files): write less, or in several programs", size(r.spec.Output))
 		r.stop(err)
 		panic(abort{err})
 	}
