@@ -203,14 +203,19 @@ func (x *Executor) RemoveSkill(ctx context.Context, p tool.Principal, name strin
 	return x.cfg.Store.Save(ctx, &session.Change{Owner: p.ID, Skills: []session.SkillChange{{Name: name}}})
 }
 
+// lazily makes a regular expression when it is first needed: these take longer than the rest of the program's start.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
 var (
-	blockComment = regexp.MustCompile(`(?s)\A\s*/\*\*?(.*?)\*/`)
-	lineComments = regexp.MustCompile(`\A\s*((?://|#)[^\n]*(?:\n[ \t]*(?://|#)[^\n]*)*)`)
-	docstring    = regexp.MustCompile(`(?s)\A\s*[rR]?(?:"""(.*?)"""|'''(.*?)''')`)
-	nextDoc      = regexp.MustCompile(`(?s)/\*\*(.*?)\*/`)
-	exported     = regexp.MustCompile(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
-	defined      = regexp.MustCompile(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
-	spaces       = regexp.MustCompile(`\s+`)
+	blockComment = lazily(`(?s)\A\s*/\*\*?(.*?)\*/`)
+	lineComments = lazily(`\A\s*((?://|#)[^\n]*(?:\n[ \t]*(?://|#)[^\n]*)*)`)
+	docstring    = lazily(`(?s)\A\s*[rR]?(?:"""(.*?)"""|'''(.*?)''')`)
+	nextDoc      = lazily(`(?s)/\*\*(.*?)\*/`)
+	exported     = lazily(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
+	defined      = lazily(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
+	spaces       = lazily(`\s+`)
 )
 
 // maxSignatures is how many a skill is shown with.
@@ -233,8 +238,8 @@ func describeSkill(name, source string) SkillInfo {
 	}
 	s.Description = firstComment(source)
 	var names []string
-	for _, m := range find.FindAllStringSubmatch(head(source, 256<<10), maxSignatures) {
-		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces.ReplaceAllString(m[1], " ")), "=>"))
+	for _, m := range find().FindAllStringSubmatch(head(source, 256<<10), maxSignatures) {
+		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces().ReplaceAllString(m[1], " ")), "=>"))
 		s.Signatures = append(s.Signatures, cut(sig, 300))
 		if n := exportName(sig); n != "" {
 			names = append(names, n)
@@ -251,10 +256,10 @@ func describeSkill(name, source string) SkillInfo {
 	return s
 }
 
-var exportWord = regexp.MustCompile(`^(?:async\s+)?(?:function\s*\*?|const|class|def)\s+([\w$]+)`)
+var exportWord = lazily(`^(?:async\s+)?(?:function\s*\*?|const|class|def)\s+([\w$]+)`)
 
 func exportName(signature string) string {
-	if m := exportWord.FindStringSubmatch(signature); m != nil {
+	if m := exportWord().FindStringSubmatch(signature); m != nil {
 		return m[1]
 	}
 	return ""
@@ -265,13 +270,13 @@ func exportName(signature string) string {
 func firstComment(source string) string {
 	source = head(source, 64<<10)
 	text := ""
-	if m := docstring.FindStringSubmatch(source); m != nil {
+	if m := docstring().FindStringSubmatch(source); m != nil {
 		text = m[1] + m[2]
-	} else if m := blockComment.FindStringSubmatch(source); m != nil {
+	} else if m := blockComment().FindStringSubmatch(source); m != nil {
 		text = m[1]
-	} else if m := lineComments.FindStringSubmatch(source); m != nil {
+	} else if m := lineComments().FindStringSubmatch(source); m != nil {
 		text = m[1]
-	} else if m := nextDoc.FindStringSubmatch(source); m != nil {
+	} else if m := nextDoc().FindStringSubmatch(source); m != nil {
 		text = m[1]
 	}
 	var lines []string

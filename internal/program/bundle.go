@@ -346,7 +346,7 @@ type Place struct {
 // InModule gives the place of the innermost frame of an engine's stack trace, where that is in a module which the program
 // imports.
 func (p *Program) InModule(stack string) (at Place, ok bool) {
-	for _, m := range stackPlace.FindAllStringSubmatch(stack, 200) {
+	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
 		c, _ := strconv.Atoi(m[2])
 		if _, _, own := p.Position(l, c); own {
@@ -375,7 +375,7 @@ func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
 }
 
 // stackFrame matches a frame of the program in a stack trace, as far as its place.
-var stackFrame = regexp.MustCompile(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(FileName) + `:(\d{1,9}):(\d{1,9})\)`)
+var stackFrame = lazily(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(FileName) + `:(\d{1,9}):(\d{1,9})\)`)
 
 // Rewrite makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text, and of the
 // modules that it imports.
@@ -383,8 +383,8 @@ func (p *Program) Rewrite(s string) string {
 	if !strings.Contains(s, "("+FileName+":") {
 		return s
 	}
-	return stackFrame.ReplaceAllStringFunc(s, func(frame string) string {
-		m := stackFrame.FindStringSubmatch(frame)
+	return stackFrame().ReplaceAllStringFunc(s, func(frame string) string {
+		m := stackFrame().FindStringSubmatch(frame)
 		line, _ := strconv.Atoi(m[2]) // at most nine digits
 		col, _ := strconv.Atoi(m[3])
 		if l, c, ok := p.Position(line, col); ok {

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -100,17 +99,17 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 }
 
 var (
-	jsxTag   = regexp.MustCompile(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
-	pythonic = regexp.MustCompile(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
+	jsxTag   = lazily(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
+	pythonic = lazily(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
 )
 
 // dialect says what a program that doesn't parse seems to be written in, if that is none of ours.
 func dialect(t *tokens) string {
 	head := t.s[:min(len(t.s), 16<<10)]
 	switch {
-	case jsxTag.MatchString(head):
+	case jsxTag().MatchString(head):
 		return "JSX is not available here; build strings or objects instead"
-	case pythonic.MatchString(head):
+	case pythonic().MatchString(head):
 		return "this looks like Python: give execute language \"python\", or write the program in TypeScript"
 	}
 	return ""

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +60,7 @@ func plainName(name string) string {
 	if !strings.Contains(name, `\u`) {
 		return name
 	}
-	return escaped.ReplaceAllStringFunc(name, func(s string) string {
+	return escaped().ReplaceAllStringFunc(name, func(s string) string {
 		n, err := strconv.ParseUint(strings.Trim(s[2:], "{}"), 16, 32)
 		if err != nil {
 			return s
@@ -70,7 +69,7 @@ func plainName(name string) string {
 	})
 }
 
-var escaped = regexp.MustCompile(`\\u(?:\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{4})`)
+var escaped = lazily(`\\u(?:\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{4})`)
 
 // statements rewrites the statements at the top of a program.
 func (k *keeper) statements(body []stmt) {

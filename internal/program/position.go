@@ -119,14 +119,14 @@ func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 }
 
 // stackPlace matches a place of the program in a frame of a stack trace: "at boom (program.js:3:34)".
-var stackPlace = regexp.MustCompile(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
+var stackPlace = lazily(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
 
 // Locate gives the place in the agent's own text of the innermost frame of an engine's stack trace that stands for one.
 func (p *Program) Locate(stack string) (line, col int, ok bool) {
 	if p.python != nil {
 		return p.python.locate(stack)
 	}
-	for _, m := range stackPlace.FindAllStringSubmatch(stack, 200) {
+	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
 		c, _ := strconv.Atoi(m[2])
 		if line, col, ok = p.Position(l, c); ok {
@@ -150,8 +150,8 @@ func (p *Program) Frame(line, col int) string {
 
 // dotted is a name, or names with dots between them, at the end of a text and at its beginning.
 var (
-	dottedBefore = regexp.MustCompile(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*$`)
-	nameAfter    = regexp.MustCompile(`^[#\p{L}_$][\p{L}\p{N}_$]*`)
+	dottedBefore = lazily(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*$`)
+	nameAfter    = lazily(`^[#\p{L}_$][\p{L}\p{N}_$]*`)
 )
 
 // NameAt gives the name that stands at a place of the agent's text, with what stands before its dots: "r.items.map" at
@@ -168,8 +168,8 @@ func (p *Program) NameAt(line, col int) string {
 	if col < 1 || col > len(text) {
 		return ""
 	}
-	before, name := string(text[:col-1]), nameAfter.FindString(string(text[col-1:]))
-	chain := dottedBefore.FindString(before)
+	before, name := string(text[:col-1]), nameAfter().FindString(string(text[col-1:]))
+	chain := dottedBefore().FindString(before)
 	if rest := strings.TrimSuffix(before, chain); name == "" || len(chain)+len(name) > maxName || strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, ")") {
 		return ""
 	}

@@ -35,7 +35,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		return nil, &Error{Kind: "empty", Message: "the program is empty: send the code to run"}
 	}
 	masked := maskPython(code)
-	if at := script.FindStringIndex(masked); at != nil {
+	if at := script().FindStringIndex(masked); at != nil {
 		e := &Error{Kind: "language", Message: "this looks like TypeScript, but is sent as Python: leave the language out, or say \"typescript\""}
 		e.Line = line + 1 + strings.Count(code[:at[0]], "\n")
 		e.Column = at[0] - strings.LastIndexByte(code[:at[0]], '\n') + indent
@@ -66,7 +66,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 }
 
 // script matches lines that begin as TypeScript does and Python can't.
-var script = regexp.MustCompile(`(?m)^[ \t]*(?:(?:export\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=\n]+)?=[^=]|(?:export\s+)?(?:const|let|var)\s+[\[{][^\n]*=|` +
+var script = lazily(`(?m)^[ \t]*(?:(?:export\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=\n]+)?=[^=]|(?:export\s+)?(?:const|let|var)\s+[\[{][^\n]*=|` +
 	`(?:export\s+(?:default\s+)?)?(?:async\s+)?function\s*\*?\s*[\w$]*\s*\(|import[ \t]+(?:\{|\*[ \t]+as\b|type\b|[\w$]+[ \t]*,[ \t]*\{|[\w$]+[ \t]+from[ \t])|(?:export\s+)?interface\s+[\w$]+[^\n(]*\{)`)
 
 // unwrapPython takes the program out of the Markdown around it, and gives how many lines stand before it. Lines between
@@ -202,8 +202,8 @@ func pythonStringEnd(code string, i int, mark string) int {
 }
 
 var (
-	pythonCall = regexp.MustCompile(`[\p{L}_][\p{L}\p{N}_]*(?:\s*\.\s*[\p{L}_][\p{L}\p{N}_]*)?`)
-	catching   = regexp.MustCompile(`\btry\s*:|\bsuppress\b|\breturn_exceptions\b`)
+	pythonCall = lazily(`[\p{L}_][\p{L}\p{N}_]*(?:\s*\.\s*[\p{L}_][\p{L}\p{N}_]*)?`)
+	catching   = lazily(`\btry\s*:|\bsuppress\b|\breturn_exceptions\b`)
 )
 
 // checkPython finds calls of tools that surely don't exist: those of a name that the program only ever uses as name.member.
@@ -211,7 +211,7 @@ var (
 func checkPython(x *check.Index, masked string, q Request) (found []problem, declared []string) {
 	uses := map[string][]span{} // of names: where name.member( stands
 	own := map[string]bool{}    // names that stand alone
-	for _, m := range pythonCall.FindAllStringIndex(masked, -1) {
+	for _, m := range pythonCall().FindAllStringIndex(masked, -1) {
 		if before := strings.TrimRight(masked[:m[0]], " \t"); strings.HasSuffix(before, ".") {
 			continue
 		}
@@ -228,7 +228,7 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, dec
 			declared = append(declared, n)
 		}
 	}
-	if catching.MatchString(masked) || slices.Contains(q.Declared, check.Anything) {
+	if catching().MatchString(masked) || slices.Contains(q.Declared, check.Anything) {
 		return nil, declared
 	}
 	for name, places := range uses {
