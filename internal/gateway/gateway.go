@@ -17,13 +17,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what a Gateway is made of. All but Log must be set.
+// Config is what a Gateway is made of. All but Barred and Log must be set.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine
 	Approval *approval.Gate
 	Audit    *audit.Log
-	Log      *slog.Logger // nil: slog.Default()
+	// Barred says why a principal's credential doesn't reach a tool, whatever policy says; empty where it does. Nil: none is barred.
+	Barred func(tool.Principal, *tool.Tool) string
+	Log    *slog.Logger // nil: slog.Default()
 }
 
 // A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
@@ -75,11 +77,22 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	if !ok {
 		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream))
 	}
-	decision := g.cfg.Policy.Decide(policy.Request{
+	decision := g.decide(policy.Request{
 		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent,
 	})
 	next.Grant = decision.Grant
 	return g.recorded(ctx, &next, decision, caller)
+}
+
+// decide decides on r. A credential that doesn't reach the tool comes before every policy, so that a key that was given
+// out for one upstream sees and calls no other, and one that was revoked nothing, from inside a running program too.
+func (g *Gateway) decide(r policy.Request) policy.Decision {
+	if g.cfg.Barred != nil {
+		if why := g.cfg.Barred(r.Principal, r.Tool); why != "" {
+			return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
+		}
+	}
+	return g.cfg.Policy.Decide(r)
 }
 
 // recorded makes the call between the two halves of its record.
@@ -135,7 +148,7 @@ func (g *Gateway) Tools(p tool.Principal) []*catalog.Entry {
 	entries := g.cfg.Catalog.View().Entries()
 	seen := make([]*catalog.Entry, 0, len(entries))
 	for _, e := range entries {
-		if g.cfg.Policy.Decide(policy.Request{Principal: p, Tool: e.Tool}).Effect != policy.Deny {
+		if g.decide(policy.Request{Principal: p, Tool: e.Tool}).Effect != policy.Deny {
 			seen = append(seen, e)
 		}
 	}

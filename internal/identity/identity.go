@@ -7,16 +7,36 @@ package identity
 import (
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Local gives the Principal of the user who runs this process: "local:<login name>", or "local:uid-<number>" where the
-// system knows no name.
+// The roles of people, and what each lets them do. A role doesn't hold another but for Admin, which holds all.
+const (
+	Viewer   = "viewer"   // sees upstreams, tools and figures; calls nothing
+	Auditor  = "auditor"  // reads everything, of everybody, and changes nothing
+	Approver = "approver" // decides on calls that wait for a person
+	User     = "user"     // calls tools and runs programs, over MCP and over the HTTP API, and keeps sessions
+	Admin    = "admin"    // everything
+)
+
+// Roles are all roles.
+func Roles() []string { return []string{Viewer, Auditor, Approver, User, Admin} }
+
+// Has reports whether p has one of roles.
+func Has(p tool.Principal, roles ...string) bool {
+	return slices.Contains(p.Roles, Admin) || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(p.Roles, r) })
+}
+
+// Local gives the Principal of the user who runs this process, who may do everything: "local:<login name>", or
+// "local:uid-<number>" where the system knows no name.
 func Local() tool.Principal {
+	name := "uid-" + strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil && u.Username != "" {
-		return tool.Principal{ID: "local:" + u.Username}
+		name = u.Username
 	}
-	return tool.Principal{ID: "local:uid-" + strconv.Itoa(os.Getuid())}
+	id := "local:" + name
+	return tool.Principal{ID: id, Name: name, Person: id, Roles: []string{Admin}}
 }

@@ -150,7 +150,7 @@ func TestCallsInEveryMode(t *testing.T) {
 			if c.Path != path || string(c.Arguments) != `{"b":9007199254740993, "a":1}` {
 				t.Errorf("%s: %s: called %s with %s", mode, name, c.Path, c.Arguments)
 			}
-			if c.Principal != (tool.Principal{ID: "local:test", Client: "raw/1"}) {
+			if c.Principal.ID != "local:test" || c.Principal.Client != "raw/1" {
 				t.Errorf("principal: %+v", c.Principal)
 			}
 		}

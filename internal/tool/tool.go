@@ -76,10 +76,21 @@ type Log struct {
 	Raw   json.RawMessage // an object of the shape of MCP's LoggingMessageNotificationParams, byte for byte
 }
 
-// A Principal is on whose behalf a call is made.
+// A Principal is on whose behalf a call is made. The person, the agent and the client software are separate facts: a
+// person lets an agent act for them, and the agent is reached through a program that has a name of its own. Package
+// identity says which of them it knows; what it doesn't know is empty. ID alone says whose sessions and executions are whose.
 type Principal struct {
-	ID     string // stable, for example "local:ann"
+	ID     string // stable and unique: "local:ann", "key:ci", "https://login.example.com#248289761001"
+	Name   string // for people to read, like an e-mail address; proves nothing
+	Person string // the ID of the person who is acting, or for whom the agent acts; empty where none is known
+	Agent  string // the agent that acts: the name of an API key, the client_id of a token
 	Client string // client software, "name/version"; empty where it did not say
+
+	Roles  []string // what the person may do: "viewer", "auditor", "approver", "user", "admin"
+	Groups []string // as the issuer names them
+	Scopes []string // what the credential was given out for; nil where none bounds it, as for the local user
+	Tools  []string // patterns of paths that a credential is bounded to ("github.*"); nil: all
+	Chain  []string // who acts for whom, the current actor first (RFC 8693, section 4.1); empty without delegation
 }
 
 // A Grant bounds a call that policy allowed.
