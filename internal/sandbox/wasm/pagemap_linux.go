@@ -5,6 +5,7 @@ package wasm
 import (
 	"os"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,15 @@ type scanArg struct {
 // A pageRegion is struct page_region.
 type pageRegion struct{ start, end, categories uint64 }
 
+// A scan is what one use of the call reads and writes. The kernel is told of both by their addresses as numbers, which
+// the garbage collector doesn't follow where a stack moves: a scan must not be on one. Those of scans never are.
+type scan struct {
+	arg scanArg
+	vec [scanRegions]pageRegion
+}
+
+var scans = sync.Pool{New: func() any { return new(scan) }}
+
 // openPagemap opens the process's own page map, or gives nil where there is none that can be scanned.
 func openPagemap() *os.File {
 	f, err := os.Open(pagemapPath)
@@ -49,23 +59,24 @@ func scanPages(f *os.File, b []byte) (parts [][2]int, ok bool) {
 		return nil, false
 	}
 	fd := f.Fd()
-	vec := make([]pageRegion, scanRegions)
+	s := scans.Get().(*scan)
+	defer scans.Put(s)
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-	a := scanArg{
-		start: begin, end: begin + uint64(len(b)), vec: uint64(uintptr(unsafe.Pointer(&vec[0]))), vecLen: scanRegions,
+	a := &s.arg
+	*a = scanArg{
+		start: begin, end: begin + uint64(len(b)), vec: uint64(uintptr(unsafe.Pointer(&s.vec[0]))), vecLen: scanRegions,
 		categoryInverted: pageIsFile, categoryMask: pageIsFile, categoryAnyof: pagePresent | pageSwapped,
 	}
-	a.size = uint64(unsafe.Sizeof(a))
+	a.size = uint64(unsafe.Sizeof(*a))
 	for first := true; first || a.start < a.end; first = false {
-		n, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, pagemapScan, uintptr(unsafe.Pointer(&a)))
-		runtime.KeepAlive(vec)
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, pagemapScan, uintptr(unsafe.Pointer(a)))
 		if errno == unix.EINTR {
 			continue
 		}
 		if errno != 0 || n > scanRegions {
 			return nil, false
 		}
-		for _, r := range vec[:n] {
+		for _, r := range s.vec[:n] {
 			if r.start < begin || r.end > begin+uint64(len(b)) || r.start > r.end {
 				return nil, false
 			}
