@@ -188,7 +188,7 @@ func (r *reader) listen(n *node) string {
 	if addr == "" {
 		return ""
 	}
-	if err := httpapi.CheckListen(addr); err != nil {
+	if err := httpapi.CheckExposure(addr, false, false); err != nil {
 		r.wrong(n, "%s", err)
 	}
 	return addr

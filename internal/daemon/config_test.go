@@ -88,7 +88,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a key of other clients", "b.json", `{"servers": {"a": {"command": "x"}}}`, []string{`b.json:1:2: the configuration has no key "servers": did you mean "mcpServers"?`}},
 		{"far from any", "b.yaml", "mode: fast\n", []string{`b.yaml:1:7: mode is one of code, direct, auto, not "fast"`}},
 		{"no port", "b.yaml", "listen: 127.0.0.1:99999\n", []string{`b.yaml:1:9: listen address "127.0.0.1:99999": the port is a number from 0`}},
-		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n", []string{`b.yaml:1:9: will not listen on 0.0.0.0:80: there is no sign-in yet`}},
+		{"open to all", "b.yaml", "listen: 0.0.0.0:80\n", []string{`b.yaml:1:9: will not listen on 0.0.0.0:80 without sign-in`}},
 		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: listen address "8420x"`}},
 		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{
 			`b.json:3:5: mcpServers.a needs a command`, `b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},

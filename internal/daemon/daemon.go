@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		}
 	}()
 	if cfg.Listen != "" {
-		if err := httpapi.CheckListen(cfg.Listen); err != nil {
+		if err := httpapi.CheckExposure(cfg.Listen, false, false); err != nil {
 			return nil, err
 		}
 	}

@@ -268,7 +268,7 @@ func (l *lockedBuffer) String() string {
 
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
-	for addr, want := range map[string]string{"0.0.0.0:0": "no sign-in", "[::]:0": "no sign-in", "example.com:80": "no sign-in", "nonsense": "listen address"} {
+	for addr, want := range map[string]string{"0.0.0.0:0": "without sign-in", "[::]:0": "without sign-in", "example.com:80": "without sign-in", "nonsense": "listen address"} {
 		if _, err := daemon.New(t.Context(), daemon.Config{DataDir: dir, Listen: addr}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", addr, err)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Server) tools(w http.ResponseWriter, r *http.Request) {
-	tools := s.cfg.Index.Tools(r.Context(), s.cfg.Principal)
+	tools := s.cfg.Index.Tools(r.Context(), s.principal(r))
 	if tools == nil {
 		tools = []api.Tool{}
 	}
@@ -18,7 +18,7 @@ func (s *Server) tools(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) tool(w http.ResponseWriter, r *http.Request) {
-	t, err := s.cfg.Index.Tool(r.Context(), s.cfg.Principal, r.PathValue("path"))
+	t, err := s.cfg.Index.Tool(r.Context(), s.principal(r), r.PathValue("path"))
 	if err != nil {
 		fail(w, err)
 		return
@@ -27,7 +27,7 @@ func (s *Server) tool(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) types(w http.ResponseWriter, r *http.Request) {
-	write(w, http.StatusOK, s.cfg.Index.Types(r.Context(), s.cfg.Principal))
+	write(w, http.StatusOK, s.cfg.Index.Types(r.Context(), s.principal(r)))
 }
 
 // search answers with the text that agents get, by the same way they get it, and with the hits as objects.
@@ -48,12 +48,12 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	res, err := s.cfg.Door.Call(r.Context(), &tool.Call{Path: "biplane.search", Arguments: raw, Principal: s.cfg.Principal})
+	res, err := s.cfg.Door.Call(r.Context(), &tool.Call{Path: "biplane.search", Arguments: raw, Principal: s.principal(r)})
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	hits, err := s.cfg.Index.Search(r.Context(), s.cfg.Principal, q.Get("query"), limit)
+	hits, err := s.cfg.Index.Search(r.Context(), s.principal(r), q.Get("query"), limit)
 	if err != nil {
 		fail(w, err)
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -36,7 +37,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	s.answer(w, id, req.Tokens)
+	s.answer(w, r, id, req.Tokens)
 }
 
 // execute calls execute or resume, and gives what its answer says of the execution.
@@ -45,7 +46,8 @@ func (s *Server) execute(ctx context.Context, path string, args map[string]any) 
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: s.cfg.Principal})
+	p, _ := identity.From(ctx)
+	res, err := s.cfg.Door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
 	if err != nil {
 		return "", "", err
 	}
@@ -64,12 +66,13 @@ func (s *Server) execute(ctx context.Context, path string, args map[string]any) 
 }
 
 func (s *Server) execution(w http.ResponseWriter, r *http.Request) {
-	s.answer(w, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
+	s.answer(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
 }
 
-func (s *Server) answer(w http.ResponseWriter, id string, tokens bool) {
+// answer shows an execution to whose it is, and to those who may read everything.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
 	x, ok := s.cfg.Execution(id)
-	if !ok {
+	if p := s.principal(r); !ok || x.Principal.ID != p.ID && !identity.Has(p, identity.Auditor) {
 		fail(w, tool.Errorf(tool.NotFound, "no execution %s is known here: it is too old, or of another process", id))
 		return
 	}

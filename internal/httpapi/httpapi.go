@@ -1,9 +1,10 @@
 // Package httpapi serves the HTTP API, health checks and, where they are given to it, MCP, on one address. What there
 // is stands in one table of routes, with the access that each needs in its row.
 //
-// There is no sign-in yet: whoever reaches the server is the local user. So it is served on a unix socket that only
-// this user can open, and on loopback addresses, where the Host and Origin of every request are checked, so that no
-// web page can use the browser to reach it.
+// Whoever reaches the unix socket, which only its owner can open, is the local user. Everybody else says who they are,
+// with an API key or an access token, and each row of the table says which role that takes. Without sign-in it is served
+// on loopback addresses only, where the Host and Origin of every request are checked, so that no web page can use the
+// browser to reach it, and where what is an auditor's, an approver's or an admin's is not open.
 package httpapi
 
 import (
@@ -12,16 +13,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,14 +33,18 @@ type Config struct {
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*executor.Execution, bool)
 	Sessions  Sessions
-	Ready     func() error // why the process can't do its work yet; nil when it can
-	Principal tool.Principal
+	Ready     func() error   // why the process can't do its work yet; nil when it can
+	Principal tool.Principal // the local user
 
-	SignIns SignIns                                                // nil: none
-	MCP     http.Handler                                           // at /mcp; nil: none
-	Metrics http.Handler                                           // at /metrics; nil: none
-	Stdio   func(ctx context.Context, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
-	Log     *slog.Logger                                           // nil: none
+	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal says with which status and
+	// header it is refused. Nil: there is no sign-in.
+	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
+	Resource     http.Handler                                           // the metadata of the protected resource (RFC 9728); nil: none
+	SignIns      SignIns                                                // nil: none
+	MCP          http.Handler                                           // at /mcp; nil: none
+	Metrics      http.Handler                                           // at /metrics; nil: none
+	Stdio        func(ctx context.Context, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
+	Log          *slog.Logger                                           // nil: none
 }
 
 // An Index answers what there is.
@@ -92,14 +95,29 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// An Access is who may use a route.
+// An access is who may use a route: a row of needs, but for anyone and owner.
 type access int
 
 const (
-	anyone access = iota // whoever can connect: health checks
-	user                 // the user: over the socket, and over loopback
-	owner                // the user over the socket only
+	anyone   access = iota // whoever can connect: health checks, metadata
+	viewer                 // reads what is everybody's, or one's own
+	user                   // runs programs, keeps sessions
+	agent                  // speaks MCP
+	auditor                // reads everything, of everybody
+	approver               // decides on calls that wait for a person
+	admin                  // changes what is everybody's
+	owner                  // the local user, over the socket only
 )
+
+// needs says what a request has to show for each access, where there is sign-in. An admin has all roles.
+var needs = map[access]identity.Need{
+	viewer:   {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
+	user:     {Scope: identity.ScopeAPI, Roles: []string{identity.User}},
+	agent:    {Scope: identity.ScopeMCP, Roles: []string{identity.User}},
+	auditor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Auditor}},
+	approver: {Scope: identity.ScopeAPI, Roles: []string{identity.Approver}},
+	admin:    {Scope: identity.ScopeAPI, Roles: []string{identity.Admin}},
+}
 
 type route struct {
 	pattern string // of http.ServeMux
@@ -111,54 +129,94 @@ type route struct {
 var routes = []route{
 	{"GET /healthz", anyone, (*Server).healthz},
 	{"GET /readyz", anyone, (*Server).readyz},
-	{"GET /metrics", user, (*Server).metrics},
-	{"GET /{$}", user, (*Server).home},
-	{"GET " + api.Prefix + "/status", user, (*Server).status},
-	{"GET " + api.Prefix + "/upstreams", user, (*Server).upstreams},
-	{"GET " + api.Prefix + "/sandboxes", user, (*Server).sandboxes},
-	{"GET " + api.Prefix + "/tools", user, (*Server).tools},
-	{"GET " + api.Prefix + "/tools/search", user, (*Server).search},
-	{"GET " + api.Prefix + "/tools/types", user, (*Server).types},
-	{"GET " + api.Prefix + "/tools/{path}", user, (*Server).tool},
+	{"GET /metrics", viewer, (*Server).metrics},
+	{"GET /{$}", viewer, (*Server).home},
+	{"GET " + api.Prefix + "/status", viewer, (*Server).status},
+	{"GET " + api.Prefix + "/upstreams", viewer, (*Server).upstreams},
+	{"GET " + api.Prefix + "/sandboxes", viewer, (*Server).sandboxes},
+	{"GET " + api.Prefix + "/tools", viewer, (*Server).tools},
+	{"GET " + api.Prefix + "/tools/search", viewer, (*Server).search},
+	{"GET " + api.Prefix + "/tools/types", viewer, (*Server).types},
+	{"GET " + api.Prefix + "/tools/{path}", viewer, (*Server).tool},
 	{"POST " + api.Prefix + "/executions", user, (*Server).run},
-	{"GET " + api.Prefix + "/executions/{id}", user, (*Server).execution},
-	{"GET " + api.Prefix + "/sessions", user, (*Server).sessions},
-	{"GET " + api.Prefix + "/sessions/{session}", user, (*Server).session},
+	{"GET " + api.Prefix + "/executions/{id}", viewer, (*Server).execution},
+	{"GET " + api.Prefix + "/sessions", viewer, (*Server).sessions},
+	{"GET " + api.Prefix + "/sessions/{session}", viewer, (*Server).session},
 	{"PUT " + api.Prefix + "/sessions/{session}", user, (*Server).importSession},
 	{"DELETE " + api.Prefix + "/sessions/{session}", user, (*Server).endSession},
 	{"POST " + api.Prefix + "/sessions/{session}/fork", user, (*Server).forkSession},
 	{"POST " + api.Prefix + "/sessions/{session}/export", user, (*Server).exportSession},
-	{"GET " + api.Prefix + "/sessions/{session}/files", user, (*Server).readFile},
+	{"GET " + api.Prefix + "/sessions/{session}/files", viewer, (*Server).readFile},
 	{"PUT " + api.Prefix + "/sessions/{session}/files", user, (*Server).writeFile},
 	{"POST " + api.Prefix + "/sessions/{session}/files", user, (*Server).changeFile},
-	{"GET " + api.Prefix + "/skills", user, (*Server).skills},
-	{"GET " + api.Prefix + "/skills/{skill}", user, (*Server).skill},
+	{"GET " + api.Prefix + "/skills", viewer, (*Server).skills},
+	{"GET " + api.Prefix + "/skills/{skill}", viewer, (*Server).skill},
 	{"DELETE " + api.Prefix + "/skills/{skill}", user, (*Server).removeSkill},
-	{"POST " + api.Prefix + "/skills/{skill}/share", owner, (*Server).shareSkill},
-	{"POST " + api.Prefix + "/skills/{skill}/unshare", owner, (*Server).unshareSkill},
+	{"POST " + api.Prefix + "/skills/{skill}/share", admin, (*Server).shareSkill},
+	{"POST " + api.Prefix + "/skills/{skill}/unshare", admin, (*Server).unshareSkill},
 	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).beginSignIn},
 	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).awaitSignIn},
 	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).endSignIn},
 	{"GET /mcp/stdio", owner, (*Server).stdio},
+	{"/mcp", agent, (*Server).mcp},
+	{"GET " + resourcePath, anyone, (*Server).resource},
+	{"GET " + resourcePath + "/mcp", anyone, (*Server).resource},
 }
 
 // Socket serves a unix socket that only the user can open: all routes.
-func (s *Server) Socket() http.Handler { return s.handler(owner, socketOnly) }
+func (s *Server) Socket() http.Handler {
+	return s.handler(socketOnly, s.local)
+}
 
-// Loopback serves a loopback address: the routes that are open there, for requests that name a loopback host and come
-// from no other site.
-func (s *Server) Loopback() http.Handler { return s.handler(user, sameSite) }
-
-// handler serves the routes that level may use, to requests that check lets through.
-func (s *Server) handler(level access, check func(*http.Request) string) http.Handler {
-	mux := http.NewServeMux()
-	for _, r := range routes {
-		if r.access <= level {
-			mux.Handle(r.pattern, s.bounded(r))
+// Loopback serves a loopback address where there is no sign-in: to requests that name a loopback host and come from no
+// other site. Whoever has an account on this machine reaches it.
+func (s *Server) Loopback() http.Handler {
+	return s.handler(sameSite, func(r *http.Request, a access) (tool.Principal, error) {
+		if a > agent {
+			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is not open here, where nobody signs in: use the command line, or sign-in (auth in the configuration)", r.Method, r.URL.Path)
 		}
-	}
-	if s.cfg.MCP != nil {
-		mux.Handle("/mcp", s.cfg.MCP)
+		return s.cfg.Principal, nil
+	})
+}
+
+// Network serves an address that anybody may reach: to requests that say who makes them. With Authenticate only.
+func (s *Server) Network() http.Handler {
+	return s.handler(sameOrigin, func(r *http.Request, a access) (tool.Principal, error) {
+		switch {
+		case a == owner:
+			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is for the command line on the machine itself", r.Method, r.URL.Path)
+		case s.cfg.Authenticate == nil:
+			return tool.Principal{}, tool.Errorf(tool.Denied, "nobody can sign in here")
+		}
+		return s.cfg.Authenticate(r, needs[a])
+	})
+}
+
+// local is who makes a request that only the local user can make.
+func (s *Server) local(*http.Request, access) (tool.Principal, error) { return s.cfg.Principal, nil }
+
+// principal is who makes a request that handler has let through.
+func (s *Server) principal(r *http.Request) tool.Principal {
+	p, _ := identity.From(r.Context())
+	return p
+}
+
+// handler serves the routes, to requests that check lets through and whose maker who names.
+func (s *Server) handler(check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
+	mux := http.NewServeMux()
+	for _, rt := range routes {
+		serve := s.bounded(rt)
+		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
+			if rt.access != anyone {
+				p, err := who(r, rt.access)
+				if err != nil {
+					refuse(w, err)
+					return
+				}
+				r = r.WithContext(identity.With(r.Context(), p))
+			}
+			serve.ServeHTTP(w, r)
+		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.NotFound, "nothing is at %s %s: the API begins at %s, MCP is at /mcp", r.Method, r.URL.Path, api.Prefix))
@@ -177,6 +235,10 @@ func (s *Server) handler(level access, check func(*http.Request) string) http.Ha
 // bounded bounds how many requests are under way, how large their bodies are and how long these take to come.
 func (s *Server) bounded(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rt.access == agent { // MCP has bounds of its own
+			rt.handler(s, w, r)
+			return
+		}
 		if rt.access != anyone {
 			select {
 			case s.slots <- struct{}{}:
@@ -206,50 +268,6 @@ func socketOnly(r *http.Request) string {
 		return "requests of web pages are not served here"
 	}
 	return ""
-}
-
-// sameSite refuses requests that a page of another site could make: those for a host that isn't this machine (DNS
-// rebinding), and those with another Origin.
-func sameSite(r *http.Request) string {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if !loopback(strings.Trim(host, "[]")) {
-		return "Host " + r.Host + " is not served here: use 127.0.0.1 or localhost"
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return ""
-	}
-	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
-		return "requests of " + origin + " are not served here"
-	}
-	return ""
-}
-
-func loopback(host string) bool {
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
-// CheckListen says why addr can't or must not be listened on: without sign-in only loopback addresses are safe.
-func CheckListen(addr string) error {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return tool.Errorf(tool.Invalid, "listen address %q: it is like 127.0.0.1:8420", addr)
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return tool.Errorf(tool.Invalid, "listen address %q: the port is a number from 0 (any that is free) to 65535", addr)
-	}
-	if !loopback(host) {
-		return tool.Errorf(tool.Invalid, "will not listen on %s: there is no sign-in yet, so whoever reaches it could use all tools; listen on a loopback address like 127.0.0.1:8420", addr)
-	}
-	return nil
 }
 
 // statusOf is the table from kinds of errors to HTTP.

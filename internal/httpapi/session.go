@@ -39,7 +39,7 @@ const (
 )
 
 func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Sessions.Sessions(r.Context(), s.cfg.Principal)
+	all, err := s.cfg.Sessions.Sessions(r.Context(), s.principal(r))
 	if err != nil {
 		fail(w, err)
 		return
@@ -52,11 +52,11 @@ func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
-	answerSession(w, http.StatusOK)(s.cfg.Sessions.Session(r.Context(), s.cfg.Principal, r.PathValue("session")))
+	answerSession(w, http.StatusOK)(s.cfg.Sessions.Session(r.Context(), s.principal(r), r.PathValue("session")))
 }
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.EndSession(r.Context(), s.cfg.Principal, r.PathValue("session")))
+	done(w, s.cfg.Sessions.EndSession(r.Context(), s.principal(r), r.PathValue("session")))
 }
 
 func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ForkSession(r.Context(), s.cfg.Principal, r.PathValue("session"), req.To))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ForkSession(r.Context(), s.principal(r), r.PathValue("session"), req.To))
 }
 
 // exportSession answers with the file as it is made. An error after its beginning breaks the connection off, since the
@@ -77,7 +77,7 @@ func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
-	err := s.cfg.Sessions.ExportSession(r.Context(), s.cfg.Principal, r.PathValue("session"), out, req.Passphrase)
+	err := s.cfg.Sessions.ExportSession(r.Context(), s.principal(r), r.PathValue("session"), out, req.Passphrase)
 	switch {
 	case err != nil && out.begun:
 		s.log.Warn("export a session", "session", r.PathValue("session"), "err", err)
@@ -113,7 +113,7 @@ func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ImportSession(r.Context(), s.cfg.Principal, r.PathValue("session"), body, string(passphrase)))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ImportSession(r.Context(), s.principal(r), r.PathValue("session"), body, string(passphrase)))
 }
 
 // upload gives the body of a request that isn't JSON, with bounds.
@@ -129,7 +129,7 @@ func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool
 
 // readFile answers with the bytes of a file.
 func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
-	raw, err := s.cfg.Sessions.FileOp(r.Context(), s.cfg.Principal, r.PathValue("session"),
+	raw, err := s.cfg.Sessions.FileOp(r.Context(), s.principal(r), r.PathValue("session"),
 		sandbox.File{Op: "read", Path: r.URL.Query().Get("path"), Base64: true})
 	if err != nil {
 		fail(w, err)
@@ -160,7 +160,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))
 		return
 	}
-	_, err = s.cfg.Sessions.FileOp(r.Context(), s.cfg.Principal, r.PathValue("session"),
+	_, err = s.cfg.Sessions.FileOp(r.Context(), s.principal(r), r.PathValue("session"),
 		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data), Base64: true})
 	done(w, err)
 }
@@ -178,7 +178,7 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Invalid, "%q is no operation on files: list, stat, mkdir, rm, rmdir, rename, copy and truncate are; GET reads and PUT writes", req.Op))
 		return
 	}
-	v, err := s.cfg.Sessions.FileOp(r.Context(), s.cfg.Principal, r.PathValue("session"), sandbox.File{
+	v, err := s.cfg.Sessions.FileOp(r.Context(), s.principal(r), r.PathValue("session"), sandbox.File{
 		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive, Force: req.Force,
 	})
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Sessions.Skills(r.Context(), s.cfg.Principal)
+	all, err := s.cfg.Sessions.Skills(r.Context(), s.principal(r))
 	if err != nil {
 		fail(w, err)
 		return
@@ -205,7 +205,7 @@ func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
-	k, err := s.cfg.Sessions.Skill(r.Context(), s.cfg.Principal, r.PathValue("skill"))
+	k, err := s.cfg.Sessions.Skill(r.Context(), s.principal(r), r.PathValue("skill"))
 	if err != nil {
 		fail(w, err)
 		return
@@ -214,15 +214,15 @@ func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) shareSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.cfg.Principal, r.PathValue("skill"), true))
+	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.principal(r), r.PathValue("skill"), true))
 }
 
 func (s *Server) unshareSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.cfg.Principal, r.PathValue("skill"), false))
+	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.principal(r), r.PathValue("skill"), false))
 }
 
 func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.RemoveSkill(r.Context(), s.cfg.Principal, r.PathValue("skill")))
+	done(w, s.cfg.Sessions.RemoveSkill(r.Context(), s.principal(r), r.PathValue("skill")))
 }
 
 // done answers what gives nothing but an error.

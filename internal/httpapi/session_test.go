@@ -159,7 +159,7 @@ func TestSessionRoutes(t *testing.T) {
 		{"GET", "/skills", "", "", 200, `"name":"report.ts"`},
 		{"GET", "/skills/report.ts", "", "", 200, `"source":"export {}"`},
 		{"DELETE", "/skills/other.ts", "", "", 404, `no skill`},
-		{"POST", "/skills/report.ts/share", `{}`, "", 404, `nothing is at`}, // by a person, over the socket
+		{"POST", "/skills/report.ts/share", `{}`, "", 403, `not open here`}, // by a person, over the socket
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			r := httptest.NewRequest(tt.method, api.Prefix+tt.path, strings.NewReader(tt.body))

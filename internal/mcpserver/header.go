@@ -24,7 +24,7 @@ import (
 func (s *Server) foreign(r *http.Request) string {
 	host := hostname(r.Host)
 	local := loopbackListener(r)
-	known := slices.Contains(s.cfg.Hosts, host)
+	known := s.cfg.AnyHost || slices.Contains(s.cfg.Hosts, host)
 	if !known && (local || len(s.cfg.Hosts) > 0) && !(local && loopback(host)) {
 		return "host " + strconv.Quote(r.Host) + " is not allowed here"
 	}

@@ -1,0 +1,46 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// resourcePath is where the metadata of a protected resource is; that of the resource /mcp is below it (RFC 9728,
+// section 3.1).
+const resourcePath = "/.well-known/oauth-protected-resource"
+
+// mcp hands a request to what speaks MCP.
+func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.MCP == nil {
+		fail(w, tool.Errorf(tool.NotFound, "MCP is not served here"))
+		return
+	}
+	s.cfg.MCP.ServeHTTP(w, r)
+}
+
+// resource says who gives out tokens for this server.
+func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Resource == nil {
+		fail(w, tool.Errorf(tool.NotFound, "there is no OAuth here"))
+		return
+	}
+	s.cfg.Resource.ServeHTTP(w, r)
+}
+
+// refuse answers a request whose maker is unknown, or may not do this (RFC 6750, section 3).
+func refuse(w http.ResponseWriter, err error) {
+	var no *identity.Refusal
+	if !errors.As(err, &no) {
+		fail(w, err)
+		return
+	}
+	if no.Challenge != "" {
+		w.Header().Set("WWW-Authenticate", no.Challenge)
+	}
+	e := tool.AsError(err)
+	write(w, no.Status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
+}
