@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"upstream/mcp":         {"tool", "upstream"},
 	"upstream/oauth":       {"tool"},
 	"audit/audittest":      {"tool", "audit"},
+	"audit/sink":           {"tool"},
 	"upstream/upstreamtest": {
 		"tool", "upstream",
 	},

@@ -1,0 +1,149 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Git is a Sink that commits each checkpoint to a branch of a git repository, as the file ORIGIN/SIZE, and pushes it. It never
+// forces a push: whoever rewrites the branch makes the pushes of all others fail. It needs the program git, and signs in as
+// that does by itself; it asks nobody for a password.
+type Git struct {
+	Repository string // a folder, or what git takes as an address
+	Branch     string // DefaultBranch when empty
+	Work       string // folder for objects under way; made where it is not there
+}
+
+// DefaultBranch is the branch that checkpoints are committed to.
+const DefaultBranch = "biplane-checkpoints"
+
+// Name is the repository, without credentials.
+func (g *Git) Name() string {
+	name := g.Repository
+	if scheme, rest, ok := strings.Cut(name, "://"); ok {
+		if at := strings.LastIndexByte(strings.SplitN(rest, "/", 2)[0], '@'); at >= 0 {
+			rest = rest[at+1:]
+		}
+		name = scheme + "://" + rest
+	}
+	return "git " + name
+}
+
+func (g *Git) branch() string {
+	if g.Branch == "" {
+		return DefaultBranch
+	}
+	return g.Branch
+}
+
+// Put commits and pushes c. One that is there already is not committed again.
+func (g *Git) Put(ctx context.Context, c Checkpoint) error {
+	if _, err := exec.LookPath("git"); err != nil {
+		return tool.Errorf(tool.Unavailable, "%s: there is no program git on the PATH: install it", g.Name())
+	}
+	if strings.HasPrefix(g.Repository, "-") || strings.HasPrefix(g.branch(), "-") {
+		return tool.Errorf(tool.Invalid, "%s: neither a repository nor a branch begins with -", g.Name())
+	}
+	if _, err := os.Stat(filepath.Join(g.Work, "HEAD")); err != nil {
+		if err := os.MkdirAll(g.Work, 0o700); err != nil {
+			return tool.Errorf(tool.Unavailable, "%s: %w", g.Name(), err)
+		}
+		if _, err := g.git(ctx, "", "init", "--quiet", "--bare", "."); err != nil {
+			return err
+		}
+	}
+	parent, err := g.tip(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := g.commit(ctx, parent, c)
+	if err != nil || commit == "" {
+		return err
+	}
+	_, err = g.git(ctx, "", "push", "--quiet", g.Repository, commit+":refs/heads/"+g.branch())
+	return err
+}
+
+// tip fetches the newest commit of the branch; empty where there is no branch yet.
+func (g *Git) tip(ctx context.Context) (string, error) {
+	heads, err := g.git(ctx, "", "ls-remote", "--heads", g.Repository, "refs/heads/"+g.branch())
+	if err != nil {
+		return "", err
+	}
+	commit, _, _ := strings.Cut(heads, "\t")
+	if commit == "" {
+		return "", nil
+	}
+	_, err = g.git(ctx, "", "fetch", "--quiet", "--depth=1", "--no-tags", g.Repository, "refs/heads/"+g.branch())
+	return commit, err
+}
+
+// commit makes a commit that adds c to parent; none where that has it.
+func (g *Git) commit(ctx context.Context, parent string, c Checkpoint) (string, error) {
+	blob, err := g.git(ctx, c.Text, "hash-object", "-w", "--stdin")
+	if err != nil {
+		return "", err
+	}
+	args := []string{"read-tree", "--empty"}
+	if parent != "" {
+		args = []string{"read-tree", parent}
+	}
+	if _, err := g.git(ctx, "", args...); err != nil {
+		return "", err
+	}
+	if _, err := g.git(ctx, "", "update-index", "--add", "--cacheinfo", "100644,"+blob+","+FileName(c)); err != nil {
+		return "", err
+	}
+	tree, err := g.git(ctx, "", "write-tree")
+	if err != nil {
+		return "", err
+	}
+	args = []string{"commit-tree", tree, "-m", fmt.Sprintf("checkpoint of %s at %d", c.Origin, c.Size)}
+	if parent != "" {
+		was, err := g.git(ctx, "", "rev-parse", parent+"^{tree}")
+		if err != nil || was == tree {
+			return "", err
+		}
+		args = append(args, "-p", parent)
+	}
+	return g.git(ctx, "", args...)
+}
+
+// git runs git in the folder Work, and gives what it printed.
+func (g *Git) git(ctx context.Context, in string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "gc.auto=0"}, args...)...)
+	cmd.Dir = g.Work
+	cmd.Stdin = strings.NewReader(in)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.WaitDelay = 5 * time.Second
+	var env []string
+	for _, v := range cmd.Environ() { // what speaks of the repository that biplane happens to run in is not about this one
+		if k, _, _ := strings.Cut(v, "="); !strings.HasPrefix(k, "GIT_") || strings.HasPrefix(k, "GIT_SSH") || strings.HasPrefix(k, "GIT_CONFIG") || k == "GIT_ASKPASS" {
+			env = append(env, v)
+		}
+	}
+	cmd.Env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_DIR=.", "GIT_INDEX_FILE=index",
+		"GIT_AUTHOR_NAME=biplane", "GIT_AUTHOR_EMAIL=biplane@localhost", "GIT_COMMITTER_NAME=biplane", "GIT_COMMITTER_EMAIL=biplane@localhost", "LC_ALL=C")
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", tool.Errorf(tool.Timeout, "%s: git %s took too long", g.Name(), args[0])
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			return "", tool.Errorf(tool.Unavailable, "%s: git %s: %w", g.Name(), args[0], err)
+		}
+		why := strings.TrimSpace(strings.ReplaceAll(said.String(), g.Repository, strings.TrimPrefix(g.Name(), "git ")))
+		return "", tool.Errorf(tool.Unavailable, "%s: git %s: %.400s", g.Name(), args[0], strings.ReplaceAll(why, "\n", "; "))
+	}
+	return strings.TrimSpace(out.String()), nil
+}

@@ -1,0 +1,119 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An S3 is a Sink that stores each checkpoint as an object of a bucket, PREFIX/ORIGIN/SIZE, where SIZE has 20 digits, so that a
+// listing is in order. With LockDays each is locked in mode COMPLIANCE: nobody can remove or replace it before that time, the
+// owner of the account neither. The bucket must have object lock then.
+type S3 struct {
+	Endpoint  string // "https://host"; empty: Amazon's of the region
+	Bucket    string
+	Prefix    string
+	Region    string // "us-east-1" when empty
+	AccessKey string
+	SecretKey string
+	Token     string // of temporary credentials; empty: none
+	LockDays  int    // 0: not locked
+	Client    *http.Client
+	Clock     func() time.Time // nil: time.Now
+}
+
+// Name is the bucket and the prefix.
+func (s *S3) Name() string {
+	return "s3 " + strings.Trim(s.Bucket+"/"+strings.Trim(s.Prefix, "/"), "/")
+}
+
+// key is the name of the object that holds c.
+func (s *S3) key(c Checkpoint) string {
+	var parts []string
+	if p := strings.Trim(s.Prefix, "/"); p != "" {
+		parts = append(parts, p)
+	}
+	return strings.Join(append(parts, FileName(c)), "/")
+}
+
+// Put stores c.
+func (s *S3) Put(ctx context.Context, c Checkpoint) error {
+	now := time.Now
+	if s.Clock != nil {
+		now = s.Clock
+	}
+	region := s.Region
+	if region == "" {
+		region = "us-east-1"
+	}
+	endpoint := s.Endpoint
+	if endpoint == "" {
+		endpoint = "https://s3." + region + ".amazonaws.com"
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" {
+		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + s.Bucket + "/" + s.key(c)
+	u.RawPath = escape(u.Path, true) // as it is signed
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u.String(), bytes.NewReader([]byte(c.Text)))
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
+	}
+	sum, check := sha256.Sum256([]byte(c.Text)), md5.Sum([]byte(c.Text)) // of the latter nothing depends: object lock wants it
+	payload := hex.EncodeToString(sum[:])
+	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	req.Header.Set("Content-Md5", base64.StdEncoding.EncodeToString(check[:]))
+	req.Header.Set("X-Amz-Content-Sha256", payload)
+	if s.LockDays > 0 {
+		req.Header.Set("X-Amz-Object-Lock-Mode", "COMPLIANCE")
+		req.Header.Set("X-Amz-Object-Lock-Retain-Until-Date", now().UTC().AddDate(0, 0, s.LockDays).Format(time.RFC3339))
+	}
+	credential{s.AccessKey, s.SecretKey, s.Token, region, "s3"}.sign(req, payload, now())
+	resp, err := client(s.Client).Do(req)
+	if err != nil {
+		return tool.Errorf(tool.Unavailable, "%s: %v", s.Name(), bare(err))
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
+	if resp.StatusCode/100 != 2 {
+		return tool.Errorf(tool.Unavailable, "%s answered %s", s.Name(), s3Error(resp, text))
+	}
+	return err
+}
+
+// s3Error says what an answer says is wrong.
+func s3Error(resp *http.Response, text []byte) string {
+	var e struct {
+		Code    string
+		Message string
+	}
+	if err := xml.Unmarshal(text, &e); err != nil || e.Code == "" {
+		return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	}
+	return fmt.Sprintf("%d %s: %.300s", resp.StatusCode, e.Code, e.Message)
+}
+
+// FileName is the name under which a checkpoint is stored where each is a file of its own: ORIGIN/SIZE.
+func FileName(c Checkpoint) string {
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, c.Origin)
+	return fmt.Sprintf("%s/%020d", strings.Trim(safe, "."), c.Size)
+}

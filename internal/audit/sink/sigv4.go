@@ -1,0 +1,118 @@
+package sink
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A credential signs requests (AWS Signature Version 4).
+type credential struct {
+	id, secret, token string // token: of temporary ones, else empty
+	region, service   string
+}
+
+const (
+	sigAlgorithm = "AWS4-HMAC-SHA256"
+	sigTime      = "20060102T150405Z"
+)
+
+// sign adds the headers X-Amz-Date and Authorization to r, whose body's SHA-256 is payload, in hexadecimal. It signs the host
+// and every header that r has by then, so that nothing of it can be changed on its way.
+func (c credential) sign(r *http.Request, payload string, now time.Time) {
+	stamp := now.UTC().Format(sigTime)
+	r.Header.Set("X-Amz-Date", stamp)
+	if c.token != "" {
+		r.Header.Set("X-Amz-Security-Token", c.token)
+	}
+	names, headers := canonicalHeaders(r)
+	request := strings.Join([]string{r.Method, canonicalPath(r.URL, c.service), canonicalQuery(r.URL), headers, names, payload}, "\n")
+	scope := strings.Join([]string{stamp[:8], c.region, c.service, "aws4_request"}, "/")
+	sum := sha256.Sum256([]byte(request))
+	text := strings.Join([]string{sigAlgorithm, stamp, scope, hex.EncodeToString(sum[:])}, "\n")
+	key := []byte("AWS4" + c.secret)
+	for _, part := range []string{stamp[:8], c.region, c.service, "aws4_request"} {
+		key = mac(key, part)
+	}
+	r.Header.Set("Authorization", sigAlgorithm+" Credential="+c.id+"/"+scope+",SignedHeaders="+names+",Signature="+hex.EncodeToString(mac(key, text)))
+}
+
+func mac(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
+}
+
+// canonicalHeaders gives the names of the headers that are signed, and these with their values, one a line.
+func canonicalHeaders(r *http.Request) (names, headers string) {
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	values := map[string]string{"host": host}
+	for k, vs := range r.Header {
+		if k == "Authorization" || k == "User-Agent" { // those on the way may change the latter
+			continue
+		}
+		trimmed := make([]string, len(vs))
+		for i, v := range vs {
+			trimmed[i] = strings.Join(strings.Fields(v), " ")
+		}
+		values[strings.ToLower(k)] = strings.Join(trimmed, ",")
+	}
+	keys := make([]string, 0, len(values))
+	for k := range values {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		b.WriteString(k + ":" + values[k] + "\n")
+	}
+	return strings.Join(keys, ";"), b.String()
+}
+
+// canonicalPath is the path, each segment of it encoded: once for S3, twice for all others.
+func canonicalPath(u *url.URL, service string) string {
+	path := u.Path
+	if path == "" {
+		path = "/"
+	}
+	encoded := escape(path, true)
+	if service != "s3" {
+		encoded = escape(encoded, true)
+	}
+	return encoded
+}
+
+func canonicalQuery(u *url.URL) string {
+	var pairs []string
+	for k, vs := range u.Query() {
+		for _, v := range vs {
+			pairs = append(pairs, escape(k, false)+"="+escape(v, false))
+		}
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, "&")
+}
+
+// escape encodes all but the unreserved characters of RFC 3986, and the slashes of a path.
+func escape(s string, path bool) string {
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', strings.IndexByte("-._~", c) >= 0, path && c == '/':
+			b.WriteByte(c)
+		default:
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	return b.String()
+}
