@@ -1,11 +1,28 @@
 // Package policy decides, without I/O, whether a call may proceed and within what bounds.
 //
-// There is one policy so far, Open, which allows everything; whoever starts Biplane is told so. The zero Engine has no
-// rule and allows nothing.
+// Policies are written in Cedar (https://docs.cedarpolicy.com). What no policy permits is denied, and a forbid wins over
+// every permit. Annotations on permits add bounds: @ask leaves the call to a person, @tier names the weakest isolation
+// that the program behind it may run at. Of all permits that a call satisfies the strictest bounds hold, so the order of
+// policies never matters, and adding a bound never loosens one.
+//
+// In two places this is stricter than Cedar. A forbid that can't be evaluated denies; Cedar would leave it out, and a
+// caller could then switch it off by sending an argument of another type. An annotation that nothing here knows or holds
+// is an error when policies are loaded.
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	cedar "github.com/cedar-policy/cedar-go"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -24,31 +41,232 @@ const (
 type Request struct {
 	Principal tool.Principal
 	Tool      *tool.Tool
-	Arguments json.RawMessage // nil where only listing is decided on
+	Arguments json.RawMessage // a JSON object; nil means {}
 	Parent    string          // the execution that asks; empty for a call from outside
+	Labels    []string        // of the data that the session or execution has read
+	Time      time.Time       // zero: now. Its location is that of hour and weekday
 }
 
 // A Decision is the answer, with its reason for the record and for whoever asked.
 type Decision struct {
-	Effect Effect
-	Policy string // the policy that decided
-	Reason string // one line for people
-	Grant  tool.Grant
+	Effect  Effect
+	Policy  string // the policies that decided, by their ids, with commas between
+	Version string // of all policies and of what the configuration says of tools: see Engine.Version
+	Reason  string // one line for people
+	Grant   tool.Grant
+	// Approvers are groups, where Effect is Ask. Whoever decides is a member of at least one group of each list: every
+	// permit that asks has its own.
+	Approvers [][]string
 }
 
-// An Engine decides. It is immutable and safe for concurrent use.
+// A Config is what an Engine is made of.
+type Config struct {
+	Name  string // "open", "read-only", "ask-for-writes", or that of a folder
+	Files []File // the policies
+	Rules []Rule // what the administrator says of tools
+	// Tier is that at which programs run here. A permit that asks for more denies.
+	Tier tool.Tier
+	Now  func() time.Time // nil: time.Now
+}
+
+// An Engine decides. It is safe for concurrent use, and its decisions depend on requests and the time alone.
 type Engine struct {
-	open bool
-	tier tool.Tier
+	cfg     Config
+	rules   []*rule // by id
+	version string
+	reads   bool     // some policy looks at arguments
+	timed   bool     // some policy looks at the time
+	known   sync.Map // path of a tool to its *facts: what was worked out of it
 }
 
-// Open makes the engine that allows every call, to be run at tier or stronger.
-func Open(tier tool.Tier) *Engine { return &Engine{open: true, tier: tier} }
+// A rule is one policy, ready to be evaluated.
+type rule struct {
+	id     string
+	file   string
+	policy *cedar.Policy
+	forbid bool
+	bounds bounds
+	reason string
+}
+
+// bounds are what annotations of a permit add.
+type bounds struct {
+	ask       bool
+	approvers []string
+	tier      tool.Tier
+}
+
+// New makes an Engine. The error is an *Error inside a *tool.Error of kind invalid.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	e := &Engine{cfg: cfg}
+	var problems []Problem
+	e.rules, problems = load(cfg.Files)
+	for _, r := range e.rules {
+		args, clock := mentions(r.policy)
+		e.reads, e.timed = e.reads || args, e.timed || clock
+	}
+	if len(problems) == 0 {
+		problems = e.checkBase()
+	}
+	if len(problems) > 0 {
+		return nil, newError(problems)
+	}
+	e.version = digest(cfg)
+	return e, nil
+}
+
+// digest is that of all that decisions come from, whatever the order of files and rules.
+func digest(cfg Config) string {
+	var parts []string
+	for _, f := range cfg.Files {
+		parts = append(parts, fmt.Sprintf("file %q %q", f.Name, f.Text))
+	}
+	for _, r := range cfg.Rules {
+		parts = append(parts, r.String())
+	}
+	slices.Sort(parts)
+	h := sha256.New()
+	for _, p := range parts {
+		io.WriteString(h, p+"\n")
+	}
+	fmt.Fprintf(h, "tier %s\n", cfg.Tier)
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Name is that of the starter policy or of the folder that the policies come from.
+func (e *Engine) Name() string { return e.cfg.Name }
+
+// Version is a digest, 16 hexadecimal digits, of all policies, of what the administrator says of tools, and of the tier.
+func (e *Engine) Version() string { return e.version }
+
+// Timed reports whether decisions depend on the time.
+func (e *Engine) Timed() bool { return e.timed }
+
+// Len is the number of policies.
+func (e *Engine) Len() int { return len(e.rules) }
+
+// set is the policies as Cedar takes them.
+type set []*rule
+
+// All gives all policies.
+func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, r := range s {
+			if !yield(cedar.PolicyID(r.id), r.policy) {
+				return
+			}
+		}
+	}
+}
 
 // Decide decides on r.
-func (e *Engine) Decide(Request) Decision {
-	if !e.open {
-		return Decision{Effect: Deny, Policy: "none", Reason: "no policy allows it"}
-	}
-	return Decision{Effect: Allow, Policy: "open", Reason: "the open policy allows every call", Grant: tool.Grant{Tier: e.tier}}
+func (e *Engine) Decide(r Request) Decision {
+	d := e.decide(r)
+	d.Version = e.version
+	return d
 }
+
+func (e *Engine) decide(r Request) Decision {
+	if r.Tool == nil {
+		return Decision{Effect: Deny, Policy: "none", Reason: "there is no tool to decide on"}
+	}
+	if own(r.Tool) {
+		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}
+	}
+	w, err := e.world(r)
+	if err != nil {
+		return Decision{Effect: Deny, Policy: "arguments", Reason: err.Error()}
+	}
+	effect, found := cedar.Authorize(set(e.rules), w, w.request())
+	for _, bad := range found.Errors {
+		if rule := e.rule(bad.PolicyID); rule.forbid {
+			return Decision{Effect: Deny, Policy: rule.id, Reason: "this forbid can't be evaluated, so it denies: " + plain(bad.Message)}
+		}
+	}
+	satisfied := make([]*rule, 0, len(found.Reasons))
+	for _, reason := range found.Reasons {
+		satisfied = append(satisfied, e.rule(reason.PolicyID))
+	}
+	switch {
+	case effect == cedar.Allow:
+		return e.granted(satisfied)
+	case len(satisfied) > 0:
+		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: because(satisfied, "it is forbidden")}
+	}
+	return Decision{Effect: Deny, Policy: "none", Reason: e.unpermitted(found.Errors)}
+}
+
+// unpermitted says why no permit was satisfied.
+func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
+	if len(errs) == 0 {
+		return "no policy permits it"
+	}
+	worst := slices.MinFunc(errs, func(a, b cedar.DiagnosticError) int { return strings.Compare(string(a.PolicyID), string(b.PolicyID)) })
+	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, plain(worst.Message))
+}
+
+// granted combines the bounds of all permits that are satisfied: the strictest of each.
+func (e *Engine) granted(permits []*rule) Decision {
+	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier}}
+	var asking, tiered []*rule
+	for _, p := range permits {
+		if p.bounds.ask {
+			asking = append(asking, p)
+			d.Approvers = append(d.Approvers, p.bounds.approvers)
+		}
+		if p.bounds.tier > d.Grant.Tier {
+			d.Grant.Tier = p.bounds.tier
+			tiered = []*rule{p}
+		}
+	}
+	switch {
+	case len(tiered) > 0: // of the strictest tier
+		return Decision{Effect: Deny, Policy: idsOf(tiered), Grant: d.Grant, Reason: fmt.Sprintf("it needs programs to run at tier %s, and here they run at %s", d.Grant.Tier, e.cfg.Tier)}
+	case len(asking) > 0:
+		d.Effect, d.Policy, d.Reason = Ask, idsOf(asking), because(asking, "a person decides")
+		slices.SortFunc(d.Approvers, slices.Compare[[]string])
+		d.Approvers = slices.CompactFunc(d.Approvers, slices.Equal[[]string])
+	default:
+		d.Reason = because(permits, "it is permitted")
+	}
+	return d
+}
+
+func (e *Engine) rule(id cedar.PolicyID) *rule {
+	i, ok := slices.BinarySearchFunc(e.rules, string(id), func(r *rule, id string) int { return strings.Compare(r.id, id) })
+	if !ok {
+		return &rule{id: string(id), forbid: true} // of no policy of ours: it can only deny
+	}
+	return e.rules[i]
+}
+
+// idsOf gives the ids of rules, sorted.
+func idsOf(rules []*rule) string {
+	ids := make([]string, len(rules))
+	for i, r := range rules {
+		ids[i] = r.id
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ", ")
+}
+
+// because gives the reasons that rules name, sorted, or else what is said of all.
+func because(rules []*rule, otherwise string) string {
+	var all []string
+	for _, r := range rules {
+		if r.reason != "" {
+			all = append(all, r.reason)
+		}
+	}
+	if len(all) == 0 {
+		return otherwise
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
+}
+
+// plain is an error text of Cedar on one line.
+func plain(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,247 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A CaseTool is a tool as files of cases have it: the definition that an upstream would send, with the upstream's name
+// and what the administrator says.
+type CaseTool struct {
+	Upstream    string           `json:"upstream"`
+	Name        string           `json:"name"`
+	InputSchema json.RawMessage  `json:"inputSchema"`
+	Annotations tool.Annotations `json:"annotations"`
+	Tags        []string         `json:"tags"`
+	Labels      []string         `json:"labels"`
+	ReadOnly    *bool            `json:"read_only"`
+}
+
+// A CaseResult is how one case went.
+type CaseResult struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Case string `json:"case"`
+	Want string `json:"want"`
+	Got  string `json:"got"`
+	OK   bool   `json:"ok"`
+}
+
+// Cases runs a file of cases: a txtar archive with the files
+//
+//	*.cedar     policies, instead of those of cfg
+//	tools.json  a list of CaseTools
+//	cases       lines, as below
+//
+// and gives how each went, with the archive as it would be if what came out were what was wanted. In cases a line that is
+// indented is the decision that is wanted of the line before it; others are:
+//
+//	# a comment
+//	as ann in ops, dev with client=claude/1.0 roles=admin agent=ci   who asks, from here on
+//	at 2026-03-02T22:15:00+01:00                              when, from here on
+//	labels pii, untrusted                                     of the session, from here on
+//	inside                                                    from inside a program, from here on; outside ends that
+//	call shop.get_order {"id": 1}                             decide
+//	see shop.get_order                                        whether it is listed: yes or no
+//
+// A decision is the effect, the ids of the policies that decide, and for each of them that asks the groups one of which
+// whoever decides is in: "ask writes [approvers]". Where only the effect is wanted, the rest may be anything.
+func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error) {
+	a := txtar.Parse(archive)
+	run := &caseRun{file: name, tools: map[string]*tool.Tool{}}
+	var files []File
+	var cases *txtar.File
+	for i, f := range a.Files {
+		switch {
+		case strings.HasSuffix(f.Name, ".cedar"):
+			files = append(files, File{f.Name, f.Data})
+		case f.Name == "tools.json":
+			rules, err := run.read(f.Data)
+			if err != nil {
+				return nil, nil, tool.Errorf(tool.Invalid, "%s: tools.json: %w", name, err)
+			}
+			cfg.Rules = append(slices.Clone(cfg.Rules), rules...)
+		case f.Name == "cases":
+			cases = &a.Files[i]
+		default:
+			return nil, nil, tool.Errorf(tool.Invalid, "%s: there is no place for a file %s: it may have *.cedar, tools.json and cases", name, clip(f.Name))
+		}
+	}
+	if cases == nil {
+		return nil, nil, tool.Errorf(tool.Invalid, "%s: it has no file named cases", name)
+	}
+	if len(files) > 0 {
+		cfg.Files = files
+	}
+	var err error
+	if run.engine, err = New(cfg); err != nil {
+		return nil, nil, err
+	}
+	// the comment and the files before this one
+	if at := bytes.Index(archive, []byte("-- cases --")); at >= 0 {
+		run.line = bytes.Count(archive[:at], []byte("\n")) + 1
+	}
+	if cases.Data, err = run.all(cases.Data); err != nil {
+		return nil, nil, err
+	}
+	return run.results, txtar.Format(a), nil
+}
+
+type caseRun struct {
+	file    string
+	line    int // of the archive
+	engine  *Engine
+	tools   map[string]*tool.Tool
+	request Request
+	results []CaseResult
+}
+
+func (c *caseRun) read(text []byte) (rules []Rule, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var list []CaseTool
+	if err := d.Decode(&list); err != nil {
+		return nil, err
+	}
+	for _, t := range list {
+		made := &tool.Tool{Upstream: t.Upstream, Name: t.Name, InputSchema: t.InputSchema, Annotations: t.Annotations}
+		if c.tools[made.Path()] != nil {
+			return nil, fmt.Errorf("%s is there twice", made.Path())
+		}
+		c.tools[made.Path()] = made
+		rules = append(rules, Rule{Pattern: made.Path(), Tags: t.Tags, Labels: t.Labels, ReadOnly: t.ReadOnly})
+	}
+	return rules, nil
+}
+
+// all runs the cases, and gives their text with what came out.
+func (c *caseRun) all(text []byte) ([]byte, error) {
+	var out bytes.Buffer
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimRight(lines[i], " \t\r")
+		c.line++
+		out.WriteString(line + "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		at := c.line
+		got, decides, err := c.step(line)
+		if err != nil {
+			return nil, tool.Errorf(tool.Invalid, "%s:%d: %w", c.file, at, err)
+		}
+		if !decides {
+			continue
+		}
+		want := ""
+		if i+1 < len(lines) && strings.HasPrefix(lines[i+1], " ") {
+			want = strings.TrimSpace(lines[i+1])
+			i++
+			c.line++
+		}
+		effect, _, _ := strings.Cut(got, " ")
+		ok := want == got || want == effect
+		c.results = append(c.results, CaseResult{File: c.file, Line: at, Case: line, Want: want, Got: got, OK: ok})
+		if ok {
+			got = want
+		}
+		out.WriteString("  " + got + "\n")
+	}
+	return out.Bytes(), nil
+}
+
+// step takes one line; decides says that it has an answer.
+func (c *caseRun) step(line string) (got string, decides bool, err error) {
+	verb, rest, _ := strings.Cut(line, " ")
+	rest = strings.TrimSpace(rest)
+	switch verb {
+	case "as":
+		c.request.Principal, err = casePrincipal(rest)
+	case "at":
+		c.request.Time, err = time.Parse(time.RFC3339, rest)
+	case "labels":
+		c.request.Labels = names(rest)
+	case "inside":
+		c.request.Parent = "ex_case"
+	case "outside":
+		c.request.Parent = ""
+	case "call", "see":
+		path, args, _ := strings.Cut(rest, " ")
+		r := c.request
+		if r.Tool, err = c.tool(path); err != nil {
+			return "", false, err
+		}
+		if verb == "see" {
+			if c.engine.Shows(r) {
+				return "yes", true, nil
+			}
+			return "no", true, nil
+		}
+		r.Arguments = json.RawMessage(args)
+		return c.engine.Decide(r).summary(), true, nil
+	default:
+		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see", clip(verb))
+	}
+	return "", false, err
+}
+
+// tool finds a tool by its path; ours are always there.
+func (c *caseRun) tool(path string) (*tool.Tool, error) {
+	if t := c.tools[path]; t != nil {
+		return t, nil
+	}
+	if name, ok := strings.CutPrefix(path, reserved+"."); ok {
+		return &tool.Tool{Upstream: reserved, Name: name}, nil
+	}
+	var known []string
+	for p := range c.tools {
+		known = append(known, p)
+	}
+	return nil, fmt.Errorf("tools.json has no %s%s", quote(path), meant(path, known))
+}
+
+// casePrincipal reads "ann in ops, dev with client=claude/1.0".
+func casePrincipal(s string) (tool.Principal, error) {
+	who, with, _ := strings.Cut(s, " with ")
+	id, groups, _ := strings.Cut(who, " in ")
+	p := tool.Principal{ID: strings.TrimSpace(id), Groups: names(groups)}
+	for _, field := range strings.Fields(with) {
+		k, v, _ := strings.Cut(field, "=")
+		switch k {
+		case "client":
+			p.Client = v
+		case "agent":
+			p.Agent = v
+		case "person":
+			p.Person = v
+		case "name":
+			p.Name = v
+		case "roles":
+			p.Roles = names(v)
+		case "scopes":
+			p.Scopes = names(v)
+		default:
+			return p, fmt.Errorf("%q is none of client, agent, person, name, roles, scopes", clip(k))
+		}
+	}
+	return p, nil
+}
+
+// summary is the decision as cases have it.
+func (d Decision) summary() string {
+	s := string(d.Effect) + " " + d.Policy
+	if d.Effect == Ask {
+		for _, groups := range d.Approvers {
+			s += " [" + strings.Join(groups, ", ") + "]"
+		}
+	}
+	return s
+}

@@ -1,0 +1,408 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// checker makes what checks policies against the schema of calls whose arguments have a type.
+func checker(arguments string) (*validate.Validator, error) {
+	var s schema.Schema
+	if err := s.UnmarshalCedar([]byte(schemaFor(arguments))); err != nil {
+		return nil, fmt.Errorf("policy schema: %w", err)
+	}
+	resolved, err := s.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("policy schema: %w", err)
+	}
+	return validate.New(resolved), nil
+}
+
+// undecided are actions that Cedar policies of others have and that nothing here asks about yet.
+var undecided = map[string]string{
+	"connect": "programs have no network here, whatever policy says",
+	"read":    "programs read no files here but their own session's, whatever policy says",
+	"write":   "programs write no files here but their own session's, whatever policy says",
+}
+
+// checkBase says what is wrong in the policies whatever the tools: names of entities, actions and attributes, and types.
+func (e *Engine) checkBase() (problems []Problem) {
+	check, err := checker("{}")
+	if err != nil {
+		return []Problem{{File: "policies", Message: err.Error()}}
+	}
+	for _, r := range e.rules {
+		f := e.file(r)
+		for _, a := range r.entities("Action") {
+			if why, ok := undecided[a]; ok {
+				problems = append(problems, r.problem(f, a, "action %s is decided on nowhere yet: %s; take it out", a, why))
+			} else if a != callAction && a != executeAction {
+				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, []string{callAction, executeAction})))
+			}
+		}
+		hidden, err := r.without(func(string) bool { return true })
+		if err != nil {
+			problems = append(problems, r.problem(f, "", "%s", plain(err.Error())))
+			continue
+		}
+		problems = append(problems, r.told(f, check.Policy("", hidden), "")...)
+	}
+	return problems
+}
+
+func (e *Engine) file(r *rule) File {
+	i := slices.IndexFunc(e.cfg.Files, func(f File) bool { return f.Name == r.file })
+	return e.cfg.Files[i]
+}
+
+// Check says what is wrong in the policies given the tools that there are: names of tools, upstreams and arguments, and
+// the types of arguments. What is wrong for some of the tools that a policy is about, but not for all, is a warning.
+func (e *Engine) Check(tools []*tool.Tool) (problems, warnings []Problem) {
+	shapes := make([]*shape, len(tools))
+	for i, t := range tools {
+		shapes[i] = shapeOf(t.InputSchema)
+	}
+	for _, r := range e.rules {
+		f := e.file(r)
+		problems = append(problems, r.unknown(f, tools)...)
+		if args, _ := mentions(r.policy); args {
+			wrong, partly := r.checkArguments(f, tools, shapes)
+			problems, warnings = append(problems, wrong...), append(warnings, partly...)
+		}
+	}
+	return problems, warnings
+}
+
+// unknown says which of the tools and upstreams that the rule names there are not.
+func (r *rule) unknown(f File, tools []*tool.Tool) (problems []Problem) {
+	paths, upstreams := []string{reserved + ".execute"}, []string{reserved}
+	for _, t := range tools {
+		paths, upstreams = append(paths, t.Path()), append(upstreams, t.Upstream)
+	}
+	for kind, known := range map[string][]string{"Tool": paths, "Upstream": upstreams} {
+		for _, id := range r.entities(kind) {
+			if !slices.Contains(known, id) {
+				problems = append(problems, r.problem(f, id, "there is no %s::%s%s", kind, quote(id), meant(id, known)))
+			}
+		}
+	}
+	return problems
+}
+
+// maxChecked bounds the tools whose arguments a policy is checked against.
+const maxChecked = 2000
+
+// checkArguments checks what the rule says of arguments against each tool that it is about.
+func (r *rule) checkArguments(f File, tools []*tool.Tool, shapes []*shape) (problems, warnings []Problem) {
+	var about []int
+	for i, t := range tools {
+		if r.about(t) && len(about) < maxChecked {
+			about = append(about, i)
+		}
+	}
+	if len(about) == 0 {
+		return nil, nil
+	}
+	if p := r.unknownArguments(f, about, shapes); len(p) > 0 {
+		return p, nil
+	}
+	failed, fails := map[Problem][]string{}, 0
+	for _, i := range about {
+		wrong := r.checkTool(f, shapes[i])
+		for _, p := range wrong {
+			failed[p] = append(failed[p], tools[i].Path())
+		}
+		if len(wrong) > 0 {
+			fails++
+		}
+	}
+	for p, paths := range failed {
+		slices.Sort(paths)
+		some := strings.Join(paths[:min(3, len(paths))], ", ")
+		if n := len(paths) - 3; n > 0 {
+			some += fmt.Sprintf(" and %d more", n)
+		}
+		if fails == len(about) {
+			problems = append(problems, p)
+			continue
+		}
+		effect := "so it permits none of its calls"
+		if r.forbid {
+			effect = "so it denies all of its calls"
+		}
+		p.Message = fmt.Sprintf("for %s: %s; there it can't be evaluated, %s", some, p.Message, effect)
+		warnings = append(warnings, p)
+	}
+	return problems, warnings
+}
+
+// unknownArguments says which of the arguments that the rule names none of the tools has.
+func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems []Problem) {
+	known := []string{}
+	for _, i := range about {
+		s := shapes[i]
+		if !s.is(recordShape) || len(s.fields) == 0 {
+			return nil // it may have any
+		}
+		for name := range s.fields {
+			known = append(known, name)
+		}
+	}
+	for _, path := range r.argumentPaths() {
+		name, _, _ := strings.Cut(path, ".")
+		if name != "" && !slices.Contains(known, name) {
+			problems = append(problems, r.problem(f, name, "no tool that this policy is about has an argument %s%s", quote(name), meant(name, known)))
+		}
+	}
+	return problems
+}
+
+func (r *rule) checkTool(f File, s *shape) []Problem {
+	unknown := map[string]bool{}
+	typ := s.cedar("", unknown)
+	check, err := checker(typ)
+	if err != nil {
+		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
+	}
+	untyped := func(path string) bool {
+		if path == "" || !s.is(recordShape) {
+			return true
+		}
+		for at := path; ; {
+			if unknown[at] {
+				return true
+			}
+			i := strings.LastIndexByte(at, '.')
+			if i < 0 {
+				return false
+			}
+			at = at[:i]
+		}
+	}
+	policy, err := r.without(untyped)
+	if err != nil {
+		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
+	}
+	return r.told(f, check.Policy("", policy), typ)
+}
+
+// about reports whether the scope of the rule fits a tool.
+func (r *rule) about(t *tool.Tool) bool {
+	switch s := r.policy.AST().Resource.(type) {
+	case ast.ScopeTypeEq:
+		return string(s.Entity.ID) == t.Path()
+	case ast.ScopeTypeIn:
+		return string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
+	case ast.ScopeTypeIsIn:
+		return string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
+	}
+	return true
+}
+
+var (
+	lacks    = regexp.MustCompile("attribute `([^`]+)`(.*) not found")
+	unsafe   = regexp.MustCompile("unable to guarantee safety of access to optional attribute `([^`]+)`")
+	inAction = regexp.MustCompile(` (?:in context )?for Action::"\w+"`)
+	ticked   = regexp.MustCompile("`([^`]+)`")
+)
+
+// told makes problems of an error of the checker.
+func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		all = joined.Unwrap()
+	}
+	seen := map[string]bool{}
+	for _, err := range all {
+		msg := inAction.ReplaceAllString(plain(err.Error()), "")
+		if seen[msg] || strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 || strings.HasPrefix(msg, "unrecognized action") {
+			continue
+		}
+		seen[msg] = true
+		at := ""
+		if m := ticked.FindStringSubmatch(msg); m != nil {
+			at = m[1][strings.LastIndexByte(m[1], '.')+1:]
+		}
+		switch {
+		case unsafe.MatchString(msg):
+			path := unsafe.FindStringSubmatch(msg)[1]
+			base := "context." + path
+			if i := strings.LastIndexByte(base, '.'); i > 0 {
+				msg = fmt.Sprintf("%s may not be there: ask first, `%s has %s && ...`", base, base[:i], base[i+1:])
+			}
+		case lacks.MatchString(msg):
+			msg += meant(at, attributes)
+		}
+		problems = append(problems, r.problem(f, at, "%s", msg))
+	}
+	return problems
+}
+
+// attributes are all that the schema names, for did-you-means.
+var attributes = []string{
+	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
+	"arguments", "program", "tier", "now", "hour", "weekday",
+}
+
+// entities gives the ids of the entities of a type that the rule names, anywhere.
+func (r *rule) entities(kind string) []string {
+	var ids []string
+	r.walk(func(m map[string]any) {
+		if id, ok := m["id"].(string); ok && m["type"] == kind {
+			ids = append(ids, id)
+		}
+	})
+	return sorted(ids)
+}
+
+// argumentPaths gives the arguments that the rule names, each as a path with dots.
+func (r *rule) argumentPaths() []string {
+	var paths []string
+	r.walk(func(m map[string]any) {
+		if path, ok := argumentPath(m); ok {
+			paths = append(paths, path)
+		}
+	})
+	return sorted(paths)
+}
+
+// walk calls f for each object of the rule's JSON form.
+func (r *rule) walk(f func(map[string]any)) {
+	var visit func(any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			f(v)
+			for _, c := range v {
+				visit(c)
+			}
+		case []any:
+			for _, c := range v {
+				visit(c)
+			}
+		}
+	}
+	visit(r.tree())
+}
+
+// tree is the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
+func (r *rule) tree() map[string]any {
+	var v map[string]any
+	if text, err := r.policy.MarshalJSON(); err == nil {
+		_ = json.Unmarshal(text, &v) // nil is no policy, and the caller says so
+	}
+	return v
+}
+
+// argumentPath gives what a node of the JSON form names below context.arguments: "" for all of it.
+func argumentPath(n map[string]any) (string, bool) {
+	for _, op := range []string{".", "has"} {
+		m, ok := n[op].(map[string]any)
+		if !ok {
+			continue
+		}
+		attr, _ := m["attr"].(string)
+		left, _ := m["left"].(map[string]any)
+		if left["Var"] == "context" {
+			return "", attr == "arguments"
+		}
+		if path, ok := argumentPath(left); ok {
+			return strings.TrimPrefix(path+"."+attr, "."), true
+		}
+	}
+	return "", false
+}
+
+// truths are the operators whose value is true or false, but for those that join such values.
+var truths = []string{
+	"==", "!=", "<", "<=", ">", ">=", "in", "is", "like", "has", "contains", "containsAll", "containsAny", "isEmpty", "hasTag",
+	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual",
+}
+
+// without gives the rule with something that is true or false in the place of each comparison that looks at an argument
+// of which nothing is known.
+func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
+	tree := r.tree()
+	conditions, _ := tree["conditions"].([]any)
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok {
+			m["body"] = settle(replace(m["body"], unknown))
+		}
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	var p cedar.Policy
+	if err := p.UnmarshalJSON(text); err != nil {
+		return nil, err
+	}
+	return (*ast.Policy)(p.AST()), nil
+}
+
+// settle puts something that is true or false in the place of a value of which nothing is known.
+func settle(v any, known bool) any {
+	if known {
+		return v
+	}
+	return map[string]any{".": map[string]any{"left": map[string]any{"Var": "context"}, "attr": "program"}}
+}
+
+// replace gives a node with what is unknown in it replaced; known is false where the node's own value is unknown.
+func replace(v any, unknown func(string) bool) (_ any, known bool) {
+	switch v := v.(type) {
+	case []any:
+		known = true
+		for i, c := range v {
+			var ok bool
+			v[i], ok = replace(c, unknown)
+			known = known && ok
+		}
+		return v, known
+	case map[string]any:
+		if path, ok := argumentPath(v); ok {
+			if !unknown(path) {
+				return v, true
+			}
+			if v["has"] != nil {
+				return settle(nil, false), true
+			}
+			return v, false
+		}
+		known = true
+		for op, c := range v {
+			joins := slices.Contains([]string{"&&", "||", "!"}, op)
+			if m, ok := c.(map[string]any); ok && joins {
+				for side, s := range m {
+					m[side] = settle(replace(s, unknown))
+				}
+				continue
+			}
+			if m, ok := c.(map[string]any); ok && op == "if-then-else" {
+				m["if"] = settle(replace(m["if"], unknown))
+			}
+			var ok bool
+			if v[op], ok = replace(c, unknown); !ok && slices.Contains(truths, op) {
+				return settle(nil, false), true
+			}
+			known = known && ok
+		}
+		return v, known
+	}
+	return v, true
+}

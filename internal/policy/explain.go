@@ -1,0 +1,240 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	cedar "github.com/cedar-policy/cedar-go"
+	public "github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+)
+
+// An Explanation says how a decision came about.
+type Explanation struct {
+	Decision Decision
+	Policies []Trace // those that decided first, then by how little is missing
+	Change   string  // the smallest change after which the effect would be another one; for people
+}
+
+// A Trace is what one policy said.
+type Trace struct {
+	ID      string
+	File    string
+	Line    int
+	Forbid  bool
+	Holds   bool     // it is satisfied
+	Missing []string // the parts, in Cedar, that are not true; where a part can't be evaluated, with the reason
+	parts   []string // all of them
+}
+
+// Explain decides on r, and says why.
+func (e *Engine) Explain(r Request) Explanation {
+	x := Explanation{Decision: e.Decide(r)}
+	if r.Tool == nil || own(r.Tool) {
+		return x
+	}
+	w, err := e.world(r)
+	if err != nil {
+		return x
+	}
+	q := w.request()
+	env := eval.Env{Principal: q.Principal, Action: q.Action, Resource: q.Resource, Context: q.Context, Entities: w}
+	for _, rule := range e.rules {
+		x.Policies = append(x.Policies, rule.trace(env))
+	}
+	decided := strings.Split(x.Decision.Policy, ", ")
+	slices.SortStableFunc(x.Policies, func(a, b Trace) int {
+		rank := func(t Trace) int {
+			switch {
+			case slices.Contains(decided, t.ID):
+				return 0
+			case t.Holds:
+				return 1
+			}
+			return 2
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a.Missing), len(b.Missing)), strings.Compare(a.ID, b.ID))
+	})
+	x.Change = x.change(e)
+	return x
+}
+
+// trace evaluates each part of a rule by itself.
+func (r *rule) trace(env eval.Env) Trace {
+	t := Trace{ID: r.id, File: r.file, Line: r.policy.Position().Line, Forbid: r.forbid}
+	p := r.policy.AST()
+	scope := ast.Policy{Effect: p.Effect, Principal: p.Principal, Action: p.Action, Resource: p.Resource}
+	for _, only := range []struct {
+		name string
+		part ast.Policy
+	}{
+		{"principal", ast.Policy{Principal: scope.Principal, Action: ast.ScopeTypeAll{}, Resource: ast.ScopeTypeAll{}}},
+		{"action", ast.Policy{Principal: ast.ScopeTypeAll{}, Action: scope.Action, Resource: ast.ScopeTypeAll{}}},
+		{"resource", ast.Policy{Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{}, Resource: scope.Resource}},
+	} {
+		node := eval.PolicyToNode(&only.part)
+		t.part(env, node.AsIsNode(), true, false, scopeText(only.name, &only.part))
+	}
+	for _, c := range p.Conditions {
+		if !c.Condition {
+			t.part(env, c.Body, false, false, "unless "+text(c.Body))
+			continue
+		}
+		before := len(t.Missing)
+		for _, n := range conjuncts(c.Body) {
+			t.part(env, n, true, len(t.Missing) > before, text(n))
+		}
+	}
+	t.Holds = len(t.Missing) == 0
+	return t
+}
+
+// part evaluates a part of a policy. A guarded one comes after another that is not true, which may be why it can't be
+// evaluated.
+func (t *Trace) part(env eval.Env, n ast.IsNode, want, guarded bool, said string) {
+	if said == "" {
+		return // a scope that fits all
+	}
+	t.parts = append(t.parts, said)
+	v, err := eval.Eval(n, env)
+	switch {
+	case err != nil && guarded:
+	case err != nil:
+		t.Missing = append(t.Missing, said+" (can't be evaluated: "+plain(err.Error())+")")
+	case v != cedar.Boolean(want):
+		t.Missing = append(t.Missing, said)
+	}
+}
+
+// conjuncts are the parts of a condition that are joined by &&.
+func conjuncts(n ast.IsNode) []ast.IsNode {
+	if and, ok := n.(ast.NodeTypeAnd); ok {
+		return append(conjuncts(and.Left), conjuncts(and.Right)...)
+	}
+	return []ast.IsNode{n}
+}
+
+// text writes an expression in Cedar.
+func text(n ast.IsNode) string {
+	p := ast.Permit().When(ast.NewNode(n))
+	s := plain(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
+	_, s, _ = strings.Cut(s, "when { ")
+	return strings.TrimSuffix(s, " };")
+}
+
+// scopeText writes the one part of the scope that isn't open; "" where none is.
+func scopeText(name string, p *ast.Policy) string {
+	p.Effect = ast.EffectPermit
+	s := plain(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
+	s = strings.TrimSuffix(s[strings.IndexByte(s, '(')+1:], ");")
+	for _, part := range splitScope(s) {
+		if strings.HasPrefix(part, name+" ") {
+			return part
+		}
+	}
+	return ""
+}
+
+// splitScope splits at the commas that stand outside of brackets and texts.
+func splitScope(s string) []string {
+	var out []string
+	depth, quoted, from := 0, false, 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == ',' && depth == 0:
+			out = append(out, strings.TrimSpace(s[from:i]))
+			from = i + 1
+		}
+	}
+	return append(out, strings.TrimSpace(s[from:]))
+}
+
+// change says what would have to be otherwise.
+func (x *Explanation) change(e *Engine) string {
+	var permits, forbids []Trace // that hold
+	nearest := -1
+	for i, t := range x.Policies {
+		broken := t.Forbid && slices.ContainsFunc(t.Missing, func(m string) bool { return strings.Contains(m, "(can't be evaluated: ") }) && t.ID == x.Decision.Policy
+		switch {
+		case t.Forbid && (t.Holds || broken):
+			forbids = append(forbids, t)
+		case t.Forbid:
+		case t.Holds:
+			permits = append(permits, t)
+		case nearest < 0 || len(t.Missing) < len(x.Policies[nearest].Missing):
+			nearest = i
+		}
+	}
+	allow := ""
+	if nearest >= 0 {
+		n := x.Policies[nearest]
+		allow = fmt.Sprintf("%s would permit it if this were so: %s", n.ID, strings.Join(n.Missing, "; and "))
+	}
+	switch x.Decision.Effect {
+	case Deny:
+		switch {
+		case len(forbids) > 0:
+			return notSo(forbids, len(permits) == 0, allow)
+		case len(permits) > 0: // a tier that there isn't
+			return "it would be permitted if programs ran at tier " + x.Decision.Grant.Tier.String()
+		case allow == "":
+			return "there is no permit that could be satisfied: write one"
+		}
+		return allow
+	case Ask:
+		var asking []string
+		for _, t := range permits {
+			if e.rule(cedar.PolicyID(t.ID)).bounds.ask {
+				asking = append(asking, t.ID)
+			}
+		}
+		if len(asking) < len(permits) {
+			return "nobody would be asked if " + either(asking) + " did not hold: another permit does"
+		}
+		return "nobody would be asked if a permit without @ask held, and " + either(asking) + " did not"
+	}
+	if len(permits) == 1 && len(permits[0].parts) > 0 {
+		return fmt.Sprintf("it would be denied if one of these were not so: %s (%s)", strings.Join(permits[0].parts, "; "), permits[0].ID)
+	}
+	ids := make([]string, len(permits))
+	for i, t := range permits {
+		ids[i] = t.ID
+	}
+	return "it would be denied if none of these held: " + strings.Join(ids, ", ") + "; or if a forbid did"
+}
+
+// notSo says how forbids would no longer hold.
+func notSo(forbids []Trace, permitToo bool, allow string) string {
+	var parts []string
+	for _, t := range forbids {
+		switch {
+		case len(t.Missing) > 0:
+			parts = append(parts, fmt.Sprintf("%s could be evaluated: %s", t.ID, strings.Join(t.Missing, "; ")))
+		case len(t.parts) == 0:
+			parts = append(parts, t.ID+" were not there: it forbids everything")
+		default:
+			parts = append(parts, fmt.Sprintf("one of these were not so: %s (%s)", strings.Join(t.parts, "; "), t.ID))
+		}
+	}
+	s := "it would not be forbidden if " + strings.Join(parts, ", and if ")
+	if permitToo && allow != "" {
+		s += "; then " + allow
+	} else if permitToo {
+		s += "; then a permit is needed too"
+	}
+	return s
+}
+
+func either(ids []string) string { return strings.Join(ids, " and ") }

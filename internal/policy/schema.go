@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// schemaHead is what policies can name besides the arguments of tools.
+const schemaHead = `// What policies can name. context.arguments has the type of the tool that is called: see the end.
+entity Group;
+entity User in [Group] = {
+  id: String,             // "local:ann", "key:ci": as the record has it
+  name: String,           // for people; proves nothing
+  person: String,         // who acts, or for whom the agent acts; "" where nobody knows
+  agent: String,          // the name of an API key, the client_id of a token; "" where there is none
+  client: String,         // client software, "name/version", as it says itself
+  roles: Set<String>,     // "viewer", "auditor", "approver", "user", "admin"
+  groups: Set<String>,    // as the issuer names them; also principal in Group::"..."
+  scopes: Set<String>,    // what the credential was given out for
+};
+entity Upstream;
+entity Tool in [Upstream] = {
+  name: String,           // at the upstream; the entity is Tool::"<upstream>.<name>"
+  upstream: String,
+  readOnly: Bool,         // what the configuration says, else the upstream's hint, else the worse
+  destructive: Bool,
+  idempotent: Bool,
+  openWorld: Bool,
+  tags: Set<String>,      // of the configuration
+  labels: Set<String>,    // of the configuration: "confidential", "pii", "untrusted", "public", "external"
+};
+`
+
+const schemaContext = `  arguments: %s,
+  program: Bool,          // the call comes from inside a program
+  labels: Set<String>,    // of what the session has read
+  tier: String,           // at which programs run: "wasm", "process", "gvisor", "microvm"
+  client: String,         // as principal.client
+  now: datetime,
+  hour: Long,             // 0 to 23, in the time zone of the machine
+  weekday: String,        // "monday"
+`
+
+const schemaActions = `action "call" appliesTo { principal: User, resource: Tool, context: Context };
+action "execute" appliesTo { principal: User, resource: Tool, context: Context };
+`
+
+// schemaFor writes the Cedar schema of calls whose arguments have a type.
+func schemaFor(arguments string) string {
+	return schemaHead + "type Context = {\n" + fmt.Sprintf(schemaContext, arguments) + "};\n" + schemaActions
+}
+
+// Schema writes the Cedar schema of all that policies can name, with the types of the arguments of tools.
+func Schema(tools []*tool.Tool) string {
+	var b strings.Builder
+	b.WriteString(schemaFor("Arguments"))
+	b.WriteString("\n// The arguments of tools. Arguments is any of these, so that what is not required is asked for with has first.\ntype Arguments = {};\n")
+	used := map[string]bool{}
+	for _, t := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Tool) int { return strings.Compare(a.Path(), b.Path()) }) {
+		name := "Arguments_" + identifier(t.Path())
+		for used[name] {
+			name += "_"
+		}
+		used[name] = true
+		fmt.Fprintf(&b, "\n// Tool::%s\ntype %s = %s;\n", quote(t.Path()), name, shapeOf(t.InputSchema).cedar("", nil))
+	}
+	return b.String()
+}
+
+// cedar writes the shape as a Cedar type. What Cedar has no type for is left out, and its path added to unknown.
+func (s *shape) cedar(path string, unknown map[string]bool) string {
+	if s == nil {
+		return "{}"
+	}
+	switch s.kind {
+	case stringShape:
+		return "String"
+	case boolShape:
+		return "Bool"
+	case longShape:
+		return "Long"
+	case decimalShape:
+		return "decimal"
+	case setShape:
+		return "Set<" + s.items.cedar(path, unknown) + ">"
+	case recordShape:
+		return s.record(path, unknown)
+	}
+	return "{}"
+}
+
+func (s *shape) record(path string, unknown map[string]bool) string {
+	var fields []string
+	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+		f := s.fields[name]
+		at := strings.TrimPrefix(path+"."+name, ".")
+		if !f.typed() {
+			if unknown != nil {
+				unknown[at] = true
+			}
+			continue
+		}
+		optional := "?"
+		if s.required[name] {
+			optional = ""
+		}
+		fields = append(fields, quote(name)+optional+": "+f.cedar(at, unknown))
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+// typed reports whether Cedar has a type for all values of the shape.
+func (s *shape) typed() bool {
+	if s == nil || s.kind == anyShape {
+		return false
+	}
+	return s.kind != setShape || s.items.typed()
+}
+
+// identifier is a name of letters, digits and underscores.
+func identifier(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// quote writes a text as Cedar does.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case r < 0x20 || r == 0x7f || r > 0x7e:
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,211 @@
+package policy
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A shapeKind is the Cedar type of a part of a tool's arguments.
+type shapeKind int
+
+const (
+	anyShape shapeKind = iota // the schema doesn't say, or says more than Cedar can
+	stringShape
+	boolShape
+	longShape
+	decimalShape
+	setShape
+	recordShape
+)
+
+// A shape is what a tool's JSON Schema says of the types of its arguments. The same shape types the values at run time
+// and the schema that policies are checked against, so what the check says holds. Nil is anyShape.
+type shape struct {
+	kind     shapeKind
+	items    *shape            // of a set
+	fields   map[string]*shape // of a record
+	required map[string]bool
+}
+
+func (s *shape) is(k shapeKind) bool { return s != nil && s.kind == k }
+
+func (s *shape) field(name string) *shape {
+	if s.is(recordShape) {
+		return s.fields[name]
+	}
+	return nil
+}
+
+func (s *shape) item() *shape {
+	if s.is(setShape) {
+		return s.items
+	}
+	return nil
+}
+
+// Bounds on the schemas that shapes are made of. What is beyond them is of any type.
+const (
+	schemaBytes = 1 << 20
+	schemaDepth = 12
+	schemaParts = 5_000
+)
+
+// shapeOf reads a JSON Schema.
+func shapeOf(raw json.RawMessage) *shape {
+	r := &schemaReader{}
+	if len(raw) > schemaBytes {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &r.root); err != nil {
+		return nil
+	}
+	return r.shape(r.root, 0)
+}
+
+type schemaReader struct {
+	root  any
+	count int
+}
+
+func (r *schemaReader) shape(v any, depth int) *shape {
+	m, ok := v.(map[string]any)
+	if r.count++; !ok || depth > schemaDepth || r.count > schemaParts {
+		return nil
+	}
+	if ref, ok := m["$ref"].(string); ok {
+		return r.shape(r.lookup(ref), depth+1)
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		if forms, ok := m[key].([]any); ok {
+			return r.oneForm(forms, depth)
+		}
+	}
+	for _, key := range []string{"allOf", "not", "if", "$dynamicRef"} {
+		if _, ok := m[key]; ok && m["type"] != "object" {
+			return nil
+		}
+	}
+	switch typeOf(m) {
+	case "string":
+		return &shape{kind: stringShape}
+	case "boolean":
+		return &shape{kind: boolShape}
+	case "integer":
+		return &shape{kind: longShape}
+	case "number":
+		return &shape{kind: decimalShape}
+	case "array":
+		return &shape{kind: setShape, items: r.shape(m["items"], depth+1)}
+	case "object":
+		return r.object(m, depth)
+	}
+	return nil
+}
+
+// lookup follows a reference within the schema.
+func (r *schemaReader) lookup(ref string) any {
+	rest, ok := strings.CutPrefix(ref, "#/")
+	if !ok {
+		return nil
+	}
+	at := r.root
+	for part := range strings.SplitSeq(rest, "/") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+	}
+	return at
+}
+
+// oneForm is the shape of a value that may be one of several, where but one of them is not null.
+func (r *schemaReader) oneForm(forms []any, depth int) *shape {
+	var real []any
+	for _, f := range forms {
+		if m, ok := f.(map[string]any); ok && m["type"] == "null" {
+			continue
+		}
+		real = append(real, f)
+	}
+	if len(real) != 1 {
+		return nil
+	}
+	return r.shape(real[0], depth+1)
+}
+
+func (r *schemaReader) object(m map[string]any, depth int) *shape {
+	props, ok := m["properties"].(map[string]any)
+	if !ok && m["additionalProperties"] != false && depth > 0 {
+		return nil // of any names
+	}
+	s := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{}}
+	for _, name := range slices.Sorted(maps.Keys(props)) {
+		s.fields[name] = r.shape(props[name], depth+1)
+	}
+	list, _ := m["required"].([]any)
+	for _, v := range list {
+		if name, ok := v.(string); ok && !nullable(props[name]) {
+			s.required[name] = true
+		}
+	}
+	return s
+}
+
+// typeOf gives the one type that a schema names besides null.
+func typeOf(m map[string]any) string {
+	switch t := m["type"].(type) {
+	case string:
+		return t
+	case []any:
+		one := ""
+		for _, v := range t {
+			if s, _ := v.(string); s != "null" {
+				if one != "" {
+					return ""
+				}
+				one = s
+			}
+		}
+		return one
+	}
+	if _, ok := m["properties"]; ok {
+		return "object"
+	}
+	values, _ := m["enum"].([]any)
+	if c, ok := m["const"]; ok {
+		values = append(values, c)
+	}
+	for _, v := range values {
+		if _, ok := v.(string); !ok {
+			return ""
+		}
+	}
+	if len(values) > 0 {
+		return "string"
+	}
+	return ""
+}
+
+// nullable reports whether a value may be null, which is as if it were not there.
+func nullable(v any) bool {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return true // nothing is said
+	}
+	if list, ok := m["type"].([]any); ok && slices.Contains(list, any("null")) {
+		return true
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		forms, _ := m[key].([]any)
+		for _, f := range forms {
+			if nullable(f) {
+				return true
+			}
+		}
+	}
+	t, typed := m["type"].(string)
+	return !typed || t == "null"
+}

@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	cedar "github.com/cedar-policy/cedar-go"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Rule is what an administrator says of the tools whose paths fit a pattern. It counts more than what the upstream says
+// of itself. Where several rules fit a tool, their tags and labels are joined, and of two that differ on a hint the
+// more careful one counts: the order of rules never matters.
+type Rule struct {
+	Pattern     string // of exact paths, with * for any characters: "github.*", "*.delete_*"
+	Tags        []string
+	Labels      []string // see Labels
+	ReadOnly    *bool
+	Destructive *bool
+	Idempotent  *bool
+	OpenWorld   *bool
+}
+
+// Labels are the labels that tools and upstreams may have. The first three say what comes from a tool, the others where
+// what it is given goes.
+func Labels() []string { return []string{"confidential", "pii", "untrusted", "public", "external"} }
+
+// String is all that the rule says.
+func (r Rule) String() string {
+	flag := func(b *bool) string {
+		if b == nil {
+			return "-"
+		}
+		return fmt.Sprint(*b)
+	}
+	return fmt.Sprintf("rule %q %q %q %s %s %s %s", r.Pattern, sorted(r.Tags), sorted(r.Labels), flag(r.ReadOnly), flag(r.Destructive), flag(r.Idempotent), flag(r.OpenWorld))
+}
+
+func sorted(list []string) []string {
+	out := slices.Clone(list)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// fits reports whether a path fits a pattern, in which * stands for any characters.
+func fits(pattern, path string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(path, head) {
+		return false
+	}
+	if !star {
+		return path == pattern
+	}
+	path = path[len(head):]
+	for {
+		part, next, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(path, part)
+		}
+		i := strings.Index(path, part)
+		if i < 0 {
+			return false
+		}
+		path, rest = path[i+len(part):], next
+	}
+}
+
+// The names that policies know things by.
+const (
+	userType     = cedar.EntityType("User")
+	groupType    = cedar.EntityType("Group")
+	toolType     = cedar.EntityType("Tool")
+	upstreamType = cedar.EntityType("Upstream")
+	actionType   = cedar.EntityType("Action")
+
+	callAction    = "call"
+	executeAction = "execute"
+
+	reserved = "biplane" // the upstream of our own tools
+)
+
+// own reports whether a tool is one of ours that shows nothing but what policy lets be seen: search lists tools that may
+// be called, and resume gives whoever ran a program its result.
+func own(t *tool.Tool) bool {
+	return t.Upstream == reserved && (t.Name == "search" || t.Name == "resume")
+}
+
+// facts are what policies can know of a tool.
+type facts struct {
+	tool   *tool.Tool
+	entity cedar.Entity
+	action string
+	labels []string
+	shape  *shape // of its arguments
+}
+
+// facts gives those of a tool, worked out once.
+func (e *Engine) facts(t *tool.Tool) *facts {
+	path := t.Path()
+	if v, ok := e.known.Load(path); ok {
+		if f := v.(*facts); f.tool == t {
+			return f
+		}
+	}
+	f := newFacts(t, e.cfg.Rules)
+	if e.reads {
+		f.shape = shapeOf(t.InputSchema)
+	}
+	e.known.Store(path, f)
+	return f
+}
+
+func newFacts(t *tool.Tool, rules []Rule) *facts {
+	h := t.Annotations
+	f := &facts{tool: t, action: callAction}
+	if t.Upstream == reserved && t.Name == "execute" {
+		f.action = executeAction
+	}
+	var tags []string
+	var said Rule
+	for _, r := range rules {
+		if !fits(r.Pattern, t.Path()) {
+			continue
+		}
+		tags, f.labels = append(tags, r.Tags...), append(f.labels, r.Labels...)
+		said.ReadOnly = careful(said.ReadOnly, r.ReadOnly, false)
+		said.Destructive = careful(said.Destructive, r.Destructive, true)
+		said.Idempotent = careful(said.Idempotent, r.Idempotent, false)
+		said.OpenWorld = careful(said.OpenWorld, r.OpenWorld, true)
+	}
+	f.labels = sorted(f.labels)
+	readOnly := effective(said.ReadOnly, h.ReadOnly, false)
+	f.entity = cedar.Entity{
+		UID:     cedar.NewEntityUID(toolType, cedar.String(t.Path())),
+		Parents: cedar.NewEntityUIDSet(cedar.NewEntityUID(upstreamType, cedar.String(t.Upstream))),
+		Attributes: cedar.NewRecord(cedar.RecordMap{
+			"name": cedar.String(t.Name), "upstream": cedar.String(t.Upstream),
+			"readOnly":    cedar.Boolean(readOnly),
+			"destructive": cedar.Boolean(!readOnly && effective(said.Destructive, h.Destructive, true)),
+			"idempotent":  cedar.Boolean(readOnly || effective(said.Idempotent, h.Idempotent, false)),
+			"openWorld":   cedar.Boolean(effective(said.OpenWorld, h.OpenWorld, true)),
+			"tags":        setOf(tags), "labels": setOf(f.labels),
+		}),
+	}
+	return f
+}
+
+// careful joins what two rules say; worst is what counts where they differ.
+func careful(a, b *bool, worst bool) *bool {
+	switch {
+	case a == nil:
+		return b
+	case b == nil || *a == *b:
+		return a
+	}
+	return &worst
+}
+
+// effective is what the administrator says, else what the upstream says, else the specification's default.
+func effective(said, hint *bool, unsaid bool) bool {
+	switch {
+	case said != nil:
+		return *said
+	case hint != nil:
+		return *hint
+	}
+	return unsaid
+}
+
+func setOf(list []string) cedar.Set {
+	values := make([]cedar.Value, len(list))
+	for i, s := range list {
+		values[i] = cedar.String(s)
+	}
+	return cedar.NewSet(values...)
+}
+
+// LabelsOf gives the labels that the administrator gave a tool, sorted.
+func (e *Engine) LabelsOf(t *tool.Tool) []string { return e.facts(t).labels }

@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"strings"
+	"time"
+
+	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A world is what the policies see of one request. It is the cedar.EntityGetter of it.
+type world struct {
+	facts *facts
+	user  cedar.Entity
+	about cedar.RecordMap // the context
+}
+
+// world makes that of a request. The error says what is wrong in its arguments.
+func (e *Engine) world(r Request) (*world, error) {
+	w := &world{facts: e.facts(r.Tool), user: userOf(r.Principal)}
+	var args cedar.Record
+	if e.reads {
+		var err error
+		if args, err = arguments(r.Arguments, w.facts.shape); err != nil {
+			return nil, err
+		}
+	}
+	w.about = e.about(r)
+	w.about["arguments"] = args
+	w.about["program"] = cedar.Boolean(r.Parent != "")
+	w.about["labels"] = setOf(r.Labels)
+	return w, nil
+}
+
+// about is the part of the context that is known before there is a call.
+func (e *Engine) about(r Request) cedar.RecordMap {
+	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "tier": cedar.String(e.cfg.Tier.String())}
+	if e.timed {
+		now := r.Time
+		if now.IsZero() {
+			now = e.cfg.Now()
+		}
+		m["now"] = cedar.NewDatetime(now)
+		m["hour"] = cedar.Long(now.Hour())
+		m["weekday"] = cedar.String(strings.ToLower(now.Weekday().String()))
+	} else {
+		m["now"], m["hour"], m["weekday"] = cedar.NewDatetime(time.Time{}), cedar.Long(0), cedar.String("")
+	}
+	return m
+}
+
+func userOf(p tool.Principal) cedar.Entity {
+	groups := make([]cedar.EntityUID, len(p.Groups))
+	for i, g := range p.Groups {
+		groups[i] = cedar.NewEntityUID(groupType, cedar.String(g))
+	}
+	return cedar.Entity{
+		UID: cedar.NewEntityUID(userType, cedar.String(p.ID)), Parents: cedar.NewEntityUIDSet(groups...),
+		Attributes: cedar.NewRecord(cedar.RecordMap{
+			"id": cedar.String(p.ID), "name": cedar.String(p.Name), "person": cedar.String(p.Person), "agent": cedar.String(p.Agent), "client": cedar.String(p.Client),
+			"roles": setOf(p.Roles), "groups": setOf(p.Groups), "scopes": setOf(p.Scopes),
+		}),
+	}
+}
+
+func (w *world) request() cedar.Request {
+	return cedar.Request{Principal: w.user.UID, Action: w.action(), Resource: w.facts.entity.UID, Context: cedar.NewRecord(w.about)}
+}
+
+func (w *world) action() cedar.EntityUID {
+	return cedar.NewEntityUID(actionType, cedar.String(w.facts.action))
+}
+
+// Get gives what there is of an entity.
+func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
+	switch id {
+	case w.user.UID:
+		return w.user, true
+	case w.facts.entity.UID:
+		return w.facts.entity, true
+	}
+	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == actionType
+}
+
+// Shows reports whether r.Principal may call r.Tool with some arguments: whether it is listed and found. The arguments,
+// where the call comes from, and the labels of its session are unknown here, and what the policies say is worked out as
+// far as it goes without them. So it is false where no call whatever would be allowed or asked about, but for policies
+// that contradict each other in what they say of one argument; it is never false where some call would be.
+func (e *Engine) Shows(r Request) bool {
+	if r.Tool == nil {
+		return false
+	}
+	if own(r.Tool) {
+		return true
+	}
+	w := &world{facts: e.facts(r.Tool), user: userOf(r.Principal), about: e.about(r)}
+	for _, unknown := range []cedar.String{"arguments", "program", "labels"} {
+		w.about[unknown] = eval.Variable(unknown)
+	}
+	env := eval.Env{Principal: w.user.UID, Action: w.action(), Resource: w.facts.entity.UID, Entities: w, Context: cedar.NewRecord(w.about)}
+	var may bool
+	least := tool.MicroVM + 1 // the weakest tier that a permit asks for
+	tiered := tool.WASM       // the strongest that one asks for which is surely satisfied
+	for _, rule := range e.rules {
+		rest, keep := eval.PartialPolicy(env, (*ast.Policy)(rule.policy.AST()))
+		if !keep {
+			continue
+		}
+		sure, fails := len(rest.Conditions) == 0, failing(rest)
+		switch {
+		case rule.forbid && (sure || fails && len(rest.Conditions) == 1):
+			return false
+		case !rule.forbid && !fails:
+			may = true
+			least = min(least, rule.bounds.tier)
+			if sure {
+				tiered = max(tiered, rule.bounds.tier)
+			}
+		}
+	}
+	return may && max(least, tiered) <= e.cfg.Tier
+}
+
+// failing reports whether a condition of what is left of a policy can't be evaluated, whatever is still unknown.
+func failing(p *ast.Policy) bool {
+	for _, c := range p.Conditions {
+		if _, bad := eval.ToPartialError(c.Body); bad {
+			return true
+		}
+	}
+	return false
+}
+
+// mentions says whether a policy looks at arguments, and at the time. Whoever names the context as a whole looks at all.
+func mentions(p *cedar.Policy) (args, clock bool) {
+	for _, c := range p.AST().Conditions {
+		var attrs []ast.NodeTypeAccess
+		whole := 0
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeTypeAccess:
+				if v, ok := n.Arg.(ast.NodeTypeVariable); ok && v.Name == "context" {
+					attrs = append(attrs, n)
+					return false
+				}
+			case ast.NodeTypeVariable:
+				if n.Name == "context" {
+					whole++
+				}
+			}
+			return true
+		})
+		if whole > 0 {
+			return true, true
+		}
+		for _, a := range attrs {
+			args = args || a.Value == "arguments"
+			clock = clock || a.Value == "now" || a.Value == "hour" || a.Value == "weekday"
+		}
+	}
+	return args, clock
+}
