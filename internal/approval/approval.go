@@ -1,18 +1,222 @@
 // Package approval holds calls until a person decides.
 //
-// There is nobody to ask yet: a Gate refuses, and says so. No policy that exists asks.
+// A call that policy leaves to a person becomes a Request: it says who asks, what for, with which arguments, and is bound
+// by a digest to all of that, to the program and to the policies. A person decides on it once, before it expires; the
+// decision is in the store before anybody acts on it, and lets one call through, with the bytes that were shown. The call
+// itself waits in memory only, as any slow call does: the program around it is suspended, and a process that starts again
+// makes the call anew and finds its request, decided or not.
 package approval
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Gate is where calls wait for a person. The zero Gate is ready to use.
-type Gate struct{}
+// Config makes a Gate.
+type Config struct {
+	Store    Store            // nil: nobody can be asked, and every call that needs a person is denied
+	Expires  time.Duration    // how long a request waits for a person; default 24 h
+	Separate bool             // nobody decides on a request of their own (separation of duties)
+	Changed  func(Request)    // told of each request that was made or decided; may be nil
+	Now      func() time.Time // default time.Now
+}
 
-// Wait returns nil once a person approved c, and an error of kind Denied when one refused it or nobody can be asked.
-func (*Gate) Wait(_ context.Context, c *tool.Call, reason string) error {
-	return tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can be asked here", c.Path, reason)
+// A Gate is where calls wait for a person. The zero Gate has nobody to ask.
+type Gate struct {
+	cfg Config
+
+	mu      sync.Mutex
+	waiting map[string]*waiter // by the request's id
+}
+
+// A waiter is what waits for one request: calls of the same subject.
+type waiter struct {
+	decided chan struct{} // closed when it is
+	calls   int
+}
+
+// New makes a Gate.
+func New(cfg Config) *Gate {
+	if cfg.Expires <= 0 {
+		cfg.Expires = 24 * time.Hour
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Gate{cfg: cfg, waiting: map[string]*waiter{}}
+}
+
+// Wait returns the arguments that a person approved, byte for byte, once one did; the approval is then used up. Else the
+// error is of kind Denied, whether a person refused, nobody decided in time, nobody can be asked, or what was approved is
+// not what would be called any more. When ctx ends, a request of a program is withdrawn, unless it ends because the
+// process shuts down; any other stays, to be found when the same call is made again.
+func (g *Gate) Wait(ctx context.Context, a *Ask) (json.RawMessage, error) {
+	if g.cfg.Store == nil {
+		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can be asked here", a.Call.Path, a.Reason)
+	}
+	if len(a.Call.Arguments) > MaxArguments {
+		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can read its arguments of %d bytes: send less at a time (at most %d)",
+			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
+	}
+	fresh := g.request(a)
+	r, err := g.cfg.Store.Open(ctx, fresh)
+	if err != nil {
+		return nil, err
+	}
+	if r.Digest != fresh.Digest {
+		return nil, tool.Errorf(tool.Denied, "%s was asked about in another form (request %s): what waits there was not this call", a.Call.Path, r.ID)
+	}
+	if r.ID == fresh.ID {
+		g.changed(r)
+	}
+	if a.Call.Held != nil && r.State == Pending {
+		a.Call.Held(&tool.Hold{Request: r.ID, Reason: a.Reason, Expires: r.Expires})
+		defer a.Call.Held(nil)
+	}
+	return g.await(ctx, a, r)
+}
+
+// request makes the Request of a call.
+func (g *Gate) request(a *Ask) *Request {
+	c, now := a.Call, g.cfg.Now().UTC().Truncate(time.Microsecond)
+	return &Request{
+		ID: "apr_" + strings.ToLower(rand.Text()[:20]), Subject: a.subject(), Digest: a.digest(), Execution: c.Parent, Call: c.ID, Tool: c.Tool.Path(),
+		Arguments: c.Arguments, Principal: c.Principal.ID, Person: c.Principal.Person, Agent: c.Principal.Agent, Client: c.Principal.Client,
+		Program: c.Program, Policy: a.Policy, Version: a.Version, Reason: a.Reason, Labels: a.Labels, Approvers: a.Approvers,
+		Created: now, Expires: now.Add(g.cfg.Expires), State: Pending,
+	}
+}
+
+// await waits until r is decided and takes the decision.
+func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (json.RawMessage, error) {
+	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
+	defer timer.Stop()
+	for {
+		w := g.join(r.ID) // before the store is asked: it may be decided in between
+		now, err := g.cfg.Store.Get(ctx, r.ID)
+		decided := err != nil || now == nil || now.State != Pending
+		if !decided {
+			select {
+			case <-w.decided:
+			case <-timer.C:
+				err = g.expire(ctx, r)
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		g.leave(r.ID, w)
+		switch {
+		case ctx.Err() != nil:
+			return nil, g.ended(ctx, r, context.Cause(ctx))
+		case err != nil:
+			return nil, err
+		case decided && now == nil:
+			return nil, tool.Errorf(tool.Internal, "request %s has vanished: %s was not called", r.ID, r.Tool)
+		case decided:
+			return g.take(ctx, a, now)
+		}
+	}
+}
+
+// take makes of a decision what the call is to do.
+func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (json.RawMessage, error) {
+	switch r.State {
+	case Approved:
+	case Made: // by this call of the execution, before its process ended: the journal knows whether it left
+		return r.Arguments, nil
+	case Denied:
+		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
+	case Expired:
+		return nil, tool.Errorf(tool.Denied, "nobody decided on %s in time (request %s, %s): ask a person, then call again", r.Tool, r.ID, g.cfg.Expires)
+	default:
+		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool, saying(r.Note))
+	}
+	if a.Current != nil {
+		if err := a.Current(ctx); err != nil {
+			_, merr := g.cfg.Store.Move(context.WithoutCancel(ctx), []string{r.ID}, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: "what was approved has changed"})
+			if merr != nil {
+				return nil, merr
+			}
+			return nil, &tool.Error{Kind: tool.Denied, Msg: fmt.Sprintf("%s was approved, but is not what would be called now: %s; call again, and it is asked about anew", r.Tool, tool.AsError(err).Msg), Err: err}
+		}
+	}
+	moved, err := g.cfg.Store.Move(ctx, []string{r.ID}, Approved, Made, Decision{})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(moved) == 0:
+		return nil, tool.Errorf(tool.Denied, "the approval %s of %s was used up by another call: call again, and it is asked about anew", r.ID, r.Tool)
+	}
+	return r.Arguments, nil
+}
+
+func saying(note string) string {
+	if note == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", note)
+}
+
+// ended is what becomes of a request whose call waits no more.
+func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
+	e := tool.AsError(err)
+	if r.Execution == "" || e.Kind == tool.Unavailable {
+		return e
+	}
+	moved, merr := g.cfg.Store.Move(context.WithoutCancel(ctx), []string{r.ID}, Pending, Withdrawn, Decision{Time: g.cfg.Now(), Note: "the program that waited has ended"})
+	if merr == nil && len(moved) > 0 {
+		g.told(ctx, r.ID)
+	}
+	return e
+}
+
+func (g *Gate) expire(ctx context.Context, r *Request) error {
+	moved, err := g.cfg.Store.Move(ctx, []string{r.ID}, Pending, Expired, Decision{Time: g.cfg.Now()})
+	if err == nil && len(moved) > 0 {
+		g.told(ctx, r.ID)
+	}
+	return err
+}
+
+// told tells whoever wants to know how a request is now.
+func (g *Gate) told(ctx context.Context, id string) {
+	if g.cfg.Changed == nil {
+		return
+	}
+	if r, err := g.cfg.Store.Get(context.WithoutCancel(ctx), id); err == nil && r != nil {
+		g.changed(r)
+	}
+}
+
+func (g *Gate) changed(r *Request) {
+	if g.cfg.Changed != nil {
+		g.cfg.Changed(*r)
+	}
+}
+
+func (g *Gate) join(id string) *waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waiting[id]
+	if w == nil {
+		w = &waiter{decided: make(chan struct{})}
+		g.waiting[id] = w
+	}
+	w.calls++
+	return w
+}
+
+func (g *Gate) leave(id string, w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.calls--; w.calls == 0 && g.waiting[id] == w {
+		delete(g.waiting, id)
+	}
 }

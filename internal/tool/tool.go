@@ -8,6 +8,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // A Caller calls tools. It is to this program what http.Handler is to a web server: upstreams, the gateway, the
@@ -59,8 +60,17 @@ type Call struct {
 	Arguments json.RawMessage // a JSON object, byte for byte as it came; nil means {}
 	Principal Principal
 	Grant     Grant          // bounds; set by the door
+	Program   string         // digest of the program that makes the call; empty for a call from outside
+	Held      func(*Hold)    // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
 	Progress  func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
 	Log       func(Log)      // told of what the tool logs while the call runs; nil: nobody wants it; never called after Call returned
+}
+
+// A Hold is a call's wait for a person.
+type Hold struct {
+	Request string // id of the approval request
+	Reason  string // why a person is asked; one line
+	Expires time.Time
 }
 
 // Progress is how far a call has come, in units of the tool's own choosing. Total is 0 where it is not known.

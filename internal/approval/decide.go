@@ -1,0 +1,120 @@
+package approval
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Decide approves or denies a request. The request is given as it is then. It is an error, and nothing is decided, where d
+// may not decide on it, it is not pending any more, or its time is over.
+func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, note string) (*Request, error) {
+	if g.cfg.Store == nil {
+		return nil, unknown(id)
+	}
+	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
+		return nil, tool.Errorf(tool.Invalid, "the note is to be text of at most %d bytes", maxNote)
+	}
+	r, err := g.cfg.Store.Get(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return nil, unknown(id)
+	}
+	if err := d.may(r, g.cfg.Separate); err != nil {
+		return nil, err
+	}
+	if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
+		if err := g.expire(ctx, r); err != nil {
+			return nil, err
+		}
+		r.State = Expired
+		g.wake(id)
+	}
+	to := Denied
+	if approve {
+		to = Approved
+	}
+	if r.State == Pending {
+		moved, err := g.cfg.Store.Move(ctx, []string{id}, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
+		if err != nil {
+			return nil, err
+		}
+		if r, err = g.cfg.Store.Get(ctx, id); err != nil || r == nil {
+			return nil, unknown(id)
+		}
+		if len(moved) > 0 {
+			g.wake(id)
+			g.changed(r)
+			return r, nil
+		}
+	}
+	return r, conflict(r)
+}
+
+func unknown(id string) error {
+	return tool.Errorf(tool.NotFound, "there is no request %q: biplane approvals list shows those that wait", id)
+}
+
+// conflict says why a request can't be decided on any more.
+func conflict(r *Request) error {
+	what := string(r.State)
+	switch r.State {
+	case Approved, Made:
+		what = "approved by " + r.Decider
+	case Denied:
+		what = "denied by " + r.Decider
+	}
+	return tool.Errorf(tool.Conflict, "request %s is %s already", r.ID, what)
+}
+
+// wake has the calls that wait for a request look at it again.
+func (g *Gate) wake(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w := g.waiting[id]; w != nil {
+		close(w.decided)
+		delete(g.waiting, id)
+	}
+}
+
+// Get gives a request; an error of kind NotFound where there is none.
+func (g *Gate) Get(ctx context.Context, id string) (*Request, error) {
+	if g.cfg.Store == nil {
+		return nil, unknown(id)
+	}
+	r, err := g.cfg.Store.Get(ctx, id)
+	if err == nil && r == nil {
+		err = unknown(id)
+	}
+	return r, err
+}
+
+// List gives what q picks, newest first, without arguments.
+func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
+	if g.cfg.Store == nil {
+		return nil, nil
+	}
+	return g.cfg.Store.List(ctx, q)
+}
+
+// Expire ends the requests whose time is over though nothing waits for them, as after a restart.
+func (g *Gate) Expire(ctx context.Context) error {
+	all, err := g.List(ctx, Query{States: []State{Pending}, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if g.cfg.Now().Before(r.Expires) {
+			continue
+		}
+		if err := g.expire(ctx, &r); err != nil {
+			return err
+		}
+		g.wake(r.ID)
+	}
+	return nil
+}

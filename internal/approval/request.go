@@ -1,0 +1,134 @@
+package approval
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A State says how far a Request is.
+type State string
+
+// The states of a Request. A person decides on one that is pending, once; what it was decided is taken by the call, once.
+const (
+	Pending   State = "pending"
+	Approved  State = "approved"  // the call may be made, and has not been yet
+	Made      State = "made"      // approved, and the call was let through: the approval is used up
+	Denied    State = "denied"    // by a person
+	Expired   State = "expired"   // nobody decided in time
+	Withdrawn State = "withdrawn" // nothing waits for it any more: the program has ended, or what it was bound to has changed
+)
+
+// A Request asks a person about one call. All of it but the decision is fixed when it is made.
+type Request struct {
+	ID        string          `json:"id"`        // "apr_..."; not to be guessed
+	Subject   string          `json:"-"`         // the call that waits: at most one live request is about it
+	Digest    string          `json:"digest"`    // of all that the approval is bound to, SHA-256 in hexadecimal
+	Execution string          `json:"execution"` // that made the call; empty for a call from outside
+	Call      string          `json:"call"`
+	Tool      string          `json:"tool"`      // exact path
+	Arguments json.RawMessage `json:"arguments"` // byte for byte what is sent when it is approved
+	Principal string          `json:"principal"` // ID of who asks
+	Person    string          `json:"person,omitempty"`
+	Agent     string          `json:"agent,omitempty"`
+	Client    string          `json:"client,omitempty"`
+	Program   string          `json:"program,omitempty"` // digest of the program that made the call
+	Policy    string          `json:"policy"`            // ids of the policies that ask
+	Version   string          `json:"policy_version"`
+	Reason    string          `json:"reason"`
+	Labels    []string        `json:"labels,omitempty"`    // of the data that the program has read
+	Approvers []string        `json:"approvers,omitempty"` // groups, a member of which decides; empty: any approver
+	Created   time.Time       `json:"created"`
+	Expires   time.Time       `json:"expires"`
+
+	State   State     `json:"state"`
+	Decider string    `json:"decided_by,omitempty"` // ID of the principal who decided
+	Decided time.Time `json:"decided,omitzero"`
+	Note    string    `json:"note,omitempty"` // what they said of it
+}
+
+// Bounds on what a request holds, in bytes: a person has to read it.
+const (
+	MaxArguments = 1 << 20
+	maxNote      = 1 << 10
+)
+
+// An Ask is a call that policy leaves to a person.
+type Ask struct {
+	Call      *tool.Call // as the door has it: with ID, Tool and Arguments
+	Policy    string
+	Version   string // of the policies
+	Reason    string
+	Labels    []string
+	Approvers []string
+	// Current reports, when the call is about to be made, why what was approved is not what would be called any more: the
+	// tool is gone or means something else, or the policies have changed. It may be nil.
+	Current func(context.Context) error
+}
+
+// subject names the call among all that may ask: a call of a program by its execution and ID, which are the same when the
+// execution is recovered; any other by what it is, so that a client that asks again finds its request.
+func (a *Ask) subject() string {
+	if a.Call.Parent != "" {
+		return a.Call.Parent + "/" + a.Call.ID
+	}
+	return "call/" + a.digest()
+}
+
+// digest is that of all that an approval is bound to.
+func (a *Ask) digest() string {
+	h := sha256.New()
+	c := a.Call
+	for _, part := range []string{
+		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), Definition(c.Tool), string(c.Arguments), a.Call.Program, a.Version,
+	} {
+		field(h, part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Definition is a digest of what a tool is said to do and take.
+func Definition(t *tool.Tool) string {
+	h := sha256.New()
+	for _, part := range []string{t.Upstream, t.Name, t.Description, string(t.InputSchema), string(t.OutputSchema), string(t.Raw)} {
+		field(h, part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func field(h hash.Hash, s string) {
+	fmt.Fprintf(h, "%d:", len(s))
+	io.WriteString(h, s)
+}
+
+// A Decider is who decides.
+type Decider struct {
+	Principal tool.Principal
+	Any       bool // may decide on requests for any group: an administrator, or the user of this machine
+}
+
+// may reports why d may not decide on r.
+func (d Decider) may(r *Request, separate bool) error {
+	p := d.Principal
+	if separate && (p.ID == r.Principal || p.Person != "" && p.Person == r.Person) {
+		return tool.Errorf(tool.Denied, "%s is your own request, and another person must decide on it", r.ID)
+	}
+	if d.Any || len(r.Approvers) == 0 {
+		return nil
+	}
+	for _, g := range p.Groups {
+		for _, a := range r.Approvers {
+			if g == a {
+				return nil
+			}
+		}
+	}
+	return tool.Errorf(tool.Denied, "%s is decided by a member of %s", r.ID, quoted(r.Approvers))
+}
