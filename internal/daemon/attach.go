@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/engineproc"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -97,6 +98,7 @@ func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 		if !owned {
 			return d, store.Owner{}, err
 		}
+		engineproc.Ahead().Close() // programs run in the other process
 		if owner.PID != 0 {
 			if err := sameConfig(cfg, owner); err != nil {
 				return nil, owner, err

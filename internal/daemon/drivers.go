@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/engineproc"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
@@ -39,19 +40,21 @@ var drivers = []driver{
 // embedded makes the driver of the embedded engine, in processes of its own unless the configuration has that off.
 func embedded(s SandboxSettings, e engine) (closingDriver, error) {
 	if s.Process == ProcessOff || len(e.command) == 0 {
+		engineproc.Ahead().Close()
 		if s.Process == ProcessStrict {
 			return nil, errors.New("sandbox.process is strict, and this program can't start processes around its engine")
 		}
 		return wasm.New(wasm.Config{})
 	}
-	return child.New(child.Config{Command: e.command, Strict: s.Process == ProcessStrict, Log: e.log})
+	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(), Strict: s.Process == ProcessStrict, Log: e.log})
 }
 
-// Engine is the process around the embedded engine, for the command that daemon.Config.Engine names: args are what came
-// after it. It returns when the process that began it is gone.
-func Engine(args []string) error {
-	return child.Main(args, func() (sandbox.Driver, error) { return wasm.New(wasm.Config{}) })
-}
+// EngineCommand is the argument by which this program becomes a process around the embedded engine, before its main begins.
+const EngineCommand = engineproc.Command
+
+// Engine is that process, in a program whose command for it is another one (Config.Engine): args are what came after it. It
+// returns when the process that began it is gone.
+func Engine(args []string) error { return engineproc.Main(args) }
 
 // newDriver makes the driver of the weakest tier that is at least the one asked for.
 func newDriver(s SandboxSettings, e engine) (made closingDriver, kind string, err error) {

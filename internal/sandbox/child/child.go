@@ -36,6 +36,8 @@ type Config struct {
 	// Command are the arguments by which this binary becomes a child: it must call Main then, with what follows them. The
 	// name that the binary was called by stands before them.
 	Command []string
+	// Begun is a process by that Command which was begun already, the first that the Driver uses; nil: it begins one.
+	Begun *Begun
 	// Strict makes Probe, Create and Restore fail where a protection can't be armed. Otherwise they fail only where
 	// nothing separates the process from the host: neither system call filter, nor namespaces, nor Landlock, on Linux.
 	Strict bool
@@ -55,13 +57,15 @@ type Driver struct {
 	idled chan struct{}  // has a token when a process became idle
 	work  sync.WaitGroup // what the driver has begun beside the processes
 
+	probing chan struct{}         // has a token while somebody probes, or looks at caps
+	caps    *sandbox.Capabilities // known since the first probe that went well
+
 	mu      sync.Mutex
 	all     map[*process]bool   // that have not ended
 	current map[string]*process // of each owner: where the next sandbox is made
 	spare   *process            // of no owner yet
 	wanted  *time.Timer         // when the next spare is begun
 	changed chan struct{}       // closed and replaced when a process ends
-	caps    *sandbox.Capabilities
 	closed  bool
 }
 
@@ -76,7 +80,13 @@ func New(cfg Config) (*Driver, error) {
 	if len(cfg.Command) == 0 {
 		return nil, errors.New("child driver: no command")
 	}
-	return newDriver(cfg, newStarter(cfg.Command)), nil
+	start := newStarter
+	if cfg.Begun != nil {
+		start = func([]string) *starter { return cfg.Begun.starter }
+	}
+	d := newDriver(cfg, start(cfg.Command))
+	d.work.Go(func() { _, _ = d.Probe(context.Background()) }) // ahead of whoever asks, who hears what goes wrong
+	return d, nil
 }
 
 func newDriver(cfg Config, start launcher) *Driver {
@@ -95,7 +105,7 @@ func newDriver(cfg Config, start launcher) *Driver {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, start: start, idled: make(chan struct{}, 1),
+	d := &Driver{cfg: cfg, log: cfg.Log, start: start, idled: make(chan struct{}, 1), probing: make(chan struct{}, 1),
 		all: map[*process]bool{}, current: map[string]*process{}, changed: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,11 +115,14 @@ func newDriver(cfg Config, start launcher) *Driver {
 
 // Probe says what the inner driver can do, with the protections of the processes that it runs in.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
-	d.mu.Lock()
-	known := d.caps
-	d.mu.Unlock()
-	if known != nil {
-		return clone(*known), nil
+	select {
+	case d.probing <- struct{}{}:
+		defer func() { <-d.probing }()
+	case <-ctx.Done():
+		return sandbox.Capabilities{}, fmt.Errorf("probe the engine's process: %w", context.Cause(ctx))
+	}
+	if d.caps != nil {
+		return clone(*d.caps), nil
 	}
 	p, err := d.any(ctx)
 	if err != nil {
@@ -119,8 +132,6 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	if err != nil {
 		return sandbox.Capabilities{}, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.caps = &caps
 	return clone(caps), nil
 }

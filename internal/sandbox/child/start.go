@@ -13,6 +13,7 @@ import (
 type starter struct {
 	command  []string
 	requests chan request
+	ahead    chan (<-chan started) // what was asked for before anybody needed it, for the first who does
 	work     sync.WaitGroup
 }
 
@@ -28,7 +29,7 @@ type started struct {
 }
 
 func newStarter(command []string) *starter {
-	s := &starter{command: command, requests: make(chan request)}
+	s := &starter{command: command, requests: make(chan request, 1), ahead: make(chan (<-chan started), 1)}
 	s.work.Go(func() {
 		runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
 		plan := 0
@@ -44,10 +45,49 @@ func newStarter(command []string) *starter {
 
 // start starts a child.
 func (s *starter) start(more ...string) (peer, error) {
+	if len(more) == 0 {
+		select {
+		case answer := <-s.ahead:
+			a := <-answer
+			return a.peer, a.err
+		default:
+		}
+	}
 	answer := make(chan started, 1)
 	s.requests <- request{more, answer}
 	a := <-answer
 	return a.peer, a.err
+}
+
+// begin has a child started that nobody waits for yet.
+func (s *starter) begin() {
+	answer := make(chan started, 1)
+	s.requests <- request{nil, answer}
+	s.ahead <- answer
+}
+
+// A Begun is a process that was begun before the Driver that is to use it, while the rest of the program gets ready. It is
+// given to one Driver, in its Config, or closed.
+type Begun struct{ starter *starter }
+
+// Begin begins a process by the command of a Config. It doesn't wait for it; what goes wrong its Driver hears.
+func Begin(command []string) *Begun {
+	s := newStarter(command)
+	s.begin()
+	return &Begun{s}
+}
+
+// Close ends the process. It may be called on nil.
+func (b *Begun) Close() {
+	if b == nil {
+		return
+	}
+	if p, err := b.starter.start(); err == nil {
+		p.kill()
+		_ = p.wait() // it was killed
+		_ = p.Close()
+	}
+	b.starter.close()
 }
 
 func (s *starter) close() {
