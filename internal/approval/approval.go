@@ -129,8 +129,11 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (json.RawMessage, 
 func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (json.RawMessage, error) {
 	switch r.State {
 	case Approved:
-	case Made: // by this call of the execution, before its process ended: the journal knows whether it left
-		return r.Arguments, nil
+	case Made:
+		if r.Execution == "" {
+			return nil, usedUp(r)
+		}
+		return r.Arguments, nil // this call of the execution took it before its process ended: the journal knows whether it left
 	case Denied:
 		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
 	case Expired:
@@ -152,9 +155,13 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (json.RawMessage, e
 	case err != nil:
 		return nil, err
 	case len(moved) == 0:
-		return nil, tool.Errorf(tool.Denied, "the approval %s of %s was used up by another call: call again, and it is asked about anew", r.ID, r.Tool)
+		return nil, usedUp(r)
 	}
 	return r.Arguments, nil
+}
+
+func usedUp(r *Request) error {
+	return tool.Errorf(tool.Denied, "the approval %s of %s was used up by another call: call again, and it is asked about anew", r.ID, r.Tool)
 }
 
 func saying(note string) string {
