@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
@@ -53,6 +54,7 @@ type Limits struct {
 	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 64 MiB
 	KeptFor      time.Duration // how long; default 1 h
 	Sessions     SessionLimits
+	Journal      JournalLimits
 }
 
 // Config makes an Executor. Driver, Door and Programs must be set.
@@ -66,6 +68,7 @@ type Config struct {
 	Limits       Limits
 	AnswerWithin time.Duration    // execute and resume answer by then; default 50 s
 	Ended        func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
+	Journal      journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
 	Log          *slog.Logger     // default slog.Default()
 	Now          func() time.Time // default time.Now
 }
@@ -177,7 +180,7 @@ func (l Limits) complete() Limits {
 	def(&l.KeptBytes, 64<<20)
 	def(&l.KeptFor, time.Hour)
 	def(&l.CPU, 10*time.Second)
-	l.Sessions = l.Sessions.Complete()
+	l.Sessions, l.Journal = l.Sessions.Complete(), l.Journal.Complete()
 	l.MaxTimeout = max(l.MaxTimeout, l.Timeout)
 	return l
 }

@@ -97,6 +97,10 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 
 // recorded makes the call between the two halves of its record.
 func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
+	sure := func() error { return nil }
+	if d.Effect == policy.Allow { // before the record, so that one flush of the disk serves both
+		sure = leaving(c, d)
+	}
 	entry, err := g.cfg.Audit.Begin(ctx, c, string(d.Effect))
 	if err != nil {
 		if ctx.Err() != nil {
@@ -104,23 +108,35 @@ func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision,
 		}
 		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded", Err: err, Unsent: true}
 	}
-	result, err := g.decided(ctx, c, d, caller)
+	result, err := g.decided(ctx, c, d, caller, sure)
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
 	// made: to hide what came of it would invite a second one.
 	_ = entry.End(ctx, result, err)
 	return result, err
 }
 
-// decided makes the call if the decision, or a person it leaves it to, allows it.
-func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
+// leaving tells whoever keeps a journal of its own that the call is about to leave.
+func leaving(c *tool.Call, d policy.Decision) (sure func() error) {
+	if c.Leaving == nil {
+		return func() error { return nil }
+	}
+	return c.Leaving(c, string(d.Effect))
+}
+
+// decided makes the call if the decision, or a person it leaves it to, allows it, and sure says that its intent is kept.
+func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller, sure func() error) (*tool.Result, error) {
 	switch d.Effect {
 	case policy.Allow:
 	case policy.Ask:
 		if err := g.cfg.Approval.Wait(ctx, c, d.Reason); err != nil {
 			return nil, tool.NotSent(err)
 		}
+		sure = leaving(c, d)
 	default:
 		return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))
+	}
+	if err := sure(); err != nil {
+		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: its intent can't be written to the journal", Err: err, Unsent: true}
 	}
 	result, err := g.guarded(ctx, c, caller)
 	if err != nil {

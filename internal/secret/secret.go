@@ -10,6 +10,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -84,13 +85,18 @@ func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]
 	return plain, nil
 }
 
-// aead makes the cipher of a purpose.
-func (k *Key) aead(purpose string) cipher.AEAD {
+// sub derives the key of a purpose.
+func (k *Key) sub(purpose string) []byte {
 	sub, err := hkdf.Key(sha256.New, k.secret[:], nil, "biplane/"+purpose, KeySize)
 	if err != nil {
 		panic(err) // only for keys longer than SHA-256 can give
 	}
-	block, err := aes.NewCipher(sub)
+	return sub
+}
+
+// aead makes the cipher of a purpose.
+func (k *Key) aead(purpose string) cipher.AEAD {
+	block, err := aes.NewCipher(k.sub(purpose))
 	if err != nil {
 		panic(err) // only for other sizes of keys
 	}
@@ -109,4 +115,12 @@ func bound(parts [][]byte) []byte {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(p))), p...)
 	}
 	return b
+}
+
+// MAC gives HMAC-SHA256 of data under the key of a purpose: a digest that tells nothing of data to who hasn't the key, even
+// where data is short enough to be guessed.
+func (k *Key) MAC(purpose string, data []byte) [sha256.Size]byte {
+	m := hmac.New(sha256.New, k.sub(purpose))
+	_, _ = m.Write(data) // a hash takes all
+	return [sha256.Size]byte(m.Sum(nil))
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -20,6 +22,8 @@ type writer struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
 	full  bool                 // whether a commit waits for the disk now; only the goroutine uses it
+	last  uint64               // the number of the newest write; only the goroutine uses it
+	disk  atomic.Uint64        // the disk has all writes up to this one
 	done  chan struct{}        // closed when the goroutine is gone
 	queue chan *write
 
@@ -32,6 +36,7 @@ type write struct {
 	durable bool
 	steps   []step
 	result  chan error
+	number  uint64 // in the order of writing; set before the result is given
 }
 
 // A step is one statement.
@@ -61,7 +66,7 @@ func (w *writer) all(ctx context.Context, durable bool, steps []step) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	r := &write{durable, steps, make(chan error, 1)}
+	r := &write{durable: durable, steps: steps, result: make(chan error, 1)}
 	w.mu.RLock()
 	if w.closed {
 		w.mu.RUnlock()
@@ -104,7 +109,14 @@ func (w *writer) run() {
 				break more
 			}
 		}
+		for _, r := range group {
+			w.last++
+			r.number = w.last
+		}
 		errs := w.commit(group, durable)
+		if durable && !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+			w.disk.Store(w.last)
+		}
 		for i, r := range group {
 			r.result <- errs[i]
 		}

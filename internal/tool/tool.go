@@ -64,6 +64,9 @@ type Call struct {
 	Held      func(*Hold)    // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
 	Progress  func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
 	Log       func(Log)      // told of what the tool logs while the call runs; nil: nobody wants it; never called after Call returned
+	// Leaving is told by the door that a call which was decided on, as it goes on, is about to leave; c is not changed or kept.
+	// What it gives is called once the call is on record: with an error of it the call doesn't leave. Nil: nobody wants to know.
+	Leaving func(c *Call, decision string) (sure func() error)
 }
 
 // A Hold is a call's wait for a person.

@@ -1,0 +1,180 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// JournalLimits bound the journals of executions. A zero field means its default.
+type JournalLimits struct {
+	Keep      time.Duration // executions are kept for so long after their end; default 7 days
+	Bytes     int64         // and as long as all journals are at most so large; default 1 GiB
+	Execution int64         // bytes of one journal; an execution with more goes on, but can't be replayed; default 64 MiB
+}
+
+// Complete gives the limits with the default where one is zero.
+func (l JournalLimits) Complete() JournalLimits {
+	def(&l.Keep, 7*24*time.Hour)
+	def(&l.Bytes, 1<<30)
+	def(&l.Execution, 64<<20)
+	return l
+}
+
+// An ExecutionInfo is an execution as lists show it.
+type ExecutionInfo struct {
+	ID        string        `json:"id"`
+	State     journal.State `json:"state"`   // "running", "waiting", "done", "failed", "interrupted"
+	Session   string        `json:"session"` // empty: none
+	Language  string        `json:"language"`
+	Started   time.Time     `json:"started"`
+	Ended     time.Time     `json:"ended,omitzero"`
+	MS        int64         `json:"ms"`    // from its start to its end, or to now
+	Calls     int           `json:"calls"` // how many
+	Tier      tool.Tier     `json:"tier"`
+	Engine    string        `json:"engine"`
+	Principal string        `json:"principal"`
+	Client    string        `json:"client,omitempty"`
+	Bytes     int64         `json:"bytes"`                    // of its journal
+	After     string        `json:"after,omitempty"`          // the execution that it corrects
+	Why       string        `json:"why,omitempty"`            // why it was interrupted
+	Lost      string        `json:"not_replayable,omitempty"` // why it can't be replayed
+}
+
+// Details are all that is known of an execution.
+type Details struct {
+	ExecutionInfo
+	Calls   []journal.Call  `json:"calls"`
+	Program string          `json:"program"` // as the agent sent it
+	Value   json.RawMessage `json:"value"`   // null where there is none, or not yet
+	Error   *Failure        `json:"error"`
+	Console []Line          `json:"console"`
+	Notes   []string        `json:"notes,omitempty"`
+}
+
+// ReplayOptions say how an execution is replayed. The zero value runs it to its end, as it was.
+type ReplayOptions struct {
+	Until   int    // stop when the program makes this call (journal.Call.N, from 1); 0: at its end
+	Program string // run this program instead, against the recorded calls; empty: the same one
+}
+
+// A Replayed is what a replay came to.
+type Replayed struct {
+	Execution string          `json:"execution"`
+	State     string          `json:"state"` // "done", "failed", "stopped" (at Until), "diverged", or "cut" (it was stopped from outside, and the journal ends there)
+	Value     json.RawMessage `json:"value"`
+	Error     *Failure        `json:"error"`
+	Console   []Line          `json:"console"`
+	Calls     []journal.Call  `json:"calls"`             // that the program made in the replay; of the last one of a stopped or diverged replay nothing was answered
+	Same      bool            `json:"same"`              // the guest said the same bytes as then
+	Differs   string          `json:"differs,omitempty"` // where it first did something else
+	Notes     []string        `json:"notes,omitempty"`   // as: that another build of the engine can't promise the same bytes
+}
+
+// Executions gives the executions of p that q picks, the newest first. q.Principal is p's.
+func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]ExecutionInfo, error) {
+	if err := x.journaled(); err != nil {
+		return nil, err
+	}
+	q.Principal = p.ID
+	all, err := x.cfg.Journal.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]ExecutionInfo, len(all))
+	for i := range all {
+		out[i] = x.executionInfo(&all[i])
+	}
+	return out, nil
+}
+
+func (x *Executor) executionInfo(r *journal.Record) ExecutionInfo {
+	i := ExecutionInfo{
+		ID: r.ID, State: r.State, Session: r.Session, Language: r.Language, Started: r.Started.UTC(), Calls: r.Calls, Tier: r.Tier, Engine: r.Engine,
+		Principal: r.Principal, Client: r.Client, Bytes: r.Bytes, After: r.After, Why: r.Why, Lost: r.Lost,
+	}
+	end := x.cfg.Now()
+	if !r.Ended.IsZero() {
+		i.Ended, end = r.Ended.UTC(), r.Ended
+	}
+	i.MS = end.Sub(r.Started).Milliseconds()
+	return i
+}
+
+// journaled is the error where no journal is kept.
+func (x *Executor) journaled() error {
+	if x.cfg.Journal == nil {
+		return tool.Errorf(tool.Unavailable, "executions are not kept here, since nothing is stored")
+	}
+	return nil
+}
+
+func noExecution(id string) error {
+	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", cut(id, 80))
+}
+
+// story reads the journal of an execution of p.
+func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
+	if err := x.journaled(); err != nil {
+		return nil, err
+	}
+	st, err := journal.Load(ctx, x.cfg.Journal, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case st == nil || st.Record.Principal != p.ID:
+		return nil, noExecution(id)
+	}
+	return st, nil
+}
+
+// Details gives an execution of p.
+func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*Details, error) {
+	st, err := x.story(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	d := &Details{ExecutionInfo: x.executionInfo(&st.Record), Program: st.Begin.Source, Value: json.RawMessage("null"), Console: []Line{}, Calls: []journal.Call{}}
+	for _, c := range st.Calls {
+		d.Calls = append(d.Calls, *c)
+	}
+	if st.End != nil && st.End.Execution != nil {
+		var e Execution
+		if err := json.Unmarshal(st.End.Execution, &e); err != nil {
+			return nil, err
+		}
+		d.Value, d.Error, d.Console, d.Notes = e.Value, e.Error, e.Console, e.Notes
+	}
+	return d, nil
+}
+
+// Watch tells of an execution of p now, and whenever something of it has changed, until it has ended or tell gives an error.
+func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*Details) error) error {
+	d, err := x.Details(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	return tell(d)
+}
+
+// Replay runs an execution of p again, offline, from its journal, in a fresh sandbox: nothing is called, and nothing changed.
+func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ReplayOptions) (*Replayed, error) {
+	if _, err := x.story(ctx, p, id); err != nil {
+		return nil, err
+	}
+	return nil, tool.Errorf(tool.Unavailable, "execution %q can't be replayed yet", id)
+}
+
+// Recover takes up the executions that had not ended when this process's forerunner did. Call it once the upstreams are
+// configured, and before the first request: sessions are theirs first. It returns when it is known which go on; they do
+// so in the background.
+func (x *Executor) Recover(ctx context.Context) error {
+	if x.cfg.Journal == nil {
+		return nil
+	}
+	_, err := x.cfg.Journal.Open(ctx)
+	return err
+}

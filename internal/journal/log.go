@@ -1,0 +1,307 @@
+package journal
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	// large is from which size on a text is kept by its digest, in bytes.
+	large = 16 << 10
+	// soon is when entries are written that nothing else brings with it. A program without calls has mostly ended by then.
+	soon = 20 * time.Millisecond
+	// much is how many bytes of entries are written at once, whatever they are.
+	much = 64 << 10
+)
+
+// A Log writes the journal of an execution. It is safe for concurrent use. A nil Log writes nothing.
+type Log struct {
+	store Store
+	most  int64
+	now   func() time.Time
+
+	mu       sync.Mutex
+	rec      Record
+	snapshot string
+	part     []byte // entries that are not given to the store yet
+	results  []Result
+	kept     map[string]bool // results that were given to it
+	seq      int
+	begun    bool // the record was given to it
+	closed   bool // nothing is written any more
+	last     Pending
+	timer    *time.Timer
+}
+
+// NewLog makes the Log of a new execution. Its journal may have so many bytes, results included; one that has more is
+// given up, and says so.
+func NewLog(s Store, rec Record, b Begin, most int64, now func() time.Time) *Log {
+	l := &Log{store: s, most: most, now: now, rec: rec, kept: map[string]bool{}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(begun, b)
+	l.timer = time.AfterFunc(soon, l.Flush)
+	return l
+}
+
+// Continue makes the Log of an execution that goes on, after the entries of its story.
+func Continue(s Store, st *Story, most int64, now func() time.Time) *Log {
+	l := &Log{store: s, most: most, now: now, rec: st.Record, kept: map[string]bool{}, begun: true, seq: st.parts}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(soon, l.Flush)
+	l.timer.Stop()
+	return l
+}
+
+// Update changes the record, and has it written. With flush false it is written with the first entries that are.
+func (l *Log) Update(f func(*Record), flush bool) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.rec)
+	if flush && !l.closed {
+		l.flush(true)
+	}
+}
+
+// Prepared notes what the guest is given. snapshot is the blob of the guest that it begins with, empty where it is a new one.
+func (l *Log) Prepared(p Prepared, snapshot string) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.snapshot = snapshot
+	l.add(prepared, p)
+}
+
+// Again says that the program begins once more: what its guest heard before is void.
+func (l *Log) Again() { l.put(again, nil) }
+
+// Heard notes a line that the guest is told.
+func (l *Log) Heard(text []byte) { l.put(line, text) }
+
+// Answered notes the answer to a question of the guest.
+func (l *Log) Answered(text []byte) { l.put(answer, text) }
+
+// Delivered notes that the guest is told of the outcome of its call, at a time in milliseconds.
+func (l *Log) Delivered(id, at int64, question bool) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(delivered, delivery{id, at, question})
+}
+
+// Intent notes that a call is about to leave. What it gives is waited for before it does.
+func (l *Log) Intent(c *Call) Pending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(intent, l.sending(c, l.now()))
+	return l.flush(false)
+}
+
+// Outcome notes what came of a call.
+func (l *Log) Outcome(c *Call) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := ending{Value: c.Value, Failure: c.Failure, Blocks: c.Blocks, MS: c.MS, Bytes: c.Bytes, Error: c.Error, Kind: c.Kind, From: c.From, Unsent: c.Unsent}
+	e.sending = sending{N: c.N, ID: c.ID, At: c.Ended.UnixMicro()}
+	if c.Sent.IsZero() {
+		e.sending = l.sending(c, c.Ended)
+	}
+	switch {
+	case l.rec.Lost != "":
+		e.Value, e.Blocks = nil, nil
+	case len(c.Value) > large:
+		e.Value, e.Kept = nil, l.keep(c.Value)
+	}
+	if blockBytes(e.Blocks) > large {
+		if raw, err := tool.Marshal(c.Blocks); err == nil {
+			e.Blocks, e.KeptIn = nil, l.keep(raw)
+		}
+	}
+	l.add(outcome, e)
+	l.flush(false)
+}
+
+func blockBytes(blocks []Block) (n int) {
+	for _, b := range blocks {
+		n += len(b.Raw)
+	}
+	return n
+}
+
+func (l *Log) sending(c *Call, at time.Time) sending {
+	s := sending{N: c.N, ID: c.ID, Tool: c.Tool, Arguments: c.Arguments, Digest: c.Digest, Decision: c.Decision,
+		ReadOnly: c.ReadOnly, Idempotent: c.Idempotent, At: at.UnixMicro()}
+	if len(c.Arguments) > large {
+		s.Arguments, s.Large = nil, l.keep(c.Arguments)
+	}
+	return s
+}
+
+// End notes how the execution ended, with the record as f makes it. final says that this is the end in any case; else
+// something remains that may fail (its session is yet to be saved), and another End follows.
+func (l *Log) End(e End, final bool, f func(*Record)) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.At = l.now().UnixMicro()
+	for _, t := range []struct {
+		field string
+		text  *json.RawMessage
+	}{{"execution", &e.Execution}, {"answer", &e.Answer}} {
+		if len(*t.text) > large {
+			e.Texts = append(e.Texts, Text{t.field, l.keep(*t.text)})
+			*t.text = nil
+		}
+	}
+	l.add(ended, e)
+	if final {
+		f(&l.rec)
+	}
+	l.flush(final)
+	l.closed = l.closed || final
+}
+
+// Freeze says that nothing is written any more: for the journal it is as if the process had died.
+func (l *Log) Freeze() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.flush(false)
+	}
+	l.closed = true
+	l.timer.Stop()
+}
+
+// Lost says why the execution can't be replayed; empty when it can.
+func (l *Log) Lost() string {
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rec.Lost
+}
+
+// Flush gives what there is to the store.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.flush(false)
+	}
+}
+
+func (l *Log) put(k kind, text []byte) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.append(k, text)
+}
+
+// add adds an entry that is an object. l.mu is held.
+func (l *Log) add(k kind, v any) {
+	text, err := tool.Marshal(v)
+	if err != nil {
+		l.lose("an entry of its journal could not be written: " + err.Error())
+		return
+	}
+	l.append(k, text)
+}
+
+// append adds an entry. l.mu is held.
+func (l *Log) append(k kind, text []byte) {
+	if l.closed || l.rec.Lost != "" && k != intent && k != outcome && k != ended {
+		return // of a journal that was given up the calls remain
+	}
+	before := len(l.part)
+	l.part = appendEntry(l.part, k, text)
+	l.grow(int64(len(l.part) - before))
+	switch {
+	case len(l.part) > much:
+		l.flush(false)
+	case before == 0 && l.timer != nil:
+		l.timer.Reset(soon)
+	}
+}
+
+// keep keeps a text by its digest. l.mu is held.
+func (l *Log) keep(data []byte) (digest string) {
+	digest = l.store.Digest(data)
+	if !l.kept[digest] && !l.closed {
+		if l.grow(int64(len(data))); l.rec.Lost == "" {
+			l.kept[digest] = true
+			l.results = append(l.results, Result{digest, data})
+		}
+	}
+	return digest
+}
+
+// grow counts bytes of the journal. l.mu is held.
+func (l *Log) grow(n int64) {
+	if l.rec.Bytes += n; l.rec.Bytes > l.most && l.rec.Lost == "" {
+		l.lose("its journal is larger than an execution's may be")
+	}
+}
+
+// lose gives the journal up: what its guest hears is not written any more, nor what its calls gave. The execution goes on.
+// l.mu is held.
+func (l *Log) lose(why string) { l.rec.Lost, l.results = why, nil }
+
+// flush gives what there is to the store, with the record where it is asked for or the first. l.mu is held.
+func (l *Log) flush(record bool) Pending {
+	if l.closed {
+		return frozen{}
+	}
+	w := &Write{ID: l.rec.ID, Part: l.part, Results: l.results}
+	if record || !l.begun || l.rec.Lost != "" {
+		rec := l.rec
+		w.Record, w.New, l.begun = &rec, !l.begun, true
+	}
+	if l.snapshot != "" {
+		w.Snapshot, l.snapshot = l.snapshot, ""
+	}
+	if len(w.Part) > 0 {
+		l.seq++
+		w.Seq = l.seq
+	}
+	l.part, l.results = nil, nil
+	if w.Record != nil || w.Seq > 0 || len(w.Results) > 0 || w.Snapshot != "" {
+		l.last = l.store.Write(w)
+	}
+	if l.last == nil {
+		return frozen{}
+	}
+	return l.last
+}
+
+// A frozen is what waits for a Log that writes nothing any more: its call doesn't leave.
+type frozen struct{}
+
+var errFrozen = tool.Errorf(tool.Unavailable, "biplane is shutting down: the call was not made")
+
+// Wait gives the error.
+func (frozen) Wait() error { return errFrozen }
+
+// Sync gives the error.
+func (frozen) Sync() error { return errFrozen }

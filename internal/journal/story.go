@@ -1,0 +1,299 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Heard is one thing that the guest heard of the outside, in its order.
+type Heard struct {
+	Question bool   // it is the answer to a question
+	Text     []byte // a sandbox.HostMessage, without '\n'
+	Answers  int64  // the ID that it is the answer of; 0: of none
+	At       int64  // the time of day that it says, in milliseconds since 1970
+}
+
+// A Story is what a journal says.
+type Story struct {
+	Record   Record
+	Begin    Begin
+	Prepared *Prepared // nil: the program was not prepared yet
+	Heard    []Heard   // from the Run on; none where it was not sent
+	Calls    []*Call   // in their order
+	End      *End      // nil: it has not ended
+	Snapshot string    // the blob of the guest that it begins with; empty: a new one
+
+	parts int
+	byID  map[int64]*Call
+	last  time.Time // of the last entry that has a time
+}
+
+// Load reads what the journal of an execution says; nil where there is none.
+func Load(ctx context.Context, s Store, id string) (*Story, error) {
+	rec, err := s.Get(ctx, id)
+	if err != nil || rec == nil {
+		return nil, err
+	}
+	parts, snapshot, err := s.Parts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	st := &Story{Record: *rec, Snapshot: snapshot, parts: len(parts), byID: map[int64]*Call{}, last: rec.Started}
+	r := reader{ctx, s, st}
+	for _, p := range parts {
+		if err := entries(p, r.entry); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// Call gives the call that the guest knows by an ID; nil where there is none.
+func (s *Story) Call(id int64) *Call { return s.byID[id] }
+
+// Unknown gives the calls that were sent, may have written, and whose outcome nobody knows.
+func (s *Story) Unknown() (out []*Call) {
+	for _, c := range s.Calls {
+		if c.Unknown() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Last is the time of its last entry that has one: until then it surely ran.
+func (s *Story) Last() time.Time { return s.last }
+
+// Own is how long the program had run by itself until Last: without the time of its calls.
+func (s *Story) Own() time.Duration {
+	if len(s.Heard) == 0 {
+		return 0
+	}
+	type edge struct {
+		at   time.Time
+		more int
+	}
+	var edges []edge
+	for _, c := range s.Calls {
+		end := c.Ended
+		if !c.Known() {
+			end = s.last
+		}
+		if begun := end.Add(-time.Duration(c.MS) * time.Millisecond); !c.Sent.IsZero() && c.Sent.Before(begun) || !c.Known() {
+			edges = append(edges, edge{c.Sent, 1}, edge{end, -1})
+		} else {
+			edges = append(edges, edge{begun, 1}, edge{end, -1})
+		}
+	}
+	slices.SortStableFunc(edges, func(a, b edge) int { return a.at.Compare(b.at) })
+	own, at, under := time.Duration(0), time.UnixMilli(s.Heard[0].At), 0
+	for _, e := range append(edges, edge{at: s.last}) {
+		if under == 0 && e.at.After(at) {
+			own += e.at.Sub(at)
+		}
+		if e.at.After(at) {
+			at = e.at
+		}
+		under += e.more
+	}
+	return own
+}
+
+// A reader makes a Story of entries.
+type reader struct {
+	ctx   context.Context
+	store Store
+	st    *Story
+}
+
+func (r *reader) entry(k kind, text []byte) error {
+	switch k {
+	case begun:
+		return read(text, &r.st.Begin)
+	case prepared:
+		r.st.Prepared = &Prepared{}
+		return read(text, r.st.Prepared)
+	case line, answer:
+		return r.heard(k == answer, text)
+	case delivered:
+		return r.delivered(text)
+	case intent:
+		return r.intent(text)
+	case outcome:
+		return r.outcome(text)
+	case again:
+		r.st.Heard = nil
+		return nil
+	case ended:
+		return r.end(text)
+	}
+	return damaged
+}
+
+func read(text []byte, v any) error {
+	if json.Unmarshal(text, v) != nil {
+		return damaged
+	}
+	return nil
+}
+
+func (r *reader) heard(question bool, text []byte) error {
+	var m struct {
+		At     int64
+		Answer *struct{ ID int64 }
+	}
+	if err := read(text, &m); err != nil {
+		return err
+	}
+	h := Heard{Question: question, Text: text, At: m.At}
+	if m.Answer != nil {
+		h.Answers = m.Answer.ID
+	}
+	r.st.Heard = append(r.st.Heard, h)
+	r.at(time.UnixMilli(m.At))
+	return nil
+}
+
+func (r *reader) at(t time.Time) {
+	if t.After(r.st.last) {
+		r.st.last = t
+	}
+}
+
+func (r *reader) delivered(text []byte) error {
+	var d delivery
+	if err := read(text, &d); err != nil {
+		return err
+	}
+	c := r.st.byID[d.ID]
+	if c == nil || !c.Known() {
+		return damaged
+	}
+	l, err := answerLine(d.ID, c.Value, c.Failure, d.At)
+	if err != nil {
+		return err
+	}
+	r.st.Heard = append(r.st.Heard, Heard{d.Question, l, d.ID, d.At})
+	c.at = time.UnixMilli(d.At)
+	r.at(c.at)
+	for _, other := range r.st.Calls {
+		c.Order = max(c.Order, other.Order)
+	}
+	c.Order++
+	return nil
+}
+
+// call gives the call that a sending names.
+func (r *reader) call(s *sending) (*Call, error) {
+	if c := r.st.byID[s.ID]; c != nil {
+		return c, nil
+	}
+	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent}
+	if s.Large != "" {
+		var err error
+		if c.Arguments, err = r.text(s.Large); err != nil {
+			return nil, err
+		}
+	}
+	r.st.byID[s.ID] = c
+	at := len(r.st.Calls)
+	for at > 0 && r.st.Calls[at-1].N > c.N {
+		at--
+	}
+	r.st.Calls = append(r.st.Calls[:at], append([]*Call{c}, r.st.Calls[at:]...)...)
+	return c, nil
+}
+
+// intent takes the intent of a call. One that was made again, since its outcome was not known, has two.
+func (r *reader) intent(text []byte) error {
+	var s sending
+	if err := read(text, &s); err != nil {
+		return err
+	}
+	c, err := r.call(&s)
+	if err != nil {
+		return err
+	}
+	c.Sent = time.UnixMicro(s.At)
+	r.at(c.Sent)
+	return nil
+}
+
+func (r *reader) outcome(text []byte) error {
+	var e ending
+	if err := read(text, &e); err != nil {
+		return err
+	}
+	c, err := r.call(&e.sending)
+	if err != nil {
+		return err
+	}
+	if e.Kept != "" {
+		if e.Value, err = r.text(e.Kept); err != nil {
+			return err
+		}
+	}
+	if e.KeptIn != "" {
+		raw, err := r.text(e.KeptIn)
+		if err == nil {
+			err = read(raw, &e.Blocks)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.Ended = time.UnixMicro(e.At)
+	c.Value, c.Failure, c.Blocks, c.MS, c.Bytes, c.Error, c.Kind, c.From, c.Unsent = e.Value, e.Failure, e.Blocks, e.MS, e.Bytes, e.Error, e.Kind, e.From, e.Unsent
+	r.at(c.Ended)
+	return nil
+}
+
+func (r *reader) end(text []byte) error {
+	e := &End{}
+	if err := read(text, e); err != nil {
+		return err
+	}
+	for _, t := range e.Texts {
+		raw, err := r.text(t.Digest)
+		if err != nil {
+			return err
+		}
+		switch t.Field {
+		case "execution":
+			e.Execution = raw
+		case "answer":
+			e.Answer = raw
+		}
+	}
+	r.st.End = e
+	r.at(time.UnixMicro(e.At))
+	return nil
+}
+
+// text gives what is kept by its digest. Of a journal that was given up it may be missing.
+func (r *reader) text(digest string) ([]byte, error) {
+	raw, err := r.store.Result(r.ctx, digest)
+	var e *tool.Error
+	if errors.As(err, &e) && e.Kind == tool.NotFound && r.st.Record.Lost != "" {
+		return nil, nil
+	}
+	return raw, err
+}
+
+// Run is the line that began the program; nil where none did.
+func (s *Story) Run() (*sandbox.Run, int64) {
+	if len(s.Heard) == 0 {
+		return nil, 0
+	}
+	var m sandbox.HostMessage
+	if json.Unmarshal(s.Heard[0].Text, &m) != nil || m.Run == nil {
+		return nil, 0
+	}
+	return m.Run, m.At
+}

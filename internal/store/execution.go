@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// What is sealed for executions, each for a purpose of its own.
+const (
+	partPurpose   = "execution-part"
+	resultPurpose = "execution-result"
+	digestPurpose = "execution-digest"
+)
+
+// Executions keeps executions and their journals, sealed: a journal.Store. The guests that programs of sessions began with
+// are blobs of the sessions.
+type Executions struct {
+	s   *Store
+	key *secret.Key
+	k   *Sessions
+}
+
+// Executions gives the executions, which key seals.
+func (s *Store) Executions(key *secret.Key, sessions *Sessions) *Executions {
+	return &Executions{s, key, sessions}
+}
+
+const executionColumns = `id, principal, client, session, language, tier, engine, build, state, started, ended, calls, bytes, after, lost, why, attempts`
+
+const (
+	insertExecution = `INSERT INTO execution (` + executionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateExecution = `UPDATE execution SET (` + executionColumns + `) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?1`
+	insertPart      = `INSERT INTO execution_part (execution, seq, before, data) VALUES (?, ?, ?, ?)`
+	insertResult    = `INSERT OR IGNORE INTO execution_result (digest, data) VALUES (?, ?)`
+	insertResultRef = `INSERT OR IGNORE INTO execution_ref (execution, digest) VALUES (?, ?)`
+)
+
+// Write takes a step.
+func (e *Executions) Write(w *journal.Write) journal.Pending {
+	var steps []step
+	if r := w.Record; r != nil {
+		query, ended := updateExecution, int64(0)
+		if w.New {
+			query = insertExecution
+		}
+		if !r.Ended.IsZero() {
+			ended = r.Ended.UnixMicro()
+		}
+		steps = append(steps, step{query, []any{r.ID, r.Principal, r.Client, r.Session, r.Language, int(r.Tier), r.Engine, r.Build, string(r.State),
+			r.Started.UnixMicro(), ended, r.Calls, r.Bytes, r.After, r.Lost, r.Why, r.Attempts}})
+	}
+	for _, x := range w.Results {
+		steps = append(steps, step{insertResult, []any{x.Digest, e.key.Seal(resultPurpose, x.Data, []byte(x.Digest))}},
+			step{insertResultRef, []any{w.ID, x.Digest}})
+	}
+	if w.Snapshot != "" {
+		steps = append(steps, step{insertRef, []any{w.ID, w.Snapshot}})
+	}
+	if w.Seq > 0 {
+		var before any
+		if w.Seq > 1 {
+			before = w.Seq - 1
+		}
+		steps = append(steps, step{insertPart, []any{w.ID, w.Seq, before, e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)}})
+	}
+	return e.s.writer.later(steps)
+}
+
+func partBind(id string, seq int) [][]byte {
+	return [][]byte{[]byte(id), binary.BigEndian.AppendUint64(nil, uint64(seq))}
+}
+
+// Digest names data.
+func (e *Executions) Digest(data []byte) string {
+	sum := e.key.MAC(digestPurpose, data)
+	return hex.EncodeToString(sum[:])
+}
+
+func scanExecution(scan func(...any) error) (*journal.Record, error) {
+	r := &journal.Record{}
+	var started, ended int64
+	var tier int
+	err := scan(&r.ID, &r.Principal, &r.Client, &r.Session, &r.Language, &tier, &r.Engine, &r.Build, &r.State, &started, &ended,
+		&r.Calls, &r.Bytes, &r.After, &r.Lost, &r.Why, &r.Attempts)
+	r.Tier, r.Started = tool.Tier(tier), time.UnixMicro(started)
+	if ended != 0 {
+		r.Ended = time.UnixMicro(ended)
+	}
+	return r, err
+}
+
+// Get gives an execution.
+func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error) {
+	r, err := scanExecution(e.s.read.QueryRowContext(ctx, `SELECT `+executionColumns+` FROM execution WHERE id = ?`, id).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, readError(ctx, err)
+	}
+	return r, nil
+}
+
+// List gives executions.
+func (e *Executions) List(ctx context.Context, q journal.Query) ([]journal.Record, error) {
+	return e.records(ctx, `SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
+		AND (?3 = '' OR state = ?3) AND (?4 = '' OR (started, id) < (SELECT started, id FROM execution WHERE id = ?4))
+		ORDER BY started DESC, id DESC LIMIT ?5`, q.Principal, q.Session, string(q.State), q.Before, q.Max())
+}
+
+// Open gives those that have not ended.
+func (e *Executions) Open(ctx context.Context) ([]journal.Record, error) {
+	return e.records(ctx, `SELECT `+executionColumns+` FROM execution WHERE ended = 0 ORDER BY started, id`)
+}
+
+func (e *Executions) records(ctx context.Context, query string, args ...any) ([]journal.Record, error) {
+	rows, err := e.s.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	defer rows.Close()
+	var out []journal.Record
+	for rows.Next() {
+		r, err := scanExecution(rows.Scan)
+		if err != nil {
+			return nil, readError(ctx, err)
+		}
+		out = append(out, *r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, readError(ctx, err)
+	}
+	return out, nil
+}
+
+// Parts gives the parts of a journal.
+func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, snapshot string, err error) {
+	rows, err := e.s.read.QueryContext(ctx, `SELECT seq, data FROM execution_part WHERE execution = ? ORDER BY seq`, id)
+	if err != nil {
+		return nil, "", readError(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq int
+		var sealed []byte
+		if err := rows.Scan(&seq, &sealed); err != nil {
+			return nil, "", readError(ctx, err)
+		}
+		part, err := e.key.Unseal(partPurpose, sealed, partBind(id, seq)...)
+		if err != nil || seq != len(parts)+1 {
+			return nil, "", tool.Errorf(tool.Conflict, "the journal of execution %s was changed in the store, or sealed with another key", id)
+		}
+		parts = append(parts, part)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, "", readError(ctx, err)
+	}
+	err = e.s.read.QueryRowContext(ctx, `SELECT blob FROM session_ref WHERE session = ?`, id).Scan(&snapshot)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, "", readError(ctx, err)
+	}
+	return parts, snapshot, nil
+}
+
+// Result gives a result.
+func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) {
+	var sealed []byte
+	err := e.s.read.QueryRowContext(ctx, `SELECT data FROM execution_result WHERE digest = ?`, digest).Scan(&sealed)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, tool.Errorf(tool.NotFound, "a result is not kept any more")
+	case err != nil:
+		return nil, readError(ctx, err)
+	}
+	data, err := e.key.Unseal(resultPurpose, sealed, []byte(digest))
+	if err != nil {
+		return nil, tool.Errorf(tool.Conflict, "a result was changed in the store, or sealed with another key")
+	}
+	return data, nil
+}
+
+// trimmed is how many executions one step deletes.
+const trimmed = 64
+
+// Trim deletes what is too old or too much.
+func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
+	for {
+		ids, err := e.k.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (ORDER BY started DESC, id DESC) AS newer FROM execution)
+			WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), bytes, trimmed)
+		if err != nil || len(ids) == 0 {
+			return n, err
+		}
+		for _, id := range ids {
+			if err := e.forget(ctx, id); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+}
+
+// forget deletes an execution and what only it refers to.
+func (e *Executions) forget(ctx context.Context, id string) error {
+	blobs, err := e.k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ?`, id)
+	if err != nil {
+		return err
+	}
+	steps := []step{
+		{`DELETE FROM execution_part WHERE execution = ?`, []any{id}},
+		{`DELETE FROM execution_result WHERE digest IN (SELECT digest FROM execution_ref r WHERE r.execution = ?1
+			AND NOT EXISTS (SELECT 1 FROM execution_ref o WHERE o.digest = r.digest AND o.execution <> ?1))`, []any{id}},
+		{`DELETE FROM execution_ref WHERE execution = ?`, []any{id}},
+		{endRefs, []any{id}},
+		{`DELETE FROM execution WHERE id = ?`, []any{id}},
+	}
+	for _, b := range blobs {
+		steps = append(steps, step{dropBlob, []any{b}})
+	}
+	if err := e.s.writer.all(ctx, e.k.anyFile(blobs), steps); err != nil {
+		return err
+	}
+	e.k.removeUnless(ctx, blobs)
+	return nil
+}

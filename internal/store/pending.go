@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+	"sync"
+)
+
+// A pending is a write that was queued, and that somebody may wait for. It is safe for concurrent use.
+type pending struct {
+	w    *writer
+	r    *write
+	wait func() error
+}
+
+// later queues a write, which is done all or none, without waiting for it.
+func (w *writer) later(steps []step) *pending {
+	r := &write{steps: steps, result: make(chan error, 1)}
+	p := &pending{w, r, sync.OnceValue(func() error { return <-r.result })}
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		r.result <- closedError()
+		return p
+	}
+	w.queue <- r
+	return p
+}
+
+// Wait waits until it is committed: the death of this process doesn't take it back.
+func (p *pending) Wait() error { return p.wait() }
+
+// touch is a write that changes nothing, so that the disk has all that was written before it.
+const touchExecutions = `UPDATE execution_disk SET touched = touched + 1`
+
+// Sync waits until the disk has it. Mostly another write, which came after it and waited for the disk, has seen to that.
+func (p *pending) Sync() error {
+	if err := p.wait(); err != nil {
+		return err
+	}
+	if p.w.disk.Load() >= p.r.number {
+		return nil
+	}
+	return p.w.do(context.Background(), true, touchExecutions)
+}
