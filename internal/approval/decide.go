@@ -93,7 +93,7 @@ func (g *Gate) Get(ctx context.Context, id string) (*Request, error) {
 	return r, err
 }
 
-// List gives what q picks, newest first, without arguments.
+// List gives what q picks, newest first, without arguments that are over ListedArguments.
 func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 	if g.cfg.Store == nil {
 		return nil, nil

@@ -18,6 +18,9 @@ type Query struct {
 	Limit     int    // at most so many, 100 when 0; never more than 1000
 }
 
+// ListedArguments is up to how many bytes a list has a request's arguments.
+const ListedArguments = 8 << 10
+
 // Max is how many requests q asks for, within its bounds.
 func (q Query) Max() int {
 	if q.Limit <= 0 {
@@ -34,7 +37,7 @@ type Store interface {
 	Open(ctx context.Context, r *Request) (*Request, error)
 	// Get gives a request; nil when there is none.
 	Get(ctx context.Context, id string) (*Request, error)
-	// List gives what q picks, newest first, without its arguments.
+	// List gives what q picks, newest first, without arguments that are over ListedArguments.
 	List(ctx context.Context, q Query) ([]Request, error)
 	// Move takes requests from one state to another, with who decided, when and what they said, and gives those that were
 	// in that state.
@@ -111,7 +114,9 @@ func (m *Memory) List(ctx context.Context, q Query) (out []Request, err error) {
 			continue
 		}
 		c := *r
-		c.Arguments = nil
+		if len(c.Arguments) > ListedArguments {
+			c.Arguments = nil
+		}
 		if out = append(out, c); len(out) == q.Max() {
 			break
 		}
