@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"tool":     {},
 	"policy":   {"tool"},
 	"approval": {"tool"},
-	"audit":    {"tool"},
+	"audit":    {"tool", "secret"},
 	"catalog":  {"tool"},
 	"identity": {"tool"},
 	"secret":   {},

@@ -1,6 +1,12 @@
-// Package audit records each call before it is made and after it ended. The record is append-only: what was begun is
-// never rewritten, and an end is a second entry that names the first. A call that could not be recorded must not be
-// made; the door sees to that.
+// Package audit keeps the record of all that happens: calls, before and after them, and what else is decided, changed or
+// read. Each half of a call, and each other event, is one leaf: canonical JSON (RFC 8785), appended to one Merkle tree
+// (RFC 6962, as golang.org/x/mod/sumdb/tlog builds it) in the order in which it was committed. Signed checkpoints (C2SP
+// tlog-checkpoint and signed-note) make any later change visible to whoever holds one. A call that could not be recorded
+// must not be made; the door sees to that.
+//
+// Leaves hold digests of arguments, results and error texts, never these themselves: what is kept of them stands beside the
+// tree, under its digest, so that throwing it away changes nothing in the tree. Digests are keyed (HMAC-SHA256), since a
+// short secret could be guessed from a plain one.
 //
 // The package owns the contract of the Store that holds the record, an in-memory version of it, and, in audittest, the
 // suite that every Store must pass.
@@ -9,107 +15,43 @@ package audit
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/hex"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// ArgumentsBytes is how much of a call's arguments the record keeps as text, in bytes. The digest covers all of them.
-const ArgumentsBytes = 16 << 10
-
-// What else bounds texts from outside in the record, in bytes.
+// What bounds texts from outside in the record, in bytes.
 const (
 	messageBytes = 1 << 10 // of an error, of a decision
-	nameBytes    = 512     // of a tool, a principal, a client
+	nameBytes    = 512     // of a tool, a principal, a client, an entry of a detail
+	details      = 32      // entries of a detail
 )
-
-// An Outcome is how a call ended.
-type Outcome string
-
-// The outcomes of calls.
-const (
-	Unfinished Outcome = ""       // begun, and no end is recorded: it is under way, or the process died in its middle
-	OK         Outcome = "ok"     // the tool ran and reports success
-	ToolError  Outcome = "error"  // the tool ran and reports failure
-	Failed     Outcome = "failed" // the call could not be made, or its outcome is unknown: see ErrorKind
-)
-
-// Begun is what is recorded before a call is made.
-type Begun struct {
-	Record    string    // id of the record: unique, and ordered by time
-	Call      string    // id of the call; empty where it had none
-	Execution string    // the execution that made the call; empty for a call from outside
-	Time      time.Time // kept to the microsecond, in UTC
-	Tool      string    // exact path
-	Principal string
-	Client    string
-	Digest    string // SHA-256 of the arguments, in hexadecimal
-	Arguments string // the arguments' text, at most ArgumentsBytes of it
-	Size      int64  // bytes of all the arguments
-	Decision  string // what policy decided, as the door says it
-	// Durable says that the record must have reached the disk before the call leaves: the tool doesn't say that it
-	// only reads. Other records survive the death of the process, and may be lost with the power.
-	Durable bool
-}
-
-// Ended is what is recorded after a call ended.
-type Ended struct {
-	Record    string // of its Begun
-	Time      time.Time
-	Outcome   Outcome
-	ErrorKind tool.Kind // empty unless Failed
-	Error     string    // bounded text; empty unless Failed
-	Digest    string    // SHA-256 of the result, in hexadecimal; empty when Failed
-	Size      int64     // bytes of the result
-	Duration  time.Duration
-}
-
-// A Record is a call as the record tells it. Ended is zero, with the outcome Unfinished, while there is no end.
-type Record struct {
-	Begun Begun
-	Ended Ended
-}
-
-// A Query picks records. Zero fields pick all.
-type Query struct {
-	Execution string // calls that this execution made
-	Tool      string // exact path
-	Before    string // records older than the one with this id: the next page
-	Limit     int    // at most so many, 100 when 0; never more than 1000
-}
-
-// A Store holds the record. It is safe for concurrent use.
-//
-// Begin and End return after what they add is written; Begin of a Durable record after it is on the disk. An error
-// means that it may not be written. Neither gives up in the middle of a write because ctx ended: they look at it
-// before. End of a record that never began, and a second end, are errors of kind tool.NotFound and tool.Conflict;
-// a second Begin of one id is a tool.Conflict. After Close both are errors of kind tool.Unavailable.
-// Records gives the newest first.
-type Store interface {
-	Begin(ctx context.Context, b *Begun) error
-	End(ctx context.Context, e *Ended) error
-	Records(ctx context.Context, q Query) ([]Record, error)
-}
 
 // Config is what a Log is made of.
 type Config struct {
-	Store Store            // nil: a Memory of its own
-	Clock func() time.Time // nil: time.Now
-	Log   *slog.Logger     // nil: none
+	Store     Store            // nil: a Memory of its own
+	Key       *secret.Key      // of the digests; nil: one that nobody else has, for this Log only
+	Signer    *Signer          // of the checkpoints; nil: one that nobody else has, for this Log only
+	Retention Retention        // what is kept of arguments and results
+	Clock     func() time.Time // nil: time.Now
+	Log       *slog.Logger     // nil: none
 }
 
-// A Log records calls. It is safe for concurrent use.
+// A Log is the record. It is safe for concurrent use.
 type Log struct {
-	store Store
-	now   func() time.Time
-	log   *slog.Logger
+	store  Store
+	signer *Signer
+	keep   *keeper
+	now    func() time.Time
+	log    *slog.Logger
 
 	mu     sync.Mutex
 	lastMS int64  // of the newest id
@@ -118,9 +60,12 @@ type Log struct {
 
 // New makes a Log.
 func New(c Config) *Log {
-	l := &Log{store: c.Store, now: c.Clock, log: c.Log}
+	l := &Log{store: c.Store, signer: c.Signer, keep: newKeeper(c.Key, c.Retention), now: c.Clock, log: c.Log}
 	if l.store == nil {
 		l.store = NewMemory()
+	}
+	if l.signer == nil {
+		l.signer = newSigner()
 	}
 	if l.now == nil {
 		l.now = time.Now
@@ -131,41 +76,41 @@ func New(c Config) *Log {
 	return l
 }
 
-// An Entry is a record that waits for its end.
+// An Entry is the record of a call that waits for its end.
 type Entry struct {
 	log    *Log
 	record string
+	seq    int64
 	tool   string
 	start  time.Time
 }
 
-// Begin records that c is about to be made under decision. The call must not be made when Begin fails.
-func (l *Log) Begin(ctx context.Context, c *tool.Call, decision string) (*Entry, error) {
+// Begin records that c is about to be made under d. The call must not be made when Begin fails.
+func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
 	start := l.now()
-	path, durable := c.Path, true
+	path, upstream, durable := c.Path, "", true
 	if c.Tool != nil {
-		path = c.Tool.Path()
+		path, upstream = c.Tool.Path(), c.Tool.Upstream
 		ro := c.Tool.Annotations.ReadOnly
 		durable = ro == nil || !*ro
 	}
-	args := c.Arguments
+	args := []byte(c.Arguments)
 	if args == nil {
 		args = []byte("{}")
 	}
-	b := &Begun{
-		Record: l.newID(start), Call: c.ID, Execution: c.Parent, Time: start, Tool: cut(path, nameBytes),
+	a := &Addition{Record: l.newID(start), Part: PartBegun, Time: start, Durable: durable}
+	leaf := &content{
+		Version: formatVersion, Part: PartBegun, Record: a.Record, Kind: KindCall, Time: Stamp(start),
 		Principal: cut(c.Principal.ID, nameBytes), Client: cut(c.Principal.Client, nameBytes),
-		Digest: digest(args), Arguments: cut(string(args), ArgumentsBytes), Size: int64(len(args)),
-		Decision: cut(decision, messageBytes), Durable: durable,
+		Tool: cut(path, nameBytes), Upstream: cut(upstream, nameBytes), Execution: cut(c.Parent, nameBytes), Call: cut(c.ID, nameBytes),
+		Effect: cut(d.Effect, nameBytes), Policy: cut(d.Policy, nameBytes), Reason: cut(d.Reason, messageBytes),
+		Arguments: l.keep.arguments(a, args).bytesOf(),
 	}
-	if err := l.store.Begin(ctx, b); err != nil {
-		e := tool.AsError(err)
-		if e.Kind != tool.Canceled && e.Kind != tool.Timeout {
-			l.log.Error("audit begin", "tool", path, "err", err)
-		}
-		return nil, tool.Errorf(e.Kind, "record the call of %s: %w", path, err)
+	seq, err := l.append(ctx, a, leaf)
+	if err != nil {
+		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)
 	}
-	return &Entry{log: l, record: b.Record, tool: path, start: start}, nil
+	return &Entry{log: l, record: a.Record, seq: seq, tool: path, start: start}, nil
 }
 
 // Record is the id of the entry's record.
@@ -174,30 +119,151 @@ func (e *Entry) Record() string { return e.record }
 // End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
-	end := &Ended{Record: e.record, Time: now, Outcome: OK, Duration: now.Sub(e.start)}
+	a := &Addition{Record: e.record, Part: PartEnded, Time: now}
+	leaf := &content{
+		Version: formatVersion, Part: PartEnded, Record: e.record, Kind: KindCall, Time: Stamp(now), Begun: &e.seq, Outcome: OK,
+		Micros: max(now.Sub(e.start), 0).Microseconds(),
+	}
 	switch {
 	case err != nil:
 		te := tool.AsError(err)
-		end.Outcome, end.ErrorKind, end.Error = Failed, te.Kind, cut(te.Msg, messageBytes)
+		leaf.Outcome, leaf.ErrorKind = Failed, te.Kind
+		leaf.Error = e.log.keep.message(a, cut(te.Msg, messageBytes)).bytesOf()
 	case res != nil:
 		if res.IsError {
-			end.Outcome = ToolError
+			leaf.Outcome = ToolError
 		}
-		end.Size, end.Digest = int64(len(res.Raw)), digest(res.Raw)
+		leaf.Result = e.log.keep.result(a, res.Raw).bytesOf()
 	}
-	if err := e.log.store.End(context.WithoutCancel(ctx), end); err != nil {
-		e.log.log.Error("audit end", "tool", e.tool, "record", e.record, "err", err)
+	if _, err := e.log.append(context.WithoutCancel(ctx), a, leaf); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "record the end of %s: %w", e.tool, err)
 	}
 	return nil
 }
 
-// Records gives what q picks, newest first.
-func (l *Log) Records(ctx context.Context, q Query) ([]Record, error) { return l.store.Records(ctx, q) }
+// Event records what happened, and gives the id of the record. What is no read of the record has reached the disk then.
+func (l *Log) Event(ctx context.Context, e Event) (string, error) {
+	now := l.now()
+	if e.Outcome == Unfinished {
+		e.Outcome = OK
+	}
+	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead}
+	s := e.Subject
+	leaf := &content{
+		Version: formatVersion, Part: PartEvent, Record: a.Record, Kind: e.Kind, Time: Stamp(now),
+		Principal: cut(e.Principal.ID, nameBytes), Client: cut(e.Principal.Client, nameBytes),
+		Tool: cut(s.Tool, nameBytes), Upstream: cut(s.Upstream, nameBytes), Execution: cut(s.Execution, nameBytes), Call: cut(s.Call, nameBytes),
+		Session: cut(s.Session, nameBytes), File: cut(s.File, nameBytes), Name: cut(s.Name, nameBytes),
+		Effect: cut(e.Decision.Effect, nameBytes), Policy: cut(e.Decision.Policy, nameBytes), Reason: cut(e.Decision.Reason, messageBytes),
+		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: bounded(e.Detail),
+	}
+	if _, err := l.append(context.WithoutCancel(ctx), a, leaf); err != nil {
+		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)
+	}
+	return a.Record, nil
+}
 
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+// append encodes a leaf and appends it.
+func (l *Log) append(ctx context.Context, a *Addition, c *content) (seq int64, err error) {
+	if a.Leaf, err = c.encode(); err == nil {
+		seq, err = l.store.Append(ctx, a)
+	}
+	if err != nil {
+		if k := tool.AsError(err).Kind; k != tool.Canceled && k != tool.Timeout {
+			l.log.Error("audit "+a.Part, "kind", c.Kind, "tool", c.Tool, "record", a.Record, "err", err)
+		}
+		return 0, err
+	}
+	return seq, nil
+}
+
+// Records gives what q picks, newest first.
+func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
+	err = l.store.View(ctx, func(v View) error {
+		pairs, err := v.Records(q)
+		if err != nil {
+			return err
+		}
+		for _, p := range pairs {
+			r, err := p.record()
+			if err != nil {
+				return err
+			}
+			out = append(out, *r)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Record gives one record. The error is of kind tool.NotFound where there is none.
+func (l *Log) Record(ctx context.Context, id string) (*Record, error) {
+	if id != "" {
+		found, err := l.Records(ctx, Query{ID: id, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 1 {
+			return &found[0], nil
+		}
+	}
+	return nil, tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the ids", id)
+}
+
+// Leaves gives the leaves of a record byte for byte as the tree has them: one, or two of a call that has ended.
+func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) {
+	if id == "" {
+		return nil, tool.Errorf(tool.NotFound, "no audit record without an id")
+	}
+	err = l.store.View(ctx, func(v View) error {
+		pairs, err := v.Records(Query{ID: id, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(pairs) == 0 {
+			return tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the ids", id)
+		}
+		leaves = append(leaves, pairs[0].Begun)
+		if pairs[0].Ended.Data != nil {
+			leaves = append(leaves, pairs[0].Ended)
+		}
+		return nil
+	})
+	return leaves, err
+}
+
+// Kept gives what was kept under a digest; nil when nothing was, or it was thrown away.
+func (l *Log) Kept(ctx context.Context, digest string) (data []byte, err error) {
+	if digest == "" {
+		return nil, nil
+	}
+	err = l.store.View(ctx, func(v View) (err error) { data, err = v.Kept(digest); return err })
+	return data, err
+}
+
+// Prune throws away what was kept longer ago than retention says, and records how much that was when there was any.
+func (l *Log) Prune(ctx context.Context) error {
+	n, err := l.store.Prune(ctx, l.now().Add(-l.keep.long))
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = l.Event(ctx, Event{Kind: KindRecord, Detail: map[string]string{"action": "prune", "payloads": itoa(n)}})
+	return err
+}
+
+// bounded is a detail within its bounds.
+func bounded(d map[string]string) map[string]string {
+	if len(d) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(d)) {
+		if len(out) == details {
+			break
+		}
+		out[cut(k, nameBytes)] = cut(d[k], nameBytes)
+	}
+	return out
 }
 
 // cut gives at most n bytes of s, whole characters, valid UTF-8.
@@ -231,20 +297,22 @@ func (l *Log) newID(t time.Time) string {
 	}
 	ms, seq := l.lastMS, l.seq
 	l.mu.Unlock()
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(ms)<<16)
-	binary.BigEndian.PutUint32(b[6:10], seq)
+	b := idBytes(ms, seq)
 	rand.Read(b[10:])
 	return idEncoding.EncodeToString(b[:])
 }
 
-// Max is how many records q asks for, within its bounds.
-func (q Query) Max() int {
-	if q.Limit <= 0 {
-		return 100
-	}
-	return min(q.Limit, 1000)
+func idBytes(ms int64, seq uint32) (b [16]byte) {
+	binary.BigEndian.PutUint64(b[:8], uint64(ms)<<16)
+	binary.BigEndian.PutUint32(b[6:10], seq)
+	return b
 }
 
-// stamp is t as the record keeps it.
-func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// FirstID is before all ids that a Log makes at t or later. A Log whose clock was set back goes on with ids of the later time.
+func FirstID(t time.Time) string {
+	b := idBytes(max(t.UnixMilli(), 0), 0)
+	return idEncoding.EncodeToString(b[:])
+}
+
+// ClockSlack is how far a clock may have been set back while a process ran, so that a search by time still finds all.
+const ClockSlack = 26 * time.Hour

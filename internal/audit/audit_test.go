@@ -22,7 +22,9 @@ func steps() func() time.Time {
 	return func() time.Time { now = now.Add(time.Second); return now }
 }
 
-func TestLog(t *testing.T) {
+var allow = audit.Decision{Effect: "allow", Policy: "open", Reason: "everything is allowed"}
+
+func TestCalls(t *testing.T) {
 	yes, no := true, false
 	result := tool.Text(false, "done")
 	for _, tt := range []struct {
@@ -44,7 +46,8 @@ func TestLog(t *testing.T) {
 		{"a plain error", nil, "", nil, errors.New("boom"), audit.Failed, tool.Internal, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := audit.New(audit.Config{Clock: steps()})
+			store := &durable{Memory: audit.NewMemory()}
+			l := audit.New(audit.Config{Store: store, Clock: steps()})
 			c := &tool.Call{
 				ID: "call", Parent: "x9", Path: "gh.listIssues", Tool: &tool.Tool{Upstream: "gh", Name: "list-issues", Annotations: tool.Annotations{ReadOnly: tt.readOnly}},
 				Principal: tool.Principal{ID: "local:ann", Client: "agent/2"},
@@ -53,7 +56,7 @@ func TestLog(t *testing.T) {
 				c.Arguments = []byte(tt.args)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			e, err := l.Begin(ctx, c, "allow: open")
+			e, err := l.Begin(ctx, c, allow)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,44 +64,83 @@ func TestLog(t *testing.T) {
 			if err := e.End(ctx, tt.res, tt.err); err != nil {
 				t.Fatal(err)
 			}
-			got, err := l.Records(t.Context(), audit.Query{})
-			if err != nil || len(got) != 1 {
-				t.Fatal(got, err)
+			r, err := l.Record(t.Context(), e.Record())
+			if err != nil {
+				t.Fatal(err)
 			}
-			b, end := got[0].Begun, got[0].Ended
-			if b.Record != e.Record() || b.Call != "call" || b.Execution != "x9" || b.Tool != "gh.list-issues" || b.Principal != "local:ann" || b.Client != "agent/2" || b.Decision != "allow: open" || len(b.Digest) != 64 {
-				t.Errorf("begun: %+v", b)
+			want := audit.Subject{Tool: "gh.list-issues", Upstream: "gh", Execution: "x9", Call: "call"}
+			if r.Kind != audit.KindCall || r.Subject != want || r.Principal != "local:ann" || r.Client != "agent/2" || r.Decision != allow || r.Seq != 0 || r.End.Seq != 1 {
+				t.Errorf("record: %+v", r)
 			}
-			if b.Durable != tt.durable || end.Outcome != tt.outcome || end.ErrorKind != tt.kind || end.Duration != time.Second {
-				t.Errorf("durable %t, end %+v", b.Durable, end)
+			if store.began != tt.durable || r.End.Outcome != tt.outcome || r.End.ErrorKind != tt.kind || r.End.Duration != time.Second {
+				t.Errorf("durable %t, end %+v", store.began, r.End)
 			}
-			if tt.args == "" && b.Arguments != "{}" || tt.args != "" && b.Arguments != tt.args {
-				t.Errorf("arguments %q", b.Arguments)
+			if args, err := l.Kept(t.Context(), r.Arguments.Kept); err != nil || tt.args == "" && string(args) != "{}" || tt.args != "" && string(args) != tt.args {
+				t.Errorf("arguments %q, %v", args, err)
+			}
+			if (r.End.Error.Digest != "") != (tt.err != nil) || (r.End.Result.Digest != "") != (tt.res != nil) || r.End.Result.Kept != "" {
+				t.Errorf("end %+v", r.End)
+			}
+			report, err := l.Verify(t.Context())
+			if err != nil || !report.OK() || report.Records != 1 || report.Unfinished != 0 || report.Size != 2 {
+				t.Errorf("verified: %+v, %v", report, err)
 			}
 		})
 	}
 }
 
-func TestBegunBounded(t *testing.T) {
-	l := audit.New(audit.Config{})
-	for _, args := range []string{strings.Repeat("é", audit.ArgumentsBytes), "x" + strings.Repeat("é", audit.ArgumentsBytes), strings.Repeat("\xff", audit.ArgumentsBytes+9)} {
-		if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: []byte(args)}, "allow"); err != nil {
-			t.Fatal(err)
+// A durable Memory remembers whether a begin asked for the disk.
+type durable struct {
+	*audit.Memory
+	began bool
+}
+
+func (d *durable) Append(ctx context.Context, a *audit.Addition) (int64, error) {
+	if a.Part == audit.PartBegun {
+		d.began = a.Durable
+	}
+	return d.Memory.Append(ctx, a)
+}
+
+func TestEvents(t *testing.T) {
+	l := audit.New(audit.Config{Clock: steps()})
+	many := map[string]string{}
+	for i := range 100 {
+		many[strings.Repeat("k", i+1)] = strings.Repeat("\xffé", 1000)
+	}
+	id, err := l.Event(t.Context(), audit.Event{
+		Kind: audit.KindSignIn, Principal: tool.Principal{ID: "local:ann"}, Subject: audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"},
+		Outcome: audit.Failed, ErrorKind: tool.Denied, Detail: many,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Record(t.Context(), id)
+	if err != nil || r.Kind != audit.KindSignIn || r.Subject != (audit.Subject{Upstream: "gh", File: "f", Session: "s", Name: "n"}) || r.End.Outcome != audit.Failed || r.End.ErrorKind != tool.Denied {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if len(r.Detail) != 32 {
+		t.Errorf("%d details", len(r.Detail))
+	}
+	for _, v := range r.Detail {
+		if len(v) > 512 || strings.ToValidUTF8(v, "") != v {
+			t.Errorf("a detail of %d bytes", len(v))
 		}
-		got, _ := l.Records(t.Context(), audit.Query{Limit: 1})
-		b := got[0].Begun
-		if len(b.Arguments) > audit.ArgumentsBytes || len(b.Arguments) < audit.ArgumentsBytes-4 || strings.ToValidUTF8(b.Arguments, "") != b.Arguments || b.Size != int64(len(args)) {
-			t.Errorf("kept %d bytes of %d (size %d)", len(b.Arguments), len(args), b.Size)
-		}
+	}
+	if _, err := l.Record(t.Context(), "none"); tool.AsError(err).Kind != tool.NotFound {
+		t.Error(err)
+	}
+	if report, err := l.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
 	}
 }
 
 func TestRecordIDsFollowTime(t *testing.T) {
 	still := time.Now()
 	l := audit.New(audit.Config{Clock: func() time.Time { return still }})
-	last := ""
+	last := audit.FirstID(still)
 	for range 50 {
-		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow")
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,12 +149,15 @@ func TestRecordIDsFollowTime(t *testing.T) {
 		}
 		last = e.Record()
 	}
+	if next := audit.FirstID(still.Add(time.Millisecond)); next <= last {
+		t.Errorf("%s of a later time is not after %s", next, last)
+	}
 }
 
 func TestBeginFails(t *testing.T) {
 	m := audit.NewMemory()
 	m.Close()
-	_, err := audit.New(audit.Config{Store: m}).Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow")
+	_, err := audit.New(audit.Config{Store: m}).Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
 	var te *tool.Error
 	if !errors.As(err, &te) || te.Kind != tool.Unavailable || !strings.Contains(te.Msg, "a.b") {
 		t.Fatal(err)

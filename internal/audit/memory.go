@@ -2,25 +2,87 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Memory is a Store that holds the record in memory, for tests and for a process that keeps nothing.
 type Memory struct {
-	mu      sync.Mutex
-	records map[string]*Record
-	order   []string
-	closed  bool
+	mu          sync.Mutex
+	leaves      []Leaf
+	hashes      []tlog.Hash // by stored index
+	records     map[string]*Pair
+	order       []string
+	checkpoints []string
+	kept        map[string]memoryKept
+	closed      bool
+}
+
+type memoryKept struct {
+	data []byte
+	time time.Time
 }
 
 // NewMemory makes an empty Memory.
-func NewMemory() *Memory { return &Memory{records: map[string]*Record{}} }
+func NewMemory() *Memory {
+	return &Memory{records: map[string]*Pair{}, kept: map[string]memoryKept{}}
+}
 
-// Begin adds a record.
-func (m *Memory) Begin(ctx context.Context, b *Begun) error {
+// Append adds a leaf.
+func (m *Memory) Append(ctx context.Context, a *Addition) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, tool.AsError(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.records[a.Record]
+	switch {
+	case m.closed:
+		return 0, errClosed()
+	case a.Part == PartEnded && (p == nil || p.event()):
+		return 0, tool.Errorf(tool.NotFound, "no audit record %s has begun", a.Record)
+	case a.Part == PartEnded && p.Ended.Data != nil:
+		return 0, tool.Errorf(tool.Conflict, "audit record %s has ended already", a.Record)
+	case a.Part != PartEnded && p != nil:
+		return 0, tool.Errorf(tool.Conflict, "audit record %s has begun already", a.Record)
+	}
+	n := int64(len(m.leaves))
+	data, err := a.At(n)
+	if err != nil {
+		return 0, err
+	}
+	hashes, err := tlog.StoredHashes(n, data, m.reader())
+	if err != nil {
+		return 0, err
+	}
+	leaf := Leaf{n, data, hashes}
+	m.leaves, m.hashes = append(m.leaves, leaf), append(m.hashes, hashes...)
+	if a.Part == PartEnded {
+		p.Ended = leaf
+	} else {
+		m.records[a.Record] = &Pair{Begun: leaf}
+		m.order = append(m.order, a.Record)
+	}
+	for _, k := range a.Keep {
+		m.kept[k.Digest] = memoryKept{slices.Clone(k.Data), a.Time}
+	}
+	return n, nil
+}
+
+// event reports whether the record is no call.
+func (p *Pair) event() bool {
+	c, err := decode(p.Begun.Data)
+	return err == nil && c.Part == PartEvent
+}
+
+// Checkpoint adds a checkpoint.
+func (m *Memory) Checkpoint(ctx context.Context, sign func(Head) (string, error)) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -29,18 +91,37 @@ func (m *Memory) Begin(ctx context.Context, b *Begun) error {
 	if m.closed {
 		return errClosed()
 	}
-	if m.records[b.Record] != nil {
-		return tool.Errorf(tool.Conflict, "audit record %s has begun already", b.Record)
+	h, err := m.head()
+	if err != nil {
+		return err
 	}
-	r := &Record{Begun: *b}
-	r.Begun.Time = stamp(b.Time)
-	m.records[b.Record] = r
-	m.order = append(m.order, b.Record)
-	return nil
+	text, err := sign(h)
+	if err == nil {
+		m.checkpoints = append(m.checkpoints, text)
+	}
+	return err
 }
 
-// End adds the end of a record.
-func (m *Memory) End(ctx context.Context, e *Ended) error {
+func (m *Memory) head() (Head, error) {
+	root, err := tlog.TreeHash(int64(len(m.leaves)), m.reader())
+	return Head{int64(len(m.leaves)), root}, err
+}
+
+func (m *Memory) reader() tlog.HashReader {
+	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		out := make([]tlog.Hash, 0, len(indexes))
+		for _, i := range indexes {
+			if i < 0 || i >= int64(len(m.hashes)) {
+				return nil, fmt.Errorf("no hash %d", i)
+			}
+			out = append(out, m.hashes[i])
+		}
+		return out, nil
+	})
+}
+
+// View shows the Memory. Nothing is added while f runs.
+func (m *Memory) View(ctx context.Context, f func(View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
@@ -49,38 +130,23 @@ func (m *Memory) End(ctx context.Context, e *Ended) error {
 	if m.closed {
 		return errClosed()
 	}
-	r := m.records[e.Record]
-	if r == nil {
-		return tool.Errorf(tool.NotFound, "no audit record %s has begun", e.Record)
-	}
-	if r.Ended.Record != "" {
-		return tool.Errorf(tool.Conflict, "audit record %s has ended already", e.Record)
-	}
-	r.Ended = *e
-	r.Ended.Time = stamp(e.Time)
-	return nil
+	return f(memoryView{m})
 }
 
-// Records gives what q picks, newest first.
-func (m *Memory) Records(_ context.Context, q Query) ([]Record, error) {
+// Prune throws away what was kept before a time.
+func (m *Memory) Prune(_ context.Context, before time.Time) (n int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, errClosed()
+		return 0, errClosed()
 	}
-	ids := slices.Sorted(slices.Values(m.order))
-	slices.Reverse(ids)
-	var out []Record
-	for _, id := range ids {
-		r := m.records[id]
-		if q.Execution != "" && r.Begun.Execution != q.Execution || q.Tool != "" && r.Begun.Tool != q.Tool || q.Before != "" && id >= q.Before {
-			continue
-		}
-		if out = append(out, *r); len(out) == q.Max() {
-			break
+	for digest, k := range m.kept {
+		if k.time.Before(before) {
+			delete(m.kept, digest)
+			n++
 		}
 	}
-	return out, nil
+	return n, nil
 }
 
 // Close ends the Memory.
@@ -90,6 +156,82 @@ func (m *Memory) Close() error {
 	m.closed = true
 	return nil
 }
+
+type memoryView struct{ m *Memory }
+
+func (v memoryView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	return v.m.reader().ReadHashes(indexes)
+}
+
+func (v memoryView) Head() (Head, error) { return v.m.head() }
+
+func (v memoryView) Records(q Query) ([]Pair, error) {
+	var out []Pair
+	for _, id := range slices.Backward(slices.Sorted(slices.Values(v.m.order))) {
+		if q.Before != "" && id >= q.Before {
+			continue
+		}
+		p := v.m.records[id]
+		r, err := p.record()
+		if err != nil {
+			return nil, err
+		}
+		if !q.picks(r) {
+			continue
+		}
+		if out = append(out, *p); len(out) == q.Max() {
+			break
+		}
+	}
+	return out, nil
+}
+
+// picks reports whether q picks r, its page aside.
+func (q Query) picks(r *Record) bool {
+	s := r.Subject
+	for _, f := range [][2]string{
+		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool}, {q.Upstream, s.Upstream},
+		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)},
+	} {
+		if f[0] != "" && f[0] != f[1] {
+			return false
+		}
+	}
+	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until))
+}
+
+func (v memoryView) Leaves(from int64, f func(Leaf) error) error {
+	for _, l := range v.m.leaves[min(max(from, 0), int64(len(v.m.leaves))):] {
+		if err := f(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v memoryView) Checkpoints(f func(string) error) error {
+	for _, text := range v.m.checkpoints {
+		if err := f(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v memoryView) Kept(digest string) ([]byte, error) {
+	return slices.Clone(v.m.kept[digest].data), nil
+}
+
+func (v memoryView) AllKept(f func(string, []byte, error) error) error {
+	for digest, k := range v.m.kept {
+		if err := f(digest, k.data, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v memoryView) Check() error { return nil }
 
 func errClosed() error {
 	return tool.Errorf(tool.Unavailable, "the audit record is closed: biplane is shutting down")

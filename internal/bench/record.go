@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -21,7 +22,15 @@ func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	log := audit.New(audit.Config{Store: s.Audit()})
+	key, err := secret.NewKey(make([]byte, secret.KeySize))
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.Audit(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	log := audit.New(audit.Config{Store: stored, Key: key})
 	yes, no := true, false
 	answer := tool.Text(false, "done")
 	var out []Figure
@@ -34,7 +43,7 @@ func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
 			Tool: &tool.Tool{Upstream: "bench", Name: "write", Annotations: tool.Annotations{ReadOnly: c.readOnly}},
 		}
 		do := func() error {
-			e, err := log.Begin(ctx, call, "allow")
+			e, err := log.Begin(ctx, call, audit.Decision{Effect: "allow"})
 			if err != nil {
 				return err
 			}

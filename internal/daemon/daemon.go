@@ -53,6 +53,7 @@ type Daemon struct {
 	log       *slog.Logger
 	started   time.Time
 	store     *store.Store
+	audit     *audit.Log
 	driver    closingDriver
 	kind      string // of driver
 	catalog   *catalog.Catalog
@@ -125,9 +126,12 @@ func (d *Daemon) assemble() (err error) {
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.toolsChanged); err != nil {
 		return err
 	}
+	if d.audit, err = d.openAudit(key); err != nil {
+		return err
+	}
 	gate, err := gateway.New(gateway.Config{
 		Catalog: d.catalog, Policy: policy.Open(s.Sandbox.Tier), Approval: &approval.Gate{},
-		Audit: audit.New(audit.Config{Store: d.store.Audit(), Log: d.log}), Log: d.log,
+		Audit: d.audit, Log: d.log,
 	})
 	if err != nil {
 		return err

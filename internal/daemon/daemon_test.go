@@ -23,6 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
@@ -145,17 +146,30 @@ func TestDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	records, err := s.Audit().Records(t.Context(), audit.Query{Execution: x.ID, Limit: 1000})
+	key, err := secret.Open(filepath.Join(dir, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := s.Audit(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := audit.New(audit.Config{Store: stored, Key: key})
+	records, err := record.Records(t.Context(), audit.Query{Execution: x.ID, Limit: 1000})
 	if err != nil || len(records) != 100 {
 		t.Fatalf("%d records of the program's calls, %v", len(records), err)
 	}
 	for _, r := range records {
-		if r.Ended.Outcome != audit.OK || r.Begun.Tool != "peer.meet" || r.Begun.Arguments != `{"n":100}` || !strings.HasPrefix(r.Begun.Principal, "local:") {
+		args, err := record.Kept(t.Context(), r.Arguments.Kept)
+		if r.End.Outcome != audit.OK || r.Subject.Tool != "peer.meet" || string(args) != `{"n":100}` || err != nil || !strings.HasPrefix(r.Principal, "local:") {
 			t.Fatalf("%+v", r)
 		}
 	}
-	records, err = s.Audit().Records(t.Context(), audit.Query{Tool: "biplane.execute"})
-	if err != nil || len(records) != 3 || !strings.Contains(records[0].Begun.Arguments, "peer.meet") {
+	records, err = record.Records(t.Context(), audit.Query{Tool: "biplane.execute"})
+	if err != nil || len(records) != 3 {
+		t.Fatalf("%d records of execute, %v", len(records), err)
+	}
+	if args, err := record.Kept(t.Context(), records[0].Arguments.Kept); err != nil || !strings.Contains(string(args), "peer.meet") {
 		t.Errorf("records of execute: %+v %v", records, err)
 	}
 }

@@ -101,7 +101,7 @@ func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision,
 	if d.Effect == policy.Allow { // before the record, so that one flush of the disk serves both
 		sure = leaving(c, d)
 	}
-	entry, err := g.cfg.Audit.Begin(ctx, c, string(d.Effect))
+	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(d.Effect), Policy: d.Policy, Reason: d.Reason})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, tool.NotSent(context.Cause(ctx))

@@ -54,7 +54,7 @@ func ok(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(fa
 
 func (w *world) last(t *testing.T) audit.Record {
 	t.Helper()
-	all, err := w.record.Records(t.Context(), audit.Query{})
+	all, err := audit.New(audit.Config{Store: w.record}).Records(t.Context(), audit.Query{})
 	if err != nil || len(all) == 0 {
 		t.Fatalf("records: %d, %v", len(all), err)
 	}
@@ -77,8 +77,8 @@ func TestCallIsRecordedAndMade(t *testing.T) {
 		t.Errorf("the upstream got %+v", c)
 	}
 	rec := w.last(t)
-	if rec.Begun.Tool != "shop.get-order" || rec.Begun.Execution != "ex_1" || rec.Begun.Principal != "local:ann" ||
-		rec.Begun.Decision != "allow" || rec.Begun.Call != c.ID || rec.Ended.Outcome != audit.OK {
+	if rec.Subject.Tool != "shop.get-order" || rec.Subject.Execution != "ex_1" || rec.Principal != "local:ann" ||
+		rec.Decision.Effect != "allow" || rec.Subject.Call != c.ID || rec.End.Outcome != audit.OK {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -121,7 +121,7 @@ func TestDenialIsRecorded(t *testing.T) {
 	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err == nil {
 		t.Fatal("allowed")
 	}
-	if rec := w.last(t); rec.Begun.Decision != "deny" || rec.Ended.ErrorKind != tool.Denied {
+	if rec := w.last(t); rec.Decision.Effect != "deny" || rec.End.ErrorKind != tool.Denied {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -142,7 +142,7 @@ func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
 			if e := tool.AsError(err); e == nil || e.Kind != c.kind {
 				t.Errorf("error %v, want kind %s", err, c.kind)
 			}
-			if rec := w.last(t); rec.Ended.Outcome != audit.Failed || rec.Ended.ErrorKind != c.kind {
+			if rec := w.last(t); rec.End.Outcome != audit.Failed || rec.End.ErrorKind != c.kind {
 				t.Errorf("record %+v", rec)
 			}
 		})
@@ -159,7 +159,7 @@ func TestCanceledCallsEndIsRecorded(t *testing.T) {
 	if e := tool.AsError(err); e == nil || e.Kind != tool.Canceled {
 		t.Errorf("error %v, want canceled", err)
 	}
-	if rec := w.last(t); rec.Ended.ErrorKind != tool.Canceled {
+	if rec := w.last(t); rec.End.ErrorKind != tool.Canceled {
 		t.Errorf("record %+v", rec)
 	}
 }

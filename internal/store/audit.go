@@ -2,90 +2,178 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Audit is the record of calls: an audit.Store.
-type Audit struct{ s *Store }
+// What is sealed for the record, each for a purpose of its own.
+const (
+	auditPayloadPurpose = "audit-payload"
+	auditSeedPurpose    = "audit-seed"
+)
 
-// Audit gives the record of calls.
-func (s *Store) Audit() *Audit { return &Audit{s} }
-
-const insertBegun = `INSERT INTO audit_begun
-	(record, call, execution, time, tool, principal, client, digest, arguments, size, decision, durable)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-
-// Begin adds a record.
-func (a *Audit) Begin(ctx context.Context, b *audit.Begun) error {
-	err := a.s.writer.do(ctx, b.Durable, insertBegun,
-		b.Record, b.Call, b.Execution, b.Time.UnixMicro(), b.Tool, b.Principal, b.Client, b.Digest, b.Arguments, b.Size, b.Decision, b.Durable)
-	if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT {
-		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", b.Record, err)
-	}
-	return err
+// Audit is the record: an audit.Store.
+type Audit struct {
+	s   *Store
+	key *secret.Key
 }
 
-const insertEnded = `INSERT INTO audit_ended
-	(record, time, outcome, error_kind, error, digest, size, duration) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
-
-// End adds the end of a record.
-func (a *Audit) End(ctx context.Context, e *audit.Ended) error {
-	err := a.s.writer.do(ctx, false, insertEnded,
-		e.Record, e.Time.UnixMicro(), e.Outcome, e.ErrorKind, e.Error, e.Digest, e.Size, e.Duration.Nanoseconds())
-	switch c := code(err); {
-	case c == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return tool.Errorf(tool.NotFound, "no audit record %s has begun: %w", e.Record, err)
-	case c&0xff == sqlite3.SQLITE_CONSTRAINT:
-		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", e.Record, err)
+// Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
+// form.
+func (s *Store) Audit(ctx context.Context, key *secret.Key) (*Audit, error) {
+	a := &Audit{s, key}
+	if err := a.upgrade(ctx); err != nil {
+		return nil, err
 	}
-	return err
+	return a, nil
 }
 
-const selectRecords = `SELECT
-	b.record, b.call, b.execution, b.time, b.tool, b.principal, b.client, b.digest, b.arguments, b.size, b.decision, b.durable,
-	coalesce(e.record, ''), coalesce(e.time, 0), coalesce(e.outcome, ''), coalesce(e.error_kind, ''), coalesce(e.error, ''),
-	coalesce(e.digest, ''), coalesce(e.size, 0), coalesce(e.duration, 0)
-	FROM audit_begun b LEFT JOIN audit_ended e ON e.record = b.record WHERE true`
-
-// Records gives what q picks, newest first.
-func (a *Audit) Records(ctx context.Context, q audit.Query) ([]audit.Record, error) {
-	query, args := selectRecords, []any{}
-	if q.Execution != "" {
-		query, args = query+" AND b.execution = ? AND b.execution <> ''", append(args, q.Execution)
+// Signer gives the key of the record, which is made once. A log can't change its name: an origin other than the one that it
+// was made with is an error of kind tool.Conflict. Empty: whatever it has, and a random one for a new log.
+func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error) {
+	if origin != "" {
+		if err := audit.CheckOrigin(origin); err != nil {
+			return nil, err
+		}
 	}
-	if q.Tool != "" {
-		query, args = query+" AND b.tool = ?", append(args, q.Tool)
+	have, sealed, err := a.logRow(ctx)
+	if err == nil && have == "" {
+		name := origin
+		if name == "" {
+			name = audit.NewOrigin()
+		}
+		seed := a.key.Seal(auditSeedPurpose, audit.NewSeed(), []byte(name))
+		if err := a.s.writer.do(ctx, true, `INSERT OR IGNORE INTO audit_log (id, origin, seed) VALUES (1, ?, ?)`, name, seed); err != nil {
+			return nil, err
+		}
+		have, sealed, err = a.logRow(ctx)
 	}
-	if q.Before != "" {
-		query, args = query+" AND b.record < ?", append(args, q.Before)
-	}
-	rows, err := a.s.read.QueryContext(ctx, query+" ORDER BY b.record DESC LIMIT ?", append(args, q.Max())...)
 	if err != nil {
-		return nil, failure(err)
+		return nil, err
 	}
-	defer rows.Close()
-	var out []audit.Record
-	for rows.Next() {
-		var r audit.Record
-		var begun, ended, duration int64
-		b, e := &r.Begun, &r.Ended
-		if err := rows.Scan(&b.Record, &b.Call, &b.Execution, &begun, &b.Tool, &b.Principal, &b.Client, &b.Digest, &b.Arguments, &b.Size, &b.Decision, &b.Durable,
-			&e.Record, &ended, &e.Outcome, &e.ErrorKind, &e.Error, &e.Digest, &e.Size, &duration); err != nil {
-			return nil, failure(err)
+	if origin != "" && origin != have {
+		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, the configuration says %s: a record keeps its name; take audit.origin out, or use another folder with --data-dir", have, origin)
+	}
+	seed, err := a.key.Unseal(auditSeedPurpose, sealed, []byte(have))
+	if err != nil {
+		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
+	}
+	return audit.NewSigner(have, seed)
+}
+
+func (a *Audit) logRow(ctx context.Context) (origin string, sealed []byte, err error) {
+	err = a.s.read.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`).Scan(&origin, &sealed)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", nil, readError(ctx, err)
+	}
+	return origin, sealed, nil
+}
+
+const (
+	insertLeaf = `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)`
+	insertEnd  = `INSERT INTO audit_leaf (seq, hashes, leaf) SELECT ?, ?, ? WHERE EXISTS
+		(SELECT 1 FROM audit_leaf WHERE leaf ->> 'record' = ? AND (leaf ->> 'part' = 'ended') = 0 AND leaf ->> 'part' = 'begun')`
+	// What is recorded again is kept as long as the newest record of it; that is written once a day.
+	keepPayload = `INSERT INTO audit_payload (digest, time, data) VALUES (?1, ?2, ?3)
+		ON CONFLICT (digest) DO UPDATE SET time = ?2 WHERE time < ?2 - 86400000000`
+)
+
+// errNotBegun says that an end has no beginning.
+var errNotBegun = errors.New("no such record has begun")
+
+// Append adds a leaf.
+func (a *Audit) Append(ctx context.Context, add *audit.Addition) (int64, error) {
+	var seq int64
+	sealed := make([][]byte, len(add.Keep))
+	for i, k := range add.Keep {
+		sealed[i] = a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))
+	}
+	err := a.s.writer.call(ctx, add.Durable, func(ctx context.Context, w *writer) (err error) {
+		for i, k := range add.Keep {
+			if _, err := w.statement(ctx, keepPayload, k.Digest, add.Time.UnixMicro(), sealed[i]); err != nil {
+				return err
+			}
 		}
-		b.Time = time.UnixMicro(begun).UTC()
-		if e.Record != "" {
-			e.Time, e.Duration = time.UnixMicro(ended).UTC(), time.Duration(duration)
+		seq, err = w.leaf(ctx, add)
+		return err
+	})
+	switch c := code(err); {
+	case errors.Is(err, errNotBegun):
+		return 0, tool.Errorf(tool.NotFound, "no audit record %s has begun", add.Record)
+	case c&0xff == sqlite3.SQLITE_CONSTRAINT && add.Part == audit.PartEnded:
+		return 0, tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", add.Record, err)
+	case c&0xff == sqlite3.SQLITE_CONSTRAINT:
+		return 0, tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", add.Record, err)
+	case err != nil:
+		return 0, err
+	}
+	return seq, nil
+}
+
+// leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here.
+func (w *writer) leaf(ctx context.Context, add *audit.Addition) (int64, error) {
+	if err := w.grow(ctx); err != nil {
+		return 0, err
+	}
+	next := *w.tree
+	seq := next.size
+	data, err := add.At(seq)
+	if err != nil {
+		return 0, &refusal{err}
+	}
+	hashes := next.add(data)
+	if add.Part == audit.PartEnded {
+		res, err := w.statement(ctx, insertEnd, seq, hashes, string(data), add.Record)
+		if err != nil {
+			return 0, err
 		}
-		out = append(out, r)
+		if n, _ := res.RowsAffected(); n == 0 {
+			return 0, &refusal{errNotBegun}
+		}
+	} else if _, err := w.statement(ctx, insertLeaf, seq, hashes, string(data)); err != nil {
+		return 0, err
 	}
-	if err := rows.Err(); err != nil {
-		return nil, failure(err)
+	w.tree = &next
+	return seq, nil
+}
+
+// Checkpoint signs the tree between two appends, with the disk's word for all before it.
+func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, error)) error {
+	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.grow(ctx); err != nil {
+			return err
+		}
+		text, err := sign(audit.Head{Size: w.tree.size, Root: w.tree.root()})
+		if err != nil {
+			return &refusal{err}
+		}
+		_, err = w.statement(ctx, `INSERT INTO audit_checkpoint (time, text) VALUES (?, ?)`, time.Now().UnixMicro(), text)
+		return err
+	})
+}
+
+// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't wait for it.
+func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
+	for {
+		var n int64
+		err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
+			res, err := w.statement(ctx, `DELETE FROM audit_payload WHERE digest IN
+				(SELECT digest FROM audit_payload WHERE time < ? ORDER BY time LIMIT 500)`, before.UnixMicro())
+			if err == nil {
+				n, err = res.RowsAffected()
+			}
+			return err
+		})
+		rows += n
+		if err != nil || n == 0 {
+			return rows, err
+		}
 	}
-	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/audit/audittest"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -35,9 +36,19 @@ func own(dir string) {
 		fmt.Println("error:", err)
 		return
 	}
-	l := audit.New(audit.Config{Store: s.Audit()})
+	key, err := secret.NewKey(make([]byte, secret.KeySize))
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	stored, err := s.Audit(ctx, key)
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	l := audit.New(audit.Config{Store: stored, Key: key})
 	for _, id := range []string{"one", "two"} {
-		e, err := l.Begin(ctx, &tool.Call{ID: id, Path: "a.b"}, "allow")
+		e, err := l.Begin(ctx, &tool.Call{ID: id, Path: "a.b"}, audit.Decision{Effect: "allow"})
 		if err == nil && id == "one" {
 			err = e.End(ctx, tool.Text(false, "fine"), nil)
 		}
@@ -60,6 +71,36 @@ func open(t testing.TB, dir string) *store.Store {
 	return s
 }
 
+// stored is the record of a store, under a key that is the same in all tests.
+func stored(t testing.TB, s *store.Store) *store.Audit {
+	t.Helper()
+	a, err := s.Audit(t.Context(), testKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func testKey(t testing.TB) *secret.Key {
+	t.Helper()
+	k, err := secret.NewKey(make([]byte, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// auditLog is the log in a store.
+func auditLog(t testing.TB, s *store.Store) *audit.Log {
+	t.Helper()
+	a := stored(t, s)
+	signer, err := a.Signer(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer})
+}
+
 // closer closes the store with its record.
 type closer struct {
 	*store.Audit
@@ -71,7 +112,7 @@ func (c closer) Close() error { return c.s.Close() }
 func TestAudit(t *testing.T) {
 	audittest.Run(t, func(t *testing.T) audittest.Store {
 		s := open(t, filepath.Join(t.TempDir(), "a #folder?with%20odd=name"))
-		return closer{s.Audit(), s}
+		return closer{stored(t, s), s}
 	})
 }
 
@@ -112,11 +153,11 @@ func TestSurvivesKill(t *testing.T) {
 	}
 	cmd.Wait()
 	s := open(t, dir)
-	got, err := s.Audit().Records(t.Context(), audit.Query{})
+	got, err := auditLog(t, s).Records(t.Context(), audit.Query{})
 	if err != nil || len(got) != 2 {
 		t.Fatal(got, err)
 	}
-	if got[0].Begun.Call != "two" || got[0].Ended.Outcome != audit.Unfinished || got[1].Begun.Call != "one" || got[1].Ended.Outcome != audit.OK {
+	if got[0].Subject.Call != "two" || got[0].End.Outcome != audit.Unfinished || got[1].Subject.Call != "one" || got[1].End.Outcome != audit.OK {
 		t.Errorf("records after kill -9: %+v", got)
 	}
 }
@@ -124,7 +165,7 @@ func TestSurvivesKill(t *testing.T) {
 func TestModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, dir)
-	audit.New(audit.Config{Store: s.Audit()}).Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow")
+	auditLog(t, s).Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) < 3 {
 		t.Fatal(entries, err)
@@ -162,16 +203,20 @@ func TestFolderRefused(t *testing.T) {
 
 func TestAppendOnly(t *testing.T) {
 	s := open(t, t.TempDir())
-	e, err := audit.New(audit.Config{Store: s.Audit()}).Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow")
+	e, err := auditLog(t, s).Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := e.End(t.Context(), tool.Text(false, "x"), nil); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := auditLog(t, s).Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for _, q := range []string{
-		"UPDATE audit_begun SET tool = 'other'", "DELETE FROM audit_begun", "UPDATE audit_ended SET outcome = 'ok'", "DELETE FROM audit_ended",
-		"INSERT OR REPLACE INTO audit_ended SELECT * FROM audit_ended", "INSERT OR REPLACE INTO audit_begun SELECT * FROM audit_begun",
+		"UPDATE audit_leaf SET leaf = '{}'", "DELETE FROM audit_leaf", "INSERT OR REPLACE INTO audit_leaf SELECT * FROM audit_leaf",
+		"INSERT INTO audit_leaf VALUES (7, x'', '{}')", "INSERT INTO audit_leaf VALUES (-1, x'', '{}')",
+		"UPDATE audit_checkpoint SET text = ''", "DELETE FROM audit_checkpoint", "INSERT OR REPLACE INTO audit_checkpoint SELECT * FROM audit_checkpoint",
 	} {
 		if err := s.Exec(t.Context(), q); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("%s: %v", q, err)
@@ -181,14 +226,14 @@ func TestAppendOnly(t *testing.T) {
 
 func TestFull(t *testing.T) {
 	s := open(t, t.TempDir())
-	l := audit.New(audit.Config{Store: s.Audit()})
+	l := auditLog(t, s)
 	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 20"); err != nil {
 		t.Fatal(err)
 	}
 	args := []byte(`"` + strings.Repeat("x", 15000) + `"`)
 	var err error
 	for range 50 {
-		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args}, "allow"); err != nil {
+		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args}, audit.Decision{Effect: "allow"}); err != nil {
 			break
 		}
 	}
@@ -199,19 +244,19 @@ func TestFull(t *testing.T) {
 	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 100000"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, "allow"); err != nil {
+	if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"}); err != nil {
 		t.Fatalf("after space came back: %v", err)
 	}
 }
 
 func TestCloseWhileWriting(t *testing.T) {
 	s := open(t, t.TempDir())
-	l := audit.New(audit.Config{Store: s.Audit()})
+	l := auditLog(t, s)
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
 			for {
-				e, err := l.Begin(context.Background(), &tool.Call{Path: "a.b"}, "allow")
+				e, err := l.Begin(context.Background(), &tool.Call{Path: "a.b"}, audit.Decision{Effect: "allow"})
 				if err != nil {
 					return
 				}
@@ -264,13 +309,13 @@ func BenchmarkAudit(b *testing.B) {
 	} {
 		b.Run(kind.name, func(b *testing.B) {
 			s := open(b, b.TempDir())
-			l := audit.New(audit.Config{Store: s.Audit()})
+			l := auditLog(b, s)
 			res := tool.Text(false, strings.Repeat("x", 2000))
 			for b.Loop() {
 				var wg sync.WaitGroup
 				for range 100 {
 					wg.Go(func() {
-						e, err := l.Begin(b.Context(), &tool.Call{Path: "a.b", Tool: kind.tool, Arguments: []byte(`{"q":"some arguments"}`)}, "allow")
+						e, err := l.Begin(b.Context(), &tool.Call{Path: "a.b", Tool: kind.tool, Arguments: []byte(`{"q":"some arguments"}`)}, audit.Decision{Effect: "allow"})
 						if err != nil {
 							b.Error(err)
 							return

@@ -21,6 +21,7 @@ const batch = 512
 type writer struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
+	tree  *tree                // of the record; nil: not read yet; only the goroutine uses it
 	full  bool                 // whether a commit waits for the disk now; only the goroutine uses it
 	last  uint64               // the number of the newest write; only the goroutine uses it
 	disk  atomic.Uint64        // the disk has all writes up to this one
@@ -35,6 +36,7 @@ type writer struct {
 type write struct {
 	durable bool
 	steps   []step
+	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
 	result  chan error
 	number  uint64 // in the order of writing; set before the result is given
 }
@@ -63,10 +65,19 @@ func (w *writer) do(ctx context.Context, durable bool, query string, args ...any
 
 // all is do for several statements, which are done all or none.
 func (w *writer) all(ctx context.Context, durable bool, steps []step) error {
+	return w.add(ctx, &write{durable: durable, steps: steps})
+}
+
+// call is do for a function that runs inside the transaction, on the writer's goroutine.
+func (w *writer) call(ctx context.Context, durable bool, run func(ctx context.Context, w *writer) error) error {
+	return w.add(ctx, &write{durable: durable, run: run})
+}
+
+func (w *writer) add(ctx context.Context, r *write) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	r := &write{durable: durable, steps: steps, result: make(chan error, 1)}
+	r.result = make(chan error, 1)
 	w.mu.RLock()
 	if w.closed {
 		w.mu.RUnlock()
@@ -123,12 +134,20 @@ func (w *writer) run() {
 	}
 }
 
-// commit writes a group in one transaction. A statement that a constraint refuses fails alone; any other failure is
-// the failure of all.
+// A refusal is an error of a write's function that is the failure of its write alone.
+type refusal struct{ err error }
+
+func (r *refusal) Error() string { return r.err.Error() }
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// commit writes a group in one transaction. A statement that a constraint refuses fails alone, as does a refusal; any other
+// failure is the failure of all.
 func (w *writer) commit(group []*write, durable bool) []error {
 	ctx := context.Background() // what is queued is written
 	errs := make([]error, len(group))
 	all := func(err error) []error {
+		w.tree = nil // whatever is there now is read again
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 		}
@@ -145,7 +164,8 @@ func (w *writer) commit(group []*write, durable bool) []error {
 	}
 	for i, r := range group {
 		err := w.exec(ctx, r)
-		if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT {
+		var alone *refusal
+		if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !errors.As(err, &alone) {
 			return all(err)
 		}
 		errs[i] = err
@@ -175,6 +195,9 @@ func (w *writer) flush(ctx context.Context, full bool) error {
 
 // exec does a write inside the transaction: where a step of several fails, those before it are taken back.
 func (w *writer) exec(ctx context.Context, r *write) error {
+	if r.run != nil {
+		return r.run(ctx, w)
+	}
 	if len(r.steps) == 1 {
 		return w.step(ctx, r.steps[0])
 	}
@@ -190,14 +213,32 @@ func (w *writer) exec(ctx context.Context, r *write) error {
 }
 
 func (w *writer) step(ctx context.Context, s step) error {
-	stmt := w.stmts[s.query]
+	_, err := w.statement(ctx, s.query, s.args...)
+	return err
+}
+
+// statement does a statement inside the transaction.
+func (w *writer) statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	stmt := w.stmts[query]
 	if stmt == nil {
 		var err error
-		if stmt, err = w.conn.PrepareContext(ctx, s.query); err != nil {
-			return err
+		if stmt, err = w.conn.PrepareContext(ctx, query); err != nil {
+			return nil, err
 		}
-		w.stmts[s.query] = stmt
+		w.stmts[query] = stmt
 	}
-	_, err := stmt.ExecContext(ctx, s.args...)
+	return stmt.ExecContext(ctx, args...)
+}
+
+// grow makes sure that the record's tree is known. A broken one stops who appends to it, and nobody else.
+func (w *writer) grow(ctx context.Context) error {
+	if w.tree != nil {
+		return nil
+	}
+	t, err := loadTree(ctx, w.conn)
+	if err != nil && code(err) == 0 {
+		return &refusal{err}
+	}
+	w.tree = t
 	return err
 }

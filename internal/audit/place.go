@@ -1,0 +1,82 @@
+package audit
+
+import "fmt"
+
+// A step is a leaf after which the leaves' own indexes are another distance from where they stand: rows were removed or put in and
+// the others renumbered, or rows were exchanged.
+type step struct {
+	at, own int64 // where the leaf stands, and its own index
+	record  string
+}
+
+// maxSteps bounds how many of them are looked at.
+const maxSteps = 4 * maxFaults
+
+func (s step) shift() int64 { return s.own - s.at }
+
+// place notes where a leaf stands that has own as its index.
+func (v *verifier) place(at, own int64, record string) {
+	last := int64(0)
+	if n := len(v.steps); n > 0 {
+		last = v.steps[n-1].shift()
+	}
+	if own-at != last && len(v.steps) < maxSteps {
+		v.steps = append(v.steps, step{at, own, record})
+	}
+}
+
+// misplaced tells of the steps. A run of them at leaves that follow each other are leaves that stand alone where they don't belong,
+// but for the last, from which on all stand at one distance from their own place.
+func (v *verifier) misplaced() {
+	base := int64(0)
+	for i := 0; i < len(v.steps); {
+		j := i + 1
+		for j < len(v.steps) && v.steps[j].at == v.steps[j-1].at+1 {
+			j++
+		}
+		odd, last := v.steps[i:j-1], v.steps[j-1]
+		if last.at == v.next-1 && last.own != last.at+base { // nothing follows that could say whether it stands alone
+			odd = v.steps[i:j]
+			last = step{at: v.next, own: v.next + base}
+		}
+		change := last.shift() - base
+		if change > 0 {
+			v.fault(Fault{What: FaultMissing, Seq: last.own - change, Last: last.own - 1, Msg: missing(last.own-change, last.own-1) + ", and those after renumbered"})
+		}
+		for n := int64(0); change < 0 && n < -change; n++ {
+			at, record := last.at+change+n, ""
+			for k, s := range odd {
+				if s.at == at {
+					record = s.record
+					odd = append(odd[:k:k], odd[k+1:]...)
+					break
+				}
+			}
+			v.fault(Fault{What: FaultInserted, Seq: at, Last: at, Record: record, Msg: named(at, record) + " was put in, and those after it renumbered"})
+		}
+		for _, s := range odd {
+			if s.own != s.at+base {
+				v.odd[s.at] = s.own
+				v.fault(Fault{What: FaultMoved, Seq: s.at, Last: s.at, Record: s.record, Msg: fmt.Sprintf("%s stands at another place than its own, which is %d", named(s.at, s.record), s.own)})
+			}
+		}
+		base = last.shift()
+		i = j
+	}
+}
+
+// swaps makes one fault of two leaves that stand in each other's place.
+func (v *verifier) swaps() {
+	kept := v.r.Faults[:0]
+	for _, f := range v.r.Faults {
+		other, ok := v.odd[f.Seq]
+		if back, both := v.odd[other]; !ok || !both || back != f.Seq || f.Seq != f.Last || f.What != FaultMoved && f.What != FaultChanged {
+			kept = append(kept, f)
+			continue
+		}
+		if f.Seq < other {
+			kept = append(kept, Fault{What: FaultMoved, Seq: f.Seq, Last: other, Record: f.Record, Msg: fmt.Sprintf("the leaves %d and %d were swapped", f.Seq, other)})
+		}
+	}
+	v.r.Faults = kept
+}

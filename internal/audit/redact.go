@@ -1,0 +1,181 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// Redacted is what stands in the place of a secret value.
+const Redacted = "[redacted]"
+
+// What is redacted goes no deeper than so many levels; a string that is JSON by itself is a level of texts.
+const (
+	redactDepth = 200
+	redactTexts = 4
+)
+
+// redact gives JSON with the values of secret fields replaced, and what looks like a secret in its strings; nil for what is no
+// JSON, is nested too deeply, or is too large to be kept whole, since in a part of it fields can't be told.
+func (k *keeper) redact(data []byte) []byte {
+	if len(data) > KeptBytes {
+		return nil
+	}
+	var out bytes.Buffer
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := k.value(d, &out, redactDepth, redactTexts); err != nil {
+		return nil
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// value copies the decoder's next value.
+func (k *keeper) value(d *json.Decoder, out *bytes.Buffer, depth, texts int) error {
+	if depth == 0 {
+		return fmt.Errorf("nested too deeply")
+	}
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		return k.nested(d, out, t, depth, texts)
+	case string:
+		return write(out, k.text(t, texts))
+	}
+	return write(out, t)
+}
+
+// nested copies an array or an object whose first delimiter was read.
+func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
+	out.WriteString(open.String())
+	for i := 0; d.More(); i++ {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if err := write(out, name); err != nil {
+				return err
+			}
+			out.WriteByte(':')
+			if done, err := k.secretValue(d, out, fmt.Sprint(name)); done || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := k.value(d, out, depth-1, texts); err != nil {
+			return err
+		}
+	}
+	end, err := d.Token()
+	if err != nil {
+		return err
+	}
+	out.WriteString(end.(json.Delim).String())
+	return nil
+}
+
+// secretValue replaces the decoder's next value where the field's name says so. Numbers, true, false and null are secrets
+// under names that say nothing else only: max_tokens is none, pin is.
+func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
+	exact, like := k.secretName(name)
+	if !exact && !like {
+		return false, nil
+	}
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return false, err
+	}
+	if c := raw[0]; exact && c != 'n' || c == '"' || c == '{' || c == '[' {
+		return true, write(out, Redacted)
+	}
+	_, err = out.Write(raw)
+	return true, err
+}
+
+// looks are names of secret fields, letters only; those of more than three letters are also ends and beginnings of such names.
+func looks() []string {
+	return []string{
+		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "authorization",
+		"cookie", "credential", "otp", "pin", "cvv", "cvc", "ssn", "jwt", "bearer", "signature", "sessionid",
+	}
+}
+
+// secretName reports whether a field's name is one of a secret, or looks like one.
+func (k *keeper) secretName(name string) (exact, like bool) {
+	s := strings.TrimSuffix(squeeze(name), "s")
+	for _, w := range k.secrets {
+		if s == strings.TrimSuffix(w, "s") {
+			return true, true
+		}
+	}
+	for _, w := range k.looks {
+		if s == w {
+			exact = exact || s == squeeze(name)
+			like = true
+		}
+		if len(w) > 3 && (strings.HasSuffix(s, w) || strings.HasPrefix(s, w)) {
+			like = true
+		}
+	}
+	return exact, like
+}
+
+// squeeze is a name without what writers of names differ in.
+func squeeze(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+}
+
+// shapes are texts that are secrets whatever they are called: tokens by their makers' prefixes, JWTs, private keys, what
+// follows an authorization scheme, passwords in addresses.
+const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
+	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
+	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
+
+// text redacts within a string: as JSON where it is an object or an array, else what has the shape of a secret.
+func (k *keeper) text(s string, texts int) string {
+	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
+		var out bytes.Buffer
+		d := json.NewDecoder(strings.NewReader(t))
+		d.UseNumber()
+		if k.value(d, &out, redactDepth, texts-1) == nil {
+			if _, err := d.Token(); err == io.EOF {
+				return out.String()
+			}
+		}
+	}
+	return k.shapes.ReplaceAllString(s, Redacted)
+}
+
+func newShapes() *regexp.Regexp { return regexp.MustCompile(shapes) }
+
+// write writes a token as JSON.
+func write(out *bytes.Buffer, t any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(t); err != nil {
+		return err
+	}
+	out.Truncate(out.Len() - 1) // the encoder's newline
+	return nil
+}

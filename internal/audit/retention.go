@@ -1,0 +1,116 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/secret"
+)
+
+// A Keep says what is kept of arguments, or of results. Their keyed digest and their size are in the record whatever it says.
+type Keep string
+
+// What can be kept.
+const (
+	KeepFull     Keep = "full"     // the bytes, the first KeptBytes of them
+	KeepRedacted Keep = "redacted" // JSON with the values of fields that look like secrets replaced; what is no JSON, not at all
+	KeepDigest   Keep = "digest"   // nothing but digest and size; texts of errors are kept
+	KeepNone     Keep = "none"     // nothing but digest and size, texts of errors neither: they may quote what was sent
+)
+
+// KeptBytes is how much is kept of one call's arguments, and of its result, in bytes. The digest covers all of them.
+const KeptBytes = 1 << 20
+
+// KeepFor is how long is kept what retention says nothing of.
+const KeepFor = 90 * 24 * time.Hour
+
+// A Retention says what is kept beside the record, and how long. The zero value keeps redacted arguments and digests of
+// results for KeepFor.
+type Retention struct {
+	Arguments Keep          // KeepRedacted when empty
+	Results   Keep          // KeepDigest when empty
+	For       time.Duration // KeepFor when 0
+	Secrets   []string      // names of fields whose values are secret, besides those that look like it
+}
+
+// digestPurpose is what the digests' key is derived for.
+const digestPurpose = "audit-digest"
+
+// A keeper makes digests, and picks what is kept.
+type keeper struct {
+	key     *secret.Key
+	args    Keep
+	results Keep
+	long    time.Duration
+	secrets []string // names, squeezed
+	looks   []string
+	shapes  *regexp.Regexp
+}
+
+func newKeeper(key *secret.Key, r Retention) *keeper {
+	if key == nil {
+		var b [secret.KeySize]byte
+		_, _ = rand.Read(b[:]) // it never fails: the process ends instead
+		key, _ = secret.NewKey(b[:])
+	}
+	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: newShapes()}
+	if k.args == "" {
+		k.args = KeepRedacted
+	}
+	if k.results == "" {
+		k.results = KeepDigest
+	}
+	if k.long <= 0 {
+		k.long = KeepFor
+	}
+	for _, name := range r.Secrets {
+		k.secrets = append(k.secrets, squeeze(name))
+	}
+	return k
+}
+
+// Digest gives the keyed digest of bytes as it is in the record of a store with this key, so that whoever has the bytes and the key can find
+// them there.
+func Digest(key *secret.Key, data []byte) string {
+	mac := key.MAC(digestPurpose, data)
+	return "hmac-sha256:" + hex.EncodeToString(mac[:])
+}
+
+func (k *keeper) arguments(a *Addition, data []byte) Payload { return k.payload(a, data, k.args) }
+
+func (k *keeper) result(a *Addition, data []byte) Payload { return k.payload(a, data, k.results) }
+
+// message is the payload of an error's text, which is kept unless nothing is: an upstream's words may quote what it was sent.
+func (k *keeper) message(a *Addition, text string) Payload {
+	keep := KeepFull
+	if k.args == KeepNone || k.results == KeepNone {
+		keep = KeepNone
+	}
+	return k.payload(a, []byte(text), keep)
+}
+
+func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
+	p := Payload{Digest: Digest(k.key, data), Size: int64(len(data))}
+	var kept []byte
+	switch keep {
+	case KeepFull:
+		kept = data[:min(len(data), KeptBytes)]
+	case KeepRedacted:
+		kept = k.redact(data)
+	}
+	if len(kept) == 0 {
+		return p
+	}
+	p.Kept = p.Digest
+	if !bytes.Equal(kept, data) {
+		p.Kept = Digest(k.key, kept)
+	}
+	a.Keep = append(a.Keep, Kept{p.Kept, kept})
+	return p
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

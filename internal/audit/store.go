@@ -1,0 +1,87 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Parts of a record.
+const (
+	PartBegun = "begun" // the first half of a call
+	PartEnded = "ended" // the second half of a call
+	PartEvent = "event" // all of any other record
+)
+
+// An Addition is one leaf that is to be appended, with the bytes that are kept beside it.
+type Addition struct {
+	Record string // id of the record
+	Part   string // PartBegun, PartEnded or PartEvent
+	Leaf   []byte // canonical JSON (RFC 8785); its hash in the tree is RFC 6962's
+	Keep   []Kept
+	Time   time.Time // when it happened: Keep is thrown away so long after it as retention says
+	// Durable says that the leaf must have reached the disk before Append returns. Others survive the death of the
+	// process, and may be lost with the power, all that came after them with them.
+	Durable bool
+}
+
+// Kept are bytes kept under their digest, until retention throws them away.
+type Kept struct {
+	Digest string
+	Data   []byte
+}
+
+// A Leaf is one entry of the log as it is stored.
+type Leaf struct {
+	Seq    int64
+	Data   []byte
+	Hashes []tlog.Hash // what tlog.StoredHashes gives for it: its own hash, then those of the subtrees that it completes
+}
+
+// A Pair are the leaves of one record as they are stored. Ended.Data is nil where there is none.
+type Pair struct{ Begun, Ended Leaf }
+
+// A Head is the log at one moment.
+type Head struct {
+	Size int64 // leaves
+	Root tlog.Hash
+}
+
+// A Store holds the record: the leaves in the order in which they were committed, the hashes of their tree, the signed
+// checkpoints, and what is kept of arguments and results. It is safe for concurrent use.
+//
+// Append returns after the leaf is written, with its index in the tree; an error means that it may not be written. It doesn't give
+// up in the middle of a write because ctx ended: it looks at it before. A second first leaf of a record is an error of kind
+// tool.Conflict, as is a second end; an end of what never began is tool.NotFound. After Close all are tool.Unavailable.
+//
+// Checkpoint calls sign with the head of the log, between two appends, and returns after the text that it gives is on the
+// disk with all leaves before it.
+//
+// View shows the store at one moment. Prune throws away what was kept of records before a time, and says how much that was.
+type Store interface {
+	Append(ctx context.Context, a *Addition) (seq int64, err error)
+	Checkpoint(ctx context.Context, sign func(Head) (string, error)) error
+	View(ctx context.Context, f func(View) error) error
+	Prune(ctx context.Context, before time.Time) (rows int64, err error)
+}
+
+// A View is a Store at one moment. It holds only until the function that was given it returns.
+type View interface {
+	tlog.HashReader
+	// Head gives the log's size and root, computed from the stored hashes. A store that misses some gives an error.
+	Head() (Head, error)
+	// Records gives the leaves of what q picks, newest first.
+	Records(q Query) ([]Pair, error)
+	// Leaves calls f with each leaf from index from on, in order, as they are stored: whether any is missing is for f to see.
+	// The leaf's bytes are f's until it returns.
+	Leaves(from int64, f func(Leaf) error) error
+	// Checkpoints calls f with the text of each stored checkpoint, oldest first.
+	Checkpoints(f func(text string) error) error
+	// Kept gives bytes by their digest; nil where there are none any more.
+	Kept(digest string) ([]byte, error)
+	// AllKept calls f with all bytes that are kept and their digest, or with an error that names what can't be read.
+	AllKept(f func(digest string, data []byte, err error) error) error
+	// Check says what is wrong with the store's own structure, as far as the record is concerned: nil where nothing is.
+	Check() error
+}

@@ -1,0 +1,264 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gowebpki/jcs"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A verifier reads a log from its first leaf to its last: it builds the tree again, compares it with the stored one and with all
+// checkpoints, and names what is wrong by the leaf.
+type verifier struct {
+	log    *Log
+	r      Report
+	edge   edge
+	marks  []mark           // checkpoints, by size
+	next   int64            // index of the next leaf
+	good   int64            // size of the newest checkpoint that matched
+	forked bool             // the newest checkpoint didn't
+	open   map[string]int64 // begun and not ended: index by record
+	steps  []step
+	odd    map[int64]int64 // of changed leaves that name another index than their own: that one
+}
+
+// A mark is a checkpoint that the log is compared with when it has grown to its size.
+type mark struct {
+	*Checkpoint
+	outside int // index among those from outside; -1: a stored one
+}
+
+func newVerifier(l *Log, outside []string) *verifier {
+	v := &verifier{log: l, open: map[string]int64{}, odd: map[int64]int64{}}
+	v.edge.fault = v.fault
+	for i, text := range outside {
+		v.r.Outside = append(v.r.Outside, Outside{})
+		c, err := ParseCheckpoint(text, l.signer.Public())
+		if err != nil {
+			v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("checkpoint %d from outside: %v", i+1, err)})
+			continue
+		}
+		v.r.Outside[i].Size = c.Size
+		v.marks = append(v.marks, mark{c, i})
+	}
+	return v
+}
+
+func (v *verifier) fault(f Fault) {
+	if len(v.r.Faults) == maxFaults {
+		v.r.More++
+		return
+	}
+	v.r.Faults = append(v.r.Faults, f)
+}
+
+// run verifies what a view shows. It gives an error where it could not, and tells of what it found in the report.
+func (v *verifier) run(ctx context.Context, view View) error {
+	if err := v.checkpoints(view); err != nil {
+		return err
+	}
+	v.compare()
+	err := view.Leaves(math.MinInt64, func(l Leaf) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v.leaf(l)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return tool.AsError(ctx.Err())
+	}
+	if err != nil {
+		v.fault(Fault{What: FaultStore, Seq: v.next, Last: v.next, Msg: fmt.Sprintf("the store can't be read from leaf %d on: %v", v.next, err)})
+	}
+	v.end()
+	if err := view.Check(); err != nil {
+		if ctx.Err() != nil {
+			return tool.AsError(ctx.Err())
+		}
+		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: err.Error()})
+	}
+	return v.payloads(ctx, view)
+}
+
+// checkpoints reads the stored checkpoints.
+func (v *verifier) checkpoints(view View) error {
+	n, last := 0, int64(0)
+	err := view.Checkpoints(func(text string) error {
+		n++
+		c, err := ParseCheckpoint(text, v.log.signer.Public())
+		if err != nil {
+			v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d is forged, or was changed: %v", n, err)})
+			return nil
+		}
+		if c.Size < last {
+			v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("stored checkpoint %d has %d leaves, one before it %d: checkpoints were reordered, or the record was put back to an older copy", n, c.Size, last)})
+		}
+		last = max(last, c.Size)
+		c.Text = "" // there may be many
+		v.marks = append(v.marks, mark{c, -1})
+		return nil
+	})
+	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	if err != nil {
+		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", err)})
+	}
+	return nil
+}
+
+// compare compares the tree with the checkpoints of its present size.
+func (v *verifier) compare() {
+	for len(v.marks) > 0 && v.marks[0].Size <= v.next {
+		m := v.marks[0]
+		v.marks = v.marks[1:]
+		ok, sure := m.Size == v.next, true
+		if ok {
+			ok, sure = v.edge.is(m.Root)
+		} else {
+			sure = false // a gap leads over it
+		}
+		switch {
+		case ok:
+			v.good, v.forked = m.Size, false
+			v.r.Covered = m.Size
+			if m.outside < 0 {
+				v.r.Checkpoints++
+			} else {
+				v.r.Outside[m.outside].OK = true
+			}
+		case sure && !v.forked:
+			v.forked = true
+			v.fault(Fault{What: FaultFork, Seq: v.good, Last: m.Size - 1, Msg: fmt.Sprintf(
+				"the checkpoint of %d leaves signs others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", m.Size, v.good, m.Size-1)})
+		}
+	}
+}
+
+// leaf takes the next leaf as it is stored.
+func (v *verifier) leaf(l Leaf) {
+	if l.Seq < v.next { // the store gives them in order: below 0
+		v.fault(Fault{What: FaultInserted, Seq: l.Seq, Last: l.Seq, Msg: fmt.Sprintf("leaf %d was put in: the first index is 0", l.Seq)})
+		return
+	}
+	if l.Seq > v.next {
+		v.fault(Fault{What: FaultMissing, Seq: v.next, Last: l.Seq - 1, Msg: missing(v.next, l.Seq-1)})
+		v.edge.skip(v.next, l.Seq)
+		v.next = l.Seq
+		v.compare()
+	}
+	v.next++
+	c, err := decode(l.Data)
+	n := node{lo: l.Seq, hi: l.Seq}
+	if c != nil {
+		n.id = c.Record
+	}
+	same := v.edge.add(l, &n, c == nil || c.Seq == l.Seq)
+	switch {
+	case !same:
+		if c != nil && c.Seq != l.Seq {
+			v.odd[l.Seq] = c.Seq
+		}
+	case err != nil:
+		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Msg: fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, err)})
+	default:
+		v.content(l, c)
+	}
+	v.compare()
+}
+
+// content checks a leaf that has the hash that is stored for it.
+func (v *verifier) content(l Leaf, c *content) {
+	if canonical, err := jcs.Transform(l.Data); err != nil || !bytes.Equal(canonical, l.Data) {
+		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
+	}
+	v.place(l.Seq, c.Seq, c.Record)
+	switch c.Part {
+	case PartBegun:
+		v.r.Records++
+		if at, ok := v.open[c.Record]; ok {
+			v.fault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d begins record %s, which leaf %d has begun", l.Seq, c.Record, at)})
+		}
+		v.open[c.Record] = c.Seq
+	case PartEvent:
+		v.r.Records++
+	case PartEnded:
+		v.ended(l, c)
+	default:
+		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is no part that biplane writes", l.Seq, c.Record)})
+	}
+}
+
+func (v *verifier) ended(l Leaf, c *content) {
+	at, ok := v.open[c.Record]
+	delete(v.open, c.Record)
+	if ok && c.Begun != nil && *c.Begun == at {
+		return
+	}
+	// That its first half is missing or was changed has been told already.
+	if c.Begun != nil && slices.ContainsFunc(v.r.Faults, func(f Fault) bool {
+		return f.What != FaultFork && f.Seq <= *c.Begun && *c.Begun <= f.Last
+	}) || v.edge.doubts() || len(v.steps) > 0 {
+		return
+	}
+	v.fault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun, or has ended already", l.Seq, c.Record)})
+}
+
+// end tells of what only the end of the log shows.
+func (v *verifier) end() {
+	v.edge.settle()
+	v.misplaced()
+	v.swaps()
+	if n := len(v.marks); n > 0 {
+		m := v.marks[n-1]
+		v.fault(Fault{What: FaultTruncated, Seq: v.next, Last: m.Size - 1, Msg: fmt.Sprintf(
+			"the log ends with leaf %d, a checkpoint signs %d leaves: the leaves %d to %d were removed", v.next-1, m.Size, v.next, m.Size-1)})
+	}
+	v.r.Size = v.next
+	v.r.Root, _ = v.edge.root()
+	v.r.Unfinished = int64(len(v.open))
+}
+
+// payloads checks what is kept beside the tree.
+func (v *verifier) payloads(ctx context.Context, view View) error {
+	err := view.AllKept(func(digest string, data []byte, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			v.fault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: err.Error()})
+		case Digest(v.log.keep.key, data) != digest:
+			v.fault(Fault{What: FaultPayload, Seq: -1, Last: -1, Msg: fmt.Sprintf("what is kept under %s is not what was digested", digest)})
+		default:
+			v.r.Payloads++
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return tool.AsError(ctx.Err())
+	case err != nil && !errors.Is(err, context.Canceled):
+		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("what is kept can't be read: %v", err)})
+	}
+	return nil
+}
+
+func missing(first, last int64) string {
+	if first == last {
+		return fmt.Sprintf("leaf %d was removed", first)
+	}
+	return fmt.Sprintf("the leaves %d to %d were removed", first, last)
+}
+
+// Bytes of leaf and record for a message.
+func named(seq int64, record string) string {
+	if record == "" {
+		return fmt.Sprintf("leaf %d", seq)
+	}
+	return fmt.Sprintf("leaf %d (record %s)", seq, record)
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"math/bits"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A tree is what must be known of the record's Merkle tree to append to it: its size, and the roots of the complete
+// subtrees at its right edge. It is a value: a copy is the tree as it was.
+type tree struct {
+	size int64
+	edge [63]tlog.Hash // at level i: the root of the subtree of 2^i leaves, where size has that bit
+}
+
+// add appends a leaf, and gives the hashes that are stored with it, as tlog.StoredHashes does.
+func (t *tree) add(leaf []byte) []byte {
+	h := tlog.RecordHash(leaf)
+	out := append(make([]byte, 0, 2*tlog.HashSize), h[:]...)
+	level := bits.TrailingZeros64(^uint64(t.size)) // how many subtrees the leaf completes
+	for i := range level {
+		h = tlog.NodeHash(t.edge[i], h)
+		out = append(out, h[:]...)
+	}
+	t.edge[level] = h
+	t.size++
+	return out
+}
+
+// root is the tree's root (RFC 6962, section 2.1).
+func (t *tree) root() tlog.Hash {
+	var h tlog.Hash
+	none := true
+	for i := range t.edge {
+		switch {
+		case t.size>>i&1 == 0:
+		case none:
+			h, none = t.edge[i], false
+		default:
+			h = tlog.NodeHash(t.edge[i], h)
+		}
+	}
+	if none {
+		h, _ = tlog.TreeHash(0, nil)
+	}
+	return h
+}
+
+// loadTree reads the tree from what is stored of it. What is missing there is an error: nothing can be appended then.
+func loadTree(ctx context.Context, q querier) (*tree, error) {
+	t := &tree{}
+	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf`).Scan(&t.size); err != nil {
+		return nil, failure(err)
+	}
+	start := int64(0)
+	for i := len(t.edge) - 1; i >= 0; i-- {
+		if t.size>>i&1 == 0 {
+			continue
+		}
+		start += 1 << i
+		h, err := storedHash(ctx, q, i, start-1)
+		if err != nil {
+			return nil, err
+		}
+		t.edge[i] = h
+	}
+	return t, nil
+}
+
+// A querier reads: a connection, or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// storedHash gives the hash of a level that is stored with a leaf.
+func storedHash(ctx context.Context, q querier, level int, leaf int64) (h tlog.Hash, err error) {
+	var b []byte
+	err = q.QueryRowContext(ctx, `SELECT substr(hashes, ?, ?) FROM audit_leaf WHERE seq = ?`, level*tlog.HashSize+1, tlog.HashSize, leaf).Scan(&b)
+	switch {
+	case err == nil && len(b) == tlog.HashSize:
+		return tlog.Hash(b), nil
+	case err == nil || err == sql.ErrNoRows:
+		return h, tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
+	}
+	return h, failure(err)
+}
