@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -93,28 +94,28 @@ func (g *Gate) Get(ctx context.Context, id string) (*Request, error) {
 	return r, err
 }
 
-// List gives what q picks, newest first, without arguments that are over ListedArguments.
+// List gives what q picks, newest first, without arguments that are over ListedArguments. What nobody decided on in time
+// is expired by then, though nothing waits for it any more.
 func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 	if g.cfg.Store == nil {
 		return nil, nil
 	}
-	return g.cfg.Store.List(ctx, q)
-}
-
-// Expire ends the requests whose time is over though nothing waits for them, as after a restart.
-func (g *Gate) Expire(ctx context.Context) error {
-	all, err := g.List(ctx, Query{States: []State{Pending}, Limit: 1000})
+	all, err := g.cfg.Store.List(ctx, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	out := all[:0]
 	for _, r := range all {
-		if g.cfg.Now().Before(r.Expires) {
-			continue
+		if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
+			if err := g.expire(ctx, &r); err != nil {
+				return nil, err
+			}
+			g.wake(r.ID)
+			if r.State = Expired; len(q.States) > 0 && !slices.Contains(q.States, Expired) {
+				continue
+			}
 		}
-		if err := g.expire(ctx, &r); err != nil {
-			return err
-		}
-		g.wake(r.ID)
+		out = append(out, r)
 	}
-	return nil
+	return out, nil
 }
