@@ -21,11 +21,13 @@ import (
 
 // Config makes a Gate.
 type Config struct {
-	Store    Store            // nil: nobody can be asked, and every call that needs a person is denied
-	Expires  time.Duration    // how long a request waits for a person; default 24 h
-	Separate bool             // nobody decides on a request of their own (separation of duties)
-	Changed  func(Request)    // told of each request that was made or decided; may be nil
-	Now      func() time.Time // default time.Now
+	Store    Store         // nil: nobody can be asked, and every call that needs a person is denied
+	Expires  time.Duration // how long a request waits for a person; default 24 h
+	Separate bool          // nobody decides on a request of their own (separation of duties)
+	// Record puts a decision, To, on record before it is taken; with an error it isn't. It may be nil.
+	Record  func(ctx context.Context, d Decider, r *Request, to State, note string) error
+	Changed func(Request)    // told of each request that was made or decided; may be nil
+	Now     func() time.Time // default time.Now
 }
 
 // A Gate is where calls wait for a person. The zero Gate has nobody to ask.

@@ -168,6 +168,32 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
+func TestNoRecordNoDecision(t *testing.T) {
+	var recorded []approval.State
+	fails := true
+	scenario(t, "record", approval.Config{Record: func(_ context.Context, d approval.Decider, r *approval.Request, to approval.State, note string) error {
+		if fails {
+			return errors.New("disk full")
+		}
+		recorded = append(recorded, to)
+		return nil
+	}}, func(t *testing.T, g *approval.Gate) {
+		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
+		id := pending(t, g)[0].ID
+		if _, err := g.Decide(t.Context(), bob, id, true, ""); err == nil || !strings.Contains(err.Error(), "can't be recorded") {
+			t.Errorf("got %v", err)
+		}
+		if len(pending(t, g)) != 1 {
+			t.Error("decided without a record")
+		}
+		fails = false
+		decide(t, g, id, true)
+		if w.ends(t, ""); len(recorded) != 1 || recorded[0] != approval.Approved {
+			t.Errorf("recorded %v", recorded)
+		}
+	})
+}
+
 func TestWhoDecides(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Decide approves or denies a request. The request is given as it is then. It is an error, and nothing is decided, where d
+// Decide approves or denies a request; what it decides is on record before. The request is given as it is then. It is an error, and nothing is decided, where d
 // may not decide on it, it is not pending any more, or its time is over.
 func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, note string) (*Request, error) {
 	if g.cfg.Store == nil {
@@ -40,6 +40,11 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		to = Approved
 	}
 	if r.State == Pending {
+		if g.cfg.Record != nil {
+			if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
+				return nil, tool.Errorf(tool.Unavailable, "request %s was not decided on: the decision can't be recorded: %w", id, err)
+			}
+		}
 		moved, err := g.cfg.Store.Move(ctx, []string{id}, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
 		if err != nil {
 			return nil, err
