@@ -43,6 +43,7 @@ var commands = []func(*app) *cobra.Command{
 	skillsCommand,
 	toolsCommand,
 	connectCommand,
+	keysCommand,
 	configCommand,
 	doctorCommand,
 	benchCommand,

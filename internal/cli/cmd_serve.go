@@ -13,9 +13,13 @@ func serveCommand(a *app) *cobra.Command {
 	var unprefixed bool
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve MCP and the HTTP API on a loopback address",
-		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, figures at /metrics and health at /healthz and /readyz, until it is interrupted. There is no
-sign-in yet, so it listens on loopback addresses only. The address is printed when it is ready for connections.`,
+		Short: "Serve MCP and the HTTP API to agents",
+		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, figures at /metrics and health at /healthz and /readyz, until it is interrupted. The address
+is printed when it is ready for connections.
+
+Without sign-in it listens on loopback addresses only. With auth in the configuration whoever connects says who they are, with an API
+key (biplane keys) or an access token, and it listens where others can reach it too, provided that tls says how what is sent
+stays private.`,
 		Example: `  biplane serve
   biplane serve --listen 127.0.0.1:0 --config team.yaml`,
 		Args: none,
@@ -35,11 +39,11 @@ sign-in yet, so it listens on loopback addresses only. The address is printed wh
 				return err
 			}
 			defer d.Close()
-			fmt.Fprintf(a.Out, "http://%s\n", d.Addr())
+			fmt.Fprintln(a.Out, d.URL())
 			return d.Run(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "", "loopback `address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
+	c.Flags().StringVar(&listen, "listen", "", "`address` (default: as configured, else 127.0.0.1:8420; port 0: any that is free)")
 	addMode(c, &mode, &unprefixed)
 	return c
 }

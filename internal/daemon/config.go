@@ -14,19 +14,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Settings are what a configuration file says, checked, with what it leaves out filled in.
 type Settings struct {
-	File      string    // the file, absolute; empty when there is none
-	Sum       string    // SHA-256 of its text, in hexadecimal
-	Warnings  []Problem // what was read, and has no effect
-	Servers   []Server  // in the order of the file
-	Mode      string    // "code", "direct" or "auto"
-	Policy    string    // "open"
-	Listen    string    // host:port for serve
+	File      string        // the file, absolute; empty when there is none
+	Sum       string        // SHA-256 of its text, in hexadecimal
+	Warnings  []Problem     // what was read, and has no effect
+	Servers   []Server      // in the order of the file
+	Mode      string        // "code", "direct" or "auto"
+	Policy    string        // "open"
+	Listen    string        // host:port for serve
+	Auth      *AuthSettings // nil: nobody signs in
+	TLS       TLSSettings
 	StartWait time.Duration
 	Sandbox   SandboxSettings
 	Sessions  SessionSettings
@@ -169,6 +170,7 @@ func (r *reader) settings(root *node, s *Settings) {
 			}
 		}
 	}
+	var listen *node
 	r.object(root, "the configuration", key{
 		"$schema":    func(*node) {},
 		"mcpServers": func(n *node) { s.Servers = r.servers(n, filepath.Dir(s.File)) },
@@ -176,22 +178,14 @@ func (r *reader) settings(root *node, s *Settings) {
 		"folders":    later("folders"),
 		"mode":       func(n *node) { s.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
 		"policy":     func(n *node) { s.Policy = r.policy(n) },
-		"listen":     func(n *node) { s.Listen = r.listen(n) },
+		"listen":     func(n *node) { listen, s.Listen = n, r.text(n, "listen") },
+		"auth":       func(n *node) { s.Auth = r.auth(n) },
+		"tls":        func(n *node) { s.TLS = r.tls(n, filepath.Dir(s.File)) },
 		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 	})
-}
-
-func (r *reader) listen(n *node) string {
-	addr := r.text(n, "listen")
-	if addr == "" {
-		return ""
-	}
-	if err := httpapi.CheckExposure(addr, false, false); err != nil {
-		r.wrong(n, "%s", err)
-	}
-	return addr
+	r.exposed(listen, s)
 }
 
 func (r *reader) policy(n *node) string {

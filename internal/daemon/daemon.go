@@ -53,6 +53,7 @@ type Daemon struct {
 	log       *slog.Logger
 	started   time.Time
 	store     *store.Store
+	keys      *identity.Keys
 	audit     *audit.Log
 	driver    closingDriver
 	kind      string // of driver
@@ -88,7 +89,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		}
 	}()
 	if cfg.Listen != "" {
-		if err := httpapi.CheckExposure(cfg.Listen, false, false); err != nil {
+		if err := httpapi.CheckExposure(cfg.Listen, cfg.Settings.Auth != nil, cfg.Settings.TLS.private()); err != nil {
 			return nil, err
 		}
 	}
@@ -98,6 +99,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.openKeys(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.assemble(); err != nil {
 		return nil, err
 	}
@@ -105,8 +109,8 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if cfg.Listen != "" {
-		if d.tcp, err = net.Listen("tcp", cfg.Listen); err != nil {
-			return nil, tool.Errorf(tool.Unavailable, "listen on %s: %w", cfg.Listen, err)
+		if d.tcp, err = d.listenTCP(cfg.Listen); err != nil {
+			return nil, err
 		}
 	}
 	return d, nil
@@ -130,6 +134,7 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	gate, err := gateway.New(gateway.Config{
+		Barred: d.keys.Barred,
 		Catalog: d.catalog, Policy: policy.Open(s.Sandbox.Tier), Approval: &approval.Gate{},
 		Audit: d.audit, Log: d.log,
 	})
@@ -159,15 +164,16 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 		Door: door, Builtin: own, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
+		Principal: principalOf, AnyHost: d.cfg.Settings.Auth != nil,
 	})
-	d.http = httpapi.New(httpapi.Config{
+	d.http = httpapi.New(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Sessions: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
 			return d.mcp.ServeStdio(ctx, rw, rw)
 		},
-	})
+	}))
 }
 
 func (d *Daemon) toolsChanged() {
@@ -202,7 +208,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	servers := []*server{serve(d.socket, d.taking(d.http.Socket()), d.log, failed)}
 	if d.tcp != nil {
-		servers = append(servers, serve(d.tcp, d.taking(d.http.Loopback()), d.log, failed))
+		servers = append(servers, serve(d.tcp, d.taking(d.network()), d.log, failed))
 	}
 	select {
 	case <-ctx.Done():
@@ -276,7 +282,7 @@ func (d *Daemon) announce() {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}
 	if d.tcp != nil {
-		d.log.Info("listening", "mcp", "http://"+d.tcp.Addr().String()+"/mcp", "api", "http://"+d.tcp.Addr().String()+api.Prefix)
+		d.log.Info("listening", "mcp", d.URL()+"/mcp", "api", d.URL()+api.Prefix, "sign-in", d.cfg.Settings.signIn())
 	}
 }
 

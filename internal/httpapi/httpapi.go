@@ -40,6 +40,7 @@ type Config struct {
 	// header it is refused. Nil: there is no sign-in.
 	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
 	Resource     http.Handler                                           // the metadata of the protected resource (RFC 9728); nil: none
+	Keys         Keys                                                   // the API keys, which are managed over the socket only
 	SignIns      SignIns                                                // nil: none
 	MCP          http.Handler                                           // at /mcp; nil: none
 	Metrics      http.Handler                                           // at /metrics; nil: none
@@ -157,6 +158,10 @@ var routes = []route{
 	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).beginSignIn},
 	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).awaitSignIn},
 	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).endSignIn},
+	{"GET " + api.Prefix + "/keys", owner, (*Server).keys},
+	{"POST " + api.Prefix + "/keys", owner, (*Server).createKey},
+	{"POST " + api.Prefix + "/keys/{key}/rotate", owner, (*Server).rotateKey},
+	{"DELETE " + api.Prefix + "/keys/{key}", owner, (*Server).revokeKey},
 	{"GET /mcp/stdio", owner, (*Server).stdio},
 	{"/mcp", agent, (*Server).mcp},
 	{"GET " + resourcePath, anyone, (*Server).resource},

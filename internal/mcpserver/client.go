@@ -23,8 +23,30 @@ type clientKey struct{}
 // withClient gives a context for a connection that p makes. gone must be called when the connection is over.
 func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Context, gone context.CancelFunc) {
 	c := &client{principal: p}
-	c.ctx, gone = context.WithCancel(s.ctx)
-	return context.WithValue(ctx, clientKey{}, c), gone
+	var cancel context.CancelFunc
+	c.ctx, cancel = context.WithCancel(s.ctx)
+	s.mu.Lock()
+	s.clients[c] = cancel
+	s.mu.Unlock()
+	return context.WithValue(ctx, clientKey{}, c), func() {
+		s.mu.Lock()
+		delete(s.clients, c)
+		s.mu.Unlock()
+		cancel()
+	}
+}
+
+// Cut ends all that a principal has open: sessions with their streams, and calls under way. What it asks next is asked
+// anew who it is.
+func (s *Server) Cut(principal string) {
+	s.mu.Lock()
+	for c, cancel := range s.clients {
+		if c.principal.ID == principal {
+			cancel()
+		}
+	}
+	s.mu.Unlock()
+	s.http.sessions.cut(principal)
 }
 
 // clientOf gives the client of a connection's context; nil if there is none.

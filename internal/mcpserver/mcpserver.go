@@ -105,6 +105,7 @@ type Server struct {
 	idle    chan struct{} // closed when no call is under way, and none will be
 
 	mu       sync.Mutex
+	clients  map[*client]context.CancelFunc // all that are connected
 	closed   bool
 	draining bool           // no more calls are taken
 	under    int            // calls, and messages that ask for one, under way
@@ -117,6 +118,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
 		builtin: map[string]*tool.Tool{},
+		clients: map[*client]context.CancelFunc{},
 		calls:   make(chan struct{}, cfg.Limits.Calls),
 		idle:    make(chan struct{}),
 	}

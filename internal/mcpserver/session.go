@@ -138,6 +138,17 @@ func (t *sessions) dropLocked(id string) {
 	t.wg.Go(func() { t.close(id) })
 }
 
+// cut closes the sessions of a principal.
+func (t *sessions) cut(owner string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, s := range t.open {
+		if s.owner == owner {
+			t.dropLocked(id)
+		}
+	}
+}
+
 // stop closes all sessions, lets no new ones in, and waits.
 func (t *sessions) stop() {
 	t.mu.Lock()

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+func keysCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Make and revoke API keys, by which agents come in over the network",
+		Long: `An API key is how an agent says who it is to biplane serve, where the configuration has sign-in (auth). Each agent gets one of its
+own: its sessions, its executions and its place in the record are its own then, and it can be revoked alone. Only a hash of a
+key is kept: the key is shown once, when it is made.`,
+		Example: `  biplane keys create ci
+  biplane keys create reporting --scope 'github.*' --expires 90d
+  biplane keys list
+  biplane keys rotate ci --grace 1h
+  biplane keys revoke ci`,
+		Args: none,
+	}
+	list := keysListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, keysCreateCommand(a), keysRotateCommand(a), keysRevokeCommand(a))
+	return c
+}
+
+func keysListCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the keys",
+		Example: "  biplane keys list\n  biplane keys list -o json",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				all, err := client.Keys(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(output, all, func(w io.Writer) { tableOfKeys(w, all) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func tableOfKeys(w io.Writer, all []api.Key) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No keys: biplane keys create NAME makes one.")
+		return
+	}
+	rows := [][]string{{"KEY", "STATE", "ROLES", "SCOPES", "TOOLS", "PERSON", "CREATED", "EXPIRES", "LAST USED"}}
+	for _, k := range all {
+		tools := strings.Join(k.Tools, ", ")
+		if tools == "" {
+			tools = "all"
+		}
+		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools, dash(k.Person),
+			moment(k.Created), momentOf(k.Expires), momentOf(k.Used)})
+	}
+	columns(w, rows...)
+}
+
+// momentOf writes a time for people, where there is one.
+func momentOf(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return moment(*t)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func keysCreateCommand(a *app) *cobra.Command {
+	var output, expires string
+	var req api.KeyRequest
+	var scopes []string
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a key, and show it once",
+		Long: `Makes a key and prints it: the only time that it is shown. NAME is what the agent is called in the record; it is taken for
+good.
+
+A scope is mcp (speak MCP), api (use the HTTP API) or a pattern of tools ('github.*', 'jira.search'), and --scope may be given
+several times. Without mcp and api the key gets mcp; without a pattern it reaches all tools that policy allows.
+
+A role is user (call tools, run programs; the usual one), viewer, auditor, approver or admin.`,
+		Example: `  biplane keys create ci
+  biplane keys create reporting --scope 'github.*' --scope 'jira.search' --expires 90d
+  biplane keys create dashboards --role viewer --scope api
+  biplane keys create ann-laptop --person ann@example.com -o json`,
+		Args: exactly("NAME", "a name for the key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Name = args[0]
+			for _, s := range scopes {
+				if s == "mcp" || s == "api" {
+					req.Scopes = append(req.Scopes, s)
+				} else {
+					req.Tools = append(req.Tools, s)
+				}
+			}
+			var err error
+			if req.ExpiresSeconds, err = secondsOf("--expires", expires); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				k, err := client.CreateKey(ctx, req)
+				if err != nil {
+					return err
+				}
+				return a.printKey(output, k)
+			})
+		},
+	}
+	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key is for: mcp, api, or a `pattern` of tools; may be given several times (default mcp)")
+	c.Flags().StringArrayVar(&req.Roles, "role", nil, "what its owner may do: user, viewer, auditor, approver or admin; may be given several times (default user)")
+	c.Flags().StringVar(&req.Person, "person", "", "on whose behalf the agent acts, for the record")
+	c.Flags().StringVar(&expires, "expires", "", "how long it is good: a `time` like 90d or 12h (default: until it is revoked)")
+	words(c, "role", "user", "viewer", "auditor", "approver", "admin")
+	words(c, "scope", "mcp", "api")
+	addOutput(c, &output)
+	return c
+}
+
+// printKey prints a key that was just made: itself to standard output, alone, so that it can be piped, and what else there
+// is to say to standard error.
+func (a *app) printKey(output string, k *api.Key) error {
+	return a.print(output, k, func(w io.Writer) {
+		fmt.Fprintln(w, clean(k.Key))
+		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: Bearer <key>.\n", clean(k.Name))
+		if k.OldUntil != nil {
+			fmt.Fprintf(a.Err, "biplane: the one before is good until %s.\n", moment(*k.OldUntil))
+		}
+	})
+}
+
+func keysRotateCommand(a *app) *cobra.Command {
+	var output, grace string
+	c := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Replace a key by another one of the same name",
+		Long: `Makes another key for the same agent, with the same sessions, scopes and roles, and prints it. The one before is refused at once, and
+what it has open is closed; with --grace it stays good for a while.`,
+		Example:           "  biplane keys rotate ci\n  biplane keys rotate ci --grace 24h",
+		Args:              exactly("NAME", "the name of a key"),
+		ValidArgsFunction: a.completeKeys,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := secondsOf("--grace", grace)
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				k, err := client.RotateKey(ctx, args[0], api.RotateRequest{GraceSeconds: s})
+				if err != nil {
+					return err
+				}
+				return a.printKey(output, k)
+			})
+		},
+	}
+	c.Flags().StringVar(&grace, "grace", "", "how long the key before stays good: a `time` like 24h or 7d (default: not at all)")
+	addOutput(c, &output)
+	return c
+}
+
+func keysRevokeCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "End a key, at once and for good",
+		Long: `Ends a key. Requests with it are refused from now on, the MCP sessions that it opened are closed, and programs that it has begun reach
+no tools any more. Its name stays taken, since the record names it.`,
+		Example:           "  biplane keys revoke ci",
+		Args:              exactly("NAME", "the name of a key"),
+		ValidArgsFunction: a.completeKeys,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				k, err := client.RevokeKey(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, k, func(w io.Writer) { fmt.Fprintf(w, "Key %s is revoked.\n", clean(k.Name)) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// completeKeys completes the name of a key that is not revoked.
+func (a *app) completeKeys(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		all, err := client.Keys(ctx)
+		for _, k := range all {
+			if k.State != api.KeyRevoked {
+				names = append(names, k.Name)
+			}
+		}
+		return err
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// secondsOf reads a time like 90d, 12h or 30m in whole seconds; 0 where nothing is given.
+func secondsOf(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	wrong := usage("%s must be a time like 90d, 12h or 30m, not %q", flag, short(text, 40))
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil || n == 0 {
+			return 0, wrong
+		}
+		return int64(n) * 24 * 3600, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return 0, wrong
+	}
+	return int64(d / time.Second), nil
+}

@@ -1,0 +1,165 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// openKeys reads the API keys. They can be made and revoked whether they are taken or not.
+func (d *Daemon) openKeys(ctx context.Context) (err error) {
+	d.keys, err = identity.OpenKeys(ctx, identity.KeysConfig{Store: d.store.APIKeys(), Log: d.log, Revoked: func(principal string) {
+		d.mcp.Cut(principal)
+	}})
+	return err
+}
+
+// authenticator makes what says who comes in over the network; nil where nobody signs in.
+func (d *Daemon) authenticator() *identity.Authenticator {
+	a := d.cfg.Settings.Auth
+	if a == nil {
+		return nil
+	}
+	c := identity.AuthenticatorConfig{
+		Issuers: a.Issuers, Resource: a.Resource, Roles: a.Roles, Scopes: a.Scopes, Record: d.signedIn, Log: d.log,
+	}
+	if a.Keys {
+		c.Keys = d.keys
+	}
+	return identity.New(c)
+}
+
+// signedIn records that somebody came in, or was refused.
+func (d *Daemon) signedIn(ev identity.Event) {
+	if ev.Accepted {
+		d.log.Info("sign-in", "principal", ev.Principal.ID, "method", ev.Method, "remote", ev.Remote)
+		return
+	}
+	who := ev.Principal.ID
+	if who == "" {
+		who = ev.Claimed
+	}
+	d.log.Warn("sign-in refused", "reason", ev.Reason, "claimed", who, "method", ev.Method, "remote", ev.Remote, "path", ev.Path, "detail", ev.Detail, "more", ev.More)
+}
+
+// signIn adds to what the HTTP API is made of who comes in.
+func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
+	c.Keys = d.keys
+	if a := d.authenticator(); a != nil {
+		c.Authenticate, c.Resource = a.Authenticate, a.Metadata()
+	}
+	return c
+}
+
+// network serves the address that is listened on.
+func (d *Daemon) network() http.Handler {
+	if d.cfg.Settings.Auth == nil {
+		return d.http.Loopback()
+	}
+	return d.http.Network()
+}
+
+// listenTCP listens on the address that the configuration gives, with TLS where that is set.
+func (d *Daemon) listenTCP(addr string) (net.Listener, error) {
+	s := d.cfg.Settings
+	if err := httpapi.CheckExposure(addr, s.Auth != nil, s.TLS.private()); err != nil {
+		return nil, err
+	}
+	var pair *certificate
+	if s.TLS.Cert != "" {
+		pair = &certificate{cert: s.TLS.Cert, key: s.TLS.Key, log: d.log}
+		if _, err := pair.get(nil); err != nil {
+			return nil, tool.Errorf(tool.Invalid, "tls: %w", err)
+		}
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "listen on %s: %w", addr, err)
+	}
+	if pair == nil {
+		return l, nil
+	}
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}), nil
+}
+
+// URL is the address that is listened on, as agents and people use it; empty when there is none.
+func (d *Daemon) URL() string {
+	switch {
+	case d.tcp == nil:
+		return ""
+	case d.cfg.Settings.TLS.Cert != "":
+		return "https://" + d.Addr()
+	}
+	return "http://" + d.Addr()
+}
+
+// certificateEvery is how long a certificate is used before its files are looked at again: one that is renewed is used
+// without a restart.
+const certificateEvery = time.Minute
+
+// A certificate is that of the server, from two files.
+type certificate struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	pair    *tls.Certificate
+	looked  time.Time
+	written time.Time // when the files were last written, of pair
+}
+
+// get gives the certificate. Where the files have become unusable, the one before goes on.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pair != nil && time.Since(c.looked) < certificateEvery {
+		return c.pair, nil
+	}
+	c.looked = time.Now()
+	written, err := c.times()
+	if err == nil && (c.pair == nil || !written.Equal(c.written)) {
+		var pair tls.Certificate
+		if pair, err = tls.LoadX509KeyPair(c.cert, c.key); err == nil {
+			c.pair, c.written = &pair, written
+		}
+	}
+	if err != nil && c.pair == nil {
+		return nil, err
+	}
+	if err != nil {
+		c.log.Error("the certificate can't be read again: the one before goes on", "err", err)
+	}
+	return c.pair, nil
+}
+
+// times gives when the newer of the two files was written.
+func (c *certificate) times() (newest time.Time, err error) {
+	for _, f := range []string{c.cert, c.key} {
+		fi, err := os.Stat(f)
+		if err != nil {
+			return newest, err
+		}
+		if fi.ModTime().After(newest) {
+			newest = fi.ModTime()
+		}
+	}
+	return newest, nil
+}
+
+// principalOf says who makes a request that the HTTP API has let through to MCP.
+func principalOf(r *http.Request) (tool.Principal, error) {
+	p, ok := identity.From(r.Context())
+	if !ok {
+		return tool.Principal{}, tool.Errorf(tool.Denied, "it is not known who asks")
+	}
+	return p, nil
+}

@@ -1,0 +1,229 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An Issuer is an authorization server whose access tokens count: JSON Web Tokens that it signs (RFC 9068, or as any OpenID
+// provider makes them).
+type Issuer struct {
+	Issuer     string   // its identifier, as it stands in tokens
+	Audiences  []string // a token must be for one of them; none: AuthenticatorConfig.Resource
+	JWKSURI    string   // where its keys are; empty: as it says itself
+	Algorithms []string // that it may sign with, of Algorithms(); none: all of these
+	Claims     Claims
+	Roles      map[string][]string // instead of AuthenticatorConfig.Roles
+}
+
+// Claims names the claims of a token that hold what Biplane wants to know. A name is that of a claim, or a path of them with
+// dots ("realm_access.roles"). Empty: the usual one.
+type Claims struct {
+	ID     string // who it is; "sub"
+	Name   string // for people to read; the first there is of "preferred_username", "email", "name"
+	Groups string // a list of texts; "groups"
+	Agent  string // the software that the token was given to; the first there is of "client_id", "azp", "appid"
+}
+
+// Bounds on tokens.
+const (
+	tokenBytes = 16 << 10
+	leeway     = 30 * time.Second // of clocks that differ
+	idBytes    = 256
+	mostGroups = 1000
+	mostActors = 8
+)
+
+// An issuer is an Issuer with its keys.
+type issuer struct {
+	Issuer
+	algorithms []jose.SignatureAlgorithm
+	keys       *keySet
+}
+
+func newIssuer(i Issuer, resource string, roles map[string][]string, client *http.Client, now func() time.Time, log *slog.Logger) *issuer {
+	if len(i.Audiences) == 0 {
+		i.Audiences = []string{resource}
+	}
+	if len(i.Algorithms) == 0 {
+		i.Algorithms = Algorithms()
+	}
+	if i.Roles == nil {
+		i.Roles = roles
+	}
+	return &issuer{Issuer: i, algorithms: signatures(i.Algorithms), keys: newKeySet(i, client, now, log)}
+}
+
+// A rejection is why a token doesn't count.
+type rejection struct {
+	reason  string
+	detail  string // for people; holds nothing of the token but names
+	claimed string // who it claims to be
+}
+
+func reject(reason, format string, a ...any) *rejection {
+	return &rejection{reason: reason, detail: fmt.Sprintf(format, a...)}
+}
+
+// types are the media types that an access token may have (RFC 9068, section 2.1); most issuers write JWT, or none. Other
+// kinds of tokens that an issuer signs with the same keys have others.
+var types = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+
+// token checks a token, and gives who it is of. The order is: form, issuer, algorithm, signature, and then all else, so that
+// nothing of it is believed before it is known who wrote it.
+func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (tool.Principal, *rejection) {
+	none := tool.Principal{}
+	if len(text) > tokenBytes {
+		return none, reject(ReasonOversize, "the token has %d bytes: at most %d", len(text), tokenBytes)
+	}
+	t, err := jwt.ParseSigned(text, signatures(Algorithms()))
+	var alg *jose.ErrUnexpectedSignatureAlgorithm
+	switch {
+	case errors.As(err, &alg):
+		return none, reject(ReasonAlgorithm, "tokens signed with %q are not taken", bounded(string(alg.Got)))
+	case err != nil || len(t.Headers) != 1 || strings.Count(text, ".") != 2:
+		return none, reject(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
+	}
+	var unproven struct {
+		Issuer  string `json:"iss"`
+		Subject string `json:"sub"`
+	}
+	if err := t.UnsafeClaimsWithoutVerification(&unproven); err != nil {
+		return none, reject(ReasonMalformed, "the token's claims can't be read")
+	}
+	claimed := bounded(unproven.Issuer + "#" + unproven.Subject)
+	var from *issuer
+	if i := slices.IndexFunc(a.issuers, func(i *issuer) bool { return i.Issuer.Issuer == unproven.Issuer }); i >= 0 {
+		from = a.issuers[i]
+	} else {
+		return none, &rejection{ReasonIssuer, "tokens of this issuer are not taken", claimed}
+	}
+	c, no := from.verify(ctx, t, now)
+	if no == nil {
+		var p tool.Principal
+		if p, no = from.principal(c); no == nil {
+			return p, nil
+		}
+	}
+	no.claimed = claimed
+	return none, no
+}
+
+// verify checks all of a token that can be checked without knowing what its claims are for.
+func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (claims, *rejection) {
+	h := t.Headers[0]
+	alg := jose.SignatureAlgorithm(h.Algorithm)
+	if !slices.Contains(i.algorithms, alg) {
+		return nil, reject(ReasonAlgorithm, "tokens of this issuer signed with %s are not taken", alg)
+	}
+	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(types, strings.ToLower(typ)) {
+		return nil, reject(ReasonMalformed, "the token is of type %q, which is no access token", bounded(typ))
+	}
+	keys, err := i.keys.find(ctx, h.KeyID, alg)
+	if err != nil {
+		return nil, reject(ReasonIssuerDown, "the keys of issuer %s can't be had: try again later", i.Issuer.Issuer)
+	}
+	if len(keys) == 0 {
+		return nil, reject(ReasonSigningKey, "the issuer has no such key for %s", alg)
+	}
+	var std jwt.Claims
+	var c map[string]any
+	verified := slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
+		std, c = jwt.Claims{}, nil
+		return t.Claims(k.Key, &std, &c) == nil
+	})
+	if !verified {
+		return nil, reject(ReasonSignature, "the token's signature is wrong")
+	}
+	return c, i.times(std, c, now)
+}
+
+// times checks what a token says about when and where it counts.
+func (i *issuer) times(std jwt.Claims, c claims, now time.Time) *rejection {
+	switch {
+	case std.Expiry == nil:
+		return reject(ReasonClaims, "the token has no time of expiry")
+	case !now.Before(std.Expiry.Time().Add(leeway)):
+		return reject(ReasonExpired, "the token has expired")
+	case std.NotBefore != nil && now.Add(leeway).Before(std.NotBefore.Time()),
+		std.IssuedAt != nil && now.Add(leeway).Before(std.IssuedAt.Time()):
+		return reject(ReasonNotYet, "the token is not valid yet")
+	case !slices.ContainsFunc(i.Audiences, func(a string) bool { return std.Audience.Contains(a) }):
+		return reject(ReasonAudience, "the token was given out for somebody else, not for %s", strings.Join(i.Audiences, ", "))
+	case c["cnf"] != nil:
+		return reject(ReasonClaims, "the token is bound to a key of its client (cnf), which can't be checked here: ask the issuer for a plain bearer token")
+	}
+	return nil
+}
+
+// principal makes a Principal of claims that are proven.
+func (i *issuer) principal(c claims) (tool.Principal, *rejection) {
+	none := tool.Principal{}
+	name := or(i.Claims.ID, "sub")
+	id := c.text(name)
+	if id == "" || len(id) > idBytes {
+		return none, reject(ReasonClaims, "the token's claim %s is no text of 1 to %d characters", name, idBytes)
+	}
+	if verified, ok := c["email_verified"].(bool); ok && !verified && name == "email" {
+		return none, reject(ReasonClaims, "the token's e-mail address is not verified")
+	}
+	p := tool.Principal{ID: i.Issuer.Issuer + "#" + id}
+	p.Name = bounded(first(c, i.Claims.Name, "preferred_username", "email", "name"))
+	p.Agent = bounded(first(c, i.Claims.Agent, "client_id", "azp", "appid"))
+	var ok bool
+	groups := or(i.Claims.Groups, "groups")
+	if p.Groups, ok = c.texts(groups); !ok || len(p.Groups) > mostGroups || c.elsewhere(groups) {
+		// To go on without groups would let through whom a policy forbids by group.
+		return none, reject(ReasonClaims, "the token doesn't hold all groups in claim %s (at most %d): have the issuer put in those that matter here only", groups, mostGroups)
+	}
+	if p.Chain, ok = c.chain(); !ok {
+		return none, reject(ReasonClaims, "the token's claim act can't be read (at most %d actors)", mostActors)
+	}
+	if len(p.Chain) > 0 {
+		p.Agent = p.Chain[0]
+	}
+	p.Scopes = c.scopes()
+	if !c.machine(p.Agent) {
+		p.Person = p.ID
+	}
+	p.Roles = i.roles(id, p)
+	return p, nil
+}
+
+// roles gives the roles that the configuration gives somebody. Where it says nothing about users, whoever has no other role
+// is one.
+func (i *issuer) roles(id string, p tool.Principal) []string {
+	var out []string
+	for _, role := range Roles() {
+		if slices.ContainsFunc(i.Roles[role], func(rule string) bool {
+			kind, value, _ := strings.Cut(rule, ":")
+			return kind == "group" && slices.Contains(p.Groups, value) || kind == "user" && value == id || kind == "agent" && p.Agent != "" && value == p.Agent
+		}) {
+			out = append(out, role)
+		}
+	}
+	if _, told := i.Roles[User]; !told && len(out) == 0 {
+		return []string{User}
+	}
+	return out
+}
+
+// CheckRule says why a rule of a role is none: it is "group:NAME", "user:ID" or "agent:ID".
+func CheckRule(rule string) error {
+	kind, value, _ := strings.Cut(rule, ":")
+	if !slices.Contains([]string{"group", "user", "agent"}, kind) || value == "" {
+		return fmt.Errorf("%q is no rule: write group:NAME, user:ID or agent:ID", short(rule))
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package identity
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// How an issuer's keys are had.
+const (
+	fetchTime    = 8 * time.Second // for all requests that one fetch takes
+	fetchBytes   = 1 << 20         // of one answer
+	fetchPause   = 15 * time.Second
+	refreshAfter = 10 * time.Minute // a key that the issuer took back is good no longer than that, while the issuer answers
+	staleAfter   = time.Hour        // keys that can't be refreshed for so long are none
+	mostJWKs     = 100
+	rsaBits      = 2048 // least
+	candidates   = 8    // keys that are tried on a token
+	mostWaiting  = 128  // requests that wait for a fetch
+)
+
+// A keySet holds the keys of one issuer. It asks the issuer when a token names a key that isn't known, and every ten minutes
+// in which there are tokens; never twice within fetchPause, whatever strangers send.
+type keySet struct {
+	issuer string
+	uri    string // empty: discovered
+	client *http.Client
+	now    func() time.Time
+	log    *slog.Logger
+
+	fetching sync.Mutex    // one fetch at a time; taken before mu
+	waiting  chan struct{} // a slot for each request that waits for it
+
+	mu        sync.RWMutex
+	keys      []jose.JSONWebKey
+	fetched   time.Time // when keys came; zero: never
+	attempted time.Time
+}
+
+func newKeySet(i Issuer, client *http.Client, now func() time.Time, log *slog.Logger) *keySet {
+	return &keySet{issuer: i.Issuer, uri: i.JWKSURI, client: client, now: now, log: log, waiting: make(chan struct{}, mostWaiting)}
+}
+
+// errIssuer says that the issuer could not be asked, and that no keys of it are known that are fresh enough.
+var errIssuer = errors.New("the issuer's keys can't be had")
+
+// find gives the keys that may have signed a token with this kid, which may be empty, and alg.
+func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
+	found, age, attempted := s.look(kid, alg)
+	if len(found) > 0 && age < refreshAfter {
+		return found, nil
+	}
+	usable := len(found) > 0 && age < staleAfter
+	if !usable || s.now().Sub(attempted) >= fetchPause {
+		s.refresh(ctx, attempted, usable)
+		found, age, _ = s.look(kid, alg)
+	}
+	if age >= staleAfter {
+		return nil, errIssuer
+	}
+	return found, nil
+}
+
+// look gives what is known: the keys that fit, how old they are, and when the issuer was last asked.
+func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey, age time.Duration, attempted time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	age = staleAfter
+	if !s.fetched.IsZero() {
+		age = s.now().Sub(s.fetched)
+	}
+	for _, k := range s.keys {
+		if (kid == "" || k.KeyID == kid) && fits(k, alg) && len(found) < candidates {
+			found = append(found, k)
+		}
+	}
+	return found, age, s.attempted
+}
+
+// refresh asks the issuer, unless somebody has since attempted, or just does so and what is known will do (usable).
+func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) {
+	if usable {
+		if !s.fetching.TryLock() {
+			return
+		}
+	} else {
+		select {
+		case s.waiting <- struct{}{}:
+		default:
+			return // what is not known now is refused
+		}
+		s.fetching.Lock()
+		<-s.waiting
+	}
+	defer s.fetching.Unlock()
+	s.mu.RLock()
+	since, now := s.attempted, s.now()
+	s.mu.RUnlock()
+	if !since.Equal(attempted) || !since.IsZero() && now.Sub(since) < fetchPause {
+		return
+	}
+	// Others wait for this, too: it doesn't end with the request that happens to be the first.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+	defer cancel()
+	keys, err := s.fetch(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempted = now
+	if err != nil {
+		s.log.Warn("keys of an issuer", "issuer", s.issuer, "err", err)
+		return
+	}
+	s.keys, s.fetched = keys, now
+}
+
+func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+	uri := s.uri
+	if uri == "" {
+		var err error
+		if uri, err = s.discover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := s.get(ctx, uri, &set); err != nil {
+		return nil, err
+	}
+	if len(set.Keys) > mostJWKs {
+		return nil, fmt.Errorf("%s has %d keys: at most %d", uri, len(set.Keys), mostJWKs)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(raw) == nil && usable(k) { // one of a kind that isn't known here is none of ours
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s has no key that signatures can be checked with", uri)
+	}
+	return keys, nil
+}
+
+// discover asks the issuer where its keys are (OpenID Connect Discovery 1.0, section 4; RFC 8414, section 3).
+func (s *keySet) discover(ctx context.Context) (string, error) {
+	u, err := url.Parse(s.issuer)
+	if err != nil {
+		return "", err
+	}
+	path := strings.TrimSuffix(u.Path, "/")
+	var errs []error
+	for _, at := range []string{path + "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server" + path} {
+		var doc struct {
+			Issuer string `json:"issuer"`
+			URI    string `json:"jwks_uri"`
+		}
+		where := url.URL{Scheme: u.Scheme, Host: u.Host, Path: at}
+		if err := s.get(ctx, where.String(), &doc); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if doc.Issuer != s.issuer {
+			return "", fmt.Errorf("%s is the metadata of issuer %q", where.String(), bounded(doc.Issuer))
+		}
+		if err := CheckAddress(doc.URI); err != nil {
+			return "", fmt.Errorf("jwks_uri of %s: %w", where.String(), err)
+		}
+		return doc.URI, nil
+	}
+	return "", errors.Join(errs...)
+}
+
+func (s *keySet) get(ctx context.Context, address string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, resp.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > fetchBytes {
+		return fmt.Errorf("%s answers with more than %d bytes", address, fetchBytes)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return nil
+}
+
+// fits says whether a key may be used with an algorithm.
+func fits(k jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
+	if k.Algorithm != "" && k.Algorithm != string(alg) {
+		return false
+	}
+	switch key := k.Key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(string(alg), "RS") || strings.HasPrefix(string(alg), "PS")
+	case *ecdsa.PublicKey:
+		bits := map[jose.SignatureAlgorithm]int{jose.ES256: 256, jose.ES384: 384, jose.ES512: 521}[alg]
+		return key.Curve.Params().BitSize == bits
+	case ed25519.PublicKey:
+		return alg == jose.EdDSA
+	}
+	return false
+}
+
+// usable says whether a key is one that tokens may be signed with: public, for signatures, and strong. A secret that
+// somebody put among the public keys is none.
+func usable(k jose.JSONWebKey) bool {
+	if k.Use != "" && k.Use != "sig" || !k.Valid() {
+		return false
+	}
+	switch key := k.Key.(type) {
+	case *rsa.PublicKey:
+		return key.N.BitLen() >= rsaBits && key.N.BitLen() <= 16<<10 && key.E >= 3
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return true
+	}
+	return false
+}
+
+// Algorithms are those that a token may be signed with: none by a secret that both sides know, and never "none".
+func Algorithms() []string {
+	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+}
+
+// CheckAddress says why an address is none that keys may be fetched from: it has to be https, or on this machine.
+func CheckAddress(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Fragment != "" || u.User != nil:
+		return fmt.Errorf("%q is no address like https://login.example.com", bounded(s))
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()):
+		return nil
+	}
+	return fmt.Errorf("%q must begin with https", bounded(s))
+}
+
+// newClient makes the client by which issuers are asked. It follows no redirects: an address that moved belongs into the
+// configuration.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout:       fetchTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: 30 * time.Second,
+			TLSHandshakeTimeout: fetchTime, MaxResponseHeaderBytes: 64 << 10,
+		},
+	}
+}
+
+// signatures gives algorithms as the library has them.
+func signatures(names []string) []jose.SignatureAlgorithm {
+	out := make([]jose.SignatureAlgorithm, 0, len(names))
+	for _, n := range names {
+		if slices.Contains(Algorithms(), n) {
+			out = append(out, jose.SignatureAlgorithm(n))
+		}
+	}
+	return out
+}

@@ -1,0 +1,367 @@
+package identity
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A KeyStore keeps API keys. It is safe for concurrent use.
+type KeyStore interface {
+	// Keys gives all keys, the revoked ones too, by name.
+	Keys(ctx context.Context) ([]Key, error)
+	// SaveKey stores k, which is new or takes the place of the one with its name. It is on the disk when it returns.
+	SaveKey(ctx context.Context, k *Key) error
+	// UsedKey notes when a key was used last.
+	UsedKey(ctx context.Context, name string, at time.Time) error
+}
+
+// Bounds on keys.
+const (
+	mostKeys    = 10_000
+	nameChars   = 64
+	personBytes = 200
+	mostTools   = 100
+	patternMax  = 200
+	usedEvery   = time.Minute // how exact Used is
+	longestLife = 10 * 365 * 24 * time.Hour
+	longestOld  = 30 * 24 * time.Hour
+)
+
+// KeysConfig is what Keys are made of.
+type KeysConfig struct {
+	Store KeyStore
+	Clock func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: none
+	// Revoked is told the ID of a Principal that may do nothing any more, or no more than before: what it holds open is to be
+	// closed. It is called with nothing locked. Nil: nobody wants to know.
+	Revoked func(principal string)
+}
+
+// Keys are the API keys. They are held in memory, and each change is on the disk before it counts; this process is the only
+// one that changes them. Keys are safe for concurrent use.
+type Keys struct {
+	cfg KeysConfig
+
+	change sync.Mutex // one change at a time; taken before mu
+
+	mu     sync.RWMutex
+	byID   map[string]*Key // the keys never change in place
+	byName map[string]*Key
+}
+
+// OpenKeys reads the keys.
+func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	all, err := c.Store.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ks := &Keys{cfg: c, byID: map[string]*Key{}, byName: map[string]*Key{}}
+	for i := range all {
+		ks.byID[all[i].ID], ks.byName[all[i].Name] = &all[i], &all[i]
+	}
+	return ks, nil
+}
+
+// List gives all keys, by name.
+func (ks *Keys) List() []Key {
+	ks.mu.RLock()
+	defer ks.mu.RUnlock()
+	out := make([]Key, 0, len(ks.byName))
+	for _, k := range ks.byName {
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// find gives the key of that name, as it is now.
+func (ks *Keys) find(name string) (*Key, error) {
+	ks.mu.RLock()
+	defer ks.mu.RUnlock()
+	k := ks.byName[name]
+	if k == nil {
+		return nil, tool.Errorf(tool.NotFound, "no key %q: `biplane keys list` shows which there are", name)
+	}
+	if !k.Revoked.IsZero() {
+		return nil, tool.Errorf(tool.Conflict, "key %q was revoked: create another one, with another name", name)
+	}
+	return k, nil
+}
+
+// put saves a key, and makes it the one that counts.
+func (ks *Keys) put(ctx context.Context, k *Key) error {
+	if err := ks.cfg.Store.SaveKey(ctx, k); err != nil {
+		return err
+	}
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	ks.byID[k.ID], ks.byName[k.Name] = k, k
+	return nil
+}
+
+// Create makes a key of what is set in k of Name, Person, Roles (none: User), Scopes (none: ScopeMCP), Tools and Expires. The
+// text is the key itself, which can't be had again.
+func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err error) {
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	now := ks.cfg.Clock()
+	made = &Key{
+		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes, ScopeMCP), Tools: set(k.Tools),
+		Created: now, Expires: k.Expires,
+	}
+	if err := made.check(now); err != nil {
+		return nil, "", err
+	}
+	ks.mu.RLock()
+	old, n := ks.byName[k.Name], len(ks.byName)
+	made.ID = randomText(idChars)
+	clash := ks.byID[made.ID] != nil
+	ks.mu.RUnlock()
+	switch {
+	case old != nil && !old.Revoked.IsZero():
+		return nil, "", tool.Errorf(tool.Conflict, "key %q was there and is revoked: its name stays taken, since records and sessions name it; choose another one", k.Name)
+	case old != nil:
+		return nil, "", tool.Errorf(tool.Conflict, "there is a key %q: choose another name, or `biplane keys rotate %s`", k.Name, k.Name)
+	case n >= mostKeys:
+		return nil, "", tool.Errorf(tool.Limit, "there are %d keys, revoked ones included, which is the most", n)
+	case clash:
+		return nil, "", tool.Errorf(tool.Internal, "the id of the new key is taken: try again")
+	}
+	secret, hash := newSecret()
+	made.Hash = hash
+	if err := ks.put(ctx, made); err != nil {
+		return nil, "", err
+	}
+	return made, made.text(secret), nil
+}
+
+// Rotate gives a key another secret. The one before opens for as long as grace says, at once no more where that is 0, and
+// what it holds open is closed then.
+func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *Key, text string, err error) {
+	if grace < 0 || grace > longestOld {
+		return nil, "", tool.Errorf(tool.Invalid, "the old secret may go on for 0 to %d days", longestOld/(24*time.Hour))
+	}
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	old, err := ks.find(name)
+	if err != nil {
+		return nil, "", err
+	}
+	k, now := *old, ks.cfg.Clock()
+	if k.expired(now) {
+		return nil, "", tool.Errorf(tool.Conflict, "key %q has expired: create another one", name)
+	}
+	secret, hash := newSecret()
+	k.Old, k.OldEnds, k.Hash, k.Rotated = nil, time.Time{}, hash, now
+	if grace > 0 {
+		k.Old, k.OldEnds = old.Hash, now.Add(grace)
+	}
+	if err := ks.put(ctx, &k); err != nil {
+		return nil, "", err
+	}
+	if grace == 0 {
+		ks.tell(&k)
+	}
+	return &k, k.text(secret), nil
+}
+
+// Revoke ends a key, at once and for good.
+func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	old, err := ks.find(name)
+	if err != nil {
+		return nil, err
+	}
+	k := *old
+	k.Revoked = ks.cfg.Clock()
+	if err := ks.put(ctx, &k); err != nil {
+		return nil, err
+	}
+	ks.tell(&k)
+	return &k, nil
+}
+
+func (ks *Keys) tell(k *Key) {
+	if ks.cfg.Revoked != nil {
+		ks.cfg.Revoked(k.Principal().ID)
+	}
+}
+
+// authenticate finds the key that text is. The reason says why it is none that counts; the key is given where it is known
+// all the same.
+func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string) {
+	id, secret, ok := splitKey(text)
+	if !ok {
+		return nil, ReasonMalformed
+	}
+	ks.mu.RLock()
+	k = ks.byID[id]
+	ks.mu.RUnlock()
+	switch {
+	case k == nil, !k.opens(secret, now):
+		return k, ReasonUnknown
+	case !k.Revoked.IsZero():
+		return k, ReasonRevoked
+	case k.expired(now):
+		return k, ReasonExpired
+	}
+	return k, ""
+}
+
+// used notes that a key was used, about once a minute.
+func (ks *Keys) used(ctx context.Context, k *Key, now time.Time) {
+	if now.Sub(k.Used) < usedEvery {
+		return
+	}
+	ks.change.Lock()
+	defer ks.change.Unlock()
+	ks.mu.Lock()
+	current := ks.byName[k.Name]
+	if now.Sub(current.Used) < usedEvery {
+		ks.mu.Unlock()
+		return
+	}
+	next := *current
+	next.Used = now
+	ks.byID[k.ID], ks.byName[k.Name] = &next, &next
+	ks.mu.Unlock()
+	// A request isn't refused because this can't be written: the record, which has the use too, refuses its calls.
+	if err := ks.cfg.Store.UsedKey(context.WithoutCancel(ctx), k.Name, now); err != nil {
+		ks.cfg.Log.Warn("last use of a key", "key", k.Name, "err", err)
+	}
+}
+
+// Barred says why a principal's key doesn't reach a tool, as the key is now: a program that goes on when its key was
+// revoked reaches none any more. It is empty where the key does, and for principals that are no keys.
+func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
+	name, ok := strings.CutPrefix(p.ID, keyOwner)
+	if !ok {
+		return ""
+	}
+	ks.mu.RLock()
+	k := ks.byName[name]
+	ks.mu.RUnlock()
+	switch {
+	case k == nil:
+		return "key " + name + " is not known"
+	case !k.Revoked.IsZero():
+		return "key " + name + " was revoked"
+	case k.expired(ks.cfg.Clock()):
+		return "key " + name + " has expired"
+	case t.Upstream != own && !Matches(k.Tools, t.Path()):
+		return "key " + name + " was not given out for it"
+	}
+	return ""
+}
+
+// own is the upstream of Biplane's own tools: programs and search. What they reach is bounded, they are not.
+const own = "biplane"
+
+// Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search". In a pattern * stands
+// for any characters, and ? for one. No patterns match all.
+func Matches(patterns []string, path string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return glob(p, path) })
+}
+
+// glob matches in the time of the product of both lengths at most, whatever the pattern.
+func glob(pattern, text string) bool {
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(text) {
+		switch {
+		case i < len(pattern) && pattern[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == text[j]):
+			i++
+			j++
+		case star >= 0:
+			i, mark = star+1, mark+1
+			j = mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[i:], "*") == ""
+}
+
+func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
+
+// check says what is wrong with a key that is to be made.
+func (k *Key) check(now time.Time) error {
+	if !goodName(k.Name) {
+		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", short(k.Name), nameChars)
+	}
+	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return tool.Errorf(tool.Invalid, "key %s: the person is up to %d characters on one line", k.Name, personBytes)
+	}
+	for _, r := range k.Roles {
+		if !slices.Contains(Roles(), r) {
+			return tool.Errorf(tool.Invalid, "key %s: %q is no role: there is %s", k.Name, short(r), strings.Join(Roles(), ", "))
+		}
+	}
+	for _, s := range k.Scopes {
+		if s != ScopeMCP && s != ScopeAPI {
+			return tool.Errorf(tool.Invalid, "key %s: %q is no scope: there is %s, %s, and a pattern of tools like github.*", k.Name, short(s), ScopeMCP, ScopeAPI)
+		}
+	}
+	if len(k.Tools) > mostTools {
+		return tool.Errorf(tool.Invalid, "key %s: at most %d patterns of tools", k.Name, mostTools)
+	}
+	for _, t := range k.Tools {
+		if len(t) > patternMax || !strings.ContainsAny(t, ".*") || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return tool.Errorf(tool.Invalid, "key %s: %q is no pattern of tools: write one like github.* or github.list_issues", k.Name, short(t))
+		}
+	}
+	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {
+		return tool.Errorf(tool.Invalid, "key %s: it expires between now and ten years from now", k.Name)
+	}
+	return nil
+}
+
+func goodName(s string) bool {
+	letter := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
+	if s == "" || len(s) > nameChars || !letter(s[0]) {
+		return false
+	}
+	for i := range len(s) {
+		if !letter(s[i]) && !strings.ContainsRune("._-", rune(s[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func short(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:60], "") + "…"
+	}
+	return s
+}
+
+// set gives a list in order and without duplicates.
+func set(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+func orOne(s []string, def string) []string {
+	if len(s) == 0 {
+		return []string{def}
+	}
+	return set(s)
+}
