@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"upstream/oauth":       {"tool"},
 	"audit/audittest":      {"tool", "audit"},
 	"audit/sink":           {"tool"},
+	"audit/export":         {"tool", "audit"},
 	"upstream/upstreamtest": {
 		"tool", "upstream",
 	},

@@ -1,0 +1,52 @@
+// Package export writes the audit record for other programs: as OCSF events, one JSON object a line, and as CSV; and the folder of
+// evidence that an auditor is given. Nothing here reads a store: records come from a function, oldest first, and are
+// written as they come, so that memory is bounded however many there are.
+package export
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Formats are the names of the formats.
+func Formats() []string { return []string{"ocsf", "csv"} }
+
+// About is what a record doesn't say of itself: who writes it.
+type About struct {
+	Origin  string // of the log
+	Version string // of Biplane
+}
+
+// Records are records, oldest first, or why there are no more.
+type Records = iter.Seq2[*audit.Record, error]
+
+// Write writes records to w in a format, and gives how many there were.
+func Write(ctx context.Context, w io.Writer, format string, a About, records Records) (n int, err error) {
+	var write func(*audit.Record) error
+	var flush func() error
+	switch format {
+	case "ocsf":
+		write, flush = ocsfWriter(w, a)
+	case "csv":
+		write, flush = csvWriter(w)
+	default:
+		return 0, tool.Errorf(tool.Invalid, "format %q is not one of ocsf, csv", format)
+	}
+	for r, err := range records {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = write(r)
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, flush()
+}
