@@ -227,6 +227,17 @@ func (l *lab) value(ctx context.Context, box sandbox.Sandbox, variable *program.
 	return g, nil
 }
 
+// touch runs something in a session, whose state is then one that was not saved yet.
+func (l *lab) touch(ctx context.Context, snap sandbox.Snapshotter, read *program.Program) error {
+	box, ok := snap.(sandbox.Sandbox)
+	if !ok {
+		return errNoSnapshot
+	}
+	g := open(ctx, box, nil)
+	_, err := g.eval(read)
+	return errors.Join(err, g.pause())
+}
+
 // sleep measures a session that is suspended, resumed and forked.
 func (l *lab) sleep(ctx context.Context, lang string) (_ []Figure, err error) {
 	g, err := l.session(ctx, lang)
@@ -280,12 +291,17 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 	}
 	file := filepath.Join(l.dir, "session-"+lang)
 	const purpose = "bench"
-	suspended, err := repeat(ctx, l.rounds(300), func() error {
+	suspended, err := repeatTimed(ctx, l.rounds(300), func() (time.Duration, error) {
+		if err := l.touch(ctx, snap, read); err != nil {
+			return 0, err
+		}
+		start := time.Now()
 		packed, err := snap.Snapshot(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		return os.WriteFile(file, key.Seal(purpose, packed), 0o600)
+		err = os.WriteFile(file, key.Seal(purpose, packed), 0o600)
+		return time.Since(start), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("suspend: %w", err)

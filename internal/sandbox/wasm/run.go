@@ -59,7 +59,7 @@ type run struct {
 }
 
 func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
-	r := &run{d: s.d, g: s.guest, lang: s.kind.lang, spec: s.spec, cmd: cmd, left: s.spec.Output,
+	r := &run{d: s.d, lang: s.kind.lang, spec: s.spec, cmd: cmd, left: s.spec.Output,
 		in: newInbox(int(s.spec.Memory)), out: newOutbox(cmd.Keep), halted: make(chan struct{})}
 	if cmd.CPU > 0 {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)

@@ -12,12 +12,15 @@ import (
 
 // A Sandbox is one guest. It implements sandbox.Sandbox.
 type Sandbox struct {
-	d      *Driver
-	kind   *kind
-	img    *image
-	spec   sandbox.Spec
-	region *region
-	guest  *guest
+	d    *Driver
+	kind *kind
+	img  *image
+	spec sandbox.Spec
+
+	// What follows belongs to whoever began something (begin), and to park while nothing is under way.
+	region *region // nil while the guest is parked, or was never mapped
+	guest  *guest  // in region
+	saved  *saved  // the guest as it is, where that was asked for and nothing ran since; never nil while it is parked
 
 	mu     sync.Mutex
 	ran    bool          // a Run ended well, or the guest was restored from where one did
@@ -63,6 +66,12 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		r.drop()
 		return -1, err
 	}
+	if err := s.wake(); err != nil {
+		s.end(nil)
+		r.drop()
+		return -1, err
+	}
+	r.g, s.saved = s.guest, nil
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	err = r.do()
 	unhook()
@@ -99,18 +108,26 @@ func (s *Sandbox) begin(what string, r *run) error {
 		return tool.Errorf(tool.Conflict, "can't %s the sandbox before its first Run", what)
 	}
 	s.busy, s.run = make(chan struct{}), r
+	s.d.idle.remove(s)
 	return nil
 }
 
 // end ends what begin began; note changes the sandbox's state.
 func (s *Sandbox) end(note func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if note != nil {
 		note()
 	}
 	close(s.busy)
 	s.busy, s.run = nil, nil
+	var surplus []*Sandbox
+	if s.saved != nil && s.region != nil && !s.closed {
+		surplus = s.d.idle.add(s, s.saved.size())
+	}
+	s.mu.Unlock()
+	for _, other := range surplus {
+		other.park()
+	}
 }
 
 // Close stops a Run that is under way, waits for its end and destroys the guest.
@@ -121,6 +138,7 @@ func (s *Sandbox) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.d.idle.remove(s)
 	r, busy := s.run, s.busy
 	s.mu.Unlock()
 	if r != nil {
@@ -129,6 +147,9 @@ func (s *Sandbox) Close() error {
 	if busy != nil {
 		<-busy
 	}
-	s.d.pool.give(s.img, s.region)
+	if s.region != nil {
+		s.d.pool.give(s.img, s.region)
+	}
+	s.region, s.guest, s.saved = nil, nil, nil
 	return nil
 }

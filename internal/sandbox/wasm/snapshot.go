@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/binary"
@@ -40,13 +41,26 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
+	if s.saved != nil {
+		return bytes.Clone(s.saved.packed), nil
+	}
+	packed, runs, err := s.pack(img)
+	if err != nil {
+		return nil, err
+	}
+	s.saved = &saved{bytes.Clone(packed), runs, s} // without the room that packing left
+	return packed, nil
+}
+
+// pack packs the guest, and gives the pages that differ from the image.
+func (s *Sandbox) pack(img *image) ([]byte, []pageRun, error) {
 	g := s.guest
 	state, err := g.engine.state()
 	if err == nil && len(state) > maxState {
 		err = fmt.Errorf("its engine keeps %d bytes beside the memory", len(state))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take a snapshot: %w", err)
+		return nil, nil, fmt.Errorf("take a snapshot: %w", err)
 	}
 	memory := s.region.memory()
 	le := binary.LittleEndian
@@ -57,11 +71,13 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	fields = append(le.AppendUint32(fields, uint32(len(state))), state...)
 	pages, own := s.pages(img)
 	s.region.drop(runsOf(spare(own, pages)))
-	return s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runsOf(pages), func(b []byte, page uint32) {
+	runs := runsOf(pages)
+	packed, err := s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runs, func(b []byte, page uint32) {
 		now := memory[int(page)*pageSize:][:len(b)]
 		n := subtle.XORBytes(b, now, img.at(page, len(b)))
 		copy(b[n:], now[n:])
 	})
+	return packed, runs, err
 }
 
 // changed gives the pages that differ from the image and mean something.
@@ -165,6 +181,7 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 		_ = s.Close() // it fails never
 		return nil, badSnapshot(err)
 	}
+	s.ran = true
 	return s, nil
 }
 
@@ -199,11 +216,12 @@ func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 		return err
 	}
 	s.guest = newGuest(s.region, img, deafHost{})
-	s.guest.clock, s.guest.readings, s.ran = clock, int(readings), true
+	s.guest.clock, s.guest.readings = clock, int(readings)
 	return s.guest.engine.resume(state)
 }
 
-// Fork makes a copy of the guest as it is between two Runs. It implements sandbox.Forker.
+// Fork makes a copy of the guest as it is between two Runs. That of a saved guest has memory when it first runs. It
+// implements sandbox.Forker.
 func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
@@ -217,34 +235,37 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 		return nil, err
 	}
 	defer done()
-	g := s.guest
-	state, err := g.engine.state()
-	if err != nil {
-		return nil, fmt.Errorf("fork a sandbox: %w", err)
+	if s.saved != nil {
+		return &Sandbox{d: s.d, kind: s.kind, img: img, spec: s.spec, saved: s.saved, ran: true}, nil
 	}
 	c, err := s.d.newSandbox(s.kind, s.spec)
 	if err != nil {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
 	}
-	if err := c.copy(img, s, state); err != nil {
+	if err := c.copy(img, s, runsOf(s.changed(img))); err != nil {
 		_ = c.Close() // it fails never
 		return nil, fmt.Errorf("fork a sandbox: %w", err)
 	}
+	c.ran = true
 	return c, nil
 }
 
-// copy makes a fresh sandbox what s is.
-func (c *Sandbox) copy(img *image, s *Sandbox, state []byte) error {
+// copy makes a sandbox that holds the image what s is; runs are the pages in which s differs from the image.
+func (c *Sandbox) copy(img *image, s *Sandbox, runs []pageRun) error {
+	state, err := s.guest.engine.state()
+	if err != nil {
+		return err
+	}
 	from := s.region.memory()
 	if !c.region.grow(len(from)) {
 		return fmt.Errorf("there are no %d bytes of memory for it", len(from))
 	}
-	to, runs := c.region.memory(), runsOf(s.changed(img))
+	to := c.region.memory()
 	c.region.warm(runs)
 	for _, r := range runs {
 		copy(to[int(r.first)*pageSize:], from[int(r.first)*pageSize:][:int(r.n)*pageSize])
 	}
 	c.guest = newGuest(c.region, img, deafHost{})
-	c.guest.clock, c.guest.readings, c.ran = s.guest.clock, s.guest.readings, true
+	c.guest.clock, c.guest.readings = s.guest.clock, s.guest.readings
 	return c.guest.engine.resume(state)
 }
