@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A Kind sorts errors by what the reader can do about them. Each edge (MCP, HTTP, command line) has one table from
@@ -32,6 +33,8 @@ type Error struct {
 	// Unsent says of a call that it surely ended before anything was sent to its tool: it had no effect. Without it, it may
 	// have had one.
 	Unsent bool
+	// RetryAfter is how long to wait before it is worth another try; 0 where nothing is known.
+	RetryAfter time.Duration
 }
 
 // NotSent marks the error of a call that ended before anything was sent.

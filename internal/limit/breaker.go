@@ -1,0 +1,195 @@
+package limit
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// What a Breaker takes for a failure, and how it acts on it.
+const (
+	// failures in a row are as many as an upstream may have before calls are kept away from it.
+	failures = 8
+	// firstRest and longestRest are for how long they are, at first and, doubling, at most.
+	firstRest   = 2 * time.Second
+	longestRest = time.Minute
+	// repeats is how often one call may fail in the same way before it is not made again for repeatRest.
+	repeats    = 10
+	repeatRest = time.Minute
+	// remembered is how many failing calls a Breaker keeps in mind.
+	remembered = 4096
+)
+
+// A Breaker keeps calls away from what fails: from an upstream that has not answered for a while, but for one call now and
+// then that tries whether it is back; and from a tool that gave the same error to the same call many times in a row,
+// which a program in a loop would go on asking. It is safe for concurrent use.
+type Breaker struct {
+	now func() time.Time
+
+	mu        sync.Mutex
+	upstreams map[string]*circuit
+	calls     map[[sha256.Size]byte]*loop
+}
+
+// A circuit is how an upstream has done.
+type circuit struct {
+	failed int // in a row
+	rest   time.Duration
+	until  time.Time // no call goes there before, but one
+	trying bool
+	last   string // what it failed with
+}
+
+// A loop is how one call of a principal has done.
+type loop struct {
+	failed int
+	error  string
+	at     time.Time
+}
+
+// NewBreaker makes a Breaker. now may be nil.
+func NewBreaker(now func() time.Time) *Breaker {
+	if now == nil {
+		now = time.Now
+	}
+	return &Breaker{now: now, upstreams: map[string]*circuit{}, calls: map[[sha256.Size]byte]*loop{}}
+}
+
+// Allow reports why a call is not to be made; else done is told how it ended.
+func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error) {
+	id := identity(c)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if l := b.calls[id]; l != nil && l.failed >= repeats {
+		if wait := l.at.Add(repeatRest).Sub(now); wait > 0 {
+			return nil, &tool.Error{
+				Kind: tool.Limit, Unsent: true, RetryAfter: wait,
+				Msg: fmt.Sprintf("%s failed %d times in a row with these arguments (%s): change the call, or try again in %s", c.Tool.Path(), l.failed, l.error, span(wait)),
+			}
+		}
+		l.failed = repeats - 1 // once more
+	}
+	u := b.upstreams[c.Tool.Upstream]
+	trial := false
+	if u != nil && u.failed >= failures {
+		if wait := u.until.Sub(now); wait > 0 || u.trying {
+			return nil, &tool.Error{
+				Kind: tool.Unavailable, Unsent: true, RetryAfter: max(wait, time.Second),
+				Msg: fmt.Sprintf("upstream %s did not answer %d times in a row (%s): calls are kept away from it, try again in %s", c.Tool.Upstream, u.failed, u.last, span(max(wait, time.Second))),
+			}
+		}
+		u.trying, trial = true, true
+	}
+	return func(r *tool.Result, err error) { b.done(c, id, trial, r, err) }, nil
+}
+
+// done notes how a call ended.
+func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial bool, r *tool.Result, err error) {
+	e := tool.AsError(err)
+	if e != nil && e.Kind == tool.Canceled || e == nil && r == nil {
+		b.untried(c, trial)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	b.note(id, reason(r, e), now)
+	u := b.upstreams[c.Tool.Upstream]
+	if e == nil || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
+		delete(b.upstreams, c.Tool.Upstream) // it answers
+		return
+	}
+	if u == nil {
+		u = &circuit{rest: firstRest}
+		b.upstreams[c.Tool.Upstream] = u
+	}
+	u.last = e.Msg
+	if trial {
+		u.trying, u.rest = false, min(2*u.rest, longestRest)
+	}
+	if u.failed++; u.failed >= failures {
+		u.until = now.Add(u.rest)
+	}
+}
+
+func (b *Breaker) untried(c *tool.Call, trial bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if u := b.upstreams[c.Tool.Upstream]; u != nil && trial {
+		u.trying = false
+	}
+}
+
+// note notes a failure of a call, or that it went well: no reason. b.mu is held.
+func (b *Breaker) note(id [sha256.Size]byte, reason string, now time.Time) {
+	l := b.calls[id]
+	switch {
+	case reason == "":
+		delete(b.calls, id)
+		return
+	case l == nil:
+		if len(b.calls) >= remembered {
+			for k, l := range b.calls { // the oldest are not worth an order of their own
+				if delete(b.calls, k); l.at.Before(now.Add(-repeatRest)) || len(b.calls) < remembered/2 {
+					break
+				}
+			}
+		}
+		l = &loop{}
+		b.calls[id] = l
+	case l.error != reason || now.Sub(l.at) > 10*repeatRest:
+		l.failed = 0
+	}
+	l.failed++
+	l.error, l.at = reason, now
+}
+
+// reason is why a call failed; empty when it did not, or when its failure says nothing of the call.
+func reason(r *tool.Result, e *tool.Error) string {
+	text := ""
+	switch {
+	case e != nil && (e.Kind == tool.Limit || e.Kind == tool.Denied || e.Kind == tool.Unavailable || e.Kind == tool.Timeout):
+		return ""
+	case e != nil:
+		text = e.Msg
+	case r.IsError:
+		text = "the tool reports an error"
+		if len(r.Content) > 0 {
+			text = string(r.Content[0])
+		}
+	default:
+		return ""
+	}
+	if len(text) > 120 {
+		text = strings.ToValidUTF8(text[:120], "") + "…"
+	}
+	return text
+}
+
+// identity is that of a call, whoever's execution makes it: who, what, with which arguments.
+func identity(c *tool.Call) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %s", c.Principal.ID, c.Tool.Path(), c.Arguments))
+}
+
+// Guard makes a call where the limits and the breaker allow it.
+func Guard(ctx context.Context, l *Limiter, b *Breaker, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
+	noted, err := b.Allow(c)
+	if err != nil {
+		return nil, err
+	}
+	done, err := l.Take(ctx, c, false)
+	if err != nil {
+		noted(nil, nil)
+		return nil, err
+	}
+	r, err := call()
+	done(Spent{})
+	noted(r, err)
+	return r, err
+}

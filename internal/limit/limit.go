@@ -1,0 +1,369 @@
+// Package limit bounds how much is used: calls, executions, CPU time, tokens and bytes over windows of time, by principal,
+// group, upstream and tool, and how much goes on at once. It also keeps calls away from an upstream that fails, and from
+// being made again and again where they only fail.
+//
+// Rates are held by GCRA (the generic cell rate algorithm, ITU-T I.371, annex A): for each thing that is bounded one time
+// is kept, at which all that was used would have been used up at an even pace. That time is in the Store, so that a
+// restart gives nobody a fresh start.
+package limit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A What is what a Rule bounds.
+type What string
+
+// What can be bounded.
+const (
+	Calls      What = "calls"      // of tools of upstreams
+	Executions What = "executions" // of programs
+	Concurrent What = "concurrent" // executions under way at once
+	CPU        What = "cpu"        // seconds of CPU time of programs
+	Tokens     What = "tokens"     // of answers to the model
+	Egress     What = "egress"     // bytes of arguments sent to upstreams
+)
+
+// Whats gives all of them.
+func Whats() []What { return []What{Calls, Executions, Concurrent, CPU, Tokens, Egress} }
+
+// A Per is whom, or what, a Rule's bound is for.
+type Per string
+
+// What a bound can be for.
+const (
+	PerPrincipal Per = "principal" // each principal has all of it; the default
+	PerGroup     Per = "group"     // each group of principals
+	PerUpstream  Per = "upstream"
+	PerTool      Per = "tool"
+	PerAll       Per = "all" // everybody shares it
+)
+
+// Pers gives all of them.
+func Pers() []Per { return []Per{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
+
+// A Rule bounds how much of something is used in any window of time: at once at most Max, and over long times Max in a
+// Window.
+type Rule struct {
+	What   What
+	Max    float64
+	Window time.Duration // 0 for Concurrent
+	Per    Per
+	// Whom it is for; empty: all.
+	Principal string // pattern of an ID, as of path.Match
+	Group     string
+	Tools     string // pattern of paths, "github.*"; for Calls and Egress
+}
+
+// String writes the rule as a person would say it.
+func (r *Rule) String() string {
+	s := fmt.Sprintf("%s %s", amount(r.Max), r.unit())
+	if r.Window > 0 {
+		s += " in " + span(r.Window)
+	}
+	if r.Tools != "" {
+		s += " of " + r.Tools
+	}
+	if r.Per != PerAll {
+		s += " for each " + string(r.Per)
+	}
+	return s
+}
+
+func (r *Rule) unit() string {
+	switch r.What {
+	case Concurrent:
+		return "executions at once"
+	case CPU:
+		return "seconds of CPU time"
+	case Egress:
+		return "bytes sent"
+	}
+	return string(r.What)
+}
+
+// key names what the rule counts for a call: its own text, which is what it bounds, and for whom.
+func (r *Rule) key(c *tool.Call) (keys []string) {
+	head := fmt.Sprintf("%s|%v|%s|%s|%s|%s|%s|", r.What, r.Max, r.Window, r.Per, r.Principal, r.Group, r.Tools)
+	switch r.Per {
+	case PerGroup:
+		for _, g := range c.Principal.Groups {
+			if r.Group == "" || g == r.Group {
+				keys = append(keys, head+g)
+			}
+		}
+		return keys
+	case PerUpstream:
+		return []string{head + c.Tool.Upstream}
+	case PerTool:
+		return []string{head + c.Tool.Path()}
+	case PerAll:
+		return []string{head}
+	}
+	return []string{head + c.Principal.ID}
+}
+
+// counts reports whether the rule is about a call.
+func (r *Rule) counts(c *tool.Call, what What) bool {
+	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
+		return false
+	}
+	return matches(r.Principal, c.Principal.ID) && matches(r.Tools, c.Tool.Path())
+}
+
+// matches reports whether a pattern, which is empty or was checked, matches s.
+func matches(pattern, s string) bool {
+	if pattern == "" || pattern == "*" {
+		return true
+	}
+	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(s, "/", "\x00"))
+	return err == nil && ok
+}
+
+// Check reports why a rule makes no sense.
+func (r *Rule) Check() error {
+	switch {
+	case !slices.Contains(Whats(), r.What):
+		return tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v", r.What, Whats())
+	case !slices.Contains(Pers(), r.Per):
+		return tool.Errorf(tool.Invalid, "a limit is not per %q: it is per one of %v", r.Per, Pers())
+	case !(r.Max > 0) || math.IsInf(r.Max, 0):
+		return tool.Errorf(tool.Invalid, "a limit's max must be over 0: policy forbids what nobody may do")
+	case r.What == Concurrent && r.Window != 0:
+		return tool.Errorf(tool.Invalid, "a limit of what goes on at once has no window")
+	case r.What != Concurrent && r.Window <= 0:
+		return tool.Errorf(tool.Invalid, "a limit of %s needs a window, such as 1m", r.What)
+	case r.Tools != "" && r.What != Calls && r.What != Egress:
+		return tool.Errorf(tool.Invalid, "a limit of %s is not by tools: those are of calls and egress", r.What)
+	case (r.Per == PerUpstream || r.Per == PerTool) && r.What != Calls && r.What != Egress:
+		return tool.Errorf(tool.Invalid, "a limit of %s is not per %s: those are of calls and egress", r.What, r.Per)
+	}
+	for _, p := range []string{r.Principal, r.Tools} {
+		if _, err := path.Match(p, ""); err != nil {
+			return tool.Errorf(tool.Invalid, "%q is not a pattern: * stands for any text", p)
+		}
+	}
+	return nil
+}
+
+// A Store keeps what was used. It is safe for concurrent use.
+type Store interface {
+	// Load gives the time that is kept under each key, those before now aside.
+	Load(ctx context.Context, now time.Time) (map[string]time.Time, error)
+	// Save keeps times under their keys. It doesn't wait for the disk.
+	Save(ctx context.Context, times map[string]time.Time) error
+}
+
+// Config makes a Limiter.
+type Config struct {
+	Rules []Rule
+	Store Store // nil: what was used is forgotten with the process
+	Now   func() time.Time
+}
+
+// A Limiter holds limits. It is safe for concurrent use.
+type Limiter struct {
+	cfg Config
+
+	mu    sync.Mutex
+	times map[string]time.Time // by key, when what was used would be used up at an even pace (GCRA's TAT)
+	now   map[string]float64   // by key, how much goes on
+	swept time.Time
+}
+
+// New makes a Limiter.
+func New(ctx context.Context, cfg Config) (*Limiter, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	for i := range cfg.Rules {
+		if cfg.Rules[i].Per == "" {
+			cfg.Rules[i].Per = PerPrincipal
+		}
+		if err := cfg.Rules[i].Check(); err != nil {
+			return nil, err
+		}
+	}
+	l := &Limiter{cfg: cfg, times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
+	if cfg.Store != nil && len(cfg.Rules) > 0 {
+		times, err := cfg.Store.Load(ctx, cfg.Now())
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(l.times, times)
+	}
+	return l, nil
+}
+
+// A use is one rule's view of one use.
+type use struct {
+	rule *Rule
+	key  string
+	cost float64
+}
+
+// Take uses what a call is about to: one call and the bytes of its arguments, or one execution. Where that would be over a
+// limit nothing is used, and the error, of kind Limit, says how long to wait. done is told when it is over, with what
+// else it used.
+func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done func(Spent), err error) {
+	if len(l.cfg.Rules) == 0 {
+		return func(Spent) {}, nil
+	}
+	var uses, under []use
+	if execution {
+		uses = l.uses(c, nil, Executions, 1)
+		under = l.uses(c, nil, Concurrent, 1)
+		for _, w := range []What{CPU, Tokens} {
+			uses = l.uses(c, uses, w, 0) // what it will be nobody knows: what was used up is waited for
+		}
+	} else {
+		uses = l.uses(c, nil, Calls, 1)
+		uses = l.uses(c, uses, Egress, float64(len(c.Arguments)))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.cfg.Now()
+	l.sweep(now)
+	for _, u := range uses {
+		if wait := l.wait(u, now); wait > 0 {
+			return nil, over(u.rule, c, wait)
+		}
+	}
+	for _, u := range under {
+		if l.now[u.key]+1 > u.rule.Max {
+			return nil, over(u.rule, c, 0)
+		}
+	}
+	if err := l.charge(ctx, uses, now); err != nil {
+		return nil, err
+	}
+	for _, u := range under {
+		l.now[u.key]++
+	}
+	var once sync.Once
+	return func(s Spent) { once.Do(func() { l.done(ctx, c, under, s) }) }, nil
+}
+
+// Spent is what an execution used that only its end tells.
+type Spent struct {
+	CPU    time.Duration
+	Tokens int
+}
+
+func (l *Limiter) done(ctx context.Context, c *tool.Call, under []use, s Spent) {
+	uses := l.uses(c, nil, CPU, s.CPU.Seconds())
+	uses = l.uses(c, uses, Tokens, float64(s.Tokens))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range under {
+		if l.now[u.key]--; l.now[u.key] <= 0 {
+			delete(l.now, u.key)
+		}
+	}
+	// What was used was used: where it can't be kept it still counts, as long as this process lives.
+	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
+}
+
+func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
+	for i := range l.cfg.Rules {
+		r := &l.cfg.Rules[i]
+		if !r.counts(c, what) {
+			continue
+		}
+		for _, k := range r.key(c) {
+			to = append(to, use{r, k, cost})
+		}
+	}
+	return to
+}
+
+// wait gives how long it takes until u is within its rule. l.mu is held.
+func (l *Limiter) wait(u use, now time.Time) time.Duration {
+	tat := l.times[u.key]
+	if tat.Before(now) {
+		tat = now
+	}
+	// A single use that is larger than the whole bound waits until nothing is used, or it would wait for ever.
+	cost := min(u.cost, u.rule.Max)
+	free := u.rule.Window - time.Duration(cost*float64(u.rule.Window)/u.rule.Max)
+	if u.cost == 0 {
+		free-- // it waits until there is room for something
+	}
+	return tat.Sub(now) - free
+}
+
+// charge uses. l.mu is held.
+func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
+	changed := map[string]time.Time{}
+	for _, u := range uses {
+		if u.cost <= 0 {
+			continue
+		}
+		tat := l.times[u.key]
+		if tat.Before(now) {
+			tat = now
+		}
+		l.times[u.key] = tat.Add(time.Duration(u.cost * float64(u.rule.Window) / u.rule.Max))
+		changed[u.key] = l.times[u.key]
+	}
+	if l.cfg.Store == nil || len(changed) == 0 {
+		return nil
+	}
+	return l.cfg.Store.Save(ctx, changed)
+}
+
+// sweep forgets what is used up, now and then. l.mu is held.
+func (l *Limiter) sweep(now time.Time) {
+	if now.Sub(l.swept) < time.Minute {
+		return
+	}
+	l.swept = now
+	for k, t := range l.times {
+		if !t.After(now) {
+			delete(l.times, k)
+		}
+	}
+}
+
+// over is the error of a call that is over a limit.
+func over(r *Rule, c *tool.Call, wait time.Duration) error {
+	then := "when one of them has ended"
+	if r.What != Concurrent {
+		wait = max(wait.Round(time.Millisecond), time.Millisecond)
+		then = "in " + span(wait)
+	}
+	return &tool.Error{
+		Kind: tool.Limit, Unsent: true, RetryAfter: wait,
+		Msg: fmt.Sprintf("%s is over the limit of %s: try again %s", c.Tool.Path(), r, then),
+	}
+}
+
+// span writes a time for people.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d%(24*time.Hour) == 0:
+		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()))
+	}
+	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
+}
+
+func amount(v float64) string {
+	s := fmt.Sprintf("%.2f", v)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
