@@ -20,6 +20,16 @@ func exactly(name, what string) cobra.PositionalArgs {
 	}
 }
 
+// atLeastOne takes one argument or more, and names them where there is none.
+func atLeastOne(name, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s needs %s, %s: %s", called(c), name, what, firstExample(c))
+		}
+		return nil
+	}
+}
+
 // atMost takes up to n arguments, which are called what.
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

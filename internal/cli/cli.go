@@ -38,6 +38,7 @@ var commands = []func(*app) *cobra.Command{
 	mcpCommand,
 	serveCommand,
 	runCommand,
+	approvalsCommand,
 	sessionsCommand,
 	cpCommand,
 	skillsCommand,

@@ -33,8 +33,10 @@ type Config struct {
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*executor.Execution, bool)
 	Sessions  Sessions
-	Ready     func() error   // why the process can't do its work yet; nil when it can
-	Principal tool.Principal // the local user
+	Approvals Approvals
+	Program   func(ctx context.Context, execution string) string // the text of a program; nil: none is kept
+	Ready     func() error                                       // why the process can't do its work yet; nil when it can
+	Principal tool.Principal                                     // the local user
 
 	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal says with which status and
 	// header it is refused. Nil: there is no sign-in.
@@ -155,6 +157,9 @@ var routes = []route{
 	{"DELETE " + api.Prefix + "/skills/{skill}", user, (*Server).removeSkill},
 	{"POST " + api.Prefix + "/skills/{skill}/share", admin, (*Server).shareSkill},
 	{"POST " + api.Prefix + "/skills/{skill}/unshare", admin, (*Server).unshareSkill},
+	{"GET " + api.Prefix + "/approvals", viewer, (*Server).approvals},
+	{"GET " + api.Prefix + "/approvals/{id}", viewer, (*Server).approval},
+	{"POST " + api.Prefix + "/approvals/{id}", approver, (*Server).decide},
 	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).beginSignIn},
 	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).awaitSignIn},
 	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).endSignIn},

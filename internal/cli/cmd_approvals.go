@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+func approvalsCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "approvals",
+		Short: "Show calls that wait for a person, and decide on them",
+		Long: `Where policy asks for a person, a call waits until somebody approves or denies it. The program around it is suspended
+meanwhile, and goes on when it is decided, also after a restart. What is approved is one call, with exactly the arguments
+that are shown; a request that nobody decides on expires.`,
+		Example: `  biplane approvals
+  biplane approvals show apr_7k3v...
+  biplane approvals approve apr_7k3v... --note "checked with finance"
+  biplane approvals deny ex_2c9d...`,
+		Args: none,
+	}
+	list := approvalsListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, approvalsShowCommand(a), decideCommand(a, "approve", "Let calls be made", true), decideCommand(a, "deny", "Refuse calls", false))
+	return c
+}
+
+func approvalsListCommand(a *app) *cobra.Command {
+	var output, execution string
+	var all bool
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the calls that wait for a person",
+		Example: "  biplane approvals list\n  biplane approvals list --all -o json",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				list, err := client.Approvals(ctx, execution, all)
+				if err != nil {
+					return err
+				}
+				return a.print(output, list, func(w io.Writer) { tableOfApprovals(w, list, all) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	c.Flags().BoolVar(&all, "all", false, "also those that were decided")
+	c.Flags().StringVar(&execution, "execution", "", "those of one execution only")
+	return c
+}
+
+func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "No call waits for a person.")
+		return
+	}
+	head := []string{"REQUEST", "TOOL", "ARGUMENTS", "FOR", "REASON", "EXPIRES"}
+	if all {
+		head = append(head, "STATE", "BY")
+	}
+	rows := [][]string{head}
+	for _, r := range list {
+		row := []string{r.ID, r.Tool, short(string(r.Arguments), 60), r.Principal, short(r.Reason, 60), moment(r.Expires)}
+		if all {
+			row = append(row, r.State, r.DecidedBy)
+		}
+		rows = append(rows, row)
+	}
+	columns(w, rows...)
+}
+
+func approvalsShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:               "show ID",
+		Short:             "Show all of a request: the call, who asks, why, and the program",
+		Example:           "  biplane approvals show apr_7k3v...",
+		Args:              exactly("ID", "the id of a request"),
+		ValidArgsFunction: a.completeApprovals,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				r, err := client.Approval(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, r, func(w io.Writer) { showApproval(w, r) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func showApproval(w io.Writer, r *api.Approval) {
+	rows := [][]string{{"request", r.ID}, {"state", r.State}, {"tool", r.Tool}, {"reason", r.Reason}, {"policy", r.Policy}, {"for", r.Principal}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("person", r.Person)
+	add("agent", r.Agent)
+	add("client", r.Client)
+	add("execution", r.Execution)
+	add("data read", strings.Join(r.Labels, ", "))
+	add("approvers", strings.Join(r.Approvers, ", "))
+	add("asked", moment(r.Created))
+	add("expires", moment(r.Expires))
+	if r.DecidedBy != "" {
+		add("decided", moment(r.Decided)+" by "+r.DecidedBy)
+	}
+	add("note", r.Note)
+	columns(w, rows...)
+	fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", safe(string(r.Arguments)))
+	if r.Program != "" {
+		fmt.Fprintf(w, "\nthe program that makes the call:\n%s\n", safe(strings.TrimRight(r.Program, "\n")))
+	}
+}
+
+// decideCommand is a command that decides on requests, or on all that wait of an execution.
+func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
+	var output, note string
+	c := &cobra.Command{
+		Use:               verb + " ID...",
+		Short:             what,
+		Long:              what + ": each ID is a request, or an execution, which stands for all its requests that wait.",
+		Example:           "  biplane approvals " + verb + " apr_7k3v... apr_9x2m...\n  biplane approvals " + verb + " ex_2c9d... --note \"as agreed\"",
+		Args:              atLeastOne("ID", "the id of a request or of an execution"),
+		ValidArgsFunction: a.completeApprovals,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				ids, err := requests(ctx, client, args)
+				if err != nil {
+					return err
+				}
+				done := []api.Approval{}
+				var errs []error
+				for _, id := range ids {
+					r, err := client.Decide(ctx, id, api.Decision{Approve: approve, Note: note})
+					if err != nil {
+						errs = append(errs, err)
+						continue
+					}
+					done = append(done, *r)
+				}
+				err = a.print(output, done, func(w io.Writer) {
+					for _, r := range done {
+						fmt.Fprintf(w, "%s: %s %s\n", r.ID, clean(r.Tool), r.State)
+					}
+				})
+				return errors.Join(append(errs, err)...)
+			})
+		},
+	}
+	addOutput(c, &output)
+	c.Flags().StringVar(&note, "note", "", "what to say of it, for the record and for the agent")
+	return c
+}
+
+// requests gives the requests that args name.
+func requests(ctx context.Context, client *api.Client, args []string) (ids []string, _ error) {
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "ex_") {
+			ids = append(ids, arg)
+			continue
+		}
+		all, err := client.Approvals(ctx, arg, false)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			return nil, &api.Error{Kind: api.NotFound, Message: "no call of execution " + arg + " waits for a person"}
+		}
+		for _, r := range all {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids, nil
+}
+
+// completeApprovals completes the id of a request that waits.
+func (a *app) completeApprovals(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		all, err := client.Approvals(ctx, "", false)
+		for _, r := range all {
+			if strings.HasPrefix(r.ID, prefix) {
+				out = append(out, r.ID+"\t"+r.Tool)
+			}
+		}
+		return err
+	})
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

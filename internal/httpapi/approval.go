@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Approvals are the calls that wait for a person; *approval.Gate has them.
+type Approvals interface {
+	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
+	Get(ctx context.Context, id string) (*approval.Request, error)
+	Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error)
+}
+
+func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
+	q := approval.Query{Execution: r.URL.Query().Get("execution"), Limit: 1000}
+	if r.URL.Query().Get("all") != "true" {
+		q.States = []approval.State{approval.Pending}
+	}
+	all, err := s.cfg.Approvals.List(r.Context(), q)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := []api.Approval{}
+	for i := range all {
+		if sees(s.principal(r), &all[i]) {
+			out = append(out, wireApproval(&all[i]))
+		}
+	}
+	write(w, http.StatusOK, out)
+}
+
+// sees reports whether p may see a request: those who decide and those who audit see all, others their own.
+func sees(p tool.Principal, r *approval.Request) bool {
+	return p.ID == r.Principal || identity.Has(p, identity.Approver, identity.Auditor, identity.Admin)
+}
+
+func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
+	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
+	if err == nil && !sees(s.principal(r), req) {
+		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := wireApproval(req)
+	if s.cfg.Program != nil && req.Execution != "" {
+		out.Program = s.cfg.Program(r.Context(), req.Execution)
+	}
+	write(w, http.StatusOK, out)
+}
+
+func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
+	var d api.Decision
+	if err := read(r, &d); err != nil {
+		fail(w, err)
+		return
+	}
+	p := s.principal(r)
+	who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin)}
+	req, err := s.cfg.Approvals.Decide(r.Context(), who, r.PathValue("id"), d.Approve, d.Note)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, wireApproval(req))
+}
+
+func wireApproval(r *approval.Request) api.Approval {
+	return api.Approval{
+		ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool, Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
+		Agent: r.Agent, Client: r.Client, Policy: r.Policy, Reason: r.Reason, Labels: r.Labels, Approvers: r.Approvers, Digest: r.Digest,
+		Created: r.Created, Expires: r.Expires, DecidedBy: r.Decider, Decided: r.Decided, Note: r.Note,
+	}
+}
