@@ -47,22 +47,22 @@ func (e *edge) skip(from, to int64) {
 func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
 	levels := bits.TrailingZeros64(^uint64(l.Seq))
-	stored := l.Hashes
+	stored, trust := l.Hashes, true
 	n.hash, same = own, true
 	switch {
 	case len(stored) > 0 && stored[0] != own:
 		n.hash, n.alt, n.doubted, same = stored[0], own, true, false
 	case !placed: // the whole row is another's
-		n.unknown, stored = true, nil
+		n.unknown, trust = true, false
 	}
-	if len(stored) != levels+1 && stored != nil {
+	if trust && len(stored) != levels+1 {
 		e.fault(Fault{What: FaultHash, Seq: l.Seq, Last: l.Seq, Record: n.id, Msg: fmt.Sprintf("%s has %d stored hashes, not %d: they were changed", named(l.Seq, n.id), len(stored), levels+1)})
-		stored = nil
+		trust = false
 	}
 	cur := *n
 	for i := range levels {
 		var want *tlog.Hash
-		if stored != nil {
+		if trust {
 			want = &stored[i+1]
 		}
 		cur = e.merge(&e.nodes[i], &cur, want)

@@ -208,8 +208,8 @@ func CheckConsistency(text, public string) (older, newer *Checkpoint, err error)
 	}
 	// A checkpoint has one empty line in itself, before its signatures.
 	parts := strings.Split(text, "\n\n")
-	if len(parts) == 5 { // there are no hashes where both logs are the same
-		parts = append(parts[:3], append([]string{""}, parts[3:]...)...)
+	if len(parts) == 5 && strings.HasPrefix(parts[3], "\n") { // there are no hashes where both logs are the same, or the first is empty
+		parts = []string{parts[0], parts[1], parts[2], "", parts[3][1:], parts[4]}
 	}
 	if len(parts) != 6 || parts[0] != consistencyHeader {
 		return nil, nil, tool.Errorf(tool.Invalid, "the file is no proof of consistency: it begins with %q", consistencyHeader)

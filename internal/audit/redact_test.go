@@ -1,0 +1,129 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// what is kept of arguments under a retention, and under which digest.
+func keptOf(t *testing.T, r audit.Retention, args string) (kept string, p audit.Payload) {
+	t.Helper()
+	l := audit.New(audit.Config{Retention: r})
+	e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: []byte(args)}, allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := l.Record(t.Context(), e.Record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Kept(t.Context(), record.Arguments.Kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, err := l.Verify(t.Context()); err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
+	}
+	return string(b), record.Arguments
+}
+
+func TestRedacted(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{`{}`, `{}`},
+		{`{"a": 9007199254740993, "b":[1.50,true,null,"<é💥>"]}`, `{"a":9007199254740993,"b":[1.50,true,null,"<é💥>"]}`},
+		{`{"password":"x","PassWord":"x","db_password":"x","user":"ann"}`, `{"password":"[redacted]","PassWord":"[redacted]","db_password":"[redacted]","user":"ann"}`},
+		{`{"auth":{"Authorization":{"deep":["x"]}},"api-key":["x"]}`, `{"auth":{"Authorization":"[redacted]"},"api-key":"[redacted]"}`},
+		{`{"max_tokens":100,"tokens":5,"next_page_token":"x","token":null,"pin":1234,"opinion":"yes"}`, `{"max_tokens":100,"tokens":5,"next_page_token":"[redacted]","token":null,"pin":"[redacted]","opinion":"yes"}`},
+		{`{"X-Tenant":"x","tenant":"y"}`, `{"X-Tenant":"[redacted]","tenant":"y"}`},
+		{`{"text":"{\"secret\":\"x\",\"n\":1}"}`, `{"text":"{\"secret\":\"[redacted]\",\"n\":1}"}`},
+		{`{"header":"Bearer abcdefgh.12345678"}`, `{"header":"[redacted]"}`},
+		{`{"code":"fetch('https://ann:hunter2@example.com/x')"}`, `{"code":"fetch('https[redacted]example.com/x')"}`},
+		{`{"env":"GH=ghp_0123456789012345678901234567890123456"}`, `{"env":"GH=[redacted]"}`},
+		{`{"pem":"a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b"}`, `{"pem":"a [redacted] b"}`},
+		{`no JSON`, ``},
+		{`{"a":1} {"b":2}`, ``},
+		{strings.Repeat("[", 300) + strings.Repeat("]", 300), ``},
+		{`"` + strings.Repeat("x", audit.KeptBytes) + `"`, ``},
+	} {
+		got, p := keptOf(t, audit.Retention{Secrets: []string{"x_tenant"}}, tt.args)
+		if got != tt.want {
+			t.Errorf("%.200s is kept as %.200s, want %.200s", tt.args, got, tt.want)
+		}
+		if p.Size != int64(len(tt.args)) || !strings.HasPrefix(p.Digest, "hmac-sha256:") || (p.Kept == p.Digest) != (tt.want == tt.args) || (p.Kept == "") != (tt.want == "") {
+			t.Errorf("%.200s: %+v", tt.args, p)
+		}
+	}
+}
+
+func TestRetention(t *testing.T) {
+	const args = `{"password":"x"}`
+	for keep, want := range map[audit.Keep]string{audit.KeepFull: args, audit.KeepRedacted: `{"password":"[redacted]"}`, audit.KeepDigest: "", audit.KeepNone: "", "": `{"password":"[redacted]"}`} {
+		if got, p := keptOf(t, audit.Retention{Arguments: keep}, args); got != want || p.Digest == "" || p.Size != int64(len(args)) {
+			t.Errorf("%q keeps %q, %+v", keep, got, p)
+		}
+	}
+	long := strings.Repeat("x", audit.KeptBytes+1)
+	if got, p := keptOf(t, audit.Retention{Arguments: audit.KeepFull}, long); len(got) != audit.KeptBytes || p.Kept == p.Digest || p.Size != int64(len(long)) {
+		t.Errorf("of %d bytes %d are kept: %+v", len(long), len(got), p)
+	}
+}
+
+// Results and texts of errors are kept as retention says, and never stand in a leaf.
+func TestEndsAreKept(t *testing.T) {
+	for _, tt := range []struct {
+		results       audit.Keep
+		result, error string
+	}{{audit.KeepFull, `{"content":[{"type":"text","text":"the answer"}]}`, "no such thing"}, {audit.KeepDigest, "", "no such thing"}, {audit.KeepNone, "", ""}} {
+		l := audit.New(audit.Config{Retention: audit.Retention{Results: tt.results}})
+		var ids []string
+		for _, fail := range []bool{false, true} {
+			e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fail {
+				err = e.End(t.Context(), nil, tool.Errorf(tool.NotFound, "no such thing"))
+			} else {
+				err = e.End(t.Context(), tool.Text(false, "the answer"), nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, e.Record())
+		}
+		for i, want := range []string{tt.result, tt.error} {
+			r, err := l.Record(t.Context(), ids[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := []audit.Payload{r.End.Result, r.End.Error}[i]
+			if got, err := l.Kept(t.Context(), p.Kept); err != nil || string(got) != want || p.Digest == "" {
+				t.Errorf("%s keeps %q, %v, want %q: %+v", tt.results, got, err, want, p)
+			}
+			leaves, err := l.Leaves(t.Context(), ids[i])
+			if err != nil || len(leaves) != 2 || strings.Contains(string(leaves[1].Data), "answer") || strings.Contains(string(leaves[1].Data), "such") {
+				t.Errorf("%s, %v", leaves[1].Data, err)
+			}
+		}
+	}
+}
+
+// The digest of a short secret can't be guessed without the key.
+func TestDigestsAreKeyed(t *testing.T) {
+	one, _ := secret.NewKey(make([]byte, secret.KeySize))
+	two, _ := secret.NewKey([]byte(strings.Repeat("x", secret.KeySize)))
+	if audit.Digest(one, []byte("1234")) == audit.Digest(two, []byte("1234")) || audit.Digest(one, []byte("1234")) != audit.Digest(one, []byte("1234")) {
+		t.Error("digests are not those of a key")
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	f.Add(`{"password":"x","a":[1,{"b":"{\"c\":1}"}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		keptOf(t, audit.Retention{}, text)
+	})
+}

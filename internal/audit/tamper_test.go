@@ -1,0 +1,360 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/tlog"
+	"pgregory.net/rapid"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A forged store shows a log as somebody left it who can write to the database.
+type forged struct {
+	audit.Store
+	leaves      []audit.Leaf
+	checkpoints []string
+	kept        map[string]string
+}
+
+func (f *forged) View(ctx context.Context, see func(audit.View) error) error {
+	return f.Store.View(ctx, func(v audit.View) error { return see(forgedView{v, f}) })
+}
+
+type forgedView struct {
+	audit.View
+	f *forged
+}
+
+func (v forgedView) Leaves(from int64, f func(audit.Leaf) error) error {
+	for _, l := range v.f.leaves {
+		if l.Seq < from {
+			continue
+		}
+		if err := f(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v forgedView) Checkpoints(f func(string) error) error {
+	for _, c := range v.f.checkpoints {
+		if err := f(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v forgedView) AllKept(f func(string, []byte, error) error) error {
+	for d, data := range v.f.kept {
+		if err := f(d, []byte(data), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A crime is a log that can be tampered with.
+type crime struct {
+	*forged
+	signer *audit.Signer
+	log    *audit.Log // sees what was forged
+}
+
+// newLog makes a log of calls, ended and not, and events, with checkpoints at the sizes that are given.
+func newLog(t interface {
+	Helper()
+	Fatal(...any)
+}, leaves int, checkpoints ...int) *crime {
+	t.Helper()
+	signer, err := audit.NewSigner("example.com/log", bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	memory := audit.NewMemory()
+	l := audit.New(audit.Config{Store: memory, Signer: signer, Clock: steps()})
+	c := &crime{forged: &forged{Store: memory, kept: map[string]string{}}, signer: signer}
+	var last *audit.Entry
+	for n := 0; n <= leaves; n++ {
+		if slices.Contains(checkpoints, n) {
+			p, err := l.Checkpoint(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.checkpoints = append(c.checkpoints, p.Text)
+		}
+		switch {
+		case n == leaves:
+		case last != nil && n%3 == 1:
+			err = last.End(ctx, tool.Text(false, "fine"), nil)
+			last = nil
+		case n%5 == 4:
+			_, err = l.Event(ctx, audit.Event{Kind: audit.KindRead})
+		default:
+			last, err = l.Begin(ctx, &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"n":%d}`, n)}, allow)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = memory.View(ctx, func(v audit.View) error {
+		err := v.Leaves(0, func(l audit.Leaf) error {
+			c.leaves = append(c.leaves, audit.Leaf{Seq: l.Seq, Data: bytes.Clone(l.Data), Hashes: slices.Clone(l.Hashes)})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return v.AllKept(func(d string, data []byte, _ error) error { c.kept[d] = string(data); return nil })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.log = audit.New(audit.Config{Store: c.forged, Signer: signer})
+	return c
+}
+
+// verify gives the faults. What is kept is under another key here, and left out.
+func (c *crime) verify(outside ...string) *audit.Report {
+	c.kept = nil
+	r, err := c.log.Verify(context.Background(), outside...)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// change changes the text of a leaf.
+func (c *crime) change(n int) {
+	c.leaves[n].Data = bytes.Replace(c.leaves[n].Data, []byte("2026-"), []byte("2025-"), 1)
+}
+
+// renumber gives the rows the indexes in which they stand.
+func (c *crime) renumber() {
+	for i := range c.leaves {
+		c.leaves[i].Seq = int64(i)
+	}
+}
+
+// rehash makes all stored hashes those of the leaves, and rewrites their own indexes, as somebody would who knows the format.
+func (c *crime) rehash() {
+	var all []tlog.Hash
+	read := tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
+		for _, i := range indexes {
+			out = append(out, all[i])
+		}
+		return out, nil
+	})
+	for i := range c.leaves {
+		l := &c.leaves[i]
+		l.Data = ownIndex.ReplaceAll(l.Data, fmt.Appendf(nil, `"seq":%d,`, i))
+		l.Seq = int64(i)
+		var err error
+		if l.Hashes, err = tlog.StoredHashes(l.Seq, l.Data, read); err != nil {
+			panic(err)
+		}
+		all = append(all, l.Hashes...)
+	}
+}
+
+var ownIndex = regexp.MustCompile(`"seq":\d+,`)
+
+// reseq writes another index into a leaf.
+func reseq(data []byte, from, to int64) []byte {
+	return bytes.Replace(data, fmt.Appendf(nil, `"seq":%d,`, from), fmt.Appendf(nil, `"seq":%d,`, to), 1)
+}
+
+// fake is a leaf like another one, that says it is at index n.
+func (c *crime) fake(like, n int) audit.Leaf {
+	data := bytes.Replace(reseq(c.leaves[like].Data, c.leaves[like].Seq, int64(n)), []byte("crm.update"), []byte("crm.forged"), 1)
+	return audit.Leaf{Seq: int64(n), Data: data, Hashes: []tlog.Hash{tlog.RecordHash(data)}}
+}
+
+func (c *crime) swapRows(i, j int) {
+	a, b := &c.leaves[i], &c.leaves[j]
+	*a, *b = *b, *a
+	a.Seq, b.Seq = b.Seq, a.Seq
+}
+
+func (c *crime) swapTexts(i, j int) {
+	c.leaves[i].Data, c.leaves[j].Data = c.leaves[j].Data, c.leaves[i].Data
+}
+
+// TestTampering changes a log of 23 leaves, signed at 8, 16 and 21, in every way that a row can be: what is found is named.
+func TestTampering(t *testing.T) {
+	if r := newLog(t, 23, 8, 16, 21).verify(); !r.OK() || r.Checkpoints != 3 || r.Covered != 21 || r.Size != 23 {
+		t.Fatalf("a log that nobody touched: %+v", r)
+	}
+	for _, tt := range []struct {
+		name string
+		do   func(c *crime)
+		want string // the faults: what, first, last
+	}{
+		{"change the first", func(c *crime) { c.change(0) }, "changed 0-0"},
+		{"change an even one", func(c *crime) { c.change(12) }, "changed 12-12"},
+		{"change an odd one", func(c *crime) { c.change(13) }, "changed 13-13"},
+		{"change two beside each other", func(c *crime) { c.change(12); c.change(13) }, "changed 12-12, changed 13-13"},
+		{"change the last signed", func(c *crime) { c.change(20) }, "changed 20-20"},
+		{"change the last", func(c *crime) { c.change(22) }, "changed 22-22"},
+		{"change one with its own hash", func(c *crime) { c.change(12); c.leaves[12].Hashes[0] = tlog.RecordHash(c.leaves[12].Data) }, "changed 12-13"},
+		{"change the hash of one", func(c *crime) { c.leaves[12].Hashes[0][3]++ }, "hash 12-12"},
+		{"change the hash of an odd one", func(c *crime) { c.leaves[13].Hashes[0][3]++ }, "hash 13-13"},
+		{"change the hash of the last signed", func(c *crime) { c.leaves[20].Hashes[0][3]++ }, "hash 20-20"},
+		{"change a hash of two", func(c *crime) { c.leaves[13].Hashes[1][3]++ }, "hash 12-13"},
+		{"change a hash of eight", func(c *crime) { c.leaves[7].Hashes[3][3]++ }, "hash 0-7"},
+		{"take a stored hash away", func(c *crime) { c.leaves[13].Hashes = c.leaves[13].Hashes[:1] }, "hash 13-13"},
+		{"take all stored hashes of one away", func(c *crime) { c.leaves[13].Hashes = nil }, "hash 13-13"},
+		{"remove the first", func(c *crime) { c.leaves = c.leaves[1:] }, "missing 0-0"},
+		{"remove one", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11) }, "missing 10-10"},
+		{"remove some", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 14) }, "missing 10-13"},
+		{"remove two in two places", func(c *crime) { c.leaves = slices.Delete(slices.Delete(c.leaves, 15, 16), 4, 5) }, "missing 4-4, missing 15-15"},
+		{"remove the last signed ones", func(c *crime) { c.leaves = c.leaves[:19] }, "truncated 19-20"},
+		{"remove all", func(c *crime) { c.leaves = nil }, "truncated 0-20"},
+		{"remove one and renumber", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11); c.renumber() }, "missing 10-10"},
+		{"remove two and renumber", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 12); c.renumber() }, "missing 10-11"},
+		{"put one in and renumber", func(c *crime) { c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 10)); c.renumber() }, "inserted 10-10"},
+		{"put in one of another place", func(c *crime) { c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 99)); c.renumber() }, "inserted 10-10"},
+		{"put one in before the first", func(c *crime) { c.leaves = slices.Insert(c.leaves, 0, c.fake(0, -1)) }, "inserted -1--1"},
+		{"swap two rows", func(c *crime) { c.swapRows(3, 12) }, "moved 3-12"},
+		{"swap two rows beside each other", func(c *crime) { c.swapRows(12, 13) }, "moved 12-13"},
+		{"swap two rows far apart", func(c *crime) { c.swapRows(0, 19) }, "moved 0-19"},
+		{"swap two texts", func(c *crime) { c.swapTexts(3, 12) }, "moved 3-12"},
+		{"swap two texts beside each other", func(c *crime) { c.swapTexts(12, 13) }, "moved 12-13"},
+		{"change one and all hashes", func(c *crime) { c.change(10); c.rehash() }, "fork 8-15"},
+		{"remove one and all traces", func(c *crime) { c.leaves = slices.Delete(c.leaves, 14, 15); c.rehash() }, "fork 8-15"},
+		{"put one in and all hashes", func(c *crime) { c.leaves = slices.Insert(c.leaves, 18, c.fake(9, 18)); c.rehash() }, "fork 16-20"},
+		{"swap two and all hashes", func(c *crime) { c.swapTexts(17, 20); c.rehash() }, "fork 16-20"},
+		{"write another index into one, with its hash", func(c *crime) {
+			l := &c.leaves[11]
+			l.Data = reseq(l.Data, 11, 77)
+			l.Hashes[0] = tlog.RecordHash(l.Data)
+		}, "moved 11-11"},
+		{"no JSON, with all hashes", func(c *crime) { c.leaves[22].Data = []byte(`nothing`); c.rehash() }, "form 22-22"},
+		{"another member, with all hashes", func(c *crime) {
+			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v":1,"w":1`), 1)
+			c.rehash()
+		}, "form 22-22"},
+		{"other white space, with all hashes", func(c *crime) {
+			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v": 1`), 1)
+			c.rehash()
+		}, "form 22-22"},
+		{"a checkpoint changed", func(c *crime) { c.checkpoints[1] = strings.Replace(c.checkpoints[1], "16", "15", 1) }, "checkpoint -1--1"},
+		{"a checkpoint of another key", func(c *crime) {
+			other, _ := audit.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
+			p, _ := audit.New(audit.Config{Signer: other}).Checkpoint(context.Background())
+			c.checkpoints[1] = p.Text
+		}, "checkpoint -1--1"},
+		{"checkpoints in another order", func(c *crime) { c.checkpoints[0], c.checkpoints[2] = c.checkpoints[2], c.checkpoints[0] }, "checkpoint -1--1, checkpoint -1--1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newLog(t, 23, 8, 16, 21)
+			tt.do(c)
+			r := c.verify()
+			var got []string
+			for _, f := range r.Faults {
+				if f.What != audit.FaultPair { // what follows from one that was removed
+					got = append(got, fmt.Sprintf("%s %d-%d", f.What, f.Seq, f.Last))
+				}
+				if f.Seq >= 0 && f.Seq == f.Last && !strings.Contains(f.Msg, fmt.Sprint(f.Seq)) {
+					t.Errorf("%q does not name leaf %d", f.Msg, f.Seq)
+				}
+				t.Log(f.Msg)
+			}
+			if s := strings.Join(got, ", "); s != tt.want {
+				t.Errorf("got %s, want %s", s, tt.want)
+			}
+		})
+	}
+}
+
+// Checkpoints that left the machine find what those in the store can't: that the store was put back, or all of it written anew.
+func TestOutsideCheckpoints(t *testing.T) {
+	c := newLog(t, 23, 8, 21)
+	old, recent := c.checkpoints[0], c.checkpoints[1]
+	if r := c.verify(old, recent); !r.OK() || !r.Outside[0].OK || !r.Outside[1].OK || r.Outside[1].Size != 21 {
+		t.Fatalf("%+v", r)
+	}
+	c.checkpoints, c.leaves = c.checkpoints[:1], c.leaves[:12]
+	if r := c.verify(); !r.OK() {
+		t.Errorf("the store alone can't know: %+v", r)
+	}
+	r := c.verify(old, recent)
+	if len(r.Faults) != 1 || r.Faults[0].What != audit.FaultTruncated || !r.Outside[0].OK || r.Outside[1].OK {
+		t.Errorf("an older copy: %+v", r)
+	}
+
+	c = newLog(t, 23, 8, 21)
+	c.checkpoints = nil
+	c.change(3)
+	c.rehash()
+	if r := c.verify(); !r.OK() {
+		t.Errorf("the store alone can't know: %+v", r)
+	}
+	if r := c.verify(old); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultFork || r.Faults[0].Seq != 0 || r.Faults[0].Last != 7 || r.Outside[0].OK {
+		t.Errorf("written anew: %+v", r)
+	}
+	if r := c.verify("nothing"); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultCheckpoint {
+		t.Errorf("no checkpoint: %+v", r)
+	}
+}
+
+// Whatever one does to one row of a log is found, and the leaf is among those that are named.
+func TestTamperingProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(2, 70).Draw(t, "size")
+		var signed []int
+		for range rapid.IntRange(0, 3).Draw(t, "checkpoints") {
+			signed = append(signed, rapid.IntRange(0, size).Draw(t, "at"))
+		}
+		slices.Sort(signed)
+		c := newLog(t, size, signed...)
+		if r := c.verify(); !r.OK() {
+			t.Fatalf("untouched: %+v", r)
+		}
+		n := rapid.IntRange(0, size-1).Draw(t, "leaf")
+		inner := rapid.IntRange(0, size-2).Draw(t, "inner") // not the last: that one can be taken away unseen
+		var at int
+		switch rapid.SampledFrom([]string{"change", "hash", "remove", "renumber", "insert", "swap", "texts"}).Draw(t, "how") {
+		case "change":
+			at = n
+			c.change(n)
+		case "hash":
+			at = n
+			h := c.leaves[n].Hashes
+			h[rapid.IntRange(0, len(h)-1).Draw(t, "level")][0]++
+		case "remove":
+			at = inner
+			c.leaves = slices.Delete(c.leaves, inner, inner+1)
+		case "renumber":
+			at = inner
+			c.leaves = slices.Delete(c.leaves, inner, inner+1)
+			c.renumber()
+		case "insert":
+			at = inner
+			c.leaves = slices.Insert(c.leaves, inner, c.fake(inner, inner))
+			c.renumber()
+		case "swap", "texts":
+			at = n
+			other := rapid.IntRange(0, size-1).Filter(func(i int) bool { return i != n }).Draw(t, "other")
+			if rapid.Bool().Draw(t, "row") {
+				c.swapRows(n, other)
+			} else {
+				c.swapTexts(n, other)
+			}
+		}
+		r := c.verify()
+		if !slices.ContainsFunc(r.Faults, func(f audit.Fault) bool { return f.Seq <= int64(at) && int64(at) <= f.Last }) {
+			t.Fatalf("leaf %d is not named: %+v", at, r.Faults)
+		}
+	})
+}
