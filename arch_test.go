@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"upstream/oauth":        {"tool"},
 	"approval/approvaltest": {"approval"},
 	"audit/audittest":       {"tool", "audit"},
+	"identity/identitytest": {},
 	"audit/sink":            {"tool"},
 	"audit/export":          {"tool", "audit"},
 	"upstream/upstreamtest": {

@@ -1,0 +1,164 @@
+// Package identitytest gives tests an issuer of tokens: an OpenID provider with real keys, over HTTP. What it says and
+// signs is real; whom it gives tokens to is the test's business.
+package identitytest
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// An Issuer signs tokens, and serves its metadata and keys.
+type Issuer struct {
+	URL string // its identifier
+
+	server *httptest.Server
+
+	mu      sync.Mutex
+	signing jose.JSONWebKey   // private
+	serves  []jose.JSONWebKey // public
+	fetches int               // of the keys
+	down    bool
+	serial  int
+}
+
+// NewIssuer starts an issuer on a loopback address, with one RSA key. Close ends it.
+func NewIssuer() (*Issuer, error) {
+	i := &Issuer{}
+	if err := i.Rotate("RS256", true); err != nil {
+		return nil, err
+	}
+	i.server = httptest.NewServer(i)
+	i.URL = i.server.URL
+	return i, nil
+}
+
+// Close ends it.
+func (i *Issuer) Close() { i.server.Close() }
+
+// ServeHTTP serves the metadata and the keys.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var v any
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		v = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token"}
+	case "/keys":
+		i.fetches++
+		v = jose.JSONWebKeySet{Keys: i.serves}
+	}
+	if v == nil || i.down {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the client went away
+}
+
+// Rotate makes a new key for an algorithm, signs with it from now on, and serves it, alone or beside the old ones.
+func (i *Issuer) Rotate(alg string, alone bool) error {
+	var private any
+	var err error
+	switch alg {
+	case "ES256":
+		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case "EdDSA":
+		_, private, err = ed25519.GenerateKey(rand.Reader)
+	case "RS256", "PS256":
+		private, err = rsa.GenerateKey(rand.Reader, 2048)
+	default:
+		err = fmt.Errorf("no keys for %s are made here", alg)
+	}
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.serial++
+	i.signing = jose.JSONWebKey{Key: private, KeyID: fmt.Sprintf("key-%d", i.serial), Algorithm: alg, Use: "sig"}
+	if alone {
+		i.serves = nil
+	}
+	i.serves = append(i.serves, i.signing.Public())
+	return nil
+}
+
+// Serve replaces the keys that are served.
+func (i *Issuer) Serve(keys ...jose.JSONWebKey) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.serves = keys
+}
+
+// Key gives the key that it signs with, private.
+func (i *Issuer) Key() jose.JSONWebKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.signing
+}
+
+// Down makes it answer nothing any more, or again.
+func (i *Issuer) Down(down bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.down = down
+}
+
+// Fetches says how often its keys were asked for.
+func (i *Issuer) Fetches() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fetches
+}
+
+// Claims are those of a good token of subject for audience, for an hour from now, changed as the test says: a nil value
+// takes a claim out.
+func (i *Issuer) Claims(subject, audience string, now time.Time, change map[string]any) map[string]any {
+	c := map[string]any{
+		"iss": i.URL, "sub": subject, "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
+		"scope": "mcp api", "client_id": "agent-1",
+	}
+	maps.Copy(c, change)
+	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
+	return c
+}
+
+// Token signs claims, with the header that a test wants besides the usual one.
+func (i *Issuer) Token(claims map[string]any, header map[string]any) (string, error) {
+	return Sign(i.Key(), claims, header)
+}
+
+// Sign signs claims with a key: with its algorithm, and its id unless header has another "kid".
+func Sign(key jose.JSONWebKey, claims, header map[string]any) (string, error) {
+	o := (&jose.SignerOptions{}).WithType("at+jwt")
+	for k, v := range header {
+		if o.WithHeader(jose.HeaderKey(k), v); k == "kid" {
+			key.KeyID, _ = v.(string)
+		}
+	}
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, o)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	signed, err := s.Sign(text)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}
