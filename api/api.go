@@ -44,9 +44,12 @@ type Status struct {
 	Listen    string    `json:"listen,omitempty"` // address of `biplane serve`; empty when it doesn't listen
 	Mode      string    `json:"mode"`
 	Policy    string    `json:"policy"`
-	Tier      string    `json:"tier"` // weakest isolation that a program runs at
-	Upstreams int       `json:"upstreams"`
-	Tools     int       `json:"tools"`
+	// PolicyVersion is a digest of the policies in force; PolicyProblem says why newer ones are not.
+	PolicyVersion string `json:"policy_version,omitempty"`
+	PolicyProblem string `json:"policy_problem,omitempty"`
+	Tier          string `json:"tier"` // weakest isolation that a program runs at
+	Upstreams     int    `json:"upstreams"`
+	Tools         int    `json:"tools"`
 }
 
 // An Upstream is a source of tools, and how it is.

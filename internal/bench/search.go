@@ -68,7 +68,7 @@ func (r *runner) search(ctx context.Context) ([]Figure, error) {
 		if have := len(c.View().Entries()); have != n {
 			return nil, fmt.Errorf("the catalog has %d tools, not %d", have, n)
 		}
-		find := c.SearchTool()
+		find := c.SearchTool(nil)
 		next := 0
 		do := func() error {
 			next++

@@ -131,7 +131,7 @@ func ours(t tuning) ranker {
 	return func(v *View, query string) []string {
 		v.Search(query, 1)
 		var out []string
-		for _, h := range v.index.search(query, 1000, t) {
+		for _, h := range v.index.search(query, 1000, t, nil) {
 			out = append(out, h.Entry.Tool.Path())
 		}
 		return out

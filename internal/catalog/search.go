@@ -91,12 +91,11 @@ func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 	}
 	v.Warm()
 	x := v.index
-	hits = x.search(query, limit, tuned())
+	hits = x.search(query, limit, tuned(), v.hidden)
 	if hits[0].Score >= faint {
 		return hits, true
 	}
-	for i := range x.entries {
-		e := x.entries[i]
+	for _, e := range v.entries {
 		s := max(likeness(query, e.Member), likeness(query, e.Path()))
 		hits = append(hits, Hit{e, faint * s})
 	}
@@ -244,8 +243,8 @@ func nearness(v, list []float32) float32 {
 	return sum / hubNearest
 }
 
-// search gives the limit best tools; there is at least one.
-func (x *index) search(query string, limit int, t tuning) []Hit {
+// search gives the limit best tools of those that are not hidden, of which there is at least one.
+func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool) []Hit {
 	terms := x.parse(cutQuery(query), t)
 	scores := make([]float32, len(x.entries))
 	best := make([]float32, len(x.entries))
@@ -274,7 +273,7 @@ func (x *index) search(query string, limit int, t tuning) []Hit {
 	for _, i := range x.names[string(squash(query))] {
 		scores[i] += exactName
 	}
-	return x.top(scores, limit)
+	return x.top(scores, limit, hidden)
 }
 
 // addMeaning adds to the scores how near the tools are to the meaning of a query.
@@ -294,9 +293,12 @@ func (x *index) addMeaning(scores, center []float32, t tuning) {
 }
 
 // top gives the limit best tools; of equal ones, the first.
-func (x *index) top(scores []float32, limit int) []Hit {
+func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
 	h := make(worst, 0, min(limit, len(scores))+1)
 	for i, s := range scores {
+		if hidden[x.entries[i]] {
+			continue
+		}
 		if len(h) < limit {
 			heap.Push(&h, scored{int32(i), s})
 		} else if s > h[0].score {

@@ -37,8 +37,11 @@ func SearchDefinition() *tool.Tool {
 }
 
 // SearchTool gives the tool `search`: {query, limit?, detail?} to text. The same catalog gives the same bytes for the
-// same query.
-func (c *Catalog) SearchTool() tool.Caller {
+// same query. It searches what visible gives for whoever asks; everything, where that is nil.
+func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
+	if visible == nil {
+		visible = func(tool.Principal) *View { return c.View() }
+	}
 	args := &Entry{Tool: SearchDefinition(), schema: &schema{}}
 	return tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
 		if err := args.Validate(call.Arguments); err != nil {
@@ -54,7 +57,7 @@ func (c *Catalog) SearchTool() tool.Caller {
 				return nil, tool.Errorf(tool.Invalid, "wrong arguments for search: %w", err)
 			}
 		}
-		view := c.View()
+		view := visible(call.Principal)
 		if strings.TrimSpace(in.Query) == "" {
 			return tool.Text(false, view.overview()), nil
 		}

@@ -14,7 +14,7 @@ import (
 
 func ask(t testing.TB, c *catalog.Catalog, args string) string {
 	t.Helper()
-	r, err := c.SearchTool().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
+	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestSearchToolArguments(t *testing.T) {
 		`{"query":"a","detail":"no"}`: `detail: expected one of "brief", "full"`,
 		`"issues"`:                    "got string",
 	} {
-		_, err := c.SearchTool().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
+		_, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
 		if kindOf(err) != tool.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", args, err, want)
 		}

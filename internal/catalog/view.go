@@ -47,8 +47,62 @@ type View struct {
 	byName      map[string]*upstream
 	byNamespace map[string]*upstream
 	byComposed  map[string]*Entry
-	entries     []*Entry // without those of the reserved upstream
-	index       *index   // for search; Views that have the same entries share it
+	entries     []*Entry        // without those of the reserved upstream
+	index       *index          // for search; Views that have the same entries share it
+	hidden      map[*Entry]bool // what Only left out
+	whole       *View           // of which this is a part; nil for a whole one
+}
+
+// Only gives the View without the entries that keep refuses, and without the upstreams of which none is left; v itself
+// where it refuses none. Names stay what they are, and searches share their index with v.
+func (v *View) Only(keep func(*Entry) bool) *View {
+	hidden := map[*Entry]bool{}
+	for _, u := range v.byName {
+		for _, e := range u.entries {
+			if !keep(e) {
+				hidden[e] = true
+			}
+		}
+	}
+	if len(hidden) == 0 {
+		return v
+	}
+	out := func(e *Entry) bool { return hidden[e] }
+	next := &View{
+		byName: map[string]*upstream{}, byNamespace: map[string]*upstream{}, byComposed: maps.Clone(v.byComposed),
+		entries: slices.DeleteFunc(slices.Clone(v.entries), out), index: v.index, hidden: hidden, whole: v,
+	}
+	maps.DeleteFunc(next.byComposed, func(_ string, e *Entry) bool { return out(e) })
+	for name, u := range v.byName {
+		left := *u
+		left.entries = slices.DeleteFunc(slices.Clone(u.entries), out)
+		if len(left.entries) == 0 && len(u.entries) > 0 {
+			continue
+		}
+		left.byTool, left.byMember = maps.Clone(u.byTool), maps.Clone(u.byMember)
+		maps.DeleteFunc(left.byTool, func(_ string, e *Entry) bool { return out(e) })
+		maps.DeleteFunc(left.byMember, func(_ string, e *Entry) bool { return out(e) })
+		next.byName[name], next.byNamespace[u.namespace] = &left, &left
+	}
+	for _, u := range v.upstreams {
+		if left := next.byName[u.name]; left != nil {
+			next.upstreams = append(next.upstreams, left)
+		}
+	}
+	return next
+}
+
+// Same reports whether both are the same View, or the same View with the same entries left out.
+func (v *View) Same(o *View) bool {
+	return v == o || v.whole != nil && v.whole == o.whole && maps.Equal(v.hidden, o.hidden)
+}
+
+// Entry gives the entry of a tool by the names of its upstream and itself, our own too; nil where there is none.
+func (v *View) Entry(upstream, name string) *Entry {
+	if u := v.byName[upstream]; u != nil {
+		return u.byTool[name]
+	}
+	return nil
 }
 
 // Entries gives all tools, by the names of upstream and tool; without our own. The slice is not to be changed.

@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -153,11 +154,52 @@ func TestConcurrent(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if _, err := c.SearchTool().Call(t.Context(), &tool.Call{Arguments: []byte(`{"query":"issues"}`)}); err != nil {
+				if _, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Arguments: []byte(`{"query":"issues"}`)}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
+}
+
+func TestOnlyHidesEverywhere(t *testing.T) {
+	c := catalog.New(catalog.Config{})
+	schema := json.RawMessage(`{"type":"object"}`)
+	c.Set(catalog.Source{Name: "shop", Tools: []*tool.Tool{{Name: "list-orders", InputSchema: schema}, {Name: "refund-order", InputSchema: schema}}, Health: tool.Health{State: tool.Ready}})
+	c.Set(catalog.Source{Name: "bank", Tools: []*tool.Tool{{Name: "transfer-money", InputSchema: schema}}, Health: tool.Health{State: tool.Ready}})
+	c.Set(catalog.Source{Name: "away", Health: tool.Health{State: tool.Down}})
+	all := c.View()
+	if all.Only(func(*catalog.Entry) bool { return true }) != all {
+		t.Error("a View of which nothing is hidden is another one")
+	}
+	keep := func(e *catalog.Entry) bool { return e.Tool.Name == "list-orders" }
+	some := all.Only(keep)
+	if len(some.Entries()) != 1 || len(some.Upstreams()) != 2 || !some.Same(all.Only(keep)) || some.Same(all) {
+		t.Errorf("%d entries, upstreams %v", len(some.Entries()), some.Upstreams())
+	}
+	for _, path := range []string{"shop.refund-order", "shop.refund_order", "shop_refund_order", "bank.transfer-money", "shop.refund_ordr"} {
+		if e, err := some.Resolve(path); err == nil || strings.Contains(err.Error(), "refund_order?") || strings.Contains(err.Error(), "bank.transfer") && path != "bank.transfer-money" {
+			t.Errorf("%s: %v, %v", path, e, err)
+		}
+	}
+	if e, err := some.Resolve("shop.list_orders"); err != nil || e.Tool.Name != "list-orders" || some.Entry("shop", "refund-order") != nil {
+		t.Errorf("%v, %v", e, err)
+	}
+	for _, q := range []string{"refund an order", "transfer money", "refund_order", "xyzzy"} {
+		hits := some.Search(q, 10)
+		if len(hits) != 1 || hits[0].Entry.Tool.Name != "list-orders" {
+			t.Errorf("%s: %v", q, hits)
+		}
+	}
+	find := c.SearchTool(func(tool.Principal) *catalog.View { return some })
+	for _, args := range []string{`{}`, `{"query":"refund money"}`} {
+		r, err := find.Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args)})
+		if err != nil || strings.Contains(string(r.Raw), "refund_order") || strings.Contains(string(r.Raw), "bank") || strings.Contains(string(r.Raw), "transfer_money") {
+			t.Errorf("%s: %s, %v", args, r.Raw, err)
+		}
+	}
+	if none := all.Only(func(*catalog.Entry) bool { return false }); len(none.Search("orders", 5)) != 0 || len(none.Entries()) != 0 {
+		t.Error("something is left of nothing")
+	}
 }

@@ -14,17 +14,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Settings are what a configuration file says, checked, with what it leaves out filled in.
 type Settings struct {
-	File      string        // the file, absolute; empty when there is none
-	Sum       string        // SHA-256 of its text, in hexadecimal
-	Warnings  []Problem     // what was read, and has no effect
-	Servers   []Server      // in the order of the file
-	Mode      string        // "code", "direct" or "auto"
-	Policy    string        // "open"
+	File      string    // the file, absolute; empty when there is none
+	Sum       string    // SHA-256 of its text, in hexadecimal
+	Warnings  []Problem // what was read, and has no effect
+	Servers   []Server  // in the order of the file
+	Mode      string    // "code", "direct" or "auto"
+	Policy    string    // "open", "read-only", "ask-for-writes", or a folder as it was written
+	PolicyDir string    // that folder, absolute; empty where there is none
+	Tools     []policy.Rule
 	Listen    string        // host:port for serve
 	Auth      *AuthSettings // nil: nobody signs in
 	TLS       TLSSettings
@@ -177,7 +180,8 @@ func (r *reader) settings(root *node, s *Settings) {
 		"openapi":    later("openapi"),
 		"folders":    later("folders"),
 		"mode":       func(n *node) { s.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
-		"policy":     func(n *node) { s.Policy = r.policy(n) },
+		"policy":     func(n *node) { r.policy(n, s) },
+		"tools":      func(n *node) { s.Tools = r.toolRules(n) },
 		"listen":     func(n *node) { listen, s.Listen = n, r.text(n, "listen") },
 		"auth":       func(n *node) { s.Auth = r.auth(n) },
 		"tls":        func(n *node) { s.TLS = r.tls(n, filepath.Dir(s.File)) },
@@ -186,17 +190,6 @@ func (r *reader) settings(root *node, s *Settings) {
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 	})
 	r.exposed(listen, s)
-}
-
-func (r *reader) policy(n *node) string {
-	switch p := r.text(n, "policy"); p {
-	case "open", "":
-	case "ask-for-writes", "read-only":
-		r.wrong(n, "policy %s is not available yet in this build: only open (all is allowed) is; leave it out, or write open, if that will do", p)
-	default:
-		r.wrong(n, "policy %q: a folder of Cedar files is not available yet in this build: only open (all is allowed) is", clip(p))
-	}
-	return "open"
 }
 
 func (r *reader) sandbox(n *node, s *SandboxSettings) {

@@ -92,9 +92,9 @@ func TestConfigErrors(t *testing.T) {
 		{"no address", "b.yaml", "listen: 8420x\n", []string{`b.yaml:1:9: listen address "8420x"`}},
 		{"unknown key in JSON", "b.json", "{\n  \"mcpServers\": {\n    \"a\": {\"comand\": \"x\"}\n  }\n}", []string{
 			`b.json:3:5: mcpServers.a needs a command`, `b.json:3:11: mcpServers.a has no key "comand": did you mean "command"?`}},
-		{"several at once", "b.yaml", "mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-only\n", []string{
+		{"several at once", "b.yaml", "mode: cod\nsandbox:\n  memory: 256\n  cpu: 10\n  calls: -1\n  tier: gvisor\npolicy: read-onyl\n", []string{
 			`b.yaml:1:7: mode is one of code, direct, auto, not "cod": did you mean "code"?`, `b.yaml:3:11: sandbox.memory must be a size with a unit`, `b.yaml:4:8: sandbox.cpu must be a time with a unit`,
-			`b.yaml:5:10: sandbox.calls must be from 1 to 1000000`, `b.yaml:6:9: sandbox.tier gvisor is not available yet`, `b.yaml:7:9: policy read-only is not available yet`}},
+			`b.yaml:5:10: sandbox.calls must be from 1 to 1000000`, `b.yaml:6:9: sandbox.tier gvisor is not available yet`, `b.yaml:7:9: policy "read-onyl" is neither a folder nor one of read-only, ask-for-writes, open: did you mean "read-only"?`}},
 		{"unset variables", "b.yaml", "mcpServers:\n  a: { command: x, args: [\"${NOPE}\"], env: { K: \"${ALSO_NOT}\" } }\n", []string{
 			`b.yaml:2:27: environment variable NOPE is not set: set it, or write ${NOPE:-default}`, `b.yaml:2:49: environment variable ALSO_NOT is not set`}},
 		{"no variable", "b.yaml", "mcpServers:\n  a: { command: \"${input:x}\" }\n  b: { command: \"${X\" }\n", []string{`b.yaml:2:17: ${input:x} is no variable`, `b.yaml:3:17: "${X" begins a variable`}},

@@ -26,7 +26,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
-	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -59,6 +58,7 @@ type Daemon struct {
 	kind      string // of driver
 	catalog   *catalog.Catalog
 	upstreams *upstreams
+	policies  *policies
 	executor  *executor.Executor
 	index     *index
 	metrics   *metrics
@@ -133,23 +133,23 @@ func (d *Daemon) assemble() (err error) {
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
-	gate, err := gateway.New(gateway.Config{
-		Barred: d.keys.Barred,
-		Catalog: d.catalog, Policy: policy.Open(s.Sandbox.Tier), Approval: &approval.Gate{},
+	d.policies, err = newPolicies(s, gateway.Config{
+		Barred:  d.keys.Barred,
+		Catalog: d.catalog, Approval: &approval.Gate{},
 		Audit: d.audit, Log: d.log,
-	})
+	}, d.toolsChanged, d.log)
 	if err != nil {
 		return err
 	}
 	d.metrics = newMetrics(d.cfg.Version, d.catalog.View, d.upstreams.states, func() (int, int) { return d.executor.Load() })
-	door := d.metrics.counted(gate)
-	d.index = &index{door: gate, catalog: d.catalog, ready: d.upstreams.ready}
+	door := d.metrics.counted(d.policies)
+	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
 	own := builtin()
 	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: own, Health: tool.Health{State: tool.Ready}, Caller: table{
-		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(), d.executor.Skills)),
+		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills)),
 		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
 	}})
@@ -161,7 +161,7 @@ func (d *Daemon) assemble() (err error) {
 func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	local := identity.Local()
 	d.mcp = mcpserver.New(mcpserver.Config{
-		Door: door, Builtin: own, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
+		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.Auth != nil,
@@ -204,6 +204,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stopUpstreams()
 	var wg sync.WaitGroup
 	wg.Go(func() { d.upstreams.run(upstreams) })
+	wg.Go(func() { d.policies.watch(upstreams) })
 
 	failed := make(chan error, 2)
 	servers := []*server{serve(d.socket, d.taking(d.http.Socket()), d.log, failed)}
@@ -277,7 +278,7 @@ func (d *Daemon) announce() {
 		config = "none: no upstream tools"
 	}
 	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier", s.Sandbox.Tier.String())
-	d.log.Warn("policy open: every call of every tool is allowed")
+	d.policies.announce()
 	for _, w := range s.Warnings {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}
@@ -306,9 +307,10 @@ func (d *Daemon) Client() *api.Client { return socketClient(d.cfg.DataDir) }
 func (d *Daemon) Status() api.Status {
 	s := d.cfg.Settings
 	view := d.catalog.View()
+	engine, problem := d.policies.state()
 	return api.Status{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),
-		Mode: s.Mode, Policy: s.Policy, Tier: s.Sandbox.Tier.String(), Upstreams: len(view.Upstreams()), Tools: len(view.Entries()),
+		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Upstreams: len(view.Upstreams()), Tools: len(view.Entries()),
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/typegen"
@@ -22,7 +22,7 @@ const inlined = 40
 
 // An index shows the catalog to the edges: what exists, never how to call it.
 type index struct {
-	door    *gateway.Gateway
+	visible func(tool.Principal) *catalog.View // what of the catalog somebody may see
 	catalog *catalog.Catalog
 	ready   func(context.Context)
 
@@ -30,7 +30,7 @@ type index struct {
 
 	mu    sync.Mutex
 	made  int64 // changes when files were made
-	files map[string]string
+	trees []tree
 }
 
 // describe writes the typed call of an entry.
@@ -43,7 +43,7 @@ func describe(e *catalog.Entry) catalog.Signature {
 func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
 	x.ready(ctx)
 	var out []api.Tool
-	for _, e := range x.door.Tools(p) {
+	for _, e := range x.visible(p).Entries() {
 		out = append(out, line(e))
 	}
 	return out
@@ -52,7 +52,7 @@ func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
 // Tool gives all that is known of a tool, by any of its names.
 func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error) {
 	x.ready(ctx)
-	e, err := x.catalog.View().Resolve(path)
+	e, err := x.visible(p).Resolve(path)
 	if err != nil {
 		return nil, err
 	}
@@ -61,46 +61,61 @@ func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.T
 }
 
 // Search gives what a search finds, best first.
-func (x *index) Search(ctx context.Context, _ tool.Principal, query string, limit int) ([]api.Hit, error) {
+func (x *index) Search(ctx context.Context, p tool.Principal, query string, limit int) ([]api.Hit, error) {
 	x.ready(ctx)
 	if limit <= 0 {
 		limit = 5
 	}
 	var out []api.Hit
-	for _, h := range x.catalog.View().Search(query, min(limit, 50)) {
+	for _, h := range x.visible(p).Search(query, min(limit, 50)) {
 		out = append(out, api.Hit{ToolDetail: detail(h.Entry), Score: h.Score})
 	}
 	return out, nil
 }
 
-// Types gives the declarations of all tools, as files.
-func (x *index) Types(ctx context.Context, _ tool.Principal) map[string]string {
+// Types gives the declarations of all tools that p may see, as files.
+func (x *index) Types(ctx context.Context, p tool.Principal) map[string]string {
 	x.ready(ctx)
-	return x.tree()
+	return x.tree(p)
 }
 
-// tree gives the declarations of all tools, made anew when the tools changed.
-func (x *index) tree() map[string]string {
+// A tree is the declarations of some tools.
+type tree struct {
+	entries []*catalog.Entry
+	files   map[string]string
+}
+
+// maxTrees is of how many different choices of tools the declarations are kept.
+const maxTrees = 16
+
+// tree gives the declarations of all tools that p may see, made anew when these changed.
+func (x *index) tree(p tool.Principal) map[string]string {
+	changes := x.changes.Load() // before the entries are looked at
+	entries := x.visible(p).Entries()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	changes := x.changes.Load() // before the entries are looked at
-	if x.files != nil && x.made == changes {
-		return x.files
+	if x.made != changes || len(x.trees) >= maxTrees {
+		x.made, x.trees = changes, nil
 	}
-	entries := x.catalog.View().Entries()
+	for _, t := range x.trees {
+		if slices.Equal(t.entries, entries) {
+			return t.files
+		}
+	}
 	items := make([]typegen.Item, len(entries))
 	for i, e := range entries {
 		items[i] = typegen.Item{Tool: e.Tool, Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}}
 	}
-	x.made, x.files = changes, typegen.Tree(items)
-	maps.Copy(x.files, typegen.PythonTree(items))
-	return x.files
+	files := typegen.Tree(items)
+	maps.Copy(files, typegen.PythonTree(items))
+	x.trees = append(x.trees, tree{entries, files})
+	return files
 }
 
 // listed gives the tools under the names of mode direct.
 func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed {
 	x.ready(ctx)
-	entries := x.door.Tools(p)
+	entries := x.visible(p).Entries()
 	out := make([]mcpserver.Listed, len(entries))
 	for i, e := range entries {
 		out[i] = mcpserver.Listed{Name: e.Composed, Tool: e.Tool}
@@ -108,7 +123,7 @@ func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed
 	return out
 }
 
-// lookup finds a tool by any of its names.
+// lookup finds a tool by any of its names, whoever asks: the door refuses and records what somebody may not call.
 func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
 	x.ready(ctx)
 	e, err := x.catalog.View().Resolve(name)
@@ -121,7 +136,7 @@ func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool
 // inline writes a small catalog in full.
 func (x *index) inline(ctx context.Context, p tool.Principal) string {
 	x.ready(ctx)
-	entries := x.door.Tools(p)
+	entries := x.visible(p).Entries()
 	if len(entries) == 0 || len(entries) > inlined {
 		return ""
 	}

@@ -76,7 +76,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		return err
 	}
 	d.executor, err = executor.New(executor.Config{
-		Driver: d.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: d.catalog.View}),
+		Driver: d.driver, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible}),
 		Files: d.declarations, Store: sessions, Key: key, Ended: d.metrics.ended, Log: d.log,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
@@ -87,7 +87,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 }
 
 // declarations are the files below ./tools. Whoever looks at them waits for the upstreams, for as long as a search does.
-func (d *Daemon) declarations() map[string]string {
+func (d *Daemon) declarations(p tool.Principal) map[string]string {
 	d.upstreams.ready(context.Background())
-	return d.index.tree()
+	return d.index.tree(p)
 }

@@ -60,11 +60,11 @@ type Limits struct {
 // Config makes an Executor. Driver, Door and Programs must be set.
 type Config struct {
 	Driver       sandbox.Driver
-	Door         func() tool.Caller       // the newest gateway; asked for each call of a program
-	Programs     Preparer                 //
-	Files        func() map[string]string // the read-only files of a program, path (as "tools/github/index.ts") to content; may be nil
-	Store        session.Store            // of sessions and skills; nil: there are none, and no program is suspended
-	Key          *secret.Key              // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
+	Door         func() tool.Caller                     // the newest gateway; asked for each call of a program
+	Programs     Preparer                               //
+	Files        func(tool.Principal) map[string]string // the read-only files of a program of somebody's, path (as "tools/github/index.ts") to content; may be nil
+	Store        session.Store                          // of sessions and skills; nil: there are none, and no program is suspended
+	Key          *secret.Key                            // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
 	Limits       Limits
 	AnswerWithin time.Duration    // execute and resume answer by then; default 50 s
 	Ended        func(*Execution) // told of each execution that has ended, before its answer is given; may be nil

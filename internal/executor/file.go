@@ -20,13 +20,16 @@ import (
 const maxAlone = 64 << 20
 
 // newFS makes the files of a program: those of its session, or an empty workspace.
-func (x *Executor) newFS(ctx context.Context, owner string, l *live) (fs *vfs.FS, skills *vfs.Tree, err error) {
-	own, shared, err := x.skills.trees(ctx, owner)
+func (x *Executor) newFS(ctx context.Context, p tool.Principal, l *live) (fs *vfs.FS, skills *vfs.Tree, err error) {
+	own, shared, err := x.skills.trees(ctx, p.ID)
 	if err != nil {
 		return nil, nil, err
 	}
 	lim := x.cfg.Limits.Sessions
-	c := vfs.Config{Tools: x.cfg.Files, Skills: own, Shared: shared, Now: x.cfg.Now, Quota: vfs.Quota{Bytes: min(lim.Workspace, maxAlone), Files: lim.Files}}
+	c := vfs.Config{Skills: own, Shared: shared, Now: x.cfg.Now, Quota: vfs.Quota{Bytes: min(lim.Workspace, maxAlone), Files: lim.Files}}
+	if x.cfg.Files != nil {
+		c.Tools = func() map[string]string { return x.cfg.Files(p) }
+	}
 	if l != nil {
 		c.Workspace, c.Quota.Bytes = l.files.Tree(), lim.Workspace
 	}

@@ -316,7 +316,7 @@ func TestTokens(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
-		c.Files = func() map[string]string {
+		c.Files = func(tool.Principal) map[string]string {
 			return map[string]string{"tools/box/index.ts": "export *", "tools/box/echo.ts": "declare", "tools/index.ts": "x"}
 		}
 	})

@@ -151,7 +151,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		defer r.hold.release()
 		l = r.hold.live
 	}
-	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal.ID, l); err != nil {
+	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal, l); err != nil {
 		return err
 	}
 	if r.program, err = r.prepare(a); err != nil {
@@ -244,7 +244,7 @@ func (r *run) prepare(a arguments) (p *program.Program, err error) {
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	q := program.Request{Source: a.Code, Language: a.Language, Session: r.hold != nil, Files: r.module}
+	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil, Files: r.module}
 	if r.hold != nil {
 		if g := r.hold.state.Guest(a.language); g != nil {
 			q.Declared = g.Declared

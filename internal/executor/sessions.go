@@ -168,7 +168,7 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 		return nil, err
 	}
 	defer h.release()
-	fs, skills, err := x.newFS(ctx, p.ID, h.live)
+	fs, skills, err := x.newFS(ctx, p, h.live)
 	if err != nil {
 		return nil, err
 	}

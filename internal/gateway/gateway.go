@@ -30,7 +30,9 @@ type Config struct {
 
 // A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
 type Gateway struct {
-	cfg Config
+	cfg      Config
+	fleeting bool // what somebody may see changes by itself
+	seen     sights
 }
 
 // New makes a Gateway. It refuses a Config with a part missing: a door without a policy or a record is no door.
@@ -48,7 +50,7 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Gateway{cfg}, nil
+	return &Gateway{cfg: cfg, fleeting: cfg.Barred != nil || cfg.Policy.Timed()}, nil
 }
 
 // Call resolves c.Path, validates the arguments against the tool's schema, decides, asks a person where the decision
@@ -60,6 +62,9 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
+		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {
+			err = own // it suggests only what may be seen
+		}
 		return nil, tool.NotSent(err)
 	}
 	next := *c
@@ -101,7 +106,7 @@ func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision,
 	if d.Effect == policy.Allow { // before the record, so that one flush of the disk serves both
 		sure = leaving(c, d)
 	}
-	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(d.Effect), Policy: d.Policy, Reason: d.Reason})
+	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(d.Effect), Policy: versioned(d), Reason: d.Reason})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, tool.NotSent(context.Cause(ctx))
@@ -123,14 +128,26 @@ func leaving(c *tool.Call, d policy.Decision) (sure func() error) {
 	return c.Leaving(c, string(d.Effect))
 }
 
+// versioned names the policies that decided and their version, as the record has them.
+func versioned(d policy.Decision) string {
+	if d.Version == "" {
+		return d.Policy
+	}
+	return d.Policy + "@" + d.Version
+}
+
 // decided makes the call if the decision, or a person it leaves it to, allows it, and sure says that its intent is kept.
 func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller, sure func() error) (*tool.Result, error) {
 	switch d.Effect {
 	case policy.Allow:
 	case policy.Ask:
-		if err := g.cfg.Approval.Wait(ctx, c, d.Reason); err != nil {
+		approved, err := g.cfg.Approval.Wait(ctx, &approval.Ask{
+			Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Approvers: d.Approvers, Current: g.current(c),
+		})
+		if err != nil {
 			return nil, tool.NotSent(err)
 		}
+		c.Arguments = approved
 		sure = leaving(c, d)
 	default:
 		return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))
@@ -148,6 +165,20 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	return result, nil
 }
 
+// current says, when a call was approved, whether its tool still is what the person was shown.
+func (g *Gateway) current(c *tool.Call) func(context.Context) error {
+	return func(context.Context) error {
+		e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
+		if e == nil {
+			return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
+		}
+		if approval.Definition(e.Tool) != approval.Definition(c.Tool) {
+			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
+		}
+		return nil
+	}
+}
+
 // guarded keeps a panic of one Caller from ending the process, and everybody else's work with it.
 func (g *Gateway) guarded(ctx context.Context, c *tool.Call, caller tool.Caller) (_ *tool.Result, err error) {
 	defer func() {
@@ -157,16 +188,4 @@ func (g *Gateway) guarded(ctx context.Context, c *tool.Call, caller tool.Caller)
 		}
 	}()
 	return caller.Call(ctx, c)
-}
-
-// Tools gives the entries that p may see: all but those that policy denies whatever the arguments.
-func (g *Gateway) Tools(p tool.Principal) []*catalog.Entry {
-	entries := g.cfg.Catalog.View().Entries()
-	seen := make([]*catalog.Entry, 0, len(entries))
-	for _, e := range entries {
-		if g.decide(policy.Request{Principal: p, Tool: e.Tool}).Effect != policy.Deny {
-			seen = append(seen, e)
-		}
-	}
-	return seen
 }

@@ -88,6 +88,9 @@ func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawM
 		return defs, names
 	}
 	for i, t := range s.cfg.Builtin {
+		if s.cfg.Shows != nil && !s.cfg.Shows(ctx, p, t) {
+			continue
+		}
 		def := s.defs[i]
 		if text := s.inlined(ctx, p, t); text != "" {
 			with := *t

@@ -45,6 +45,8 @@ type Listed struct {
 type Config struct {
 	Door    tool.Caller  // takes every call
 	Builtin []*tool.Tool // Biplane's own tools, in the order they are listed; Tool.Name is the name agents see
+	// Shows reports whether a principal may see one of Builtin. Nil: all are seen.
+	Shows func(context.Context, tool.Principal, *tool.Tool) bool
 	// Tools gives the upstream tools that a principal may see, in stable order. It is asked for each list.
 	Tools func(context.Context, tool.Principal) []Listed
 	// Lookup finds the upstream tool that a name means, whichever of its names that is. It gives nil where there is

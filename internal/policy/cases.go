@@ -52,8 +52,8 @@ type CaseResult struct {
 //	call shop.get_order {"id": 1}                             decide
 //	see shop.get_order                                        whether it is listed: yes or no
 //
-// A decision is the effect, the ids of the policies that decide, and for each of them that asks the groups one of which
-// whoever decides is in: "ask writes [approvers]". Where only the effect is wanted, the rest may be anything.
+// A decision is the effect, the ids of the policies that decide, and where they ask the groups that decide:
+// "ask writes [approvers]". Where only the effect is wanted, the rest may be anything.
 func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error) {
 	a := txtar.Parse(archive)
 	run := &caseRun{file: name, tools: map[string]*tool.Tool{}}
@@ -239,9 +239,7 @@ func casePrincipal(s string) (tool.Principal, error) {
 func (d Decision) summary() string {
 	s := string(d.Effect) + " " + d.Policy
 	if d.Effect == Ask {
-		for _, groups := range d.Approvers {
-			s += " [" + strings.Join(groups, ", ") + "]"
-		}
+		s += " [" + strings.Join(d.Approvers, ", ") + "]"
 	}
 	return s
 }

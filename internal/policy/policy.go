@@ -49,14 +49,12 @@ type Request struct {
 
 // A Decision is the answer, with its reason for the record and for whoever asked.
 type Decision struct {
-	Effect  Effect
-	Policy  string // the policies that decided, by their ids, with commas between
-	Version string // of all policies and of what the configuration says of tools: see Engine.Version
-	Reason  string // one line for people
-	Grant   tool.Grant
-	// Approvers are groups, where Effect is Ask. Whoever decides is a member of at least one group of each list: every
-	// permit that asks has its own.
-	Approvers [][]string
+	Effect    Effect
+	Policy    string // the policies that decided, by their ids, with commas between
+	Version   string // of all policies and of what the configuration says of tools: see Engine.Version
+	Reason    string // one line for people
+	Grant     tool.Grant
+	Approvers []string // where Effect is Ask: the groups, a member of one of which decides. Every permit that asks names each of them
 }
 
 // A Config is what an Engine is made of.
@@ -215,7 +213,6 @@ func (e *Engine) granted(permits []*rule) Decision {
 	for _, p := range permits {
 		if p.bounds.ask {
 			asking = append(asking, p)
-			d.Approvers = append(d.Approvers, p.bounds.approvers)
 		}
 		if p.bounds.tier > d.Grant.Tier {
 			d.Grant.Tier = p.bounds.tier
@@ -226,13 +223,23 @@ func (e *Engine) granted(permits []*rule) Decision {
 	case len(tiered) > 0: // of the strictest tier
 		return Decision{Effect: Deny, Policy: idsOf(tiered), Grant: d.Grant, Reason: fmt.Sprintf("it needs programs to run at tier %s, and here they run at %s", d.Grant.Tier, e.cfg.Tier)}
 	case len(asking) > 0:
-		d.Effect, d.Policy, d.Reason = Ask, idsOf(asking), because(asking, "a person decides")
-		slices.SortFunc(d.Approvers, slices.Compare[[]string])
-		d.Approvers = slices.CompactFunc(d.Approvers, slices.Equal[[]string])
+		d.Effect, d.Policy, d.Reason, d.Approvers = Ask, idsOf(asking), because(asking, "a person decides"), common(asking)
+		if len(d.Approvers) == 0 {
+			d.Effect, d.Reason = Deny, "these policies ask different people, and there is no group that may decide for all of them"
+		}
 	default:
 		d.Reason = because(permits, "it is permitted")
 	}
 	return d
+}
+
+// common gives the groups that all of the permits ask: of two permits, neither makes the other's people decide alone.
+func common(asking []*rule) []string {
+	out := slices.Clone(asking[0].bounds.approvers)
+	for _, r := range asking[1:] {
+		out = slices.DeleteFunc(out, func(g string) bool { return !slices.Contains(r.bounds.approvers, g) })
+	}
+	return out
 }
 
 func (e *Engine) rule(id cedar.PolicyID) *rule {

@@ -104,6 +104,7 @@ func (e *Engine) Shows(r Request) bool {
 	var may bool
 	least := tool.MicroVM + 1 // the weakest tier that a permit asks for
 	tiered := tool.WASM       // the strongest that one asks for which is surely satisfied
+	var asking []*rule        // that surely do
 	for _, rule := range e.rules {
 		rest, keep := eval.PartialPolicy(env, (*ast.Policy)(rule.policy.AST()))
 		if !keep {
@@ -119,7 +120,13 @@ func (e *Engine) Shows(r Request) bool {
 			if sure {
 				tiered = max(tiered, rule.bounds.tier)
 			}
+			if sure && rule.bounds.ask {
+				asking = append(asking, rule)
+			}
 		}
+	}
+	if len(asking) > 0 && len(common(asking)) == 0 {
+		return false
 	}
 	return may && max(least, tiered) <= e.cfg.Tier
 }

@@ -17,7 +17,7 @@ const (
 // longer than running it.
 type cache struct {
 	mu    sync.Mutex
-	view  *catalog.View         // that all were checked against
+	view  *catalog.View         // the whole catalog that all were checked against
 	byKey map[key]*list.Element // of *kept
 	order list.List             // the latest first
 }
@@ -26,6 +26,7 @@ type key struct {
 	source, language string
 	session          bool
 	declared         string
+	view             *catalog.View // what is visible of the catalog
 }
 
 type kept struct {
@@ -33,8 +34,8 @@ type kept struct {
 	program *Program
 }
 
-func keyOf(q Request) key {
-	return key{q.Source, q.Language, q.Session, strings.Join(q.Declared, "\n")}
+func keyOf(q Request, v *catalog.View) key {
+	return key{q.Source, q.Language, q.Session, strings.Join(q.Declared, "\n"), v}
 }
 
 // get gives the program of a key, or nil.

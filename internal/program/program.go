@@ -6,24 +6,30 @@ package program
 
 import (
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/program/check"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Config says what programs are prepared for. Its zero value prepares programs without tools.
 type Config struct {
 	Catalog func() *catalog.View // the tools to check programs against; nil: none
+	// Visible gives what of Catalog somebody may see; nil: all of it.
+	Visible func(tool.Principal) *catalog.View
 }
 
 // A Preparer prepares programs. It is safe for concurrent use.
 type Preparer struct {
 	cfg   Config
-	index atomic.Pointer[check.Index]
 	cache cache
+
+	mu      sync.Mutex
+	indexes map[*catalog.View]*check.Index // of the catalog as it is, by what is visible of it
+	whole   *catalog.View                  // the catalog of indexes
 }
 
 // New makes a Preparer.
@@ -31,8 +37,9 @@ func New(cfg Config) *Preparer { return &Preparer{cfg: cfg} }
 
 // A Request is a text to make runnable.
 type Request struct {
-	Source   string
-	Language string // "typescript", "javascript", "python" or one of their common names; "" means what the text says, else TypeScript (of which JavaScript is a part)
+	Source    string
+	Principal tool.Principal // who sees the tools that the program is checked against
+	Language  string         // "typescript", "javascript", "python" or one of their common names; "" means what the text says, else TypeScript (of which JavaScript is a part)
 	// Session says that what the program declares at its top is there for the programs that come after it in the same
 	// sandbox, and may be declared again by them.
 	Session  bool
@@ -82,8 +89,9 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	if e := checkSize(q.Source); e != nil {
 		return nil, e
 	}
-	x, k := p.indexOf(), keyOf(q)
-	if prog := p.cache.get(k, x.View()); prog != nil {
+	x, whole := p.indexOf(q.Principal)
+	k := keyOf(q, x.View())
+	if prog := p.cache.get(k, whole); prog != nil {
 		return prog, nil
 	}
 	language, e := languageOf(q)
@@ -99,7 +107,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		place(e, q.Source)
 		return nil, e
 	}
-	p.cache.put(k, x.View(), prog)
+	p.cache.put(k, whole, prog)
 	return prog, nil
 }
 
@@ -142,21 +150,31 @@ func prepareScript(q Request, language string, x *check.Index) (*Program, *Error
 	return prog, nil
 }
 
-// indexOf gives the index of the catalog as it is now, or nil where there is none.
-func (p *Preparer) indexOf() *check.Index {
+// maxIndexes is how many different views of one catalog have their indexes kept.
+const maxIndexes = 64
+
+// indexOf gives the index of what somebody sees of the catalog, nil where there is none, and the whole catalog.
+func (p *Preparer) indexOf(who tool.Principal) (x *check.Index, whole *catalog.View) {
 	if p.cfg.Catalog == nil {
-		return nil
+		return nil, nil
 	}
-	v := p.cfg.Catalog()
-	if v == nil {
-		return nil
+	if whole = p.cfg.Catalog(); whole == nil {
+		return nil, nil
 	}
-	if x := p.index.Load(); x != nil && x.View() == v {
-		return x
+	v := whole
+	if p.cfg.Visible != nil {
+		v = p.cfg.Visible(who)
 	}
-	x := check.New(v)
-	p.index.Store(x)
-	return x
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.whole != whole || len(p.indexes) >= maxIndexes {
+		p.whole, p.indexes = whole, map[*catalog.View]*check.Index{}
+	}
+	if x = p.indexes[v]; x == nil {
+		x = check.New(v)
+		p.indexes[v] = x
+	}
+	return x, whole
 }
 
 // problems makes one error of several problems in the agent's text; nil where there is none.

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Visible gives what p may see of the catalog: all tools but those that would be denied whatever the arguments, ours too.
+// Lists, searches, declarations, what programs are checked against, and suggestions are all made of it, so that they
+// never show what no call could reach. The same View is given as long as nothing changes.
+func (g *Gateway) Visible(p tool.Principal) *catalog.View {
+	return g.seen.get(p, g.cfg.Catalog.View(), g.fleeting, func(e *catalog.Entry) bool { return g.shows(p, e.Tool) })
+}
+
+// Shows reports whether p may see a tool.
+func (g *Gateway) Shows(p tool.Principal, t *tool.Tool) bool {
+	e := g.Visible(p).Entry(t.Upstream, t.Name)
+	return e != nil
+}
+
+func (g *Gateway) shows(p tool.Principal, t *tool.Tool) bool {
+	if g.cfg.Barred != nil && g.cfg.Barred(p, t) != "" {
+		return false
+	}
+	return g.cfg.Policy.Shows(policy.Request{Principal: p, Tool: t})
+}
+
+// Tools gives the entries of tools that p may see, without our own.
+func (g *Gateway) Tools(p tool.Principal) []*catalog.Entry { return g.Visible(p).Entries() }
+
+// Bounds on what is kept of views.
+const (
+	maxSeen = 256         // principals
+	fresh   = time.Second // for how long what depends on more than the policy and the catalog is kept
+)
+
+// sights keeps what principals see.
+type sights struct {
+	mu    sync.Mutex
+	whole *catalog.View // of which all are parts
+	by    map[string]*sight
+}
+
+// A sight is what one principal sees.
+type sight struct {
+	once sync.Once
+	made time.Time
+	view *catalog.View
+}
+
+// get gives what p sees of the whole catalog, worked out anew when the catalog changed, or after a moment where it may
+// change by itself: with the time, or with a credential.
+func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func(*catalog.Entry) bool) *catalog.View {
+	key := fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain})
+	now := time.Now()
+	s.mu.Lock()
+	if s.by == nil || s.whole != whole || len(s.by) >= maxSeen {
+		s.whole, s.by = whole, map[string]*sight{}
+	}
+	last := s.by[key]
+	v := last
+	if v == nil || fleeting && now.Sub(v.made) > fresh {
+		v = &sight{made: now}
+		s.by[key] = v
+	}
+	s.mu.Unlock()
+	v.once.Do(func() {
+		v.view = whole.Only(keep)
+		if last != nil {
+			last.once.Do(func() { last.view = v.view })
+			if v.view.Same(last.view) {
+				v.view = last.view // whoever keeps things by the View finds them again
+			}
+		}
+	})
+	return v.view
+}
