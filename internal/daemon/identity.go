@@ -3,13 +3,18 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -40,20 +45,87 @@ func (d *Daemon) authenticator() *identity.Authenticator {
 
 // signedIn records that somebody came in, or was refused.
 func (d *Daemon) signedIn(ev identity.Event) {
-	if ev.Accepted {
-		d.log.Info("sign-in", "principal", ev.Principal.ID, "method", ev.Method, "remote", ev.Remote)
-		return
+	p := ev.Principal
+	detail := map[string]string{
+		"method": ev.Method, "remote": ev.Remote, "path": ev.Path, "claimed": ev.Claimed, "person": p.Person, "agent": p.Agent,
+		"chain": strings.Join(p.Chain, " for "), "roles": strings.Join(p.Roles, " "),
 	}
-	who := ev.Principal.ID
-	if who == "" {
-		who = ev.Claimed
+	e := audit.Event{Kind: audit.KindSignIn, Principal: p, Decision: audit.Decision{Effect: "allow", Policy: "sign-in"}}
+	if !ev.Accepted {
+		e.Outcome, e.ErrorKind = audit.Failed, tool.Denied
+		e.Decision = audit.Decision{Effect: "deny", Policy: "sign-in", Reason: ev.Reason + ": " + ev.Detail}
+		if ev.More > 0 {
+			detail["more"] = strconv.Itoa(ev.More) // refused since the last record, too many for one each
+		}
+		d.log.Warn("sign-in refused", "reason", ev.Reason, "principal", p.ID, "claimed", ev.Claimed, "remote", ev.Remote, "path", ev.Path, "more", ev.More)
 	}
-	d.log.Warn("sign-in refused", "reason", ev.Reason, "claimed", who, "method", ev.Method, "remote", ev.Remote, "path", ev.Path, "detail", ev.Detail, "more", ev.More)
+	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
+	e.Detail = detail
+	// What comes in now is recorded itself, or not done: nobody gets further because this can't be written.
+	if _, err := d.audit.Event(context.Background(), e); err != nil {
+		d.log.Error("record of a sign-in", "err", err)
+	}
+}
+
+// recordedKeys are the API keys, with each change recorded before it is made.
+type recordedKeys struct {
+	*identity.Keys
+	audit *audit.Log
+}
+
+// Create makes a key.
+func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *identity.Key, text string, err error) {
+	detail := map[string]string{"person": want.Person, "roles": strings.Join(want.Roles, " "), "scopes": strings.Join(want.Scopes, " "), "tools": strings.Join(want.Tools, " ")}
+	if !want.Expires.IsZero() {
+		detail["expires"] = want.Expires.UTC().Format(time.RFC3339)
+	}
+	err = k.recorded(ctx, "create", want.Name, detail, func() error {
+		made, text, err = k.Keys.Create(ctx, want)
+		return err
+	})
+	return made, text, err
+}
+
+// Rotate gives a key another secret.
+func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *identity.Key, text string, err error) {
+	err = k.recorded(ctx, "rotate", name, map[string]string{"grace": grace.String()}, func() error {
+		rotated, text, err = k.Keys.Rotate(ctx, name, grace)
+		return err
+	})
+	return rotated, text, err
+}
+
+// Revoke ends a key.
+func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identity.Key, err error) {
+	err = k.recorded(ctx, "revoke", name, map[string]string{}, func() error {
+		revoked, err = k.Keys.Revoke(ctx, name)
+		return err
+	})
+	return revoked, err
+}
+
+// recorded makes a change between its record and, where it comes to nothing, another one that says so.
+func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string, change func() error) error {
+	p, _ := identity.From(ctx)
+	detail["action"] = action
+	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
+	e := audit.Event{Kind: audit.KindKey, Principal: p, Subject: audit.Subject{Name: name}, Detail: detail}
+	if _, err := k.audit.Event(ctx, e); err != nil {
+		return tool.Errorf(tool.Internal, "key %s was not changed: the change can't be recorded: %w", name, err)
+	}
+	err := change()
+	if err != nil {
+		e.Outcome, e.ErrorKind = audit.Failed, tool.AsError(err).Kind
+		if _, rerr := k.audit.Event(ctx, e); rerr != nil {
+			return errors.Join(err, rerr)
+		}
+	}
+	return err
 }
 
 // signIn adds to what the HTTP API is made of who comes in.
 func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
-	c.Keys = d.keys
+	c.Keys = recordedKeys{d.keys, d.audit}
 	if a := d.authenticator(); a != nil {
 		c.Authenticate, c.Resource = a.Authenticate, a.Metadata()
 	}

@@ -1,0 +1,63 @@
+package store_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func TestAPIKeys(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), store.Config{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	k := identity.Key{
+		Name: "ci", ID: "abcdefghijkl", Hash: []byte("hash"), Person: "ann", Roles: []string{"user"}, Scopes: []string{"api", "mcp"},
+		Tools: []string{"a.*"}, Created: at, Expires: at.Add(time.Hour),
+	}
+	keys := s.APIKeys()
+	other := k
+	other.Name, other.ID, other.Tools = "b", "bcdefghijklm", nil
+	if err := errors.Join(keys.SaveKey(t.Context(), &k), keys.SaveKey(t.Context(), &other)); err != nil {
+		t.Fatal(err)
+	}
+	k.Old, k.OldEnds, k.Hash, k.Rotated = k.Hash, at.Add(time.Minute), []byte("other"), at.Add(time.Second)
+	if err := errors.Join(keys.SaveKey(t.Context(), &k), keys.UsedKey(t.Context(), "ci", at.Add(2*time.Second))); err != nil {
+		t.Fatal(err)
+	}
+	k.Used = at.Add(2 * time.Second)
+	// An id belongs to one key, and a name to one id.
+	for _, bad := range []identity.Key{{Name: "c", ID: k.ID, Hash: k.Hash, Created: at}, {Name: "ci", ID: "cdefghijklmn", Hash: k.Hash, Created: at}} {
+		if err := keys.SaveKey(t.Context(), &bad); tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	// A key that was revoked is never good again.
+	other.Revoked = at
+	if err := keys.SaveKey(t.Context(), &other); err != nil {
+		t.Fatal(err)
+	}
+	again := other
+	again.Revoked = time.Time{}
+	if err := keys.SaveKey(t.Context(), &again); tool.AsError(err).Kind != tool.Conflict {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(t.Context(), store.Config{Path: dir}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.APIKeys().Keys(t.Context())
+	if err != nil || !reflect.DeepEqual(got, []identity.Key{other, k}) {
+		t.Errorf("%v\n%+v\n%+v", err, got, []identity.Key{other, k})
+	}
+}
