@@ -26,12 +26,13 @@ func (r *run) finish(err error) {
 	e := r.snapshot()
 	var res *tool.Result
 	if err := r.guard("an answer", func() (err error) {
-		res, err = tool.NewResult(r.blocks(e), r.meta(e.State), e.State == Failed)
+		res, err = tool.NewResult(r.blocks(e), r.meta(e.State), e.State != Done)
 		return err
 	}); err != nil {
 		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
+	r.journalEnd(e, res)
 	r.mu.Lock()
 	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
 	r.hold, r.box, r.recorder, r.late = nil, nil, nil, nil
@@ -43,6 +44,7 @@ func (r *run) finish(err error) {
 		r.x.cfg.Ended(e)
 	}
 	close(r.done)
+	r.changed()
 }
 
 // callBytes is how much the records of calls hold.
@@ -82,6 +84,8 @@ func (r *run) conclude(err error) {
 		}
 	case err == nil && r.end != nil && r.end.Fail != nil:
 		e.State, e.Error = Failed, r.thrown(&r.end.Fail.Error)
+	case isInterruption(err):
+		e.State, e.Error = Interrupted, r.broken(err)
 	default:
 		e.State, e.Error = Failed, r.broken(err)
 		e.Notes = append(e.Notes, furtherProblems(err)...)
@@ -136,7 +140,7 @@ func (r *run) blocks(e *Execution) []any {
 		}
 	}
 	switch {
-	case e.State == Failed:
+	case e.State != Done:
 		text(r.failureText(e))
 	case e.Undefined:
 		text(undefinedText)
@@ -144,10 +148,10 @@ func (r *run) blocks(e *Execution) []any {
 		text(r.valueText(e))
 	}
 	text(consoleText(e.Console, e.logged))
-	if e.State == Failed {
+	if e.State != Done {
 		text(lines(r.sessionText(e), notesText(e.Notes[:len(e.Notes)-e.Error.more]), missingText(e.Missing)))
 	} else {
-		text(lines(callsText(e.Calls), r.sessionText(e), notesText(e.Notes), missingText(e.Missing)))
+		text(lines(callsText(e.Calls), reusedText(e.Calls), r.sessionText(e), notesText(e.Notes), missingText(e.Missing)))
 	}
 	if h := handleOf(e.Value); h != "" && e.State == Done {
 		r.emit(h)
@@ -179,7 +183,7 @@ func (r *run) sessionText(e *Execution) string {
 	switch {
 	case e.Session == "":
 		return ""
-	case e.State == Failed:
+	case e.State != Done:
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
 	return "session " + e.Session + r.origin.text()
@@ -242,10 +246,7 @@ func notesText(notes []string) string {
 // callsText is the one line on the calls: how many of which, how much they answered, and how long they took from the
 // first to the last.
 func callsText(calls []CallRecord) string {
-	if len(calls) == 0 {
-		return ""
-	}
-	calls, unsent := split(calls)
+	calls, unsent := split(slices.DeleteFunc(slices.Clone(calls), func(c CallRecord) bool { return c.From != "" }))
 	refused := ""
 	if len(unsent) > 0 {
 		refused = count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")

@@ -13,6 +13,9 @@ import (
 // ask answers a question for which the guest stands still (sandbox.Cmd.Ask). Its own time runs on, but not while a call is
 // under way, as always.
 func (r *run) ask(ctx context.Context, question []byte) []byte {
+	if h := r.recall.answer(); h != nil {
+		return r.answerAgain(question, h)
+	}
 	r.mu.Lock()
 	r.asking++
 	r.messages++
@@ -26,6 +29,7 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 	}()
 	var m sandbox.GuestMessage
 	var a *sandbox.Answer
+	made := false
 	err := r.guard("a question of the program", func() error {
 		switch {
 		case many:
@@ -37,23 +41,32 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 			return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 		}
 		r.recorder.Said(&m, true)
-		a = r.reply(ctx, &m)
+		r.mu.Lock()
+		r.voice.Question(question)
+		r.mu.Unlock()
+		a, made = r.reply(ctx, &m)
 		return nil
 	})
 	if err != nil {
 		a = &sandbox.Answer{Error: guestError(err)}
 	}
-	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: r.now()})
+	at := r.now()
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: at})
 	if err != nil {
 		r.x.cfg.Log.Error("answer a question", "execution", r.id, "error", err)
 		return nil
 	}
 	r.recorder.Heard(session.Answer, line)
+	if made {
+		r.log.Delivered(a.ID, at, true)
+	} else {
+		r.log.Answered(line)
+	}
 	return line
 }
 
-// reply gives the answer to a question.
-func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) *sandbox.Answer {
+// reply gives the answer to a question, and whether it is what came of a call.
+func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.Answer, made bool) {
 	switch {
 	case m.Call != nil:
 		return r.callAndWait(ctx, m.Call)
@@ -62,10 +75,10 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) *sandbox.Answe
 		v, err := r.fileOp(m.File)
 		if err != nil {
 			a.Error = fileError(err)
-			return a
+			return a, false
 		}
 		a.Value = v
-		return a
+		return a, false
 	case m.Sleep != nil:
 		t := time.NewTimer(time.Duration(min(max(m.Sleep.MS, 0), maxTimer) * float64(time.Millisecond)))
 		defer t.Stop()
@@ -74,27 +87,38 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) *sandbox.Answe
 		case <-ctx.Done():
 		case <-r.ctx.Done():
 		}
-		return &sandbox.Answer{}
+		return &sandbox.Answer{}, false
 	}
-	return &sandbox.Answer{Error: guestError(tool.Errorf(tool.Internal, "this can't be asked"))}
+	return &sandbox.Answer{Error: guestError(tool.Errorf(tool.Internal, "this can't be asked"))}, false
 }
 
-// callAndWait makes a call and waits for its end, or that of the guest.
-func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) *sandbox.Answer {
+// callAndWait makes a call and waits for its end, or that of the guest, and reports whether the answer is what came of it.
+func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
 	a := &sandbox.Answer{ID: c.ID}
 	n, path, now, err := r.admit(c)
 	if err != nil {
 		a.Error = guestError(r.refuse(err))
-		return a
+		return a, false
 	}
 	if now != nil {
 		v, err := now()
 		if err != nil {
 			a.Error = ownError(err)
-			return a
+			return a, false
 		}
 		a.Value = v
-		return a
+		return a, false
+	}
+	if k := r.recall.call(c.ID); k != nil {
+		if err := r.restore(n, c, path, k); err != nil {
+			a.Error = guestError(r.refuse(err))
+			return a, false
+		}
+		if k.Known() {
+			a.Value, a.Error = k.Value, k.Failure
+			r.unhold(0)
+			return a, true
+		}
 	}
 	turn := r.turns.join()
 	done := make(chan struct{})
@@ -105,8 +129,8 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) *sandbox.An
 	})
 	select {
 	case <-done:
-		return a
+		return a, true
 	case <-ctx.Done():
-		return &sandbox.Answer{ID: c.ID, Error: guestError(tool.AsError(context.Cause(ctx)))}
+		return &sandbox.Answer{ID: c.ID, Error: guestError(tool.AsError(context.Cause(ctx)))}, false
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -35,8 +36,24 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	switch {
 	case err != nil:
 		return err
+	case now != nil && r.recall.told(c.ID):
+		return nil
 	case now != nil:
 		return r.answerNow(c.ID, now)
+	}
+	if k := r.recall.call(c.ID); k != nil {
+		if err := r.restore(n, c, path, k); err != nil {
+			return err
+		}
+		if k.Known() {
+			r.calls.Go(func() {
+				if !r.recall.told(c.ID) {
+					r.answer(c.ID, k.Value, k.Failure)
+				}
+				r.unhold(0)
+			})
+			return nil
+		}
 	}
 	turn := r.turns.join() // here, in the order of the program's own calls
 	r.calls.Go(func() {
@@ -76,7 +93,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", count(lim.Calls, "call"))
 	}
 	n = len(r.exec.Calls)
-	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: short(c.Args), pending: true, begun: time.Now()})
+	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: short(c.Args), pending: true, begun: time.Now(), note: r.note(n, c, path)})
 	r.ids[c.ID] = n
 	r.begin()
 	r.mu.Unlock()
@@ -94,6 +111,10 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	select {
 	case <-turn:
 		if err = r.begun(); err == nil {
+			if k, err := r.prior.take(path, c.Args); k != nil || err != nil {
+				r.turns.leave(turn)
+				return r.reuse(n, path, k, err)
+			}
 			res, err = r.through(n, path, c.Args)
 		}
 	case <-r.over:
@@ -107,7 +128,8 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 		size = len(res.Raw)
 	}
 	unsent := err != nil && tool.AsError(err).Unsent
-	value, err := r.outcome(res, err)
+	var blocks []journal.Block
+	value, err := r.outcome(res, err, &blocks)
 	r.mu.Lock()
 	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
 		value, err = nil, tool.Errorf(tool.Limit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", sizeText(maxAnswers))
@@ -128,7 +150,9 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 		rec.Error = NotMade + strings.TrimPrefix(rec.Error, NotMade)
 	}
 	r.saw(res)
+	r.outcomeOf(rec, value, failure, blocks)
 	r.mu.Unlock()
+	r.changed()
 	return value, failure
 }
 
@@ -155,7 +179,7 @@ func (r *run) begun() error {
 }
 
 // outcome gives what a call comes to inside the program: a value, or an error.
-func (r *run) outcome(res *tool.Result, err error) (value json.RawMessage, _ error) {
+func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (value json.RawMessage, _ error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -166,7 +190,11 @@ func (r *run) outcome(res *tool.Result, err error) (value json.RawMessage, _ err
 			sizeText(len(res.Raw)), sizeText(r.x.cfg.Limits.Result))
 	}
 	err = r.guard("a result", func() error {
-		value, err = valueOf(res, r.keep)
+		value, err = valueOf(res, func(b block, raw json.RawMessage) string {
+			h := r.keep("", b, raw)
+			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
+			return h
+		})
 		return err
 	})
 	return value, err
@@ -181,7 +209,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 		}
 	}()
 	return r.x.cfg.Door().Call(r.ctx, &tool.Call{Parent: r.id, Path: path, Arguments: args, Principal: r.principal,
-		Progress: func(p tool.Progress) { r.reported(n, p) }})
+		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n)})
 }
 
 // reported notes what the tool of the n-th call says of its progress.
@@ -208,36 +236,42 @@ func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
 		v, err = f()
 	}
 	if err != nil {
-		return r.post(id, nil, ownError(err), false)
+		return r.post(&sandbox.Answer{ID: id, Error: ownError(err)}, false, false)
 	}
-	return r.post(id, v, nil, false)
+	return r.post(&sandbox.Answer{ID: id, Value: v}, false, false)
 }
 
 // answer sends an answer to the guest; when the guest is gone, nobody needs it, unless its session goes on.
 func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
-	err := r.post(id, value, failure, true)
+	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
+	err := r.post(a, true, true)
 	if err != nil && r.hold != nil {
-		r.lateAnswer(&sandbox.Answer{ID: id, Value: value, Error: failure})
+		r.lateAnswer(a)
 	}
 	if err != nil {
 		r.x.cfg.Log.Debug("answer to a guest", "execution", r.id, "error", err)
 	}
 }
 
-func (r *run) post(id int64, value json.RawMessage, failure *sandbox.GuestError, wait bool) error {
-	line, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: id, Value: value, Error: failure}, At: r.now()})
+// post sends an answer, which is that of a call that was made, or of something else.
+func (r *run) post(a *sandbox.Answer, made, wait bool) error {
+	what := about{at: r.now()}
+	if made {
+		what.call = a.ID
+	}
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: what.at})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	r.naps.active = time.Now()
 	r.mu.Unlock()
-	return r.stream.send(line, wait)
+	return r.stream.send(line, what, wait)
 }
 
-// keep keeps a content block for emit and readResult, and gives its handle.
-func (r *run) keep(b block, raw json.RawMessage) string {
-	l := &leftover{principal: r.principal.ID, block: raw, data: b.Data}
+// keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or a new one.
+func (r *run) keep(handle string, b block, raw json.RawMessage) string {
+	l := &leftover{handle: handle, principal: r.principal.ID, block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
 			l.data, l.text = *b.Resource.Text, true

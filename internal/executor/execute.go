@@ -21,6 +21,7 @@ type arguments struct {
 	Language string
 	language string // what it comes to: "typescript" or "python"
 	session  string // empty: none
+	after    string // the execution that it corrects; empty: none
 	timeout  time.Duration
 }
 
@@ -38,6 +39,10 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		return nil, err
 	}
 	r := x.newRun(ctx, c.Principal, a)
+	if r.prior, err = x.priorOf(ctx, c.Principal, a.after); err != nil {
+		return nil, err
+	}
+	r.begins(a)
 	x.history.begin(r)
 	if !x.start(func() { r.live(a) }) {
 		r.finish(errClosing)
@@ -73,10 +78,28 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	}
 	r, ok := x.history.get(id)
 	if !ok || r.principal.ID != c.Principal.ID {
-		return nil, tool.Errorf(tool.NotFound, "no execution %q: ids are those that execute answered with, and an execution is kept for %s after its end; run the program again",
-			cut(id, 80), span(x.cfg.Limits.KeptFor))
+		return x.answerOf(ctx, c.Principal, id)
 	}
 	return x.await(ctx, r, c.Progress)
+}
+
+// answerOf gives the answer of an execution that only its journal knows.
+func (x *Executor) answerOf(ctx context.Context, p tool.Principal, id string) (*tool.Result, error) {
+	kept := x.cfg.Limits.KeptFor
+	if x.cfg.Journal != nil {
+		kept = x.cfg.Limits.Journal.Keep
+		st, err := x.story(ctx, p, id)
+		switch {
+		case err == nil && st.End != nil && st.End.Answer != nil:
+			return tool.ParseResult(st.End.Answer)
+		case err == nil:
+			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", cut(id, 80), st.Record.State)
+		case tool.AsError(err).Kind != tool.NotFound:
+			return nil, err
+		}
+	}
+	return nil, tool.Errorf(tool.NotFound, "no execution %q: ids are those that execute answered with, and an execution is kept for %s after its end; run the program again",
+		cut(id, 80), span(kept))
 }
 
 const (
@@ -208,7 +231,7 @@ func (r *run) meta(s State) map[string]any {
 // arguments reads the arguments of execute, strictly.
 func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
-	fields, err := object(raw, "execute", "code", "language", "session", "timeout_seconds")
+	fields, err := object(raw, "execute", "code", "language", "session", "after", "timeout_seconds")
 	if err != nil {
 		return a, err
 	}
@@ -218,6 +241,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 		field(fields, "code", &a.Code, "a string: the text of the program"),
 		field(fields, "language", &a.Language, "a string: \"typescript\" or \"python\""),
 		field(fields, "session", &a.session, "a string: the name of the session"),
+		field(fields, "after", &a.after, "a string: the id of an execution"),
 		field(fields, "timeout_seconds", &seconds, "a number of seconds"),
 	); err != nil {
 		return a, tool.AsError(err)

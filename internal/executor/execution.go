@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -14,8 +15,11 @@ type State string
 const (
 	Queued  State = "queued"  // waiting for its turn
 	Running State = "running" // under way
+	Waiting State = "waiting" // it only waits for calls, and is suspended meanwhile
 	Done    State = "done"    // it ended well
 	Failed  State = "failed"  // it ended with an error
+
+	Interrupted State = "interrupted" // biplane ended while it ran, and it could not go on
 )
 
 // An Execution is one run of a program, in the shape that `biplane run --json` prints.
@@ -70,6 +74,7 @@ type CallRecord struct {
 	MS    int64  `json:"ms"`              // wall time, queueing included
 	Bytes int    `json:"bytes"`           // of the result
 	Error string `json:"error,omitempty"` // empty when it went well; begins with NotMade where nothing was sent
+	From  string `json:"from,omitempty"`  // the execution whose journal answered it: it was not made again
 
 	args    string // the beginning of the arguments
 	pending bool   // not answered
@@ -77,6 +82,7 @@ type CallRecord struct {
 	report  string // what the tool said last of its progress
 	begun   time.Time
 	took    time.Duration
+	note    *journal.Call // as the journal has it; its fields are set under run.mu
 }
 
 // NotMade begins CallRecord.Error of a call that was refused before anything was sent: its arguments were wrong, there is

@@ -167,14 +167,3 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o Re
 	}
 	return nil, tool.Errorf(tool.Unavailable, "execution %q can't be replayed yet", id)
 }
-
-// Recover takes up the executions that had not ended when this process's forerunner did. Call it once the upstreams are
-// configured, and before the first request: sessions are theirs first. It returns when it is known which go on; they do
-// so in the background.
-func (x *Executor) Recover(ctx context.Context) error {
-	if x.cfg.Journal == nil {
-		return nil
-	}
-	_, err := x.cfg.Journal.Open(ctx)
-	return err
-}

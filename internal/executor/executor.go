@@ -135,6 +135,9 @@ func (x *Executor) Close() error {
 	x.mu.Lock()
 	x.closed = true
 	x.mu.Unlock()
+	for _, r := range x.history.live() { // for the journal it is as if the process had died: the next one takes them up
+		r.log.Freeze()
+	}
 	x.cancel(errClosing)
 	x.wg.Wait()
 	return x.lives.close()

@@ -166,6 +166,8 @@ func listCalls(b *strings.Builder, calls []CallRecord) {
 func outcomeText(c *CallRecord) string {
 	said := cut(firstLine(c.Error), 200)
 	switch {
+	case c.From != "":
+		return "ok, not made again: from " + c.From
 	case c.Error == "":
 		return fmt.Sprintf("ok (%s, %s)", sizeText(c.Bytes), duration(c.took))
 	case c.unsent:

@@ -38,14 +38,18 @@ func (x *Executor) newFS(ctx context.Context, p tool.Principal, l *live) (fs *vf
 
 // file answers a request for a file. The files are ours, never the host's.
 func (r *run) file(f *sandbox.File) error {
+	if r.recall.told(f.ID) { // it hears the answer that it had; what it did to files is done again
+		_, _ = r.fileOp(f)
+		return nil
+	}
 	if r.stream.full() { // whoever takes the guest's messages can't wait until it reads
-		return r.post(f.ID, nil, ownError(errUnread), false)
+		return r.post(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
 	}
 	v, err := r.fileOp(f)
 	if err != nil {
-		return r.post(f.ID, nil, fileError(err), false)
+		return r.post(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false, false)
 	}
-	return r.post(f.ID, v, nil, false)
+	return r.post(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
 }
 
 // fileOp does what a program asks for.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -114,6 +115,26 @@ func (x *Executor) guest(ctx context.Context, l *live, language string) (sandbox
 	return nil, origin{}, err
 }
 
+// guestThen gives the guest that a program began with: a fresh one, or what the programs left that its session had run before,
+// which run again for that.
+func (x *Executor) guestThen(ctx context.Context, st *journal.Story, l *live) (sandbox.Sandbox, error) {
+	var journals []*session.Journal
+	if st.Prepared.Programs > 0 {
+		if l.rec == nil || l.rec.ID != st.Prepared.Session {
+			return nil, tool.Errorf(tool.Conflict, "session %q has ended, and with it the state that the program began from", l.key.name)
+		}
+		var err error
+		if journals, err = session.LoadJournals(ctx, x.cfg.Store, l.rec.ID, l.state.Journal); err != nil {
+			return nil, err
+		}
+		if len(journals) < st.Prepared.Programs {
+			return nil, tool.Errorf(tool.Conflict, "the journal of session %q is not whole", l.key.name)
+		}
+		journals = journals[:st.Prepared.Programs]
+	}
+	return x.rerun(ctx, st.Record.Principal, st.Record.Language, journals)
+}
+
 // lostWhy says why a snapshot is lost for ever; empty when it isn't.
 func lostWhy(err error) string {
 	var engine *sandbox.EngineError
@@ -174,11 +195,25 @@ func (x *Executor) rebuild(ctx context.Context, l *live, language string, lost e
 	return box, nil
 }
 
-// replay runs the programs of a language again.
-func (x *Executor) replay(ctx context.Context, owner, language string, journals []*session.Journal) (_ sandbox.Sandbox, snapshot []byte, err error) {
-	box, err := x.cfg.Driver.Create(ctx, x.spec(language, owner))
-	if err != nil {
-		return nil, nil, fmt.Errorf("create a sandbox: %w", err)
+// replay runs the programs of a language again, and gives what they leave as a snapshot, too.
+func (x *Executor) replay(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox, snapshot []byte, err error) {
+	if box, err = x.rerun(ctx, owner, language, journals); err != nil {
+		return nil, nil, err
+	}
+	s, ok := box.(sandbox.Snapshotter)
+	if !ok {
+		return nil, nil, errors.Join(errNoSnapshots, box.Close())
+	}
+	if snapshot, err = s.Snapshot(ctx); err != nil {
+		return nil, nil, errors.Join(err, box.Close())
+	}
+	return box, snapshot, nil
+}
+
+// rerun makes a guest that has run the programs of a language again; without any a fresh one.
+func (x *Executor) rerun(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox, err error) {
+	if box, err = x.cfg.Driver.Create(ctx, x.spec(language, owner)); err != nil {
+		return nil, fmt.Errorf("create a sandbox: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -190,15 +225,10 @@ func (x *Executor) replay(ctx context.Context, owner, language string, journals 
 			continue
 		}
 		if err := j.Replay(ctx, box, nil); err != nil {
-			return nil, nil, tool.Errorf(tool.Conflict, "program %d of %d: %w", i+1, len(journals), err)
+			return nil, tool.Errorf(tool.Conflict, "program %d of %d: %w", i+1, len(journals), err)
 		}
 	}
-	s, ok := box.(sandbox.Snapshotter)
-	if !ok {
-		return nil, nil, errNoSnapshots
-	}
-	snapshot, err = s.Snapshot(ctx)
-	return box, snapshot, err
+	return box, nil
 }
 
 var errNoSnapshots = tool.Errorf(tool.Unavailable, "this kind of sandbox has no sessions: its state can't be kept. Leave session out")

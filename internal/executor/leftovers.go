@@ -39,12 +39,18 @@ func newLeftovers(max int, age time.Duration, now func() time.Time) *leftovers {
 	return &leftovers{max: max, age: age, now: now, by: map[string]*list.Element{}}
 }
 
-// keep keeps l under a new handle.
+// keep keeps l under its handle, a new one where it has none.
 func (s *leftovers) keep(l *leftover) (handle string) {
-	l.handle, l.at = newID("res_"), s.now()
+	if l.handle == "" {
+		l.handle = newID("res_")
+	}
+	l.at = s.now()
 	l.size = len(l.value) + len(l.block) + len(l.data) + 256
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, ok := s.by[l.handle]; ok {
+		return l.handle
+	}
 	s.by[l.handle] = s.order.PushBack(l)
 	s.size += l.size
 	s.trim()
@@ -109,6 +115,18 @@ func (h *history) finish(r *run, size int) {
 	h.finished.PushBack(r)
 	h.size += r.kept
 	h.trim()
+}
+
+// live gives the runs that are under way.
+func (h *history) live() (out []*run) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.by {
+		if r.ended.IsZero() {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func (h *history) get(id string) (*run, bool) {

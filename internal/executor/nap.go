@@ -128,7 +128,9 @@ func (r *run) nap() error {
 		}
 	}()
 	r.x.queue.leave()
+	r.waits(true)
 	r.stream.wait(r.ctx)
+	r.waits(false)
 	if err := r.x.queue.rejoin(r.ctx, r.principal.ID); err != nil {
 		r.slot = false
 		return err

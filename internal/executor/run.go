@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -53,11 +54,15 @@ type run struct {
 	box      sandbox.Sandbox // nil: its session has it again
 	slot     bool            // it has one of the queue
 	origin   origin
-	recorder *session.Recorder // nil: nothing is recorded
-	cpu      time.Duration     // CPU time of the Runs that are over
-	ran      error             // why the last Run didn't leave a guest that can go on
-	saved    time.Duration     // how long that took
-	stray    *time.Timer       // see strayed
+	recorder *session.Recorder                    // nil: nothing is recorded
+	log      *journal.Log                         // nil: nothing is written down
+	recall   *recall                              // what it heard before this process began; nil: it began in this one
+	wait     func(context.Context) (*hold, error) // its place among those that wait for its session; nil: it has none yet
+	prior    *prior                               // what the execution before it did; nil: it corrects none
+	cpu      time.Duration                        // CPU time of the Runs that are over
+	ran      error                                // why the last Run didn't leave a guest that can go on
+	saved    time.Duration                        // how long that took
+	stray    *time.Timer                          // see strayed
 
 	kept  int       // bytes in the history; history's
 	ended time.Time // history's
@@ -79,6 +84,9 @@ type run struct {
 	seenBytes   int
 	unseen      int
 	counted     bool
+	voice       *journal.Voice
+	spoke       bool          // the guest said its last word
+	news        chan struct{} // closed when something has changed; nil: nobody wants to know
 
 	asking  int               // questions that are being answered
 	late    []json.RawMessage // answers that came after the program's end, for its session
@@ -95,7 +103,7 @@ type run struct {
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
-		x: x, id: newID("ex_"), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
+		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
 		over: make(chan struct{}), done: make(chan struct{}), turns: newTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
 	// The program outlives the request that brought it, but not the Executor.
@@ -113,7 +121,7 @@ func (r *run) snapshot() *Execution {
 	e := r.exec
 	e.Console = append([]Line{}, e.Console...)
 	e.Calls = append([]CallRecord{}, e.Calls...)
-	if e.State == Queued || e.State == Running {
+	if e.State == Queued || e.State == Running || e.State == Waiting {
 		e.MS = r.x.cfg.Now().Sub(e.Started).Milliseconds()
 	}
 	return &e
@@ -123,7 +131,7 @@ func (r *run) snapshot() *Execution {
 func (r *run) live(a arguments) {
 	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(errClosing) })
 	defer stop()
-	total := time.AfterFunc(r.x.cfg.Limits.Total, func() {
+	total := time.AfterFunc(r.x.cfg.Limits.Total-time.Since(r.began), func() {
 		r.cancel(tool.Errorf(tool.Timeout, "the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
 	})
 	defer total.Stop()
@@ -145,7 +153,7 @@ func (r *run) guard(what string, f func() error) (err error) {
 func (r *run) prepareAndRun(a arguments) (err error) {
 	var l *live
 	if a.session != "" {
-		if r.hold, err = r.x.acquire(r.ctx, sessionKey{r.principal.ID, a.session}, true); err != nil {
+		if err = r.enterSession(a.session); err != nil {
 			return err
 		}
 		defer r.hold.release()
@@ -154,9 +162,10 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal, l); err != nil {
 		return err
 	}
-	if r.program, err = r.prepare(a); err != nil {
+	if r.program, err = r.prepare(a); err != nil && r.recall == nil {
 		return err
 	}
+	r.recall.program(&r.program)
 	if r.program.Runtime == "python" {
 		r.language = "python" // the text said so
 	}
@@ -173,6 +182,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 			r.x.queue.leave()
 		}
 	}()
+	if err := r.recall.sameState(r, caps); err != nil {
+		return err
+	}
 	if err := r.open(l); err != nil {
 		return err
 	}
@@ -182,6 +194,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.why
 	r.naps.able = r.x.canNap(r.box)
 	r.mu.Unlock()
+	r.journalBegun(caps)
 	err = r.drive()
 	if r.retries(err) {
 		if err = r.again(l); err == nil {
@@ -189,6 +202,18 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		}
 	}
 	return r.settle(err)
+}
+
+// enterSession waits for the turn of the program in its session.
+func (r *run) enterSession(name string) (err error) {
+	wait := r.wait
+	if wait == nil {
+		if wait, err = r.x.lives.join(sessionKey{r.principal.ID, name}, true); err != nil {
+			return err
+		}
+	}
+	r.hold, err = r.x.acquired(r.ctx, wait)
+	return err
 }
 
 // retries reports whether a program never began, because the process was gone that held its session's guest: the store
@@ -204,6 +229,7 @@ func (r *run) retries(err error) bool {
 func (r *run) again(l *live) error {
 	r.closeBox()
 	r.box = nil
+	r.log.Again()
 	r.cpu, r.ran, r.over, r.naps.set = 0, nil, make(chan struct{}), false
 	return r.open(l)
 }
@@ -216,7 +242,12 @@ func (r *run) open(l *live) (err error) {
 		}
 		return nil
 	}
-	if r.box, r.origin, err = r.x.guest(r.ctx, l, r.language); err != nil {
+	if r.recall.done() {
+		r.box, err = r.x.guestThen(r.ctx, r.recall.story, l)
+	} else {
+		r.box, r.origin, err = r.x.guest(r.ctx, l, r.language)
+	}
+	if err != nil {
 		return err
 	}
 	if _, ok := r.box.(sandbox.Snapshotter); !ok {
@@ -267,7 +298,7 @@ func (r *run) module(path string) (string, bool) {
 // drive runs the program and gives why that ended without a Done or Fail of the guest, or nil.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.stream = newStream(lim.Message+4096, r.take, func(line []byte) { r.recorder.Heard(session.Line, line) }, func() error {
+	r.stream = newStream(lim.Message+4096, r.take, r.told, func() error {
 		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", sizeText(lim.Message)))
 	})
 	if err := r.sendFirst(); err != nil {
@@ -307,13 +338,16 @@ func (r *run) drive() error {
 
 // sendFirst sends the program, and what its session's earlier ones did not live to hear.
 func (r *run) sendFirst() error {
+	if r.recall != nil && len(r.recall.lines) > 0 {
+		return r.sendAgain()
+	}
 	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: newSeed(), Session: r.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err
 	}
 	for _, line := range append([][]byte{first}, r.unheard()...) {
-		if err := r.stream.send(line, false); err != nil {
+		if err := r.stream.send(line, about{at: r.now()}, false); err != nil {
 			return err
 		}
 	}
@@ -333,7 +367,7 @@ func (r *run) setTimer(ms float64) {
 	r.wake.Stop()
 	r.naps.due = time.Time{}
 	if ms >= 0 {
-		wait := time.Duration(min(ms, maxTimer) * float64(time.Millisecond))
+		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.behind(r.now()), 0)
 		r.naps.due = time.Now().Add(wait)
 		r.wake.Reset(wait)
 	}
@@ -346,7 +380,7 @@ func (r *run) awake() {
 	r.mu.Unlock()
 	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
 	if err == nil {
-		err = r.stream.send(line, false)
+		err = r.stream.send(line, about{at: r.now()}, false)
 	}
 	if err != nil {
 		r.x.cfg.Log.Debug("wake a guest", "execution", r.id, "error", err)
@@ -431,6 +465,7 @@ func (r *run) take(line []byte) error {
 	}
 	r.recorder.Said(&m, false)
 	r.mu.Lock()
+	r.voice.Line(line, m.Done != nil || m.Fail != nil)
 	r.naps.held = m.Hold
 	r.mu.Unlock()
 	if over {
@@ -466,7 +501,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		r.setTimer(m.Timer.MS)
 		return nil
 	case m.Console != nil:
-		r.log(m.Console)
+		r.logLine(m.Console)
 		return nil
 	case m.Emit != nil:
 		r.emit(m.Emit.Handle)
@@ -478,7 +513,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 			return context.Cause(r.ctx)
 		}
 		r.mu.Lock()
-		r.end = m
+		r.end, r.spoke = m, true
 		r.strayed()
 		r.mu.Unlock()
 		r.stream.end()
@@ -487,7 +522,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
 }
 
-func (r *run) log(c *sandbox.Console) {
+func (r *run) logLine(c *sandbox.Console) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.exec.logged += len(c.Text) + 1 + cutAway(c.Text)

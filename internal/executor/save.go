@@ -19,8 +19,13 @@ func (r *run) settle(err error) error {
 	r.mu.Lock()
 	well := err == nil && r.end != nil && r.end.Done != nil
 	r.mu.Unlock()
-	if well {
-		err = r.save()
+	switch {
+	case well && r.recall.done():
+		return nil // what it left was stored before
+	case well:
+		if err = r.recall.whole(); err == nil {
+			err = r.save()
+		}
 	}
 	if r.hold == nil {
 		return err
@@ -69,6 +74,7 @@ func (r *run) saveSession(c *session.Change) error {
 	if !ok {
 		return errNoSnapshots
 	}
+	r.log.Flush()                       // what it heard is written before what it left is
 	ctx := context.WithoutCancel(r.ctx) // the program has ended: its calls are made
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {

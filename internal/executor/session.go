@@ -104,6 +104,15 @@ type hold struct {
 
 // acquire waits for the turn to use a session, whether there is one of that name or not. A program may be one of many.
 func (s *lives) acquire(ctx context.Context, key sessionKey, program bool) (*hold, error) {
+	wait, err := s.join(key, program)
+	if err != nil {
+		return nil, err
+	}
+	return wait(ctx)
+}
+
+// join is acquire in two steps: the place in the order, and the wait for the turn, which has to follow.
+func (s *lives) join(key sessionKey, program bool) (wait func(context.Context) (*hold, error), err error) {
 	s.mu.Lock()
 	l := s.by[key]
 	if l == nil {
@@ -118,16 +127,18 @@ func (s *lives) acquire(ctx context.Context, key sessionKey, program bool) (*hol
 	s.unlist(l)
 	s.mu.Unlock()
 	h := &hold{l, s, l.turns.join()}
-	select {
-	case <-h.turn:
-	case <-ctx.Done():
-		h.release()
-		return nil, context.Cause(ctx)
-	}
-	s.mu.Lock()
-	l.running = program
-	s.mu.Unlock()
-	return h, nil
+	return func(ctx context.Context) (*hold, error) {
+		select {
+		case <-h.turn:
+		case <-ctx.Done():
+			h.release()
+			return nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+		l.running = program
+		s.mu.Unlock()
+		return h, nil
+	}, nil
 }
 
 // unlist takes l from those that are idle. s.mu is held.

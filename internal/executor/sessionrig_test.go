@@ -86,7 +86,7 @@ func (s *stage) start() {
 		}
 		return tool.Text(false, "answer of "+c.Path), nil
 	})
-	cfg := executor.Config{Driver: s.p, Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Key: s.key, Now: s.clock}
+	cfg := executor.Config{Driver: s.p, Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Journal: s.db.Executions(s.key), Key: s.key, Now: s.clock}
 	cfg.Limits.Sessions.SuspendAfter = -1
 	if s.tweak != nil {
 		s.tweak(&cfg)

@@ -92,7 +92,16 @@ func (x *Executor) Session(ctx context.Context, p tool.Principal, name string) (
 
 // acquire waits for the turn to use a session, and reads it.
 func (x *Executor) acquire(ctx context.Context, key sessionKey, program bool) (*hold, error) {
-	h, err := x.lives.acquire(ctx, key, program)
+	wait, err := x.lives.join(key, program)
+	if err != nil {
+		return nil, err
+	}
+	return x.acquired(ctx, wait)
+}
+
+// acquired waits for a session that was joined, and reads it.
+func (x *Executor) acquired(ctx context.Context, wait func(context.Context) (*hold, error)) (*hold, error) {
+	h, err := wait(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,17 +11,24 @@ import (
 // A stream is the host's end of the guest stream, as the Guest of a sandbox.Cmd: the sandbox writes what the guest
 // says and reads what the host says. It holds lines of bounded length in both directions.
 type stream struct {
-	line    int                     // longest line of the guest, in bytes
-	message func(line []byte) error // takes each line of the guest; an error ends the guest
-	sent    func(line []byte)       // told of each line for the guest, in their order; may be nil
-	tooLong func() error            // makes the error of a line that is too long
-	part    []byte                  // of a line that is not complete; touched by Write only
-	mu      sync.Mutex              //
-	ready   sync.Cond               // something to read, room to send, or the end
-	out     bytes.Buffer            // what the guest has yet to read
-	ended   bool                    // no more is sent; what is left is still read
-	paused  bool                    // the guest is to stop reading when it has read what there is
-	closed  bool                    // the sandbox is gone
+	line    int                        // longest line of the guest, in bytes
+	message func(line []byte) error    // takes each line of the guest; an error ends the guest
+	sent    func(line []byte, a about) // told of each line for the guest, in their order; may be nil
+	tooLong func() error               // makes the error of a line that is too long
+	part    []byte                     // of a line that is not complete; touched by Write only
+	mu      sync.Mutex                 //
+	ready   sync.Cond                  // something to read, room to send, or the end
+	out     bytes.Buffer               // what the guest has yet to read
+	ended   bool                       // no more is sent; what is left is still read
+	paused  bool                       // the guest is to stop reading when it has read what there is
+	closed  bool                       // the sandbox is gone
+}
+
+// An about says what a line for the guest is.
+type about struct {
+	call     int64 // it is the outcome of this call of the guest's; 0: of none
+	at       int64 // HostMessage.At
+	recorded bool  // its journal has it already
 }
 
 // A reach is the stream as one Run of a sandbox has it: the end of the Run ends it, and leaves the stream.
@@ -50,7 +57,7 @@ const maxUnread = 16 << 20
 
 var errGone = errors.New("the guest is gone")
 
-func newStream(line int, message func([]byte) error, sent func([]byte), tooLong func() error) *stream {
+func newStream(line int, message func([]byte) error, sent func([]byte, about), tooLong func() error) *stream {
 	s := &stream{line: line, message: message, sent: sent, tooLong: tooLong}
 	s.ready.L = &s.mu
 	return s
@@ -97,7 +104,7 @@ func (s *stream) read(p []byte, over *bool) (int, error) {
 }
 
 // send sends a line, which holds no '\n'. With wait it holds the caller up while the guest has much to read already.
-func (s *stream) send(line []byte, wait bool) error {
+func (s *stream) send(line []byte, a about, wait bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for wait && s.out.Len() > maxUnread && !s.ended && !s.closed {
@@ -107,7 +114,7 @@ func (s *stream) send(line []byte, wait bool) error {
 		return errGone
 	}
 	if s.sent != nil {
-		s.sent(line)
+		s.sent(line, a)
 	}
 	s.out.Write(line)
 	s.out.WriteByte('\n')

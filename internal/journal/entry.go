@@ -32,6 +32,8 @@ type Begin struct {
 	Session  string        `json:"session,omitempty"`
 	After    string        `json:"after,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
+	// Principal is who began it, as it was then: calls that it makes later are bounded as those before were.
+	Principal tool.Principal `json:"principal"`
 }
 
 // A Prepared is what the guest is given, and the state that it begins from.
@@ -44,7 +46,9 @@ type Prepared struct {
 	Declared   []string            `json:"declared,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Remark     string              `json:"remark,omitempty"`
+	Session    string              `json:"session,omitempty"`  // the session's ID; empty: there is none, or it was new
 	Revision   int64               `json:"revision,omitempty"` // of the session; 0: it was new
+	Programs   int                 `json:"programs,omitempty"` // how many programs the session's journal had: its guest is what they left
 }
 
 // An End is how an execution ended.

@@ -81,8 +81,6 @@ type Write struct {
 	Seq     int      // of Part, from 1; 0: there is none
 	Part    []byte   // entries
 	Results []Result // what entries of Part refer to
-	// Snapshot is the blob of the guest that a session's program began with: it is kept as long as the execution is.
-	Snapshot string
 }
 
 // A Result is something large that entries refer to. Equal ones are kept once.
@@ -111,9 +109,9 @@ type Store interface {
 	List(ctx context.Context, q Query) ([]Record, error)
 	// Open gives those that have not ended, the oldest first.
 	Open(ctx context.Context) ([]Record, error)
-	// Parts gives the parts of a journal in their order, and the blob of the guest it began with, empty where there is none. A
-	// part that was changed by others, or is missing, is an error of kind conflict.
-	Parts(ctx context.Context, id string) (parts [][]byte, snapshot string, err error)
+	// Parts gives the parts of a journal in their order. A part that was changed by others, or is missing, is an error of kind
+	// conflict.
+	Parts(ctx context.Context, id string) ([][]byte, error)
 	// Result gives a result by its digest. One that is gone is an error of kind not_found.
 	Result(ctx context.Context, digest string) ([]byte, error)
 	// Trim deletes what has ended before a time, and of the others the oldest until their journals are at most so many bytes.

@@ -23,17 +23,16 @@ type Log struct {
 	most  int64
 	now   func() time.Time
 
-	mu       sync.Mutex
-	rec      Record
-	snapshot string
-	part     []byte // entries that are not given to the store yet
-	results  []Result
-	kept     map[string]bool // results that were given to it
-	seq      int
-	begun    bool // the record was given to it
-	closed   bool // nothing is written any more
-	last     Pending
-	timer    *time.Timer
+	mu      sync.Mutex
+	rec     Record
+	part    []byte // entries that are not given to the store yet
+	results []Result
+	kept    map[string]bool // results that were given to it
+	seq     int
+	begun   bool // the record was given to it
+	closed  bool // nothing is written any more
+	last    Pending
+	timer   *time.Timer
 }
 
 // NewLog makes the Log of a new execution. Its journal may have so many bytes, results included; one that has more is
@@ -70,14 +69,13 @@ func (l *Log) Update(f func(*Record), flush bool) {
 	}
 }
 
-// Prepared notes what the guest is given. snapshot is the blob of the guest that it begins with, empty where it is a new one.
-func (l *Log) Prepared(p Prepared, snapshot string) {
+// Prepared notes what the guest is given.
+func (l *Log) Prepared(p Prepared) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.snapshot = snapshot
 	l.add(prepared, p)
 }
 
@@ -132,7 +130,9 @@ func (l *Log) Outcome(c *Call) {
 		}
 	}
 	l.add(outcome, e)
-	l.flush(false)
+	on := l.rec.Attempts > 0 // it got on
+	l.rec.Attempts = 0
+	l.flush(on)
 }
 
 func blockBytes(blocks []Block) (n int) {
@@ -151,9 +151,8 @@ func (l *Log) sending(c *Call, at time.Time) sending {
 	return s
 }
 
-// End notes how the execution ended, with the record as f makes it. final says that this is the end in any case; else
-// something remains that may fail (its session is yet to be saved), and another End follows.
-func (l *Log) End(e End, final bool, f func(*Record)) {
+// End notes how the execution ended, with the record as f makes it. Nothing is written after it.
+func (l *Log) End(e End, f func(*Record)) {
 	if l == nil {
 		return
 	}
@@ -170,11 +169,10 @@ func (l *Log) End(e End, final bool, f func(*Record)) {
 		}
 	}
 	l.add(ended, e)
-	if final {
-		f(&l.rec)
-	}
-	l.flush(final)
-	l.closed = l.closed || final
+	f(&l.rec)
+	l.flush(true)
+	l.closed = true
+	l.timer.Stop()
 }
 
 // Freeze says that nothing is written any more: for the journal it is as if the process had died.
@@ -185,7 +183,9 @@ func (l *Log) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.flush(false)
+		on := l.rec.Attempts > 0 // this end of the process is not the program's doing
+		l.rec.Attempts = 0
+		l.flush(on)
 	}
 	l.closed = true
 	l.timer.Stop()
@@ -203,6 +203,9 @@ func (l *Log) Lost() string {
 
 // Flush gives what there is to the store.
 func (l *Log) Flush() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -278,15 +281,12 @@ func (l *Log) flush(record bool) Pending {
 		rec := l.rec
 		w.Record, w.New, l.begun = &rec, !l.begun, true
 	}
-	if l.snapshot != "" {
-		w.Snapshot, l.snapshot = l.snapshot, ""
-	}
 	if len(w.Part) > 0 {
 		l.seq++
 		w.Seq = l.seq
 	}
 	l.part, l.results = nil, nil
-	if w.Record != nil || w.Seq > 0 || len(w.Results) > 0 || w.Snapshot != "" {
+	if w.Record != nil || w.Seq > 0 || len(w.Results) > 0 {
 		l.last = l.store.Write(w)
 	}
 	if l.last == nil {

@@ -27,7 +27,6 @@ type Story struct {
 	Heard    []Heard   // from the Run on; none where it was not sent
 	Calls    []*Call   // in their order
 	End      *End      // nil: it has not ended
-	Snapshot string    // the blob of the guest that it begins with; empty: a new one
 
 	parts int
 	byID  map[int64]*Call
@@ -40,11 +39,11 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	if err != nil || rec == nil {
 		return nil, err
 	}
-	parts, snapshot, err := s.Parts(ctx, id)
+	parts, err := s.Parts(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	st := &Story{Record: *rec, Snapshot: snapshot, parts: len(parts), byID: map[int64]*Call{}, last: rec.Started}
+	st := &Story{Record: *rec, parts: len(parts), byID: map[int64]*Call{}, last: rec.Started}
 	r := reader{ctx, s, st}
 	for _, p := range parts {
 		if err := entries(p, r.entry); err != nil {
@@ -53,6 +52,9 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	}
 	return st, nil
 }
+
+// Bare is a story of which only the record is known.
+func Bare(r Record) *Story { return &Story{Record: r, byID: map[int64]*Call{}, last: r.Started} }
 
 // Call gives the call that the guest knows by an ID; nil where there is none.
 func (s *Story) Call(id int64) *Call { return s.byID[id] }

@@ -21,12 +21,15 @@ type Driver interface {
 
 // Capabilities are what a kind can do on this host.
 type Capabilities struct {
-	Driver   string            `json:"driver"` // "wasm"
-	Tier     tool.Tier         `json:"tier"`
-	Runtimes []string          `json:"runtimes"` // what Spec.Runtime may be: "js", "python"
-	Engine   string            `json:"engine"`   // name and version of what runs the guest, for people
-	Details  map[string]string `json:"details,omitempty"`
-	Missing  []string          `json:"missing,omitempty"` // protections that are not armed on this host, and what stands in for them
+	Driver   string    `json:"driver"` // "wasm"
+	Tier     tool.Tier `json:"tier"`
+	Runtimes []string  `json:"runtimes"` // what Spec.Runtime may be: "js", "python"
+	Engine   string    `json:"engine"`   // name and version of what runs the guest, for people
+	// Builds are the identities of the engines' builds, by runtime: a guest of another build may do something else with
+	// what it hears. Where there is none, Engine is all that is known.
+	Builds  map[string]string `json:"builds,omitempty"`
+	Details map[string]string `json:"details,omitempty"`
+	Missing []string          `json:"missing,omitempty"` // protections that are not armed on this host, and what stands in for them
 }
 
 // A Spec is what a sandbox is made for. A zero limit means the driver's default, never "none".

@@ -20,18 +20,14 @@ const (
 	digestPurpose = "execution-digest"
 )
 
-// Executions keeps executions and their journals, sealed: a journal.Store. The guests that programs of sessions began with
-// are blobs of the sessions.
+// Executions keeps executions and their journals, sealed: a journal.Store.
 type Executions struct {
 	s   *Store
 	key *secret.Key
-	k   *Sessions
 }
 
 // Executions gives the executions, which key seals.
-func (s *Store) Executions(key *secret.Key, sessions *Sessions) *Executions {
-	return &Executions{s, key, sessions}
-}
+func (s *Store) Executions(key *secret.Key) *Executions { return &Executions{s, key} }
 
 const executionColumns = `id, principal, client, session, language, tier, engine, build, state, started, ended, calls, bytes, after, lost, why, attempts`
 
@@ -60,9 +56,6 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 	for _, x := range w.Results {
 		steps = append(steps, step{insertResult, []any{x.Digest, e.key.Seal(resultPurpose, x.Data, []byte(x.Digest))}},
 			step{insertResultRef, []any{w.ID, x.Digest}})
-	}
-	if w.Snapshot != "" {
-		steps = append(steps, step{insertRef, []any{w.ID, w.Snapshot}})
 	}
 	if w.Seq > 0 {
 		var before any
@@ -142,32 +135,28 @@ func (e *Executions) records(ctx context.Context, query string, args ...any) ([]
 }
 
 // Parts gives the parts of a journal.
-func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, snapshot string, err error) {
+func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err error) {
 	rows, err := e.s.read.QueryContext(ctx, `SELECT seq, data FROM execution_part WHERE execution = ? ORDER BY seq`, id)
 	if err != nil {
-		return nil, "", readError(ctx, err)
+		return nil, readError(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var seq int
 		var sealed []byte
 		if err := rows.Scan(&seq, &sealed); err != nil {
-			return nil, "", readError(ctx, err)
+			return nil, readError(ctx, err)
 		}
 		part, err := e.key.Unseal(partPurpose, sealed, partBind(id, seq)...)
 		if err != nil || seq != len(parts)+1 {
-			return nil, "", tool.Errorf(tool.Conflict, "the journal of execution %s was changed in the store, or sealed with another key", id)
+			return nil, tool.Errorf(tool.Conflict, "the journal of execution %s was changed in the store, or sealed with another key", id)
 		}
 		parts = append(parts, part)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, "", readError(ctx, err)
+		return nil, readError(ctx, err)
 	}
-	err = e.s.read.QueryRowContext(ctx, `SELECT blob FROM session_ref WHERE session = ?`, id).Scan(&snapshot)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, "", readError(ctx, err)
-	}
-	return parts, snapshot, nil
+	return parts, nil
 }
 
 // Result gives a result.
@@ -193,7 +182,7 @@ const trimmed = 64
 // Trim deletes what is too old or too much.
 func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
 	for {
-		ids, err := e.k.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (ORDER BY started DESC, id DESC) AS newer FROM execution)
+		ids, err := e.s.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (ORDER BY started DESC, id DESC) AS newer FROM execution)
 			WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), bytes, trimmed)
 		if err != nil || len(ids) == 0 {
 			return n, err
@@ -209,24 +198,11 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 
 // forget deletes an execution and what only it refers to.
 func (e *Executions) forget(ctx context.Context, id string) error {
-	blobs, err := e.k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ?`, id)
-	if err != nil {
-		return err
-	}
-	steps := []step{
+	return e.s.writer.all(ctx, false, []step{
 		{`DELETE FROM execution_part WHERE execution = ?`, []any{id}},
 		{`DELETE FROM execution_result WHERE digest IN (SELECT digest FROM execution_ref r WHERE r.execution = ?1
 			AND NOT EXISTS (SELECT 1 FROM execution_ref o WHERE o.digest = r.digest AND o.execution <> ?1))`, []any{id}},
 		{`DELETE FROM execution_ref WHERE execution = ?`, []any{id}},
-		{endRefs, []any{id}},
 		{`DELETE FROM execution WHERE id = ?`, []any{id}},
-	}
-	for _, b := range blobs {
-		steps = append(steps, step{dropBlob, []any{b}})
-	}
-	if err := e.s.writer.all(ctx, e.k.anyFile(blobs), steps); err != nil {
-		return err
-	}
-	e.k.removeUnless(ctx, blobs)
-	return nil
+	})
 }

@@ -210,20 +210,24 @@ func (k *Sessions) Journal(ctx context.Context, id string) ([]string, error) {
 	return k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ? AND seq IS NOT NULL ORDER BY seq`, id)
 }
 
-// strings gives the one column of a query.
 func (k *Sessions) strings(ctx context.Context, query string, args ...any) ([]string, error) {
-	rows, err := k.s.read.QueryContext(ctx, query, args...)
+	return k.s.strings(ctx, query, args...)
+}
+
+// strings gives the one column of a query.
+func (s *Store) strings(ctx context.Context, query string, args ...any) ([]string, error) {
+	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, readError(ctx, err)
 	}
 	defer rows.Close()
 	var out []string
 	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
+		var v string
+		if err := rows.Scan(&v); err != nil {
 			return nil, readError(ctx, err)
 		}
-		out = append(out, s)
+		out = append(out, v)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, readError(ctx, err)

@@ -137,7 +137,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 }
 
 func clone(c sandbox.Capabilities) sandbox.Capabilities {
-	c.Runtimes, c.Missing, c.Details = slices.Clone(c.Runtimes), slices.Clone(c.Missing), maps.Clone(c.Details)
+	c.Runtimes, c.Missing, c.Details, c.Builds = slices.Clone(c.Runtimes), slices.Clone(c.Missing), maps.Clone(c.Details), maps.Clone(c.Builds)
 	return c
 }
 

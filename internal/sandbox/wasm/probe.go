@@ -35,8 +35,12 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 		},
 		Missing: append([]string{sandbox.Unenclosed}, missing...),
 	}
+	caps.Builds = map[string]string{}
 	for _, k := range d.kinds {
 		caps.Runtimes = append(caps.Runtimes, k.lang.name)
+		if g := k.lang.golden; len(g) > headSize {
+			caps.Builds[k.lang.name] = identity(g[len(imageMagic)+nameSize:]).String()
+		}
 	}
 	return caps, nil
 }

@@ -1,0 +1,150 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxChain is how many executions a program may come after, one after the other.
+const maxChain = 32
+
+// A prior is what executions did that a program corrects: calls of the same tool with the same arguments are answered from
+// their journals, each once. A nil prior did nothing. It is safe for concurrent use.
+type prior struct {
+	mu      sync.Mutex
+	done    map[string][]priorCall // by the call's digest, in their order
+	unknown map[string]priorCall   // those of which nobody knows whether they took effect
+}
+
+// A priorCall is a call of an execution.
+type priorCall struct {
+	*journal.Call
+	of string // the execution
+}
+
+// priorOf reads what an execution of p did, and those that it came after; nil where id is empty.
+func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id string) (*prior, error) {
+	if id == "" {
+		return nil, nil
+	}
+	out := &prior{done: map[string][]priorCall{}, unknown: map[string]priorCall{}}
+	seen := map[string]int{}
+	for n := 0; id != "" && n < maxChain; n++ {
+		st, err := x.story(ctx, p, id)
+		switch {
+		case err != nil && n > 0 && tool.AsError(err).Kind == tool.NotFound:
+			return out, nil // it was thrown away by now
+		case err != nil && tool.AsError(err).Kind == tool.NotFound:
+			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began", cut(id, 80))
+		case err != nil:
+			return nil, err
+		case st.End == nil:
+			return nil, tool.Errorf(tool.Conflict, "execute: after: execution %s has not ended: wait for it with resume", id)
+		}
+		out.add(st, seen)
+		id = st.Record.After
+	}
+	return out, nil
+}
+
+// add adds what an execution did. seen counts the calls that are there, by the execution that made them and their digest:
+// one that a later execution has from here is the same one.
+func (p *prior) add(st *journal.Story, seen map[string]int) {
+	here := map[string]int{}
+	for _, c := range st.Calls {
+		switch {
+		case c.Unknown():
+			p.unknown[c.Digest] = priorCall{c, st.Record.ID}
+		case c.Known() && c.Failure == nil:
+			k := priorCall{c, st.Record.ID}
+			if c.From != "" {
+				k.of = c.From
+			}
+			key := k.of + " " + c.Digest
+			if here[key]++; here[key] > seen[key] {
+				seen[key] = here[key]
+				p.done[c.Digest] = append(p.done[c.Digest], k)
+			}
+		}
+	}
+}
+
+// take gives the call that answers one of the same tool and arguments; nil where there is none. Its error is that nobody
+// knows whether that call took effect.
+func (p *prior) take(path string, args json.RawMessage) (*priorCall, error) {
+	if p == nil {
+		return nil, nil
+	}
+	d := journal.DigestOf(path, args)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.done[d]; len(of) > 0 {
+		c := of[0]
+		p.done[d] = of[1:]
+		return &c, nil
+	}
+	if c, ok := p.unknown[d]; ok {
+		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s had sent this call, and whether it took effect is unknown: look first, with a tool that reads; without after it is sent again", c.of))
+	}
+	return nil, nil
+}
+
+// reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made. unhold follows.
+func (r *run) reuse(n int, path string, k *priorCall, err error) (json.RawMessage, *sandbox.GuestError) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := &r.exec.Calls[n]
+	rec.took = time.Since(rec.begun)
+	rec.pending, rec.MS = false, rec.took.Milliseconds()
+	var value json.RawMessage
+	var failure *sandbox.GuestError
+	var blocks []journal.Block
+	if err != nil {
+		failure = guestError(err)
+		rec.unsent, rec.Error = true, NotMade+failure.Message
+	} else {
+		value, blocks = k.Value, k.Blocks
+		rec.From, rec.Bytes = k.of, k.Bytes
+		for _, b := range blocks {
+			var content block
+			if json.Unmarshal(b.Raw, &content) == nil {
+				r.keep(b.Handle, content, b.Raw)
+			}
+		}
+	}
+	r.answers += len(value)
+	r.outcomeOf(rec, value, failure, blocks)
+	return value, failure
+}
+
+// reusedText says which calls were answered from journals.
+func reusedText(calls []CallRecord) string {
+	by := map[string][]CallRecord{}
+	var order []string
+	for _, c := range calls {
+		if c.From == "" {
+			continue
+		}
+		if by[c.From] == nil {
+			order = append(order, c.From)
+		}
+		by[c.From] = append(by[c.From], c)
+	}
+	var out string
+	for _, id := range order {
+		was := "was"
+		if len(by[id]) > 1 {
+			was = "were"
+		}
+		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, count(len(by[id]), "call"), was, strings.Join(countNames(by[id]), ", ")))
+	}
+	return out
+}

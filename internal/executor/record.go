@@ -1,0 +1,197 @@
+package executor
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// What a run writes down of itself. Of one that nothing is written of, run.log is nil.
+
+// begins begins the journal of a new run.
+func (r *run) begins(a arguments) {
+	if r.x.cfg.Journal == nil {
+		return
+	}
+	rec := journal.Record{ID: r.id, Principal: r.principal.ID, Client: r.principal.Client, Session: a.session, Language: r.language,
+		State: journal.Running, Started: r.exec.Started, After: a.after}
+	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Principal: r.principal}
+	r.log = journal.NewLog(r.x.cfg.Journal, rec, b, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
+}
+
+// journalBegun notes what the guest is given, before it is.
+func (r *run) journalBegun(caps sandbox.Capabilities) {
+	if r.log == nil || r.recall != nil {
+		return
+	}
+	r.log.Update(func(rec *journal.Record) {
+		rec.Language, rec.Tier, rec.Engine, rec.Build = r.language, caps.Tier, caps.Engine, build(caps, r.language)
+	}, false)
+	p := journal.Prepared{
+		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces,
+		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
+	}
+	if r.hold != nil && r.hold.rec != nil {
+		p.Session, p.Revision, p.Programs = r.hold.rec.ID, r.hold.rec.Revision, r.hold.state.Journal.Programs
+	}
+	r.log.Prepared(p)
+}
+
+// build is the identity of the engine that runs a language.
+func build(caps sandbox.Capabilities, language string) string {
+	if b := caps.Builds[runtimes[language]]; b != "" {
+		return b
+	}
+	return caps.Engine
+}
+
+// revision is how often the session was changed.
+func (l *live) revision() int64 {
+	if l.rec == nil {
+		return 0
+	}
+	return l.rec.Revision
+}
+
+// told notes a line that the guest is told, in their order.
+func (r *run) told(line []byte, a about) {
+	r.recorder.Heard(session.Line, line)
+	switch {
+	case a.recorded:
+	case a.call != 0:
+		r.log.Delivered(a.call, a.at, false)
+	default:
+		r.log.Heard(line)
+	}
+}
+
+// note begins what is noted of the n-th call. r.mu is held.
+func (r *run) note(n int, c *sandbox.GuestCall, path string) *journal.Call {
+	if r.log == nil {
+		return nil
+	}
+	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args}
+}
+
+// leaving gives what the door tells that the n-th call leaves: its intent is in the journal before that, and on the disk, too,
+// where it may write.
+func (r *run) leaving(n int) func(*tool.Call, string) func() error {
+	if r.log == nil {
+		return nil
+	}
+	return func(c *tool.Call, decision string) func() error {
+		r.mu.Lock()
+		k := r.exec.Calls[n].note
+		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
+		k.Decision, k.Sent = decision, r.x.cfg.Now()
+		if c.Tool != nil {
+			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
+		}
+		sent := *k
+		r.mu.Unlock()
+		p := r.log.Intent(&sent)
+		if sent.ReadOnly {
+			return func() error { return nil }
+		}
+		return p.Sync
+	}
+}
+
+func is(b *bool) bool { return b != nil && *b }
+
+// outcomeOf notes what came of a call, before the program hears of it. r.mu is held.
+func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) {
+	k := rec.note
+	if k == nil {
+		return
+	}
+	if k.Digest == "" {
+		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
+	}
+	k.Value, k.Failure, k.Blocks, k.Unsent = value, failure, blocks, rec.unsent
+	k.MS, k.Bytes, k.Error, k.From, k.Ended = rec.MS, rec.Bytes, rec.Error, rec.From, r.x.cfg.Now()
+	if failure != nil {
+		k.Kind = failure.Kind
+	}
+	r.log.Outcome(k)
+}
+
+// waits notes that the run is suspended until a call is answered, or that it goes on.
+func (r *run) waits(so bool) {
+	state, kept := Running, journal.Running
+	if so {
+		state, kept = Waiting, journal.Waiting
+	}
+	r.mu.Lock()
+	r.exec.State = state
+	r.mu.Unlock()
+	r.log.Update(func(rec *journal.Record) { rec.State = kept }, true)
+	r.changed()
+}
+
+// journalEnd notes how the run ended.
+func (r *run) journalEnd(e *Execution, res *tool.Result) {
+	if r.log == nil {
+		return
+	}
+	raw, err := tool.Marshal(e)
+	if err != nil {
+		r.x.cfg.Log.Error("write down an execution", "execution", r.id, "error", err)
+	}
+	r.mu.Lock()
+	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw}
+	if r.spoke {
+		end.Said = r.voice.Sum()
+	}
+	calls := len(r.exec.Calls)
+	r.mu.Unlock()
+	r.log.End(end, func(rec *journal.Record) {
+		rec.State, rec.Ended, rec.Calls = end.State, r.x.cfg.Now(), calls
+		rec.Language = r.language
+		if e.State == Interrupted {
+			rec.Why = e.Error.Message
+		}
+	})
+}
+
+// changed tells those that watch.
+func (r *run) changed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
+	}
+}
+
+// next gives what is closed when something of the run has changed.
+func (r *run) next() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.news == nil {
+		r.news = make(chan struct{})
+	}
+	return r.news
+}
+
+// journalCalls gives the calls of a run that is under way. r.mu is held.
+func (r *run) journalCalls() []journal.Call {
+	out := make([]journal.Call, 0, len(r.exec.Calls))
+	for i := range r.exec.Calls {
+		rec := &r.exec.Calls[i]
+		if rec.note == nil {
+			continue
+		}
+		c := *rec.note
+		if rec.pending {
+			c.MS = time.Since(rec.begun).Milliseconds()
+		}
+		out = append(out, c)
+	}
+	return slices.Clip(out)
+}

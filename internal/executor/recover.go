@@ -1,0 +1,126 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// maxAttempts is how often an execution is taken up without getting on: its program may be what ends the process.
+const maxAttempts = 3
+
+// Recover takes up the executions that had not ended when the process before this one did. Call it once the upstreams are
+// configured, and before the first request, since they have their sessions first. It returns when it is known which of
+// them go on; these do so in the background. Those that can't end as interrupted, and say why.
+func (x *Executor) Recover(ctx context.Context) error {
+	if x.cfg.Journal == nil {
+		return nil
+	}
+	open, err := x.cfg.Journal.Open(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range open {
+		errs = append(errs, x.takeUp(ctx, &open[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// takeUp takes up one.
+func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
+	if _, ok := x.history.get(rec.ID); ok {
+		return nil // it is of this process
+	}
+	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
+	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
+		st, err = journal.Bare(*rec), nil
+	}
+	if err != nil || st == nil {
+		return err
+	}
+	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout}
+	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
+	r.resumes(st)
+	x.history.begin(r)
+	if why := x.lost(st); why != nil {
+		r.recount(st)
+		r.finish(why)
+		return nil
+	}
+	var wait func(context.Context) (*hold, error)
+	if a.session != "" {
+		if wait, err = x.lives.join(sessionKey{r.principal.ID, a.session}, true); err != nil {
+			return err
+		}
+	}
+	if !x.start(func() { r.liveAgain(a, wait) }) {
+		return errClosing
+	}
+	return nil
+}
+
+// lost says why an execution can't go on; nil where it can.
+func (x *Executor) lost(st *journal.Story) error {
+	unknown := st.Unknown()
+	switch {
+	case len(unknown) > 0:
+		var names []string
+		for _, c := range unknown {
+			names = append(names, fmt.Sprintf("call %d, %s %s", c.N, cut(c.Tool, 100), short(c.Arguments)))
+		}
+		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
+	case st.Record.Lost != "":
+		return interrupted("%s", st.Record.Lost)
+	case st.Begin.Source == "":
+		return interrupted("its journal can't be read")
+	case st.Record.Attempts >= maxAttempts:
+		return interrupted("biplane ended %d times while it did", maxAttempts)
+	}
+	return nil
+}
+
+// resumes makes a new run the one of which st tells.
+func (r *run) resumes(st *journal.Story) {
+	r.id, r.exec.ID = st.Record.ID, st.Record.ID
+	r.principal, r.exec.Principal, r.exec.Started = st.Begin.Principal, st.Begin.Principal, st.Record.Started
+	if r.principal.ID == "" { // what it began with can't be read
+		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
+		r.exec.Principal = r.principal
+	}
+	r.exec.Tier = st.Record.Tier
+	r.log = journal.Continue(r.x.cfg.Journal, st, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
+	r.began = r.began.Add(-st.Last().Sub(st.Record.Started))
+	r.left = max(r.timeout-st.Own(), 1)
+	if len(st.Heard) > 0 && st.Prepared != nil {
+		r.recall = newRecall(st)
+	}
+}
+
+// recount notes the calls of a run that does not go on.
+func (r *run) recount(st *journal.Story) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range st.Calls {
+		rec := CallRecord{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, args: short(k.Arguments), unsent: k.Unsent, note: k}
+		switch {
+		case k.Known():
+		case k.Unknown():
+			rec.Error = "canceled: biplane ended while it was under way"
+		default:
+			rec.Error = "canceled: biplane ended while it was under way; it changes nothing"
+		}
+		r.exec.Calls = append(r.exec.Calls, rec)
+	}
+}
+
+// liveAgain is live for a run that goes on.
+func (r *run) liveAgain(a arguments, wait func(context.Context) (*hold, error)) {
+	r.log.Update(func(rec *journal.Record) { rec.Attempts++; rec.State = journal.Running }, true)
+	r.wait = wait
+	r.live(a)
+}
