@@ -56,6 +56,7 @@ type Log struct {
 	mu     sync.Mutex
 	lastMS int64  // of the newest id
 	seq    uint32 // of the newest id, within lastMS
+	broken error  // what Inspect found
 }
 
 // New makes a Log.

@@ -225,28 +225,52 @@ func (v *auditView) AllKept(f func(digest string, data []byte, err error) error)
 	return nil
 }
 
-// Check lets SQLite check the table of the leaves: its pages, and whether its indexes agree with it.
+// Check lets SQLite check the table of the leaves: its pages, and whether its indexes agree with it; and it compares the tables,
+// indexes and triggers with those that were made.
 func (v *auditView) Check() error {
-	rows, err := v.tx.QueryContext(v.ctx, `PRAGMA integrity_check('audit_leaf')`)
+	said, err := v.lines(`PRAGMA integrity_check('audit_leaf')`)
 	if err != nil {
-		return v.fail(err)
+		return err
+	}
+	if len(said) != 1 || said[0] != "ok" {
+		return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s", strings.Join(said[:min(len(said), 5)], "; "))
+	}
+	have, err := v.lines(`SELECT sql FROM sqlite_master WHERE tbl_name IN ('audit_leaf', 'audit_checkpoint', 'audit_payload', 'audit_log') AND sql IS NOT NULL`)
+	if err != nil {
+		return err
+	}
+	made, err := migrations.ReadFile("migrations/0030_audit_leaf.sql")
+	if err != nil {
+		return tool.Errorf(tool.Internal, "read a migration: %w", err)
+	}
+	for _, sql := range have {
+		if !strings.Contains(string(made), sql) {
+			return tool.Errorf(tool.Conflict, "the record's tables, indexes or triggers were changed: %.80s", sql)
+		}
+	}
+	if want := strings.Count(string(made), "\nCREATE "); len(have) != want {
+		return tool.Errorf(tool.Conflict, "of the record's %d tables, indexes and triggers there are %d", want, len(have))
+	}
+	return nil
+}
+
+// lines gives the one column of a query.
+func (v *auditView) lines(query string) ([]string, error) {
+	rows, err := v.tx.QueryContext(v.ctx, query)
+	if err != nil {
+		return nil, v.fail(err)
 	}
 	defer rows.Close()
-	var said []string
+	var out []string
 	for rows.Next() {
 		var line string
 		if err := rows.Scan(&line); err != nil {
-			return v.fail(err)
+			return nil, v.fail(err)
 		}
-		if line != "ok" && len(said) < 5 {
-			said = append(said, line)
-		}
+		out = append(out, line)
 	}
 	if err := rows.Err(); err != nil {
-		return v.fail(err)
+		return nil, v.fail(err)
 	}
-	if len(said) > 0 {
-		return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s", strings.Join(said, "; "))
-	}
-	return nil
+	return out, nil
 }

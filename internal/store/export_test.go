@@ -6,3 +6,9 @@ import "context"
 func (s *Store) Exec(ctx context.Context, query string) error {
 	return s.writer.do(ctx, true, query)
 }
+
+// Pragma sets something of the writer's connection.
+func (s *Store) Pragma(ctx context.Context, set string) error {
+	_, err := s.writer.conn.ExecContext(ctx, "PRAGMA "+set)
+	return err
+}

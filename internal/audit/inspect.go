@@ -1,0 +1,88 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// inspected is how many of the newest leaves Inspect reads.
+const inspected = 64
+
+// Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened: the newest leaves and their hashes,
+// the newest checkpoint and the tree that it signs. What it finds is in the error, of kind tool.Conflict, which Broken gives from then
+// on; it is recorded too. Verify finds all.
+func (l *Log) Inspect(ctx context.Context) error {
+	err := l.store.View(ctx, l.inspect)
+	if err != nil && ctx.Err() != nil {
+		return tool.AsError(ctx.Err())
+	}
+	l.mu.Lock()
+	l.broken = err
+	l.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	l.log.Error("the audit record is broken", "err", err)
+	_, rerr := l.Event(ctx, Event{Kind: KindRecord, Outcome: Failed, ErrorKind: tool.Conflict, Detail: map[string]string{"action": "inspect", "found": err.Error()}})
+	if rerr != nil {
+		return tool.Errorf(tool.Conflict, "%w; and nothing can be recorded any more, so that no call is made", err)
+	}
+	return err
+}
+
+// Broken is what the last Inspect found; nil where that was nothing.
+func (l *Log) Broken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken
+}
+
+func (l *Log) inspect(v View) error {
+	bad := func(format string, a ...any) error {
+		return tool.Errorf(tool.Conflict, "the audit record is not what it was: "+format+": run biplane audit verify, and keep a copy of the data folder", a...)
+	}
+	h, err := v.Head()
+	if err != nil {
+		return bad("%w", err)
+	}
+	next := max(h.Size-inspected, 0)
+	err = v.Leaves(next, func(leaf Leaf) error {
+		c, err := decode(leaf.Data)
+		switch {
+		case leaf.Seq != next:
+			return bad("leaf %d is missing", next)
+		case err != nil || c.Seq != leaf.Seq || len(leaf.Hashes) == 0 || leaf.Hashes[0] != tlog.RecordHash(leaf.Data):
+			return bad("leaf %d was changed", leaf.Seq)
+		}
+		next++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if next != h.Size {
+		return bad("it ends with leaf %d, not %d", next-1, h.Size-1)
+	}
+	newest := ""
+	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
+		return bad("the checkpoints can't be read: %w", err)
+	}
+	if newest == "" {
+		return nil
+	}
+	c, err := ParseCheckpoint(newest, l.signer.Public())
+	if err != nil {
+		return bad("the newest checkpoint was changed")
+	}
+	if c.Size > h.Size {
+		return bad("it has %d leaves, the newest checkpoint signs %d", h.Size, c.Size)
+	}
+	if root, err := tlog.TreeHash(c.Size, v); err != nil || root != c.Root {
+		return bad("%s", fmt.Sprintf("the hashes of the first %d leaves are not those that were signed", c.Size))
+	}
+	return nil
+}

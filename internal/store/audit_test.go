@@ -1,0 +1,456 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+var allow = audit.Decision{Effect: "allow", Policy: "open"}
+
+// fill records calls, every third without an end, and events, and signs the log in between.
+func fill(t *testing.T, l *audit.Log, n int) {
+	t.Helper()
+	for i := range n {
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}, Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
+		if err == nil && i%3 != 0 {
+			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
+		}
+		if err == nil && i%4 == 0 {
+			_, err = l.Event(t.Context(), audit.Event{Kind: audit.KindRead, Principal: tool.Principal{ID: "local:bob"}})
+		}
+		if err == nil && i%8 == 7 {
+			_, err = l.Checkpoint(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func verified(t *testing.T, l *audit.Log, outside ...string) *audit.Report {
+	t.Helper()
+	r, err := l.Verify(t.Context(), outside...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func sound(t *testing.T, l *audit.Log) *audit.Report {
+	t.Helper()
+	r := verified(t, l)
+	if !r.OK() {
+		t.Fatalf("%+v", r.Faults)
+	}
+	if err := l.Inspect(t.Context()); err != nil || l.Broken() != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// raw opens the database of a folder as somebody would who has the file, without the triggers.
+func raw(t *testing.T, dir string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete", "audit_checkpoint_insert", "audit_checkpoint_update", "audit_checkpoint_delete"} {
+		if _, err := db.Exec("DROP TRIGGER " + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+func do(t *testing.T, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// TestTamperedDatabase changes the file of a stopped store: each change is found, and named.
+func TestTamperedDatabase(t *testing.T) {
+	change := func(seq int, from, to string) func(*testing.T, *sql.DB) {
+		return func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, ?, ?) WHERE seq = ?`, from, to, seq)
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		do    func(t *testing.T, db *sql.DB)
+		what  string
+		seq   int64
+		quick bool // Inspect finds it too
+	}{
+		{"a principal", change(2, "local:ann", "local:eve"), audit.FaultChanged, 2, false},
+		{"a recent principal", change(50, "local:ann", "local:eve"), audit.FaultChanged, 50, true},
+		{"a stored hash", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_leaf SET hashes = zeroblob(length(hashes)) WHERE seq = 10`)
+		}, audit.FaultHash, 10, false},
+		{"a row removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`) }, audit.FaultMissing, 20, false},
+		{"rows renumbered", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_leaf WHERE seq = 20`)
+			do(t, db, `UPDATE audit_leaf SET seq = -seq WHERE seq > 20`)
+			do(t, db, `UPDATE audit_leaf SET seq = -seq - 1 WHERE seq < -20`)
+		}, audit.FaultMissing, 20, true},
+		{"rows swapped", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_leaf SET seq = -20 WHERE seq = 20`)
+			do(t, db, `UPDATE audit_leaf SET seq = 20 WHERE seq = 31`)
+			do(t, db, `UPDATE audit_leaf SET seq = 31 WHERE seq = -20`)
+		}, audit.FaultMoved, 20, false},
+		{"a row before the first", func(t *testing.T, db *sql.DB) {
+			do(t, db, `INSERT INTO audit_leaf SELECT -1, hashes, replace(leaf, '"record":"', '"record":"x') FROM audit_leaf WHERE seq = 0`)
+		}, audit.FaultInserted, -1, false},
+		{"the end cut off", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf WHERE seq > 60`) }, audit.FaultTruncated, 61, true},
+		{"all removed", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_leaf`) }, audit.FaultTruncated, 0, true},
+		{"a checkpoint", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_checkpoint SET text = replace(text, 'biplane/', 'biplane.') WHERE id = (SELECT max(id) FROM audit_checkpoint)`)
+		}, audit.FaultCheckpoint, -1, true},
+		{"what is kept", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_payload SET data = (SELECT data FROM audit_payload ORDER BY digest DESC LIMIT 1) WHERE digest = (SELECT min(digest) FROM audit_payload)`)
+		}, audit.FaultPayload, -1, false},
+		{"an index", func(t *testing.T, db *sql.DB) { // a record that lists no longer find
+			db.SetMaxOpenConns(1)
+			do(t, db, `PRAGMA writable_schema = 1`)
+			do(t, db, `UPDATE sqlite_master SET sql = replace(sql, '''principal''', '''client''') WHERE name = 'audit_leaf_principal'`)
+		}, audit.FaultStore, -1, false},
+		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			l := auditLog(t, s)
+			fill(t, l, 40)
+			sound(t, l)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db := raw(t, dir)
+			tt.do(t, db)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l = auditLog(t, open(t, dir))
+			r := verified(t, l)
+			found := false
+			for _, f := range r.Faults {
+				t.Log(f.What, f.Msg)
+				found = found || f.What == tt.what && f.Seq == tt.seq
+			}
+			if !found {
+				t.Errorf("no fault %q at %d", tt.what, tt.seq)
+			}
+			if err := l.Inspect(t.Context()); tt.quick && err == nil || (err == nil) != (l.Broken() == nil) {
+				t.Errorf("inspected: %v, %v", err, l.Broken())
+			} else if err != nil && (tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
+				t.Errorf("inspected: %v", err)
+			}
+		})
+	}
+}
+
+// forge changes leaf 13 and writes all hashes after it anew.
+func forge(t *testing.T, db *sql.DB) {
+	t.Helper()
+	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, 'T', 'T') WHERE seq = 13`)
+	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, '"time":"20', '"time":"19') WHERE seq = 13`)
+	rows, err := db.Query(`SELECT leaf FROM audit_leaf ORDER BY seq`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []tlog.Hash
+	var stored [][]byte
+	for n := int64(0); rows.Next(); n++ {
+		var leaf []byte
+		if err := rows.Scan(&leaf); err != nil {
+			t.Fatal(err)
+		}
+		hashes, err := tlog.StoredHashes(n, leaf, tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
+			for _, i := range indexes {
+				out = append(out, all[i])
+			}
+			return out, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b []byte
+		for _, h := range hashes {
+			b = append(b, h[:]...)
+		}
+		all, stored = append(all, hashes...), append(stored, b)
+	}
+	rows.Close()
+	for n, b := range stored {
+		do(t, db, `UPDATE audit_leaf SET hashes = ? WHERE seq = ?`, b, n)
+	}
+}
+
+// TestPatchedFile changes bytes in the file itself.
+func TestPatchedFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	fill(t, l, 200)
+	want, err := l.Records(t.Context(), audit.Query{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	path := filepath.Join(dir, "biplane.db")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := want[len(want)/2]
+	i := bytes.Index(b, fmt.Appendf(nil, `"record":"%s","seq":%d,`, target.ID, target.Seq))
+	if i < 0 {
+		t.Fatal("the leaf is not in the file")
+	}
+	for _, patch := range []struct {
+		name string
+		do   func(b []byte) []byte
+	}{
+		{"a byte of a leaf", func(b []byte) []byte { b[i+12] ^= 1; return b }},
+		{"a page", func(b []byte) []byte { copy(b[i&^4095:], make([]byte, 4096)); return b }},
+		{"the end cut off", func(b []byte) []byte { return b[:len(b)/2] }},
+	} {
+		t.Run(patch.name, func(t *testing.T) {
+			if err := os.WriteFile(path, patch.do(bytes.Clone(b)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := store.Open(t.Context(), store.Config{Path: dir})
+			if err != nil {
+				t.Log(err) // it doesn't open, and says why
+				return
+			}
+			defer s.Close()
+			a, err := s.Audit(t.Context(), testKey(t))
+			if err != nil {
+				t.Log(err)
+				return
+			}
+			signer, err := a.Signer(t.Context(), "")
+			if err != nil {
+				t.Log(err)
+				return
+			}
+			r, err := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer}).Verify(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Faults {
+				t.Log(f.What, f.Msg)
+			}
+			if r.OK() {
+				t.Error("nothing was found")
+			}
+			if patch.name == "a byte of a leaf" && (r.Faults[0].What != audit.FaultChanged || r.Faults[0].Seq != target.Seq) {
+				t.Errorf("leaf %d is not named", target.Seq)
+			}
+		})
+	}
+}
+
+// TestTornLog cuts what the system had not yet written when the power failed, at every kind of place: what is left verifies.
+func TestTornLog(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	fill(t, l, 30)
+	var files []string
+	for _, name := range []string{"biplane.db", "biplane.db-wal"} {
+		files = append(files, filepath.Join(dir, name))
+	}
+	db, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	wal, err := os.ReadFile(files[1])
+	if err != nil || len(wal) < 100_000 {
+		t.Fatal(len(wal), err)
+	}
+	last := int64(-1)
+	for _, cut := range []int{len(wal), len(wal) - 1, len(wal) - 4097, len(wal) * 3 / 4, len(wal)*3/4 + 2000, len(wal) / 2} {
+		torn := t.TempDir()
+		for name, b := range map[string][]byte{"biplane.db": db, "biplane.db-wal": append(bytes.Clone(wal[:cut]), bytes.Repeat([]byte{0xaa}, 5000)...)} {
+			if err := os.WriteFile(filepath.Join(torn, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(torn, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l := auditLog(t, open(t, torn))
+		r := sound(t, l)
+		if last >= 0 && r.Size > last {
+			t.Errorf("cut at %d there are %d leaves, with more of it %d", cut, r.Size, last)
+		}
+		last = r.Size
+		fill(t, l, 9)
+		if after := sound(t, l); after.Size <= r.Size {
+			t.Errorf("nothing was added to %d leaves", r.Size)
+		}
+	}
+}
+
+// A store that can't be written to takes no calls, and takes them again when it can.
+func TestReadOnlyStore(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := auditLog(t, s)
+	fill(t, l, 5)
+	before := sound(t, l).Size
+	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
+	var te *tool.Error
+	if !errors.As(err, &te) || te.Kind != tool.Unavailable {
+		t.Errorf("a read-only store: %v", err)
+	}
+	if _, err := l.Checkpoint(t.Context()); err == nil {
+		t.Error("a checkpoint that is nowhere")
+	}
+	if err := s.Pragma(t.Context(), "query_only = 0"); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 5)
+	if after := sound(t, l).Size; after <= before {
+		t.Errorf("%d leaves after %d", after, before)
+	}
+}
+
+// A log has one name and one key for as long as it is there.
+func TestSigner(t *testing.T) {
+	dir := t.TempDir()
+	a := stored(t, open(t, dir))
+	one, err := a.Signer(t.Context(), "example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, origin := range []string{"", "example.com/log"} {
+		if two, err := a.Signer(t.Context(), origin); err != nil || two.Public() != one.Public() {
+			t.Errorf("asked again: %v, %v", two, err)
+		}
+	}
+	if _, err := a.Signer(t.Context(), "example.com/other"); tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "example.com/log") {
+		t.Errorf("another name: %v", err)
+	}
+	if _, err := a.Signer(t.Context(), "no name"); tool.AsError(err).Kind != tool.Invalid {
+		t.Errorf("a bad name: %v", err)
+	}
+	random, err := stored(t, open(t, t.TempDir())).Signer(t.Context(), "")
+	if err != nil || !strings.HasPrefix(random.Origin(), "biplane/") || random.Public() == one.Public() {
+		t.Errorf("a random name: %v %v", random, err)
+	}
+	other, _ := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
+	s := open(t, t.TempDir())
+	if _, err := stored(t, s).Signer(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Audit(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Signer(t.Context(), ""); tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "BIPLANE_KEY") {
+		t.Errorf("another key of the folder: %v", err)
+	}
+}
+
+// What an older version recorded is moved into the tree, and nothing of it is lost.
+func TestOlderRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	sum := sha256.Sum256([]byte(`{"password":"x"}`))
+	digest := hex.EncodeToString(sum[:])
+	at := time.Date(2026, 5, 6, 7, 8, 9, 123456000, time.UTC)
+	for i := range 50 {
+		id := audit.FirstID(at.Add(time.Duration(i)*time.Second)) + fmt.Sprint(i)
+		err := s.Exec(t.Context(), fmt.Sprintf(`INSERT INTO audit_begun VALUES ('%s', 'call%d', 'ex', %d, 'crm.update', 'local:ann', 'agent/1', '%s', '{"password":"x"}', 16, 'allow', 1)`,
+			id, i, at.Add(time.Duration(i)*time.Second).UnixMicro(), digest))
+		if err == nil && i%5 != 0 {
+			outcome, kind, text := "ok", "", ""
+			if i%7 == 0 {
+				outcome, kind, text = "failed", "timeout", "no answer"
+			}
+			err = s.Exec(t.Context(), fmt.Sprintf(`INSERT INTO audit_ended VALUES ('%s', %d, '%s', '%s', '%s', '', %d, 1500000)`, id, at.Add(time.Duration(i+3)*time.Second).UnixMicro(), outcome, kind, text, i))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := auditLog(t, s)
+	r := sound(t, l)
+	if r.Size != 90 || r.Records != 50 || r.Unfinished != 10 {
+		t.Errorf("moved: %+v", r)
+	}
+	got, err := l.Records(t.Context(), audit.Query{Limit: 100})
+	if err != nil || len(got) != 50 {
+		t.Fatal(len(got), err)
+	}
+	one := got[1] // the 49th
+	if one.Subject != (audit.Subject{Tool: "crm.update", Upstream: "crm", Execution: "ex", Call: "call48"}) || one.Arguments.Digest != "sha256:"+digest || one.Arguments.Size != 16 ||
+		!one.Time.Equal(at.Add(48*time.Second)) || one.End.Outcome != audit.OK || one.End.Duration != 1500*time.Microsecond || one.Decision.Effect != "allow" {
+		t.Errorf("%+v", one)
+	}
+	if args, err := l.Kept(t.Context(), one.Arguments.Kept); err != nil || string(args) != `{"password":"[redacted]"}` {
+		t.Errorf("arguments %q, %v", args, err)
+	}
+	if text, err := l.Kept(t.Context(), got[0].End.Error.Kept); err != nil || string(text) != "no answer" || got[0].End.ErrorKind != tool.Timeout {
+		t.Errorf("the error's text %q, %v", text, err)
+	}
+	fill(t, l, 5)
+	s.Close()
+	l = auditLog(t, open(t, dir))
+	if r := sound(t, l); r.Records < 55 {
+		t.Errorf("opened again: %+v", r)
+	}
+}
+
+// Reading holds up nobody who writes, and sees one moment.
+func TestViewIsOneMoment(t *testing.T) {
+	l := auditLog(t, open(t, t.TempDir()))
+	fill(t, l, 5)
+	s := open(t, t.TempDir())
+	l = auditLog(t, s)
+	fill(t, l, 3)
+	err := stored(t, s).View(t.Context(), func(v audit.View) error {
+		before, err := v.Head()
+		if err != nil {
+			return err
+		}
+		fill(t, l, 3)
+		after, err := v.Head()
+		if err != nil || before != after {
+			t.Errorf("%+v became %+v, %v", before, after, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Verify(ctx); tool.AsError(err).Kind != tool.Canceled {
+		t.Errorf("verify after the end of ctx: %v", err)
+	}
+}
