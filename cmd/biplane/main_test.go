@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 //	status CODE COMMAND...    run a command that must exit with CODE
 //	http METHOD URL [FILE]    make a request, its answer to stdout; a unix socket's file may stand in front: FILE.sock:/path
 //	await URL                 wait until URL answers with 200
+//	let NAME PATTERN          set the variable NAME to what the pattern's group matches in the output of the last command
 //	gone PATTERN              wait until no process has PATTERN in its command line; ! gone: until one has
 //
 // and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does; guarded, one over HTTP that
@@ -57,7 +59,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "http": request, "await": await, "gone": gone,
+			"status": status, "http": request, "await": await, "let": let, "gone": gone,
 		},
 	})
 }
@@ -164,6 +166,19 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
+}
+
+func let(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: let NAME PATTERN")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	m := pattern.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(m) < 2 {
+		ts.Fatalf("nothing matches %s with a group", args[1])
+	}
+	ts.Setenv(args[0], m[1])
 }
 
 func gone(ts *testscript.TestScript, neg bool, args []string) {

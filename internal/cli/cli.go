@@ -39,6 +39,8 @@ var commands = []func(*app) *cobra.Command{
 	serveCommand,
 	runCommand,
 	approvalsCommand,
+	executionsCommand,
+	replayCommand,
 	sessionsCommand,
 	cpCommand,
 	skillsCommand,
@@ -271,11 +273,18 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 }
 
 // with runs f with a client of the process that owns the data folder, or of one begun here.
-func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) error) (err error) {
+func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) error) error {
+	return a.attached(ctx, false, f)
+}
+
+// attached is with. runs says that f runs a program: a process begun here then takes up the executions that the one before it
+// left, and waits for them.
+func (a *app) attached(ctx context.Context, runs bool, f func(context.Context, *api.Client) error) (err error) {
 	cfg, err := a.daemonConfig("error")
 	if err != nil {
 		return err
 	}
+	cfg.Recover = runs
 	at, err := daemon.Attach(ctx, cfg)
 	if err != nil {
 		return err
@@ -288,7 +297,13 @@ func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) err
 	if at.Notice != "" {
 		fmt.Fprintln(a.Err, "biplane: "+at.Notice)
 	}
-	return f(ctx, at.Client)
+	err = f(ctx, at.Client)
+	if runs {
+		at.Settle(ctx, func(n int) {
+			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", count(n, "execution"))
+		})
+	}
+	return err
 }
 
 // glance is with for the completion of a shell: what there is already is looked at, for a moment, and nothing is said.

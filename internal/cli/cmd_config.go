@@ -112,6 +112,12 @@ type shown struct {
 	StartWait string         `json:"start_wait"`
 	Sandbox   shownSandbox   `json:"sandbox"`
 	Sessions  shownSessions  `json:"sessions"`
+	Journal   shownJournal   `json:"journal"`
+}
+
+type shownJournal struct {
+	Keep  string `json:"keep"`
+	Bytes string `json:"bytes"`
 }
 
 type shownSessions struct {
@@ -169,6 +175,7 @@ func show(s *daemon.Settings, dir string) shown {
 			Process: cmp.Or(s.Sandbox.Process, "auto"),
 		},
 		Sessions: showSessions(s.Sessions.Complete()),
+		Journal:  shownJournal{Keep: span(s.Journal.Keep), Bytes: daemon.FormatSize(s.Journal.Bytes)},
 	}
 	for i := range s.Servers {
 		v.Servers = append(v.Servers, s.Servers[i].Shown())
@@ -216,7 +223,8 @@ func showTable(w io.Writer, v shown) {
 		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process},
 		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused}, []string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},
 		[]string{"sessions.workspace", n.Workspace}, []string{"sessions.files", strconv.Itoa(n.Files)}, []string{"sessions.count", strconv.Itoa(n.Count)},
-		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter})
+		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter},
+		[]string{"journal.keep", v.Journal.Keep}, []string{"journal.bytes", v.Journal.Bytes})
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)
 		rows := [][]string{{"mcpServers." + s.Name, s.Type}}

@@ -25,6 +25,7 @@ takes its place.`,
 			if err != nil {
 				return err
 			}
+			cfg.Recover = true
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}

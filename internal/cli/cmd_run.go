@@ -21,7 +21,7 @@ import (
 const programBytes = 4 << 20
 
 func runCommand(a *app) *cobra.Command {
-	var code, language, session string
+	var code, language, session, after string
 	var timeout time.Duration
 	var asJSON bool
 	c := &cobra.Command{
@@ -38,7 +38,7 @@ variables, functions and files.`,
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := api.RunRequest{Code: code, Language: language, Session: session, TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
+			req := api.RunRequest{Code: code, Language: language, Session: session, After: after, TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
 			switch given := cmd.Flags().Changed("code"); {
 			case given && len(args) > 0:
 				return usage("give either a file or -c, not both")
@@ -56,7 +56,7 @@ variables, functions and files.`,
 			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
 				return usage("the timeout is %s: it must be more than 0", timeout)
 			}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return a.attached(cmd.Context(), true, func(ctx context.Context, client *api.Client) error {
 				x, err := client.Run(ctx, req)
 				if err != nil {
 					return err
@@ -69,11 +69,15 @@ variables, functions and files.`,
 	f.StringVarP(&code, "code", "c", "", "the program")
 	f.StringVar(&language, "language", "", "typescript, javascript or python (default: by the file's name, else typescript)")
 	f.StringVar(&session, "session", "", "session to run in; the first program of a `name` begins it")
+	f.StringVar(&after, "after", "", "the `execution` of which this is a corrected form: calls that it had made are not made again")
 	f.DurationVar(&timeout, "timeout", 0, "of the program's own time, tools' time not counted (default 1m)")
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, the error, the console, the calls and the figures")
 	words(c, "language", "typescript", "javascript", "python")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // there is no such flag: a mistake in this package
+	}
+	if err := c.RegisterFlagCompletionFunc("after", a.completeExecutions(2)); err != nil {
+		panic(err) // as above
 	}
 	return c
 }

@@ -28,6 +28,7 @@ stays private.`,
 			if err != nil {
 				return err
 			}
+			cfg.Recover = true
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}

@@ -34,6 +34,7 @@ type Settings struct {
 	StartWait time.Duration
 	Sandbox   SandboxSettings
 	Sessions  SessionSettings
+	Journal   JournalSettings
 }
 
 // SandboxSettings bound what one program may use.
@@ -58,6 +59,7 @@ func DefaultSettings() *Settings {
 	return &Settings{
 		Mode: "code", Policy: "open", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
 		Sandbox: SandboxSettings{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 128},
+		Journal: JournalSettings{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
 	}
 }
 
@@ -188,6 +190,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
+		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 	})
 	r.exposed(listen, s)
 }

@@ -44,6 +44,8 @@ type Config struct {
 	Unprefixed bool
 	// Lazy starts the upstreams when something needs them: a program that names one, a search, a list of tools.
 	Lazy bool
+	// Recover takes up the executions that had not ended when the process before this one did.
+	Recover bool
 }
 
 // A Daemon is a whole Biplane.
@@ -168,7 +170,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	})
 	d.http = httpapi.New(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
-		Sessions: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Sessions: d.executor, Journals: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
 			return d.mcp.ServeStdio(ctx, rw, rw)
@@ -206,6 +208,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.upstreams.run(upstreams) })
 	wg.Go(func() { d.policies.watch(upstreams) })
 
+	d.recover(ctx)
 	failed := make(chan error, 2)
 	servers := []*server{serve(d.socket, d.taking(d.http.Socket()), d.log, failed)}
 	if d.tcp != nil {

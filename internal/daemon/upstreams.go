@@ -241,18 +241,26 @@ func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 		if !strings.Contains(a.Code, info.Name) && !strings.Contains(a.Code, info.Namespace) {
 			continue
 		}
-		u.want()
-		u.mu.Lock()
-		past := u.connects[info.Name]
-		u.mu.Unlock()
-		if past == nil {
-			continue
-		}
-		select {
-		case <-past:
-		case <-ctx.Done():
+		if !u.past(ctx, info.Name) {
 			return
 		}
+	}
+}
+
+// past waits until an upstream is past its first connection, or the time for that is over; false when ctx is done before.
+func (u *upstreams) past(ctx context.Context, name string) bool {
+	u.want()
+	u.mu.Lock()
+	past := u.connects[name]
+	u.mu.Unlock()
+	if past == nil {
+		return true
+	}
+	select {
+	case <-past:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -274,6 +282,28 @@ func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.readyFor(ctx, c.Arguments)
+		return next.Call(ctx, c)
+	})
+}
+
+// waitingOne is waiting for the calls of programs, which wait for the upstream of their tool only: one that goes on after a
+// restart begins before the upstreams do.
+func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		u.mu.Lock()
+		settled := len(u.connects) == 0
+		u.mu.Unlock()
+		if settled {
+			return next.Call(ctx, c)
+		}
+		first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
+		for _, info := range u.catalog.View().Upstreams() {
+			if info.Name == first || info.Namespace == first {
+				u.past(ctx, info.Name)
+				return next.Call(ctx, c)
+			}
+		}
+		u.ready(ctx) // its name is none that is known yet
 		return next.Call(ctx, c)
 	})
 }

@@ -25,6 +25,9 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if req.Session != "" {
 		args["session"] = req.Session
 	}
+	if req.After != "" {
+		args["after"] = req.After
+	}
 	if req.TimeoutSeconds != 0 {
 		args["timeout_seconds"] = req.TimeoutSeconds
 	}
@@ -90,17 +93,26 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 // wire gives an execution as the API shows it.
 func wire(x *executor.Execution) *api.Execution {
 	out := &api.Execution{
-		ID: x.ID, State: string(x.State), Value: x.Value, Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Rebuilt: x.Rebuilt, MS: x.MS,
-		Console: []api.ConsoleLine{}, Calls: []api.CallLine{},
-	}
-	if e := x.Error; e != nil {
-		out.Error = &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame, Hint: e.Hint}
-	}
-	for _, l := range x.Console {
-		out.Console = append(out.Console, api.ConsoleLine{Level: l.Level, Text: l.Text})
+		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session,
+		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},
 	}
 	for _, c := range x.Calls {
 		out.Calls = append(out.Calls, api.CallLine{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error})
+	}
+	return out
+}
+
+func wireError(e *executor.Failure) *api.ProgramError {
+	if e == nil {
+		return nil
+	}
+	return &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame, Hint: e.Hint}
+}
+
+func wireConsole(lines []executor.Line) []api.ConsoleLine {
+	out := make([]api.ConsoleLine, len(lines))
+	for i, l := range lines {
+		out[i] = api.ConsoleLine{Level: l.Level, Text: l.Text}
 	}
 	return out
 }

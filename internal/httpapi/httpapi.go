@@ -33,6 +33,7 @@ type Config struct {
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*executor.Execution, bool)
 	Sessions  Sessions
+	Journals  Journals
 	Approvals Approvals
 	Program   func(ctx context.Context, execution string) string // the text of a program; nil: none is kept
 	Ready     func() error                                       // why the process can't do its work yet; nil when it can
@@ -142,7 +143,11 @@ var routes = []route{
 	{"GET " + api.Prefix + "/tools/types", viewer, (*Server).types},
 	{"GET " + api.Prefix + "/tools/{path}", viewer, (*Server).tool},
 	{"POST " + api.Prefix + "/executions", user, (*Server).run},
+	{"GET " + api.Prefix + "/executions", viewer, (*Server).executions},
 	{"GET " + api.Prefix + "/executions/{id}", viewer, (*Server).execution},
+	{"GET " + api.Prefix + "/executions/{id}/journal", viewer, (*Server).journal},
+	{"GET " + api.Prefix + "/executions/{id}/calls/{call}", viewer, (*Server).call},
+	{"POST " + api.Prefix + "/executions/{id}/replay", user, (*Server).replay},
 	{"GET " + api.Prefix + "/sessions", viewer, (*Server).sessions},
 	{"GET " + api.Prefix + "/sessions/{session}", viewer, (*Server).session},
 	{"PUT " + api.Prefix + "/sessions/{session}", user, (*Server).importSession},

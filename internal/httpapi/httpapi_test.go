@@ -60,9 +60,9 @@ func server(t *testing.T, err error) *httpapi.Server {
 			}
 			return x, true
 		},
-		Sessions: newSessions(),
-		Ready:    func() error { return err },
-		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
+		Sessions: newSessions(), Journals: journals{},
+		Ready:   func() error { return err },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
 		Stdio: func(_ context.Context, rw io.ReadWriteCloser) error {
 			line, _ := bufio.NewReader(rw).ReadString('\n')
 			_, err := io.WriteString(rw, "got "+line)

@@ -1,0 +1,437 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// executionStates are those that a list can be asked for.
+var executionStates = []string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}
+
+func executionsCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "executions",
+		Short: "Show what programs ran, and all that they asked of the outside",
+		Long: `Each run of a program is an execution. Its journal has the program, every call that it made with its arguments, when and
+how it was answered, the console, the value and how it ended; biplane replay runs it again from there.`,
+		Example: `  biplane executions
+  biplane executions list --state failed --since 24h
+  biplane executions show ex_4kd2m5x7q3na6tpw8zrb
+  biplane executions watch
+  biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp`,
+		Args: none,
+	}
+	list := executionsListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, executionsShowCommand(a), executionsWatchCommand(a), executionsDiffCommand(a))
+	return c
+}
+
+func executionsListCommand(a *app) *cobra.Command {
+	var output, since string
+	var f api.ExecutionFilter
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List executions, newest first",
+		Example: `  biplane executions list
+  biplane executions list --state running,waiting
+  biplane executions list --session work --since 7d --limit 200 -o json`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range f.States {
+				if !slices.Contains(executionStates, s) {
+					return usage("state %q is not one of %s", s, strings.Join(executionStates, ", "))
+				}
+			}
+			if f.Limit < 1 || f.Limit > api.MaxExecutions {
+				return usage("the limit is %d: it must be from 1 to %d", f.Limit, api.MaxExecutions)
+			}
+			var err error
+			if f.Since, err = moments(since, time.Now()); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				page, err := client.Executions(ctx, f)
+				if err != nil {
+					return err
+				}
+				if err := a.print(output, page.Executions, func(w io.Writer) { tableOfExecutions(w, page.Executions) }); err != nil {
+					return err
+				}
+				if page.Next != "" {
+					fmt.Fprintf(a.Err, "there are older ones: --before %s\n", clean(page.Next))
+				}
+				return nil
+			})
+		},
+	}
+	fs := c.Flags()
+	fs.StringSliceVar(&f.States, "state", nil, "only those in these `states`: "+strings.Join(executionStates, ", "))
+	fs.StringVar(&f.Session, "session", "", "only those of the session of this `name`")
+	fs.StringVar(&since, "since", "", "only those begun since this `time`: 90m, 24h or 7d ago, a day (2026-01-31) or a moment (2026-01-31T09:00:00Z)")
+	fs.IntVar(&f.Limit, "limit", 50, "how many")
+	fs.StringVar(&f.Before, "before", "", "go on where a list ended, with the `mark` that it gave")
+	addOutput(c, &output)
+	words(c, "state", executionStates...)
+	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
+		panic(err) // there is no such flag: a mistake in this package
+	}
+	return c
+}
+
+// moments reads a time: so long before now, a day in the user's time zone, or a moment (RFC 3339). An empty one is no time.
+func moments(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	ago := text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n < 100_000 {
+			ago = strconv.Itoa(24*n) + "h"
+		}
+	}
+	if d, err := time.ParseDuration(ago); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usage("the time %q can't be read: write 90m, 24h or 7d for so long ago, 2026-01-31 for a day, or 2026-01-31T09:00:00Z for a moment", text)
+}
+
+func tableOfExecutions(w io.Writer, all []api.ExecutionInfo) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No executions: biplane run begins one.")
+		return
+	}
+	rows := [][]string{{"EXECUTION", "STATE", "SESSION", "LANGUAGE", "CALLS", "STARTED", "TOOK", "PROBLEM"}}
+	for _, e := range all {
+		rows = append(rows, []string{e.ID, e.State, dash(e.Session), e.Language, strconv.Itoa(e.Calls), moment(e.Started), took(e.MS), short(e.Problem, 60)})
+	}
+	columns(w, rows...)
+}
+
+// took writes milliseconds for people.
+func took(ms int64) string {
+	if ms < 10_000 {
+		return strconv.FormatInt(ms, 10) + " ms"
+	}
+	return (time.Duration(ms) * time.Millisecond).Round(100 * time.Millisecond).String()
+}
+
+func executionsShowCommand(a *app) *cobra.Command {
+	var output string
+	var n int
+	c := &cobra.Command{
+		Use:   "show EXECUTION",
+		Short: "Show an execution: its program, its calls, its console and its value",
+		Long: `Shows all that the journal has of an execution. Calls that were under way at the same time stand together; +12 ms is when a
+call began, counted from the beginning of the execution. With --call it shows all arguments and the result of one call.`,
+		Example: `  biplane executions show ex_4kd2m5x7q3na6tpw8zrb
+  biplane executions show ex_4kd2m5x7q3na6tpw8zrb --call 3
+  biplane executions show ex_4kd2m5x7q3na6tpw8zrb -o json`,
+		Args:              exactly("EXECUTION", "the id of an execution"),
+		ValidArgsFunction: a.completeExecutions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("call") && n < 1 {
+				return usage("the call is %d: calls are counted from 1", n)
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if n > 0 {
+					c, err := client.Call(ctx, args[0], n)
+					if err != nil {
+						return err
+					}
+					return a.print(output, c, func(w io.Writer) { showCall(w, c) })
+				}
+				d, err := client.Journal(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, d, func(w io.Writer) { showExecution(w, d) })
+			})
+		},
+	}
+	c.Flags().IntVar(&n, "call", 0, "show the call of this `number` instead, with all of its arguments and its result")
+	addOutput(c, &output)
+	return c
+}
+
+func executionsWatchCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "watch [EXECUTION]",
+		Short: "Follow an execution, or all that run, as they make calls",
+		Long: `Writes a line for each call that begins or ends, and for each change of the state. With an execution it ends when that does,
+with exit code 0 when it ended well and 1 when not; else it goes on until it is interrupted. With -o json each line is an object.`,
+		Example:           "  biplane executions watch\n  biplane executions watch ex_4kd2m5x7q3na6tpw8zrb",
+		Args:              atMost(1, "one EXECUTION"),
+		ValidArgsFunction: a.completeExecutions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "table" && output != "json" {
+				return usage("output %q is not one of table, json", output)
+			}
+			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if len(args) == 0 {
+					return ended(ctx, w.all(ctx, client))
+				}
+				d, err := w.one(ctx, client, args[0])
+				if err != nil || ctx.Err() != nil {
+					return ended(ctx, err)
+				}
+				if d.State != api.StateDone {
+					return told(exitFailed)
+				}
+				return nil
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// ended is the error of a command that goes on until it is interrupted: being interrupted is none.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func executionsDiffCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "diff A B",
+		Short: "Compare two executions: their programs, calls, consoles and values",
+		Long: `Compares two executions. What only the first has is marked with -, what only the second has with +. Calls are the same when
+their tool, their arguments and what they came to are. The exit code is 0 when nothing is different, else 1.`,
+		Example:           "  biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp",
+		Args:              two("A", "B", "the ids of two executions"),
+		ValidArgsFunction: a.completeExecutions(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				first, err := client.Journal(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				second, err := client.Journal(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				d := compare(first, second)
+				if err := a.print(output, d, func(w io.Writer) { showDifference(w, d) }); err != nil {
+					return err
+				}
+				if !d.Same {
+					return told(exitFailed)
+				}
+				return nil
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// completeExecutions completes the ids of executions in the first n arguments.
+func (a *app) completeExecutions(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		var out []string
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			page, err := client.Executions(ctx, api.ExecutionFilter{Limit: 100})
+			if err != nil {
+				return err
+			}
+			for _, e := range page.Executions {
+				if strings.HasPrefix(e.ID, prefix) {
+					what := e.State + " " + moment(e.Started)
+					if e.Session != "" {
+						what += ", session " + e.Session
+					}
+					out = append(out, cobra.CompletionWithDesc(e.ID, what))
+				}
+			}
+			return nil
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// A watcher writes what changes of executions.
+type watcher struct {
+	*app
+	json bool
+	seen map[string]*watched
+}
+
+// A watched is what was written of an execution.
+type watched struct {
+	state string
+	calls []string // the states of its calls
+}
+
+// An event is what `watch -o json` writes a line of.
+type event struct {
+	Time      time.Time          `json:"time"`
+	Execution string             `json:"id"`
+	State     string             `json:"state"`
+	Call      *api.ExecutionCall `json:"call,omitempty"` // that has begun or ended
+	Problem   string             `json:"problem,omitempty"`
+}
+
+// one follows an execution to its end.
+func (w *watcher) one(ctx context.Context, client *api.Client, id string) (*api.ExecutionDetail, error) {
+	d, err := client.Journal(ctx, id)
+	for {
+		if err != nil {
+			return nil, err
+		}
+		if err := w.news(d); err != nil {
+			return nil, err
+		}
+		if !going(d.State) {
+			return d, nil
+		}
+		d, err = client.Watch(ctx, id, d.Version)
+	}
+}
+
+func going(state string) bool { return state == api.StateRunning || state == api.StateWaiting }
+
+// watchEvery is how often it is looked for new executions.
+const watchEvery = 200 * time.Millisecond
+
+// all follows all executions that run, and those that begin later, until ctx is done.
+func (w *watcher) all(ctx context.Context, client *api.Client) error {
+	since := time.Now()
+	running := map[string]bool{}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	fmt.Fprintln(w.Err, "waiting for executions, until interrupted")
+	for {
+		under, err := client.Executions(ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}, Limit: api.MaxExecutions})
+		if err != nil {
+			return err
+		}
+		fresh, err := client.Executions(ctx, api.ExecutionFilter{Since: since, Limit: api.MaxExecutions})
+		if err != nil {
+			return err
+		}
+		for _, e := range append(under.Executions, fresh.Executions...) {
+			if _, known := w.seen[e.ID]; !known || going(e.State) {
+				running[e.ID] = true
+			}
+		}
+		for id := range running {
+			d, err := client.Journal(ctx, id)
+			if gone(err) {
+				delete(running, id)
+				continue
+			} else if err != nil {
+				return err
+			}
+			if err := w.news(d); err != nil {
+				return err
+			}
+			if !going(d.State) {
+				delete(running, id)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// gone reports whether an execution is not kept any more.
+func gone(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Kind == api.NotFound
+}
+
+// news writes what has changed of an execution since it was last seen.
+func (w *watcher) news(d *api.ExecutionDetail) error {
+	known := w.seen[d.ID]
+	if known == nil {
+		known = &watched{}
+		w.seen[d.ID] = known
+		if going(d.State) {
+			known.state = d.State
+			if err := w.write(event{Time: d.Started, Execution: d.ID, State: d.State}, "begun"+inSession(d.Session)); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range d.Calls {
+		c := &d.Calls[i]
+		if i == len(known.calls) {
+			known.calls = append(known.calls, "")
+		}
+		if known.calls[i] == c.State {
+			continue
+		}
+		known.calls[i] = c.State
+		at := c.Started
+		if c.State != api.CallPending {
+			at = at.Add(time.Duration(c.MS) * time.Millisecond)
+		}
+		if err := w.write(event{Time: at, Execution: d.ID, State: d.State, Call: c}, callText(c)); err != nil {
+			return err
+		}
+	}
+	if known.state == d.State {
+		return nil
+	}
+	known.state = d.State
+	at := time.Now().UTC()
+	if d.Ended != nil {
+		at = *d.Ended
+	}
+	text := d.State
+	if !going(d.State) {
+		text += " after " + took(d.MS)
+	}
+	if d.Problem != "" {
+		text += ": " + short(d.Problem, 200)
+	}
+	return w.write(event{Time: at, Execution: d.ID, State: d.State, Problem: d.Problem}, text)
+}
+
+func inSession(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " in session " + name
+}
+
+func (w *watcher) write(e event, text string) error {
+	if !w.json {
+		_, err := fmt.Fprintf(w.Out, "%s %s %s\n", e.Time.Local().Format("15:04:05.000"), clean(e.Execution), clean(text))
+		return err
+	}
+	line, err := lineOf(e)
+	if err != nil {
+		return err
+	}
+	_, err = w.Out.Write(line)
+	return err
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// lineOf writes v as JSON on one line.
+func lineOf(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// showExecution writes an execution for people.
+func showExecution(w io.Writer, d *api.ExecutionDetail) {
+	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", dash(d.Session)}, {"language", d.Language}, {"started", moment(d.Started)}, {"took", took(d.MS)}}
+	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"can't be replayed", d.Lost}} {
+		if r[1] != "" {
+			rows = append(rows, r)
+		}
+	}
+	columns(w, rows...)
+	fmt.Fprintln(w, "\nprogram")
+	for i, l := range strings.Split(strings.TrimRight(safe(d.Program), "\n"), "\n") {
+		fmt.Fprintf(w, "%5d | %s\n", i+1, l)
+	}
+	fmt.Fprintf(w, "\ncalls (%d)\n", len(d.Calls))
+	tree(w, d)
+	if len(d.Console) > 0 {
+		fmt.Fprintln(w, "\nconsole")
+	}
+	for _, l := range d.Console {
+		lines(w, "  "+clean(l.Level)+": ", safe(l.Text))
+	}
+	switch {
+	case d.Error != nil:
+		fmt.Fprintln(w, "\nerror")
+		lines(w, "  ", safe(failureText(d.Error)))
+	case !going(d.State):
+		fmt.Fprintln(w, "\nvalue")
+		value, err := compact(d.Value)
+		if err != nil {
+			value = string(d.Value)
+		}
+		lines(w, "  ", safe(value))
+	}
+	for _, n := range d.Notes {
+		lines(w, "note: ", safe(n))
+	}
+}
+
+// together gives the calls in groups: those of one were under way at the same time, or overlapped with others that were.
+func together(calls []api.ExecutionCall) [][]api.ExecutionCall {
+	var out [][]api.ExecutionCall
+	var end time.Time
+	for _, c := range calls {
+		done := c.Started.Add(time.Duration(c.MS) * time.Millisecond)
+		if c.State == api.CallPending || c.State == api.CallUnknown {
+			done = c.Started.Add(100 * 365 * 24 * time.Hour) // nobody knows when
+		}
+		if n := len(out); n > 0 && c.Started.Before(end) {
+			out[n-1] = append(out[n-1], c)
+		} else {
+			out, end = append(out, []api.ExecutionCall{c}), time.Time{}
+		}
+		if done.After(end) {
+			end = done
+		}
+	}
+	return out
+}
+
+// tree draws the calls of an execution.
+func tree(w io.Writer, d *api.ExecutionDetail) {
+	groups := together(d.Calls)
+	var rows [][]string
+	for i, g := range groups {
+		branch, stem := "├─ ", "│  "
+		if i == len(groups)-1 {
+			branch, stem = "└─ ", "   "
+		}
+		if len(g) == 1 {
+			rows = append(rows, callRow(branch, d.Started, &g[0]))
+			continue
+		}
+		rows = append(rows, []string{branch + fmt.Sprintf("%d together", len(g))})
+		for j := range g {
+			b := stem + "├─ "
+			if j == len(g)-1 {
+				b = stem + "└─ "
+			}
+			rows = append(rows, callRow(b, d.Started, &g[j]))
+		}
+	}
+	columns(w, rows...)
+}
+
+// callRow is a call in the tree: its number and tool, decision, when it began and how long it took, its size, and what came of it.
+func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
+	size, lasted := bytesText(int64(c.Bytes)), took(c.MS)
+	if c.State != api.CallDone && c.State != api.CallFailed {
+		size = ""
+	}
+	if c.State == api.CallPending || c.State == api.CallUnknown {
+		lasted = "…"
+	}
+	what := c.State
+	if c.Error != "" {
+		what += ": " + strings.TrimPrefix(c.Error, notMade)
+	}
+	if c.From != "" {
+		what += ", from " + c.From
+	}
+	return []string{branch + strconv.Itoa(c.Call) + " " + c.Tool, dash(c.Decision), "+" + took(c.Started.Sub(began).Milliseconds()), lasted, size, short(what, 100), argumentsText(c, 60)}
+}
+
+// argumentsText is the beginning of a call's arguments.
+func argumentsText(c *api.ExecutionCall, n int) string {
+	if len(c.Arguments) == 0 {
+		if c.Digest != "" {
+			return "(arguments not kept)"
+		}
+		return ""
+	}
+	text, err := compact(c.Arguments)
+	if err != nil {
+		text = string(c.Arguments)
+	}
+	return short(text, n)
+}
+
+// callText tells of a call in one line.
+func callText(c *api.ExecutionCall) string {
+	text := fmt.Sprintf("call %d %s ", c.Call, c.Tool)
+	switch c.State {
+	case api.CallPending:
+		return text + "begun " + argumentsText(c, 100)
+	case api.CallDone:
+		return text + fmt.Sprintf("done, %s, %s", took(c.MS), bytesText(int64(c.Bytes)))
+	}
+	return text + c.State + ": " + short(strings.TrimPrefix(c.Error, notMade), 160)
+}
+
+// showCall writes a call for people, with all of its arguments and its result.
+func showCall(w io.Writer, c *api.ExecutionCall) {
+	rows := [][]string{{"call", strconv.Itoa(c.Call)}, {"tool", c.Tool}, {"state", c.State}, {"decision", dash(c.Decision)}, {"begun", moment(c.Started)}, {"took", took(c.MS)}}
+	if c.From != "" {
+		rows = append(rows, []string{"answered from", c.From})
+	}
+	columns(w, rows...)
+	for _, part := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"arguments", c.Arguments}, {"result", c.Value}} {
+		if len(part.value) == 0 {
+			continue
+		}
+		fmt.Fprintln(w, "\n"+part.name)
+		text := &bytes.Buffer{}
+		if json.Indent(text, part.value, "", "  ") != nil {
+			text = bytes.NewBuffer(part.value)
+		}
+		lines(w, "  ", safe(text.String()))
+	}
+	if c.Error != "" {
+		fmt.Fprintln(w, "\nerror")
+		lines(w, "  ", safe(c.Error))
+	}
+}

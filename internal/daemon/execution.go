@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+	"time"
+)
+
+// JournalSettings bound what is kept of executions that have ended.
+type JournalSettings struct {
+	Keep  time.Duration // for so long
+	Bytes int64         // and, of the newest ones, so much
+}
+
+func (r *reader) journal(n *node, s *JournalSettings) {
+	r.object(n, "journal", key{
+		"keep":  func(n *node) { s.Keep = r.days(n, "journal.keep", time.Minute, 3650*24*time.Hour) },
+		"bytes": func(n *node) { s.Bytes = r.size(n, "journal.bytes", 1<<20, 1<<40) },
+	})
+}
+
+// recover takes up what had not ended, before anything new comes: its sessions are its own first. What can't be taken up is said in
+// the log, and stays as it is for the next process.
+func (d *Daemon) recover(ctx context.Context) {
+	if !d.cfg.Recover {
+		return
+	}
+	if err := d.executor.Recover(ctx); err != nil {
+		d.log.Error("executions that had not ended could not be taken up", "err", err)
+	}
+}
+
+// Settle waits until nothing runs any more in a Daemon of this process's own, or ctx is done; waiting is told first, if it has to.
+func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
+	if a.own == nil {
+		return
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for told := false; ; told = true {
+		running, queued := a.own.d.executor.Load()
+		if running+queued == 0 {
+			return
+		}
+		if !told {
+			waiting(running + queued)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

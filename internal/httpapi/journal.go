@@ -1,0 +1,273 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Journals are what is written down of executions; *executor.Executor has them. Each shows its own to a principal only: of others
+// it says that they aren't there.
+type Journals interface {
+	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]executor.ExecutionInfo, error)
+	Details(ctx context.Context, p tool.Principal, id string) (*executor.Details, error)
+	Watch(ctx context.Context, p tool.Principal, id string, tell func(*executor.Details) error) error
+	Replay(ctx context.Context, p tool.Principal, id string, o executor.ReplayOptions) (*executor.Replayed, error)
+}
+
+// listed is how many executions a page of the list has where it isn't said.
+const listed = 50
+
+// executions lists the executions of whoever asks, the newest first.
+func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	page, err := s.page(r.Context(), s.principal(r), f)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, page)
+}
+
+// filterOf reads a query.
+func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
+	for key := range q {
+		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
+			return f, tool.Errorf(tool.Invalid, "executions can't be listed by %q: it takes state, session, since, limit, before", cut(key))
+		}
+	}
+	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
+	for _, state := range f.States {
+		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}, state) {
+			return f, tool.Errorf(tool.Invalid, "%q is no state of an execution: it is running, waiting, done, failed or interrupted", cut(state))
+		}
+	}
+	if text := q.Get("limit"); text != "" {
+		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
+			return f, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", cut(text), api.MaxExecutions)
+		}
+	}
+	if text := q.Get("since"); text != "" {
+		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return f, tool.Errorf(tool.Invalid, "since %q is no moment like 2026-01-31T09:00:00Z (RFC 3339)", cut(text))
+		}
+	}
+	return f, nil
+}
+
+// cut is the beginning of what came from outside, to be named in an error.
+func cut(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// page gives the executions of p that a filter picks.
+func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
+	slices.Sort(f.States)
+	states := slices.Compact(f.States)
+	if len(states) == 0 {
+		states = []string{""}
+	}
+	var found []executor.ExecutionInfo
+	for _, state := range states {
+		// One more than is shown says whether there are more.
+		part, err := s.cfg.Journals.Executions(ctx, p, journal.Query{Session: f.Session, State: journal.State(state), Before: f.Before, Limit: f.Limit + 1})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, part...)
+	}
+	slices.SortStableFunc(found, func(a, b executor.ExecutionInfo) int { return b.Started.Compare(a.Started) })
+	page := &api.ExecutionPage{Executions: []api.ExecutionInfo{}}
+	for i := range found {
+		if found[i].Started.Before(f.Since) {
+			break
+		}
+		if i == f.Limit {
+			page.Next = found[i-1].ID
+			break
+		}
+		page.Executions = append(page.Executions, s.infoOf(&found[i]))
+	}
+	return page, nil
+}
+
+// orphaned is said of an execution that has not ended, and that nothing runs.
+const orphaned = "the process that ran it has ended: it goes on, or ends, when biplane serve, mcp or run begins"
+
+func (s *Server) infoOf(x *executor.ExecutionInfo) api.ExecutionInfo {
+	out := api.ExecutionInfo{
+		ID: x.ID, State: string(x.State), Session: x.Session, Language: x.Language, Started: x.Started, MS: max(x.MS, 0), Calls: x.Calls,
+		Principal: x.Principal, Client: x.Client, After: x.After, Problem: x.Why,
+	}
+	if !x.Ended.IsZero() {
+		out.Ended = &x.Ended
+	} else if _, live := s.cfg.Execution(x.ID); !live {
+		out.Problem = orphaned
+	}
+	return out
+}
+
+// watched is how long whoever watches an execution waits for news, at most.
+const watched = 10 * time.Second
+
+// journal gives all that is known of an execution; with past=VERSION when there is more than in that version, or it has ended, or
+// after a while.
+func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
+	id, past := r.PathValue("id"), r.URL.Query().Get("past")
+	if past == "" {
+		d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), id)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		write(w, http.StatusOK, s.detailOf(d))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), watched)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	var last *api.ExecutionDetail
+	err := s.cfg.Journals.Watch(ctx, s.principal(r), id, func(d *executor.Details) error {
+		if last = s.detailOf(d); last.Version != past {
+			return errNews
+		}
+		return nil
+	})
+	if last == nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, last)
+}
+
+var errNews = errors.New("there is news")
+
+// call gives one call of an execution with all of its arguments and its result.
+func (s *Server) call(w http.ResponseWriter, r *http.Request) {
+	d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), r.PathValue("id"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	n, err := strconv.Atoi(r.PathValue("call"))
+	for i := range d.Calls {
+		if c := &d.Calls[i]; err == nil && c.N == n {
+			out := callOf(c, d.State.Ended())
+			out.Arguments, out.Value = c.Arguments, c.Value
+			write(w, http.StatusOK, out)
+			return
+		}
+	}
+	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d", d.ID, cut(r.PathValue("call")), len(d.Calls)))
+}
+
+// replay runs an execution again from its journal.
+func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
+	var req api.ReplayRequest
+	if err := read(r, &req); err != nil {
+		fail(w, err)
+		return
+	}
+	if req.Until < 0 {
+		fail(w, tool.Errorf(tool.Invalid, "until is %d: calls are counted from 1", req.Until))
+		return
+	}
+	x, err := s.cfg.Journals.Replay(r.Context(), s.principal(r), r.PathValue("id"), executor.ReplayOptions{Until: req.Until, Program: req.Program})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out := &api.Replay{
+		Execution: x.Execution, State: x.State, Value: x.Value, Error: wireError(x.Error), Console: wireConsole(x.Console), Calls: []api.ExecutionCall{},
+		Same: x.Same, Differs: x.Differs, Notes: x.Notes,
+	}
+	for i := range x.Calls {
+		out.Calls = append(out.Calls, callOf(&x.Calls[i], true))
+	}
+	write(w, http.StatusOK, out)
+}
+
+// detailOf gives what the journal says in the shape of the API.
+func (s *Server) detailOf(x *executor.Details) *api.ExecutionDetail {
+	d := &api.ExecutionDetail{
+		ExecutionInfo: s.infoOf(&x.ExecutionInfo), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
+		Console: wireConsole(x.Console), Notes: x.Notes, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
+	}
+	if d.Error == nil && x.Why != "" {
+		d.Error = &api.ProgramError{Kind: api.StateInterrupted, Message: x.Why}
+	}
+	if d.Error != nil && d.Problem == "" {
+		d.Problem, _, _ = strings.Cut(d.Error.Message, "\n")
+	}
+	for i := range x.Calls {
+		d.Calls = append(d.Calls, callOf(&x.Calls[i], x.State.Ended()))
+	}
+	d.ExecutionInfo.Calls = len(d.Calls)
+	d.Version = version(d)
+	return d
+}
+
+// version is another for each state of d, but for the time that has passed.
+func version(d *api.ExecutionDetail) string {
+	still := *d
+	still.MS = 0
+	text, err := tool.Marshal(&still)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// shownArguments is how many bytes of arguments a call has in a list of them.
+const shownArguments = 16 << 10
+
+// callOf gives a call. over says that its execution has ended.
+func callOf(c *journal.Call, over bool) api.ExecutionCall {
+	out := api.ExecutionCall{
+		Call: c.N, Tool: c.Tool, State: api.CallPending, Digest: c.Digest, Decision: c.Decision, ReadOnly: c.ReadOnly,
+		Started: c.Sent.UTC(), MS: c.MS, Bytes: c.Bytes, Error: c.Error, Order: c.Order, From: c.From,
+	}
+	if len(c.Arguments) <= shownArguments {
+		out.Arguments = c.Arguments
+	}
+	switch {
+	case c.Known() && (c.Unsent || strings.HasPrefix(c.Error, executor.NotMade)):
+		out.State = api.CallNotMade
+	case c.Known() && c.Error != "":
+		out.State = api.CallFailed
+	case c.Known():
+		out.State = api.CallDone
+	case over && c.Sent.IsZero():
+		out.State = api.CallNotMade
+	case over:
+		out.State = api.CallUnknown
+	}
+	if c.Known() { // it may have waited for its turn before it was sent
+		out.Started = c.Ended.Add(-time.Duration(c.MS) * time.Millisecond).UTC()
+	}
+	if out.State == api.CallDone {
+		sum := sha256.Sum256(c.Value)
+		out.Result = hex.EncodeToString(sum[:])
+	}
+	return out
+}
