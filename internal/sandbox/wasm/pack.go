@@ -280,3 +280,26 @@ func runsOf(pages []uint32) (runs []pageRun) {
 	}
 	return runs
 }
+
+// less gives what of runs is not in minus. All are in order.
+func less(runs, minus []pageRun) (rest []pageRun) {
+	for _, r := range runs {
+		for len(minus) > 0 && minus[0].first+minus[0].n <= r.first {
+			minus = minus[1:]
+		}
+		end := r.first + r.n
+		for _, m := range minus {
+			if m.first >= end {
+				break
+			}
+			if m.first > r.first {
+				rest = append(rest, pageRun{r.first, m.first - r.first})
+			}
+			r.first = min(m.first+m.n, end)
+		}
+		if r.first < end {
+			rest = append(rest, pageRun{r.first, end - r.first})
+		}
+	}
+	return rest
+}

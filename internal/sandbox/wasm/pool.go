@@ -8,8 +8,9 @@ import (
 const (
 	// warmPages bounds what regions that wait for a guest hold of each image, in pages of pageSize.
 	warmPages = 4096
-	// leastKept is how many pages of its own a region may keep for its next guest, at least.
-	leastKept = 256
+	// mostKept is how many pages of its own a region may keep for its next guest: about twice what a session in Python has after
+	// a program of 30 lines. A new page costs ten times what it costs to write an old one.
+	mostKept = 1024
 	// wanted is how many regions are made ready ahead.
 	wanted = 2
 )
@@ -25,6 +26,7 @@ type pool struct {
 
 	mu      sync.Mutex
 	ready   map[*image][]*region
+	pages   map[*image]int // that these have of their own
 	empty   []*region
 	filling bool
 	closed  bool
@@ -40,6 +42,7 @@ func (p *pool) take(img *image, max int) (*region, error) {
 	var r *region
 	if ready := p.ready[img]; len(ready) > 0 {
 		r, p.ready[img] = ready[len(ready)-1], ready[:len(ready)-1]
+		p.pages[img] -= int(pagesOf(r.own))
 	}
 	if len(p.ready[img]) == 0 && len(img.hot) > 0 && !p.filling && p.spare > 0 {
 		p.filling = true
@@ -85,6 +88,7 @@ func (p *pool) fill(img *image) {
 		r, err := p.load(img, img.size)
 		if err == nil {
 			r.warm(img.hot)
+			r.own = img.hot
 		}
 		p.mu.Lock()
 		if err != nil || p.closed { // whoever needs one now hears why
@@ -96,20 +100,20 @@ func (p *pool) fill(img *image) {
 			return
 		}
 		p.ready[img] = append(p.ready[img], r)
+		p.pages[img] += int(pagesOf(r.own))
 		p.mu.Unlock()
 	}
 }
 
 // give takes a region back that held img. What its guest left is gone when give returns.
 func (p *pool) give(img *image, r *region) {
-	keep := max(leastKept, 2*int(pagesOf(img.hot)))
 	p.mu.Lock()
-	ready := len(p.ready[img]) < max(wanted, warmPages/keep)
+	keep := min(mostKept, warmPages-p.pages[img])
+	ready := keep > 0 && len(p.ready[img]) < p.spare
 	p.mu.Unlock()
 	if ready {
-		kept, err := r.reset(img, img.size, keep, p.pagemap)
-		if err == nil {
-			p.put(img, r, kept)
+		if err := r.reset(img, img.size, keep, p.pagemap); err == nil {
+			p.put(img, r)
 			return
 		}
 	}
@@ -117,11 +121,11 @@ func (p *pool) give(img *image, r *region) {
 		r.free()
 		return
 	}
-	p.put(nil, r, false)
+	p.put(nil, r)
 }
 
 // put keeps a region that holds img, or nothing, where there is room for it. Those that have pages are taken first.
-func (p *pool) put(img *image, r *region, first bool) {
+func (p *pool) put(img *image, r *region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.empty)
@@ -133,8 +137,9 @@ func (p *pool) put(img *image, r *region, first bool) {
 		r.free()
 	case img == nil:
 		p.empty = append(p.empty, r)
-	case first:
+	case len(r.own) > 0:
 		p.ready[img] = append(p.ready[img], r)
+		p.pages[img] += int(pagesOf(r.own))
 	default:
 		p.ready[img] = append([]*region{r}, p.ready[img]...)
 	}

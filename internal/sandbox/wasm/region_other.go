@@ -5,19 +5,19 @@ package wasm
 import "os"
 
 // A region can't be made on this platform.
-type region struct{}
+type region struct{ own []pageRun }
 
-func newRegion() (*region, error)                                { return nil, errUnsupported }
-func (r *region) load(*image, int) error                         { return errUnsupported }
-func (r *region) setMax(int)                                     {}
-func (r *region) reset(*image, int, int, *os.File) (bool, error) { return false, errUnsupported }
-func (r *region) clear() error                                   { return nil }
-func (r *region) grow(int) bool                                  { return false }
-func (r *region) revoke() error                                  { return errUnsupported }
-func (r *region) memory() []byte                                 { return nil }
-func (r *region) warm([]pageRun)                                 {}
-func (r *region) drop([]pageRun)                                 {}
-func (r *region) free()                                          {}
+func newRegion() (*region, error)                        { return nil, errUnsupported }
+func (r *region) load(*image, int) error                 { return errUnsupported }
+func (r *region) setMax(int)                             {}
+func (r *region) reset(*image, int, int, *os.File) error { return errUnsupported }
+func (r *region) clear() error                           { return nil }
+func (r *region) grow(int) bool                          { return false }
+func (r *region) revoke() error                          { return errUnsupported }
+func (r *region) memory() []byte                         { return nil }
+func (r *region) warm([]pageRun)                         {}
+func (r *region) drop([]pageRun)                         {}
+func (r *region) free()                                  {}
 
 // An imageFile can't be made on this platform.
 type imageFile struct{ kind string }

@@ -14,7 +14,8 @@ import (
 
 // A region is the address space of one guest: bytes [0, size) are its linear memory, the rest is inaccessible.
 type region struct {
-	all []byte // the whole reservation
+	all []byte    // the whole reservation
+	own []pageRun // pages of its own that it surely has, in order
 
 	mu      sync.Mutex
 	size    int // accessible bytes
@@ -48,29 +49,29 @@ func (r *region) load(img *image, max int) error {
 
 // reset makes the region, which holds img and what its guest made of it, as load left it, at a lower price: it keeps at most
 // keep pages of its own, and gives the image's bytes back to them, since that costs a tenth of what new pages do. Only
-// a system that tells for sure which pages these are (scanPages) keeps any. It reports whether it kept them.
-func (r *region) reset(img *image, max, keep int, pagemap *os.File) (kept bool, err error) {
+// a system that tells for sure which pages these are (scanPages) keeps any.
+func (r *region) reset(img *image, max, keep int, pagemap *os.File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.revoked || r.size < img.size {
-		return false, errors.New("the region holds no image")
+		return errors.New("the region holds no image")
 	}
 	if grown := r.all[img.size:r.size]; len(grown) > 0 {
 		if err := remap(grown, -1, unix.PROT_NONE, unix.MAP_ANON|mapNoReserve); err != nil {
-			return false, fmt.Errorf("reset a guest's memory: %w", err)
+			return fmt.Errorf("reset a guest's memory: %w", err)
 		}
 	}
-	r.size, r.max = img.size, max
-	if keep > 0 && r.rewrite(img, keep, pagemap) {
-		return true, nil
+	r.size, r.max, r.own = img.size, max, nil
+	if r.rewrite(img, keep, pagemap) {
+		return nil
 	}
 	if err := unix.Madvise(r.all[:img.size], unix.MADV_DONTNEED); err != nil {
-		return false, fmt.Errorf("reset a guest's memory: %w", err)
+		return fmt.Errorf("reset a guest's memory: %w", err)
 	}
-	return false, nil
+	return nil
 }
 
-// rewrite gives the image's bytes to all pages that are the region's own, if there are at most keep.
+// rewrite gives the image's bytes to all pages that are the region's own, if there are at most keep, and reports whether it did.
 func (r *region) rewrite(img *image, keep int, pagemap *os.File) bool {
 	parts, ok := scanPages(pagemap, r.all[:img.size])
 	if !ok {
@@ -85,6 +86,7 @@ func (r *region) rewrite(img *image, keep int, pagemap *os.File) bool {
 	}
 	for _, p := range parts {
 		copy(r.all[p[0]:p[1]], img.base[p[0]:p[1]])
+		r.own = append(r.own, pageRun{uint32(p[0] / pageSize), uint32((p[1] - p[0]) / pageSize)})
 	}
 	return true
 }
@@ -95,7 +97,7 @@ func (r *region) warm(runs []pageRun) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	host := os.Getpagesize()
-	for _, p := range runs {
+	for _, p := range less(runs, r.own) {
 		from := int(p.first) * pageSize / host * host
 		to := min((int(p.first+p.n)*pageSize+host-1)/host*host, r.size)
 		if from < to {
@@ -111,6 +113,7 @@ func (r *region) drop(runs []pageRun) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.own = nil
 	for _, p := range runs {
 		_ = unix.Madvise(r.all[int(p.first)*pageSize:][:int(p.n)*pageSize], unix.MADV_DONTNEED) // or they stay
 	}
@@ -132,7 +135,7 @@ func (r *region) clear() error {
 			return fmt.Errorf("clear a guest's memory: %w", err)
 		}
 	}
-	r.size, r.max, r.revoked = 0, 0, false
+	r.size, r.max, r.own, r.revoked = 0, 0, nil, false
 	return nil
 }
 

@@ -118,7 +118,7 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
 	d.idle.most = cfg.Idle
-	d.pool.spare, d.pool.pagemap, d.pool.ready = cfg.Spare, cfg.Pagemap, map[*image][]*region{}
+	d.pool.spare, d.pool.pagemap, d.pool.ready, d.pool.pages = cfg.Spare, cfg.Pagemap, map[*image][]*region{}, map[*image]int{}
 	for _, l := range languages {
 		d.kinds = append(d.kinds, &kind{l, sync.OnceValues(func() (*image, error) { return d.makeImage(l) })})
 	}

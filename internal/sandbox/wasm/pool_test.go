@@ -1,0 +1,66 @@
+package wasm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+// TestLess takes runs of pages away from runs of pages.
+func TestLess(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		set := func(name string) []uint32 {
+			pages := rapid.SliceOfDistinct(rapid.Uint32Range(0, 40), rapid.ID[uint32]).Draw(rt, name)
+			slices.Sort(pages)
+			return pages
+		}
+		a, b := set("runs"), set("minus")
+		var want []uint32
+		for _, p := range a {
+			if !slices.Contains(b, p) {
+				want = append(want, p)
+			}
+		}
+		var got []uint32
+		for _, r := range less(runsOf(a), runsOf(b)) {
+			for p := r.first; p < r.first+r.n; p++ {
+				got = append(got, p)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			rt.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
+// TestPoolPages checks that the pages that waiting regions hold are counted, and are no more than they may be.
+func TestPoolPages(t *testing.T) {
+	d := realDriver(t, Config{})
+	for round := range 3 {
+		var all []kept
+		for i := range 24 {
+			k := newKept(t, d, sandbox.Spec{})
+			k.say(program(fmt.Sprintf(`(() => { globalThis.a = Array.from({ length: %d }, (_, i) => "text " + i); })`, 4000*i)))
+			all = append(all, k)
+		}
+		for _, k := range all {
+			if err := k.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.pool.fills.Wait()
+		for img, ready := range d.pool.ready {
+			n := 0
+			for _, r := range ready {
+				n += int(pagesOf(r.own))
+			}
+			if n != d.pool.pages[img] || n > warmPages+mostKept || n < warmPages/4 {
+				t.Errorf("round %d: %d pages are counted as %d", round, n, d.pool.pages[img])
+			}
+		}
+	}
+}
