@@ -167,3 +167,28 @@ func (l *Log) Head(ctx context.Context) (h Head, err error) {
 	err = l.store.View(ctx, func(v View) (err error) { h, err = v.Head(); return err })
 	return h, err
 }
+
+// Seal makes a checkpoint where there are leaves that no stored one covers.
+func (l *Log) Seal(ctx context.Context) error {
+	var size, covered int64
+	err := l.store.View(ctx, func(v View) error {
+		h, err := v.Head()
+		if err != nil {
+			return err
+		}
+		size = h.Size
+		newest := ""
+		if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil || newest == "" {
+			return err
+		}
+		if c, err := ParseCheckpoint(newest, l.signer.Public()); err == nil {
+			covered = c.Size
+		}
+		return nil
+	})
+	if err != nil || size == covered {
+		return err
+	}
+	_, err = l.Checkpoint(ctx)
+	return err
+}

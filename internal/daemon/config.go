@@ -34,6 +34,7 @@ type Settings struct {
 	StartWait time.Duration
 	Sandbox   SandboxSettings
 	Sessions  SessionSettings
+	Audit     AuditSettings
 	Journal   JournalSettings
 }
 
@@ -190,6 +191,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
+		"audit":      func(n *node) { r.audit(n, &s.Audit) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 	})
 	r.exposed(listen, s)

@@ -206,6 +206,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stopUpstreams()
 	var wg sync.WaitGroup
 	wg.Go(func() { d.upstreams.run(upstreams) })
+	wg.Go(func() { d.keepAudit(upstreams) })
 	wg.Go(func() { d.policies.watch(upstreams) })
 
 	d.recover(ctx)
@@ -221,7 +222,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	errs := d.wind(context.WithoutCancel(ctx), servers)
 	stopUpstreams()
 	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.signAudit(context.WithoutCancel(ctx)))...)
 }
 
 // How long what is under way may take to end when the daemon is told to, and the servers after it.
