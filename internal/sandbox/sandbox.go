@@ -69,6 +69,19 @@ type Cmd struct {
 	Usage Usage // what the Run took; set when Run returns
 }
 
+// A Prompt is what a Cmd's Guest may be, too: a stream both of whose ends can be served without waiting, so that a driver
+// needs no goroutine for either.
+type Prompt interface {
+	// Push has the stream call put, instead of being read, with what the host says, as it comes: one call after the other,
+	// the first maybe before Push returns, with the end (io.EOF, or why there is no more) as the last. put doesn't wait and
+	// keeps nothing of p; of what it doesn't take at once, in bytes, it says so later by Took. That bounds what comes.
+	Push(put func(p []byte, end error) (took int))
+	// Took says that the driver has room for n bytes more.
+	Took(n int)
+	// WriteNow writes as much of p as can be written without waiting for the host, which may be nothing.
+	WriteNow(p []byte) (n int, err error)
+}
+
 // Usage is what a Run took.
 type Usage struct {
 	CPU    time.Duration // CPU time of the guest

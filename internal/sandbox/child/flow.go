@@ -24,6 +24,8 @@ type flow struct {
 	ended  bool // no more will come
 	credit int  // bytes that may be sent
 	deaf   bool // the other side reads no more
+
+	sink func(p []byte, end error) int // takes what comes, in place of take; called by whoever reads the socket
 }
 
 func newFlow(w *writer, box, op uint32) *flow {
@@ -34,24 +36,53 @@ func newFlow(w *writer, box, op uint32) *flow {
 // put takes over bytes that came.
 func (f *flow) put(b []byte) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	switch {
 	case len(b) > f.open:
+		f.mu.Unlock()
 		return breached("more data than it may send")
 	case f.ended:
+		f.mu.Unlock()
 		return breached("data after its end")
 	}
 	f.open -= len(b)
-	f.buf = append(f.buf, b...)
-	signal(f.more)
-	return nil
+	credit := 0
+	if f.sink != nil {
+		credit = f.due(f.sink(b, nil))
+	} else {
+		f.buf = append(f.buf, b...)
+		signal(f.more)
+	}
+	f.mu.Unlock()
+	return f.tell(credit)
+}
+
+// push has sink take what came and what comes. It holds mu while it does, so that all comes in its order.
+func (f *flow) push(sink func(p []byte, end error) int) {
+	f.mu.Lock()
+	f.sink = sink
+	credit := 0
+	if len(f.buf) > 0 {
+		credit = f.due(sink(f.buf, nil))
+		f.buf, f.spare = nil, nil
+	}
+	if f.ended {
+		sink(nil, io.EOF)
+	}
+	f.mu.Unlock()
+	_ = f.tell(credit) // where it fails, the reader sees it
 }
 
 // end says that no more bytes come.
 func (f *flow) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
 	f.ended = true
+	if f.sink != nil {
+		f.sink(nil, io.EOF)
+	}
 	signal(f.more)
 }
 
@@ -70,17 +101,27 @@ func (f *flow) take() (b []byte, ended bool) {
 // took lets the other side send n bytes more. It tells it so now and then.
 func (f *flow) took(n int) error {
 	f.mu.Lock()
-	f.taken += n
-	n = 0
-	if f.taken >= window/4 {
-		n, f.taken = f.taken, 0
-		f.open += n
-	}
+	n = f.due(n)
 	f.mu.Unlock()
-	if n == 0 {
+	return f.tell(n)
+}
+
+// due counts n bytes taken, and gives the credit that the other side is to be told of now. The caller holds mu.
+func (f *flow) due(n int) (credit int) {
+	if f.taken += n; f.taken < window/4 {
+		return 0
+	}
+	credit, f.taken = f.taken, 0
+	f.open += credit
+	return credit
+}
+
+// tell tells the other side of credit.
+func (f *flow) tell(credit int) error {
+	if credit == 0 {
 		return nil
 	}
-	return f.w.send(kindCredit, f.box, f.op, binary.LittleEndian.AppendUint32(nil, uint32(n)), nil)
+	return f.w.send(kindCredit, f.box, f.op, binary.LittleEndian.AppendUint32(nil, uint32(credit)), nil)
 }
 
 // grant takes credit of the other side.
@@ -129,6 +170,41 @@ func (f *flow) send(b []byte) error {
 		b = b[n:]
 	}
 	return nil
+}
+
+// sendNow sends as much of b as it may without waiting, as data.
+func (f *flow) sendNow(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		f.mu.Lock()
+		part := min(len(b), f.credit, partSize)
+		f.credit -= part
+		deaf := f.deaf
+		f.mu.Unlock()
+		select {
+		case <-f.over:
+			deaf = true
+		default:
+		}
+		if deaf {
+			return n, io.ErrClosedPipe
+		}
+		if part == 0 {
+			return n, nil
+		}
+		sent, err := f.w.sendNow(kindData, f.box, f.op, b[:part])
+		if err != nil {
+			return n, err
+		}
+		if !sent {
+			f.mu.Lock()
+			f.credit += part
+			f.mu.Unlock()
+			return n, nil
+		}
+		n += part
+		b = b[part:]
+	}
+	return n, nil
 }
 
 // deafen makes sends fail: nobody reads.

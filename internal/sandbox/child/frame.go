@@ -141,6 +141,19 @@ func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	return w.flush()
 }
 
+// sendNow sends a frame unless its sender would have to wait for others' frames, and says whether it did.
+func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.buf) > pendingFull && w.err == nil {
+		return false, nil
+	}
+	if err := w.put(k, box, op, a, nil); err != nil {
+		return false, err
+	}
+	return true, w.flush()
+}
+
 // queue leaves a frame to go with the next that is sent, or by push.
 func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 	w.mu.Lock()

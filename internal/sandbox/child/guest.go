@@ -56,6 +56,15 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Push has put take what the host says: on the goroutine that reads the socket, so that one less has to wake.
+func (s *stream) Push(put func(p []byte, end error) int) { s.t.push(put) }
+
+// Took lets the host send n bytes more.
+func (s *stream) Took(n int) { _ = s.t.took(n) } // where it fails, the reader sees it
+
+// WriteNow gives the host as much as there is room for on the way.
+func (s *stream) WriteNow(p []byte) (int, error) { return s.t.sendNow(p) }
+
 // Close ends the stream: the driver has no more use for it.
 func (s *stream) Close() error {
 	s.t.finish()

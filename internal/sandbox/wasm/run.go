@@ -36,6 +36,7 @@ type run struct {
 	lang    language
 	spec    sandbox.Spec
 	cmd     *sandbox.Cmd
+	prompt  sandbox.Prompt // cmd.Guest, if it is one
 	in      *inbox
 	out     *outbox
 	left    int64     // bytes that the guest may still write; touched inside entries only
@@ -64,6 +65,7 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 	if cmd.CPU > 0 {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
 	}
+	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
 	r.watch = time.NewTimer(math.MaxInt64)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -118,8 +120,12 @@ func (r *run) do() error {
 	r.g.host = r
 	quit := make(chan struct{})
 	var watcher, stream sync.WaitGroup
+	if r.prompt != nil {
+		r.in.took = r.prompt.Took
+		r.prompt.Push(r.in.put)
+	}
 	stream.Go(func() {
-		if r.in.read(r.cmd.Guest, quit) != io.EOF || r.cmd.Keep {
+		if !r.hungUp(quit) || r.cmd.Keep {
 			return
 		}
 		select { // what the guest is doing now is for nobody
@@ -150,6 +156,22 @@ func (r *run) do() error {
 	r.drop()
 	r.g.host = deafHost{}
 	return err
+}
+
+// hungUp reads what the host says until it hangs up, or until quit.
+func (r *run) hungUp(quit <-chan struct{}) bool {
+	if r.prompt == nil {
+		return r.in.read(r.cmd.Guest, quit) == io.EOF
+	}
+	if r.cmd.Keep {
+		return false
+	}
+	select {
+	case <-r.in.over:
+		return true
+	case <-quit:
+		return false
+	}
 }
 
 // pump enters the guest for whatever comes, until the host hangs up.
@@ -190,6 +212,9 @@ func (r *run) enter(line string) error {
 		case <-r.halted:
 			return r.stopped()
 		}
+	}
+	if r.prompt != nil {
+		defer r.out.flush(r.prompt)
 	}
 	r.begin()
 	defer r.finish()
@@ -362,6 +387,7 @@ func (r *run) interrupted() bool {
 		r.turned, r.yielded = now, now
 	}
 	if now.Sub(r.yielded) > courtesy {
+		r.out.nudge()
 		runtime.Gosched()
 		r.yielded = time.Now()
 	}
@@ -370,7 +396,7 @@ func (r *run) interrupted() bool {
 
 func (r *run) write(n int, text func() string) {
 	r.spend(n)
-	r.out.put(text())
+	r.out.put(text(), r.prompt != nil && r.lang.polls)
 }
 
 // spend counts what the guest says to the host.
@@ -390,6 +416,9 @@ func (r *run) ask(n int, text func() string) (string, bool) {
 	}
 	question := []byte(text())
 	r.finish()
+	if r.prompt != nil {
+		r.out.flush(r.prompt)
+	}
 	answer := r.answer(question)
 	r.begin()
 	if r.halting.Load() {

@@ -2,9 +2,12 @@ package wasm
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"sync"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
 // An inbox reads the lines of the host as they come, so that the host is not held up while the guest runs. It holds at
@@ -18,6 +21,11 @@ type inbox struct {
 	lines []string
 	size  int
 	end   error // why no more lines come: io.EOF, errLine or what reading gave
+
+	part []byte        // of a line that has not come whole, of a stream that pushes
+	owed int           // bytes that it was not told of yet
+	took func(int)     // tells it
+	over chan struct{} // closed when it has ended
 }
 
 // inboxFull is how many bytes wait for the guest before the host does: what the host holds for a guest counts towards
@@ -27,7 +35,7 @@ const inboxFull = 16 << 20
 var errLine = errors.New("a line of the host is longer than the sandbox has memory")
 
 func newInbox(max int) *inbox {
-	return &inbox{max: max, more: make(chan struct{}, 1), space: make(chan struct{}, 1)}
+	return &inbox{max: max, more: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{})}
 }
 
 // read reads until r or quit ends, and says how r did.
@@ -65,6 +73,51 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 	}
 }
 
+// put takes what a stream pushes, and says how many of those bytes it has room for.
+func (i *inbox) put(p []byte, end error) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n := len(p)
+	for i.end == nil && len(p) > 0 {
+		k := bytes.IndexByte(p, '\n')
+		if size := len(i.part) + k + 1; size > i.max || k < 0 && len(i.part)+len(p) > i.max {
+			i.part, i.end = nil, errLine
+			break
+		}
+		if k < 0 {
+			i.part = append(i.part, p...)
+			i.size += len(p)
+			break
+		}
+		i.lines = append(i.lines, string(i.part)+string(p[:k]))
+		i.size += k
+		if i.part, p = i.part[:0], p[k+1:]; cap(i.part) > 64<<10 {
+			i.part = nil
+		}
+	}
+	if end != nil && i.end == nil {
+		if len(i.part) > 0 && end == io.EOF { // a last line without '\n' counts
+			i.lines, i.part = append(i.lines, string(i.part)), nil
+		}
+		i.end = end
+		close(i.over)
+	}
+	signal(i.more)
+	if i.size > inboxFull {
+		i.owed += n
+		return 0
+	}
+	return n
+}
+
+// settle gives what the stream is to be told of now. The caller holds mu.
+func (i *inbox) settle() (owed int) {
+	if i.size <= inboxFull {
+		owed, i.owed = i.owed, 0
+	}
+	return owed
+}
+
 // readLine reads a line of at most max bytes, without its '\n'. A last line without one counts.
 func readLine(b *bufio.Reader, max int) (string, error) {
 	var long []byte
@@ -89,6 +142,12 @@ func readLine(b *bufio.Reader, max int) (string, error) {
 
 // take takes the next line, or says why there is none: nil means not yet.
 func (i *inbox) take() (line string, ok bool, end error) {
+	owed := 0
+	defer func() {
+		if owed > 0 {
+			i.took(owed)
+		}
+	}()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.lines) == 0 {
@@ -100,6 +159,7 @@ func (i *inbox) take() (line string, ok bool, end error) {
 		i.lines = nil
 	}
 	i.size -= len(line)
+	owed = i.settle()
 	signal(i.space)
 	return line, true, nil
 }
@@ -111,10 +171,11 @@ type outbox struct {
 
 	drains bool // goes on when the other side has gone
 
-	mu   sync.Mutex
-	buf  []byte
-	busy int  // bytes that are being written
-	deaf bool // the other side has gone
+	mu    sync.Mutex
+	buf   []byte
+	spare []byte
+	busy  int  // bytes that are being written
+	deaf  bool // the other side has gone
 }
 
 // outboxFull is how many bytes may wait before the guest does, in bytes.
@@ -125,13 +186,57 @@ func newOutbox(drains bool) *outbox {
 	return &outbox{drains: drains, more: make(chan struct{}, 1), less: make(chan struct{}, 1)}
 }
 
-func (o *outbox) put(s string) {
+// put takes what the guest says. Where later is set, whoever called calls flush soon; otherwise it is written at once.
+func (o *outbox) put(s string, later bool) {
 	o.mu.Lock()
 	if !o.deaf {
 		o.buf = append(o.buf, s...)
 	}
+	later = later && len(o.buf) < flushAt
 	o.mu.Unlock()
-	signal(o.more)
+	if !later {
+		signal(o.more)
+	}
+}
+
+// nudge has what waits for flush written, since the entry takes longer.
+func (o *outbox) nudge() {
+	if o.waiting() > 0 {
+		signal(o.more)
+	}
+}
+
+// flushAt is how much is written at once in any case, in bytes.
+const flushAt = 32 << 10
+
+// flush writes what there is on this goroutine, as far as that needs no waiting; what is left, or went wrong, is write's.
+func (o *outbox) flush(p sandbox.Prompt) {
+	o.mu.Lock()
+	if len(o.buf) == 0 || o.busy > 0 || o.deaf {
+		left := len(o.buf) > 0
+		o.mu.Unlock()
+		if left {
+			signal(o.more)
+		}
+		return
+	}
+	b := o.buf
+	o.buf, o.busy = o.spare[:0], len(b)
+	o.mu.Unlock()
+	n, err := p.WriteNow(b)
+	o.mu.Lock()
+	o.busy = 0
+	if n < len(b) || err != nil {
+		o.buf = append(b[n:], o.buf...)
+	} else if o.spare = b; cap(b) > outboxFull {
+		o.spare = nil
+	}
+	left := len(o.buf) > 0
+	o.mu.Unlock()
+	if left {
+		signal(o.more)
+	}
+	signal(o.less)
 }
 
 // waiting is how many bytes are not written yet.
@@ -151,6 +256,10 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 			return nil
 		}
 		o.mu.Lock()
+		if o.busy > 0 { // flush is at it, and signals when something is left
+			o.mu.Unlock()
+			continue
+		}
 		b, o.buf = o.buf, b[:0]
 		o.busy = len(b)
 		o.mu.Unlock()

@@ -1,0 +1,108 @@
+package wasm
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestPush compares an inbox that is pushed to with one that reads: the same lines, whatever the pieces are.
+func TestPush(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab\n")), 0, 200, -1).Draw(t, "text")
+		most := rapid.IntRange(1, 60).Draw(t, "most")
+		all := func(i *inbox) (lines []string, end error) {
+			for {
+				line, ok, end := i.take()
+				if !ok {
+					return lines, end
+				}
+				lines = append(lines, line)
+			}
+		}
+		read := newInbox(most)
+		_ = read.read(strings.NewReader(text), nil) // take says how it ended
+		want, wantEnd := all(read)
+
+		pushed, credit := newInbox(most), 0
+		pushed.took = func(n int) { credit += n }
+		rest := text
+		for len(rest) > 0 {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
+			credit += pushed.put([]byte(rest[:n]), nil)
+			rest = rest[n:]
+		}
+		pushed.put(nil, io.EOF)
+		got, gotEnd := all(pushed)
+		if gotEnd != wantEnd || !slices.Equal(got, want) && wantEnd == io.EOF {
+			t.Fatalf("pushed %q %v, read %q %v", got, gotEnd, want, wantEnd)
+		}
+		if credit != len(text) || pushed.size != 0 && gotEnd == io.EOF {
+			t.Fatalf("%d of %d bytes were credited, %d are counted", credit, len(text), pushed.size)
+		}
+	})
+}
+
+// TestPushFull pushes more than an inbox holds: it says so, and takes it when the guest has.
+func TestPushFull(t *testing.T) {
+	i, credit := newInbox(inboxFull), 0
+	i.took = func(n int) { credit += n }
+	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
+	pushed := 0
+	for credit == pushed {
+		credit += i.put(line, nil)
+		pushed += len(line)
+	}
+	if pushed <= inboxFull || pushed > inboxFull+2*len(line) {
+		t.Fatalf("full after %d bytes", pushed)
+	}
+	for range 2 {
+		if _, ok, _ := i.take(); !ok {
+			t.Fatal("no line")
+		}
+	}
+	if credit != pushed {
+		t.Errorf("%d of %d bytes were credited", credit, pushed)
+	}
+}
+
+// TestFlush flushes to a stream that takes a part at a time, beside the goroutine that writes the rest: nothing is lost, and
+// nothing overtakes.
+func TestFlush(t *testing.T) {
+	o, quit := newOutbox(false), make(chan struct{})
+	p := &slowPrompt{}
+	done := make(chan error, 1)
+	go func() { done <- o.write(p, quit) }()
+	var want strings.Builder
+	for k := range 2000 {
+		s := strings.Repeat(string(rune('a'+k%26)), 1+k%50) + "\n"
+		want.WriteString(s)
+		o.put(s, k%3 > 0)
+		if k%2 == 0 {
+			o.flush(p)
+		}
+	}
+	for o.waiting() > 0 {
+		o.nudge()
+		<-o.less
+	}
+	close(quit)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := p.String(); got != want.String() {
+		t.Errorf("%d bytes came, of %d", len(got), want.Len())
+	}
+}
+
+// A slowPrompt takes half of what it could take at once.
+type slowPrompt struct{ strings.Builder }
+
+func (*slowPrompt) Push(func([]byte, error) int) {}
+func (*slowPrompt) Took(int)                     {}
+func (s *slowPrompt) WriteNow(p []byte) (int, error) {
+	return s.Write(p[:len(p)/2])
+}
