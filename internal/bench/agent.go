@@ -204,8 +204,11 @@ func (r *runner) held(ctx context.Context, n int, ended <-chan error) (int, erro
 		if same++; now.Held != last {
 			last, same = now.Held, 0
 		}
-		if last == n || last > 0 && same >= still {
+		switch {
+		case last == n || last > 0 && same >= still:
 			return last, nil
+		case same >= 40*still:
+			return 0, fmt.Errorf("no program came to wait")
 		}
 		select {
 		case <-tick.C:

@@ -103,7 +103,7 @@ func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 			continue
 		}
 		r.say("measuring: %s", g.title)
-		figures, err := g.run(r, ctx)
+		figures, err := r.group(ctx, g)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", g.title, err)
 		}
@@ -112,6 +112,22 @@ func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 	rep.Yardsticks, rep.notes = r.yardsticks, r.notes
 	rep.took = time.Since(began)
 	return rep, nil
+}
+
+// groupTime is how long a group may take, beside the gateways that the user named: many times what it takes. What hangs is an
+// error, and no bench that never ends.
+const groupTime = 10 * time.Minute
+
+// group measures a group.
+func (r *runner) group(ctx context.Context, g group) ([]Figure, error) {
+	most := groupTime + time.Duration(len(r.cfg.Gateways))*patience
+	bounded, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	figures, err := g.run(r, bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("not done within %s: %w", most, err)
+	}
+	return figures, err
 }
 
 // connect starts Biplane in a mode, in front of servers of the demonstration, and waits until all their tools are there.
@@ -133,6 +149,8 @@ func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*de
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	// Calls and lists wait for the first connections.
 	if _, err = s.Definitions(ctx); err == nil && mode == "code" {
 		_, err = s.Call(ctx, "bench.read", map[string]string{"text": "ready"})

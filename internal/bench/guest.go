@@ -22,14 +22,21 @@ type guest struct {
 	box    sandbox.Sandbox
 	stream *stream
 	ran    chan error // what Run gave
+	cancel context.CancelCauseFunc
 }
+
+// silence is how long a guest may say nothing, or take to end: it is stopped then.
+const silence = time.Minute
+
+var errSilent = fmt.Errorf("a sandbox said nothing for %s", silence)
 
 // seed is the randomness of all programs here.
 var seed = strings.Repeat("0123456789abcdef", 4)
 
 // open begins a Run of box, which goes on until pause or close.
 func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
-	g := &guest{box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
+	ctx, cancel := context.WithCancelCause(ctx)
+	g := &guest{cancel: cancel, box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
 	g.stream.more.L = &g.stream.mu
 	go func() {
 		_, err := box.Run(ctx, &sandbox.Cmd{Guest: g.stream, Keep: true})
@@ -48,7 +55,12 @@ func (g *guest) eval(p *program.Program) (string, error) {
 		return "", err
 	}
 	g.stream.send(line)
+	late := time.NewTimer(silence)
+	defer late.Stop()
 	select {
+	case <-late.C:
+		g.cancel(errSilent)
+		return "", errSilent
 	case m := <-g.stream.ends:
 		if m.Fail != nil {
 			return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
@@ -63,13 +75,18 @@ func (g *guest) eval(p *program.Program) (string, error) {
 // pause ends the Run; the sandbox stays.
 func (g *guest) pause() error {
 	g.stream.end()
+	late := time.AfterFunc(silence, func() { g.cancel(errSilent) }) // a driver that doesn't heed that ends its process
+	defer late.Stop()
 	err := <-g.ran
 	g.ran <- err
 	return err
 }
 
 // close ends all of it.
-func (g *guest) close() error { return errors.Join(g.pause(), g.box.Close()) }
+func (g *guest) close() error {
+	defer g.cancel(nil)
+	return errors.Join(g.pause(), g.box.Close())
+}
 
 // A stream is the host's end of a guest stream.
 type stream struct {
