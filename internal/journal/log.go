@@ -30,6 +30,7 @@ type Log struct {
 	kept    map[string]bool // results that were given to it
 	seq     int
 	begun   bool // the record was given to it
+	stale   bool // and has changed since
 	closed  bool // nothing is written any more
 	last    Pending
 	timer   *time.Timer
@@ -64,6 +65,7 @@ func (l *Log) Update(f func(*Record), flush bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(&l.rec)
+	l.stale = true
 	if flush && !l.closed {
 		l.flush(true)
 	}
@@ -277,9 +279,9 @@ func (l *Log) flush(record bool) Pending {
 		return frozen{}
 	}
 	w := &Write{ID: l.rec.ID, Part: l.part, Results: l.results}
-	if record || !l.begun || l.rec.Lost != "" {
+	if record || !l.begun || l.stale || l.rec.Lost != "" {
 		rec := l.rec
-		w.Record, w.New, l.begun = &rec, !l.begun, true
+		w.Record, w.New, l.begun, l.stale = &rec, !l.begun, true, false
 	}
 	if len(w.Part) > 0 {
 		l.seq++
