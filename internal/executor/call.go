@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/json"
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -208,8 +209,8 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 			res, err = nil, tool.Errorf(tool.Internal, "the call failed inside biplane: whether it took effect is not known")
 		}
 	}()
-	return r.x.cfg.Door().Call(r.ctx, &tool.Call{Parent: r.id, Path: path, Arguments: args, Principal: r.principal,
-		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n)})
+	return r.x.cfg.Door().Call(r.ctx, &tool.Call{ID: fmt.Sprintf("%s.%d", r.id, n+1), Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest,
+		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }})
 }
 
 // reported notes what the tool of the n-th call says of its progress.

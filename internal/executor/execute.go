@@ -48,7 +48,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		r.finish(errClosing)
 		return nil, errClosing
 	}
-	res, err := x.await(ctx, r, c.Progress)
+	res, err := x.await(ctx, r, c.Progress, r.holds.wait)
 	if err != nil { // whoever asked is gone: so is the program
 		r.cancel(err)
 		<-r.done
@@ -80,7 +80,7 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	if !ok || r.principal.ID != c.Principal.ID {
 		return x.answerOf(ctx, c.Principal, id)
 	}
-	return x.await(ctx, r, c.Progress)
+	return x.await(ctx, r, c.Progress, nil)
 }
 
 // answerOf gives the answer of an execution that only its journal knows.
@@ -109,8 +109,8 @@ const (
 	progressAtLeast = 5 * time.Second
 )
 
-// await waits for the end of r, no longer than Config.AnswerWithin. Its error is the end of ctx.
-func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progress)) (*tool.Result, error) {
+// await waits for the end of r, no longer than Config.AnswerWithin, nor after held has a token. Its error is the end of ctx.
+func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progress), held <-chan struct{}) (*tool.Result, error) {
 	answerBy := time.NewTimer(x.cfg.AnswerWithin)
 	defer answerBy.Stop()
 	var tick <-chan time.Time
@@ -127,6 +127,8 @@ func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progres
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-answerBy.C:
+			return r.goesOn()
+		case <-held:
 			return r.goesOn()
 		case <-tick:
 			p := r.progress()
@@ -206,6 +208,9 @@ func (r *run) goesOn() (*tool.Result, error) {
 	r.mu.Unlock()
 	if state != Queued {
 		state = Running // it may have ended, but its answer is not made yet
+	}
+	if text := r.waitingText(); text != "" {
+		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(Waiting), false)
 	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
 		duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)

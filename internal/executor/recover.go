@@ -78,7 +78,7 @@ func (x *Executor) lost(st *journal.Story) error {
 		return interrupted("%s", st.Record.Lost)
 	case st.Begin.Source == "":
 		return interrupted("its journal can't be read")
-	case st.Record.Attempts >= maxAttempts:
+	case st.Record.Attempts >= maxAttempts && st.Record.State != journal.Waiting:
 		return interrupted("biplane ended %d times while it did", maxAttempts)
 	}
 	return nil
@@ -120,7 +120,12 @@ func (r *run) recount(st *journal.Story) {
 
 // liveAgain is live for a run that goes on.
 func (r *run) liveAgain(a arguments, wait func(context.Context) (*hold, error)) {
-	r.log.Update(func(rec *journal.Record) { rec.Attempts++; rec.State = journal.Running }, true)
+	r.log.Update(func(rec *journal.Record) {
+		if rec.Attempts++; rec.State == journal.Waiting { // it did nothing when the process ended
+			rec.Attempts = 0
+		}
+		rec.State = journal.Running
+	}, true)
 	r.wait = wait
 	r.live(a)
 }

@@ -88,7 +88,9 @@ type run struct {
 	spoke       bool          // the guest said its last word
 	news        chan struct{} // closed when something has changed; nil: nobody wants to know
 
-	asking  int               // questions that are being answered
+	asking  int // questions that are being answered
+	holds   holds
+	digest  string            // of its text
 	late    []json.RawMessage // answers that came after the program's end, for its session
 	naps    naps
 	stopRun context.CancelCauseFunc // ends the Run that is under way
@@ -111,6 +113,8 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	r.exec = Execution{ID: r.id, State: Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, run: r}
 	r.language = a.language
 	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
+	r.holds.wait = make(chan struct{}, 1)
+	r.digest = programDigest(a.Code)
 	return r
 }
 
@@ -131,10 +135,12 @@ func (r *run) snapshot() *Execution {
 func (r *run) live(a arguments) {
 	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(errClosing) })
 	defer stop()
-	total := time.AfterFunc(r.x.cfg.Limits.Total-time.Since(r.began), func() {
+	left := r.x.cfg.Limits.Total - time.Since(r.began)
+	total := time.AfterFunc(left, func() {
 		r.cancel(tool.Errorf(tool.Timeout, "the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
 	})
 	defer total.Stop()
+	r.bounded(total, left)
 	defer r.cancel(nil)
 	r.finish(r.guard("an execution", func() error { return r.prepareAndRun(a) }))
 }
@@ -434,6 +440,9 @@ func (r *run) settleCall() {
 	if r.outstanding--; r.outstanding == 0 && r.alarm != nil && r.end == nil {
 		r.running, r.since = true, time.Now()
 		r.alarm.Reset(max(r.left, 0))
+	}
+	if len(r.holds.by) > 0 {
+		r.heldState()
 	}
 }
 

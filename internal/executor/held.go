@@ -1,0 +1,95 @@
+package executor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Calls that policy leaves to a person wait at the door like any slow call, and the program is suspended around them. What
+// is here is what they are to an execution: it says that it waits, answers at once, and its deadlines stand still.
+
+// holds are the calls that wait for a person. Its fields are guarded by run.mu.
+type holds struct {
+	by    map[int]*tool.Hold // by the number of the call
+	wait  chan struct{}      // has a token when the program waits for nothing but people
+	total *time.Timer        // ends the execution
+	left  time.Duration      // what it had left when the first of by began to wait
+	ends  time.Time          // when total goes off
+}
+
+// bounded notes the timer that ends the execution after d.
+func (r *run) bounded(total *time.Timer, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holds.total, r.holds.ends = total, time.Now().Add(d)
+}
+
+// held notes that the n-th call waits for a person, or, with nil, that it no longer does.
+func (r *run) held(n int, hold *tool.Hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &r.holds
+	switch {
+	case hold != nil && len(h.by) == 0:
+		h.by = map[int]*tool.Hold{n: hold}
+		if h.total != nil && h.total.Stop() {
+			h.left = max(time.Until(h.ends), time.Millisecond)
+		}
+	case hold != nil:
+		h.by[n] = hold
+	default:
+		if delete(h.by, n); len(h.by) == 0 && h.left > 0 {
+			h.ends = time.Now().Add(h.left)
+			h.total.Reset(h.left)
+			h.left = 0
+		}
+	}
+	r.heldState()
+}
+
+// heldState sets the state of a program by whether it waits for nothing but people. r.mu is held.
+func (r *run) heldState() {
+	switch {
+	case len(r.holds.by) > 0 && len(r.holds.by) >= r.outstanding:
+		r.exec.State = Waiting
+		select {
+		case r.holds.wait <- struct{}{}:
+		default:
+		}
+	case len(r.holds.by) == 0 && r.exec.State == Waiting:
+		r.exec.State = Running
+	}
+}
+
+// waitingText says what a program waits for people for; empty when it doesn't.
+func (r *run) waitingText() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var calls []string
+	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {
+		h := r.holds.by[n]
+		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", r.exec.Calls[n].Tool, cut(r.exec.Calls[n].args, maxShort), h.Request, h.Reason))
+	}
+	if len(calls) == 0 {
+		return ""
+	}
+	const most = 20
+	if more := len(calls) - most; more > 0 {
+		calls = append(calls[:most], fmt.Sprintf("- and %d more", more))
+	}
+	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: biplane approvals approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
+		strings.Join(calls, "\n"), r.id, r.id)
+}
+
+// programDigest names a program's text, SHA-256 in hexadecimal.
+func programDigest(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
