@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +14,8 @@ func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{exec: Execution{Calls: make([]CallRecord, 2)}, outstanding: 2}
 		r.holds.wait = make(chan struct{}, 1)
-		over := false
-		total := time.AfterFunc(time.Minute, func() { over = true })
+		var over atomic.Bool
+		total := time.AfterFunc(time.Minute, func() { over.Store(true) })
 		defer total.Stop()
 		r.bounded(total, time.Minute)
 		time.Sleep(40 * time.Second)
@@ -30,15 +31,15 @@ func TestTotalStandsStill(t *testing.T) {
 		r.held(0, nil)
 		time.Sleep(time.Hour)
 		r.held(1, nil)
-		if over || r.exec.State != Running {
-			t.Errorf("over %t, %s", over, r.exec.State)
+		if over.Load() || r.exec.State != Running {
+			t.Errorf("over %t, %s", over.Load(), r.exec.State)
 		}
 		time.Sleep(19 * time.Second)
-		if over {
+		if over.Load() {
 			t.Error("its time is over too early")
 		}
 		time.Sleep(2 * time.Second)
-		if !over {
+		if !over.Load() {
 			t.Error("it has time without end")
 		}
 	})
