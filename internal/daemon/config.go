@@ -35,6 +35,7 @@ type Settings struct {
 	Sandbox   SandboxSettings
 	Sessions  SessionSettings
 	Audit     AuditSettings
+	Approvals ApprovalSettings
 	Journal   JournalSettings
 }
 
@@ -192,6 +193,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 		"audit":      func(n *node) { r.audit(n, &s.Audit) },
+		"approvals":  func(n *node) { r.approvals(n, &s.Approvals) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 	})
 	r.exposed(listen, s)

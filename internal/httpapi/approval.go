@@ -51,8 +51,10 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := wireApproval(req)
-	if s.cfg.Program != nil && req.Execution != "" {
-		out.Program = s.cfg.Program(r.Context(), req.Execution)
+	if req.Execution != "" {
+		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil { // it may be kept no more
+			out.Program = d.Program
+		}
 	}
 	write(w, http.StatusOK, out)
 }

@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+)
+
+// ApprovalSettings say how calls wait for a person.
+type ApprovalSettings struct {
+	Expires  time.Duration // a request that nobody decides on expires after it; 0: a day
+	Separate bool          // nobody decides on a request of their own
+}
+
+func (r *reader) approvals(n *node, s *ApprovalSettings) {
+	r.object(n, "approvals", key{
+		"expires":  func(n *node) { s.Expires = r.days(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
+		"separate": func(n *node) { s.Separate = r.boolean(n, "approvals.separate") },
+	})
+}
+
+// newApprovals makes where calls wait for a person. What is decided is on record before it is.
+func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
+	s := d.cfg.Settings.Approvals
+	return approval.New(approval.Config{
+		Store: d.store.Approvals(key), Expires: s.Expires, Separate: s.Separate,
+		Record: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State, note string) error {
+			_, err := d.audit.Event(ctx, audit.Event{
+				Kind: audit.KindApproval, Principal: who.Principal,
+				Subject:  audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID},
+				Decision: audit.Decision{Effect: string(to), Policy: r.Policy + "@" + r.Version, Reason: note},
+				Detail:   map[string]string{"request_digest": r.Digest, "requested_by": r.Principal},
+			})
+			return err
+		},
+		Changed: func(r approval.Request) {
+			switch r.State {
+			case approval.Pending:
+				d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see", "biplane approvals show "+r.ID)
+			default:
+				d.log.Info("a request was decided", "request", r.ID, "tool", r.Tool, "state", r.State, "by", r.Decider)
+			}
+		},
+	})
+}
