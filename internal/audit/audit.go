@@ -35,6 +35,10 @@ const (
 	details      = 32      // entries of a detail
 )
 
+// catalogOwn is the upstream of Biplane's own tools. What they do outside, they do by calls of their own, which wait for the disk
+// where they must; and with what is on the disk, all that was recorded before it is.
+const catalogOwn = "biplane"
+
 // Config is what a Log is made of.
 type Config struct {
 	Store     Store            // nil: a Memory of its own
@@ -93,7 +97,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	if c.Tool != nil {
 		path, upstream = c.Tool.Path(), c.Tool.Upstream
 		ro := c.Tool.Annotations.ReadOnly
-		durable = ro == nil || !*ro
+		durable = (ro == nil || !*ro) && upstream != catalogOwn && d.Effect != "deny"
 	}
 	args := []byte(c.Arguments)
 	if args == nil {
@@ -117,10 +121,12 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 // Record is the id of the entry's record.
 func (e *Entry) Record() string { return e.record }
 
-// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done.
+// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done. It doesn't wait until
+// that is written: a call whose end is lost with the process is one that has none, and later reads of the record wait for it.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
 	a := &Addition{Record: e.record, Part: PartEnded, Time: now}
+	a.Failed = func(err error) { e.log.log.Error("audit "+PartEnded, "tool", e.tool, "record", e.record, "err", err) }
 	leaf := &content{
 		Version: formatVersion, Part: PartEnded, Record: e.record, Kind: KindCall, Time: Stamp(now), Begun: &e.seq, Outcome: OK,
 		Micros: max(now.Sub(e.start), 0).Microseconds(),

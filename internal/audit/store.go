@@ -24,6 +24,9 @@ type Addition struct {
 	// Durable says that the leaf must have reached the disk before Append returns. Others survive the death of the
 	// process, and may be lost with the power, all that came after them with them.
 	Durable bool
+	// Failed, where it isn't nil, says that nobody waits for the leaf: Append may return before it is written, with the index 0,
+	// and Failed is told when it could not be. It must return at once. Views see such a leaf all the same.
+	Failed func(error)
 }
 
 // Kept are bytes kept under their digest, until retention throws them away.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -21,14 +22,15 @@ const (
 
 // Audit is the record: an audit.Store.
 type Audit struct {
-	s   *Store
-	key *secret.Key
+	s       *Store
+	key     *secret.Key
+	pending atomic.Int64 // leaves that are queued, and nobody waits for
 }
 
 // Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
 // form.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (*Audit, error) {
-	a := &Audit{s, key}
+	a := &Audit{s: s, key: key}
 	if err := a.upgrade(ctx); err != nil {
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) (int64, error) 
 	for i, k := range add.Keep {
 		sealed[i] = a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))
 	}
-	err := a.s.writer.call(ctx, add.Durable, func(ctx context.Context, w *writer) (err error) {
+	run := func(ctx context.Context, w *writer) (err error) {
 		for i, k := range add.Keep {
 			if _, err := w.statement(ctx, keepPayload, k.Digest, add.Time.UnixMicro(), sealed[i]); err != nil {
 				return err
@@ -103,18 +105,35 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) (int64, error) 
 		}
 		seq, err = w.leaf(ctx, add)
 		return err
+	}
+	if add.Failed == nil {
+		err := a.refused(add, a.s.writer.call(ctx, add.Durable, run))
+		return seq, err
+	}
+	a.pending.Add(1)
+	err := a.s.writer.post(ctx, run, func(err error) {
+		a.pending.Add(-1)
+		if err != nil {
+			add.Failed(a.refused(add, err))
+		}
 	})
+	if err != nil {
+		a.pending.Add(-1)
+	}
+	return 0, err
+}
+
+// refused makes an error of the database that of an addition.
+func (a *Audit) refused(add *audit.Addition, err error) error {
 	switch c := code(err); {
 	case errors.Is(err, errNotBegun):
-		return 0, tool.Errorf(tool.NotFound, "no audit record %s has begun", add.Record)
+		return tool.Errorf(tool.NotFound, "no audit record %s has begun", add.Record)
 	case c&0xff == sqlite3.SQLITE_CONSTRAINT && add.Part == audit.PartEnded:
-		return 0, tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", add.Record, err)
+		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", add.Record, err)
 	case c&0xff == sqlite3.SQLITE_CONSTRAINT:
-		return 0, tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", add.Record, err)
-	case err != nil:
-		return 0, err
+		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", add.Record, err)
 	}
-	return seq, nil
+	return err
 }
 
 // leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here.

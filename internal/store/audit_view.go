@@ -17,6 +17,11 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
+	if a.pending.Load() > 0 { // what is queued is seen, too
+		if err := a.s.writer.call(ctx, false, func(context.Context, *writer) error { return nil }); err != nil {
+			return err
+		}
+	}
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return readError(ctx, err)

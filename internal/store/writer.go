@@ -38,7 +38,8 @@ type write struct {
 	steps   []step
 	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
 	result  chan error
-	number  uint64 // in the order of writing; set before the result is given
+	done    func(error) // instead of result, of what nobody waits for; called on the writer's goroutine
+	number  uint64      // in the order of writing; set before the result is given
 }
 
 // A step is one statement.
@@ -73,11 +74,18 @@ func (w *writer) call(ctx context.Context, durable bool, run func(ctx context.Co
 	return w.add(ctx, &write{durable: durable, run: run})
 }
 
+// post is call for what nobody waits for: it returns when run is queued, and done is told what came of it.
+func (w *writer) post(ctx context.Context, run func(ctx context.Context, w *writer) error, done func(error)) error {
+	return w.add(ctx, &write{run: run, done: done})
+}
+
 func (w *writer) add(ctx context.Context, r *write) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	r.result = make(chan error, 1)
+	if r.done == nil {
+		r.result = make(chan error, 1)
+	}
 	w.mu.RLock()
 	if w.closed {
 		w.mu.RUnlock()
@@ -85,6 +93,9 @@ func (w *writer) add(ctx context.Context, r *write) error {
 	}
 	w.queue <- r
 	w.mu.RUnlock()
+	if r.result == nil {
+		return nil
+	}
 	return <-r.result
 }
 
@@ -129,7 +140,11 @@ func (w *writer) run() {
 			w.disk.Store(w.last)
 		}
 		for i, r := range group {
-			r.result <- errs[i]
+			if r.done != nil {
+				r.done(errs[i])
+			} else {
+				r.result <- errs[i]
+			}
 		}
 	}
 }
@@ -159,7 +174,7 @@ func (w *writer) commit(group []*write, durable bool) []error {
 	if err := w.flush(ctx, durable); err != nil {
 		return all(err)
 	}
-	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.statement(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return all(err)
 	}
 	for i, r := range group {
@@ -170,7 +185,7 @@ func (w *writer) commit(group []*write, durable bool) []error {
 		}
 		errs[i] = err
 	}
-	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {
+	if _, err := w.statement(ctx, "COMMIT"); err != nil {
 		return all(err)
 	}
 	return errs

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Tree", tree},
 		{"Checkpoint", checkpoint},
 		{"Kept", kept},
+		{"Queued", queued},
 		{"Parallel", parallel},
 	}
 	for _, tt := range tests {
@@ -399,6 +400,36 @@ func parallel(t *testing.T, s Store) {
 			t.Errorf("%d leaves, want 400", n)
 		}
 	})
+}
+
+// queued adds leaves that nobody waits for: whoever looks sees them, and what is refused is told.
+func queued(t *testing.T, s Store) {
+	told := make(chan error, 200)
+	later := func(a *audit.Addition) {
+		t.Helper()
+		a.Failed = func(err error) { told <- err }
+		_, err := s.Append(t.Context(), a)
+		if err != nil {
+			told <- err // a Store that does it at once
+		}
+	}
+	for i := range 100 {
+		id := fmt.Sprintf("q%02d", i)
+		add(t, s, begun(t, id))
+		later(ended(t, id))
+		if got := pairs(t, s, audit.Query{ID: id}); len(got) != 1 || got[0].Ended.Data == nil {
+			t.Fatalf("the end of %s is not seen", id)
+		}
+	}
+	later(ended(t, "none"))
+	view(t, s, func(audit.View) {})
+	wantKind(t, "an end of nothing", <-told, tool.NotFound)
+	if len(told) > 0 {
+		t.Error(<-told)
+	}
+	must(t, s.Close())
+	later(ended(t, "q00"))
+	wantKind(t, "after Close", <-told, tool.Unavailable)
 }
 
 func view(t *testing.T, s Store, f func(audit.View)) {
