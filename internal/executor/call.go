@@ -72,7 +72,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 	refuse := func(kind tool.Kind, format string, a ...any) (int, string, func() (json.RawMessage, error), error) {
 		return 0, path, func() (json.RawMessage, error) { return nil, tool.Errorf(kind, format, a...) }, nil
 	}
-	path = strings.TrimPrefix(c.Path, "tools.")
+	path = journal.PathOf(c)
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
 		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", cut(path, 80))
 	}

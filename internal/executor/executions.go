@@ -80,6 +80,10 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 		return nil, err
 	}
 	q.Principal = p.ID
+	for _, r := range x.history.live() {
+		r.log.Flush()
+		_ = r.log.Wait()
+	}
 	all, err := x.cfg.Journal.List(ctx, q)
 	if err != nil {
 		return nil, err
@@ -87,8 +91,29 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 	out := make([]ExecutionInfo, len(all))
 	for i := range all {
 		out[i] = x.executionInfo(&all[i])
+		x.now(&out[i])
 	}
 	return out, nil
+}
+
+// now puts what is known of an execution of this process in the place of what was written of it.
+func (x *Executor) now(i *ExecutionInfo) *run {
+	r, ok := x.history.get(i.ID)
+	if !ok {
+		return nil
+	}
+	e := r.snapshot()
+	if i.Calls = len(e.Calls); i.State.Ended() {
+		return r
+	}
+	switch e.State {
+	case Queued, Running:
+		i.State = journal.Running
+	default:
+		i.State = journal.State(e.State)
+	}
+	i.MS, i.Tier = e.MS, e.Tier
+	return r
 }
 
 func (x *Executor) executionInfo(r *journal.Record) ExecutionInfo {
@@ -121,6 +146,10 @@ func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*jou
 	if err := x.journaled(); err != nil {
 		return nil, err
 	}
+	if r, ok := x.history.get(id); ok {
+		r.log.Flush()
+		_ = r.log.Wait() // what can't be written is not there
+	}
 	st, err := journal.Load(ctx, x.cfg.Journal, id)
 	switch {
 	case err != nil:
@@ -141,6 +170,14 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*D
 	for _, c := range st.Calls {
 		d.Calls = append(d.Calls, *c)
 	}
+	if r := x.now(&d.ExecutionInfo); r != nil && st.End == nil {
+		e := r.snapshot()
+		d.Value, d.Error, d.Console, d.Notes = e.Value, e.Error, e.Console, e.Notes
+		r.mu.Lock()
+		d.Calls = r.journalCalls(st.Calls)
+		r.mu.Unlock()
+		return d, nil
+	}
 	if st.End != nil && st.End.Execution != nil {
 		var e Execution
 		if err := json.Unmarshal(st.End.Execution, &e); err != nil {
@@ -152,18 +189,32 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*D
 }
 
 // Watch tells of an execution of p now, and whenever something of it has changed, until it has ended or tell gives an error.
+// Changes that come while tell is busy, or soon after each other, are told at once.
 func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*Details) error) error {
-	d, err := x.Details(ctx, p, id)
-	if err != nil {
-		return err
+	for {
+		var news <-chan struct{}
+		if r, ok := x.history.get(id); ok && r.principal.ID == p.ID {
+			news = r.next()
+		}
+		d, err := x.Details(ctx, p, id)
+		if err != nil {
+			return err
+		}
+		if err := tell(d); err != nil || d.State.Ended() || news == nil {
+			return err
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		select {
+		case <-time.After(watchEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return tell(d)
 }
 
-// Replay runs an execution of p again, offline, from its journal, in a fresh sandbox: nothing is called, and nothing changed.
-func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ReplayOptions) (*Replayed, error) {
-	if _, err := x.story(ctx, p, id); err != nil {
-		return nil, err
-	}
-	return nil, tool.Errorf(tool.Unavailable, "execution %q can't be replayed yet", id)
-}
+// watchEvery is how often whoever watches is told of changes at most.
+const watchEvery = 100 * time.Millisecond

@@ -117,22 +117,47 @@ func (x *Executor) guest(ctx context.Context, l *live, language string) (sandbox
 
 // guestThen gives the guest that a program began with: a fresh one, or what the programs left that its session had run before,
 // which run again for that.
-func (x *Executor) guestThen(ctx context.Context, st *journal.Story, l *live) (sandbox.Sandbox, error) {
+func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sandbox, error) {
 	var journals []*session.Journal
-	if st.Prepared.Programs > 0 {
-		if l.rec == nil || l.rec.ID != st.Prepared.Session {
-			return nil, tool.Errorf(tool.Conflict, "session %q has ended, and with it the state that the program began from", l.key.name)
+	var err error
+	for range 3 { // a program of the session may be saved at the same moment
+		if journals, err = x.journalsThen(ctx, st); err == nil || ctx.Err() != nil {
+			break
 		}
-		var err error
-		if journals, err = session.LoadJournals(ctx, x.cfg.Store, l.rec.ID, l.state.Journal); err != nil {
-			return nil, err
-		}
-		if len(journals) < st.Prepared.Programs {
-			return nil, tool.Errorf(tool.Conflict, "the journal of session %q is not whole", l.key.name)
-		}
-		journals = journals[:st.Prepared.Programs]
+	}
+	if err != nil {
+		return nil, err
 	}
 	return x.rerun(ctx, st.Record.Principal, st.Record.Language, journals)
+}
+
+// journalsThen gives the journals of the programs that a session had run when st began.
+func (x *Executor) journalsThen(ctx context.Context, st *journal.Story) ([]*session.Journal, error) {
+	if st.Prepared.Programs == 0 {
+		if st.Prepared.Session != "" {
+			return nil, tool.Errorf(tool.Conflict, "the journal of session %q was too long to be kept, and with it the state that the program began from", st.Record.Session)
+		}
+		return nil, nil
+	}
+	rec, err := x.cfg.Store.Load(ctx, st.Record.Principal, st.Record.Session)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil || rec.ID != st.Prepared.Session {
+		return nil, tool.Errorf(tool.Conflict, "session %q has ended, and with it the state that the program began from", st.Record.Session)
+	}
+	state, err := session.DecodeState(rec.State)
+	if err != nil {
+		return nil, err
+	}
+	journals, err := session.LoadJournals(ctx, x.cfg.Store, rec.ID, state.Journal)
+	if err != nil {
+		return nil, err
+	}
+	if len(journals) < st.Prepared.Programs {
+		return nil, tool.Errorf(tool.Conflict, "the journal of session %q is not whole", st.Record.Session)
+	}
+	return journals[:st.Prepared.Programs], nil
 }
 
 // lostWhy says why a snapshot is lost for ever; empty when it isn't.

@@ -36,6 +36,9 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces,
 		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
 	}
+	if r.hold != nil {
+		p.InSession, p.Known = true, r.declared(r.language)
+	}
 	if r.hold != nil && r.hold.rec != nil {
 		p.Session, p.Revision, p.Programs = r.hold.rec.ID, r.hold.rec.Revision, r.hold.state.Journal.Programs
 	}
@@ -179,8 +182,12 @@ func (r *run) next() <-chan struct{} {
 	return r.news
 }
 
-// journalCalls gives the calls of a run that is under way. r.mu is held.
-func (r *run) journalCalls() []journal.Call {
+// journalCalls gives the calls of a run that is under way, with the order of delivery that its journal knows of. r.mu is held.
+func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
+	order := map[int64]int{}
+	for _, c := range kept {
+		order[c.ID] = c.Order
+	}
 	out := make([]journal.Call, 0, len(r.exec.Calls))
 	for i := range r.exec.Calls {
 		rec := &r.exec.Calls[i]
@@ -188,6 +195,7 @@ func (r *run) journalCalls() []journal.Call {
 			continue
 		}
 		c := *rec.note
+		c.Order = order[c.ID]
 		if rec.pending {
 			c.MS = time.Since(rec.begun).Milliseconds()
 		}

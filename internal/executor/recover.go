@@ -46,6 +46,14 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout}
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
+	if r.prior, err = x.priorOf(ctx, r.principal, a.after); err != nil {
+		x.cfg.Log.Warn("take up an execution", "execution", r.id, "after", a.after, "error", err) // what it corrects is gone: it goes on without
+	}
+	for _, c := range st.Calls {
+		if c.From != "" {
+			_, _ = r.prior.take(c.Tool, c.Arguments) // it had that one
+		}
+	}
 	x.history.begin(r)
 	if why := x.lost(st); why != nil {
 		r.recount(st)

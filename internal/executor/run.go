@@ -249,7 +249,7 @@ func (r *run) open(l *live) (err error) {
 		return nil
 	}
 	if r.recall.done() {
-		r.box, err = r.x.guestThen(r.ctx, r.recall.story, l)
+		r.box, err = r.x.guestThen(r.ctx, r.recall.story)
 	} else {
 		r.box, r.origin, err = r.x.guest(r.ctx, l, r.language)
 	}
@@ -273,21 +273,33 @@ func (r *run) closeBox() {
 	}
 }
 
-// prepare makes the program runnable. A panic over odd text must not take other programs along.
-func (r *run) prepare(a arguments) (p *program.Program, err error) {
+// prepare makes the program runnable.
+func (r *run) prepare(a arguments) (*program.Program, error) {
+	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil}
+	if r.hold != nil {
+		q.Declared = r.declared(a.language)
+	}
+	return r.prepareText(q)
+}
+
+// declared are the names that earlier programs of the session declared.
+func (r *run) declared(language string) []string {
+	if g := r.hold.state.Guest(language); g != nil {
+		return g.Declared
+	}
+	return nil
+}
+
+// prepareText makes a text runnable. A panic over an odd one must not take other programs along.
+func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack", string(debug.Stack()))
 			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
 		}
 	}()
-	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil, Files: r.module}
-	if r.hold != nil {
-		if g := r.hold.state.Guest(a.language); g != nil {
-			q.Declared = g.Declared
-		}
-	}
-	if strings.Contains(a.Code, "skills") { // an import of one says so
+	q.Files = r.module
+	if strings.Contains(q.Source, "skills") { // an import of one says so
 		if q.Skills, err = modules(r.fs); err != nil {
 			return nil, err
 		}

@@ -46,6 +46,8 @@ type Prepared struct {
 	Declared   []string            `json:"declared,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Remark     string              `json:"remark,omitempty"`
+	InSession  bool                `json:"in_session,omitempty"`
+	Known      []string            `json:"known,omitempty"`    // names that earlier programs of the session declared
 	Session    string              `json:"session,omitempty"`  // the session's ID; empty: there is none, or it was new
 	Revision   int64               `json:"revision,omitempty"` // of the session; 0: it was new
 	Programs   int                 `json:"programs,omitempty"` // how many programs the session's journal had: its guest is what they left

@@ -193,6 +193,20 @@ func (l *Log) Freeze() {
 	l.timer.Stop()
 }
 
+// Wait waits until all that was given to the store is written.
+func (l *Log) Wait() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	last := l.last
+	l.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	return last.Wait()
+}
+
 // Lost says why the execution can't be replayed; empty when it can.
 func (l *Log) Lost() string {
 	if l == nil {

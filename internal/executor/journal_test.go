@@ -1,0 +1,326 @@
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A scene is an executor with the real engine, a real store and a door that counts, whose process can die: then nothing of
+// it is written any more, and another one comes in its place.
+type scene struct {
+	t     testing.TB
+	dir   string
+	key   *secret.Key
+	db    *store.Store
+	x     *executor.Executor
+	tweak func(*executor.Config)
+	who   tool.Principal
+
+	mu    sync.Mutex
+	made  map[string]int // calls that reached the tool, by tool and arguments
+	order []string
+	hold  map[string]chan struct{} // tools that answer when it is closed, or their context is done
+	wait  func(c *tool.Call) time.Duration
+	reach chan string // told of each call that reaches its tool; may be nil
+	dead  *mortal
+}
+
+// A mortal is a store of journals that dies at its n-th write: from then on it takes nothing, like a process that is gone.
+type mortal struct {
+	journal.Store
+	mu     sync.Mutex
+	writes int
+	dies   int // at this write; 0: never
+	died   chan struct{}
+}
+
+func (m *mortal) Write(w *journal.Write) journal.Pending {
+	m.mu.Lock()
+	m.writes++
+	n := m.writes
+	if n == m.dies {
+		close(m.died)
+	}
+	gone := m.dies > 0 && n >= m.dies
+	m.mu.Unlock()
+	if gone {
+		return nothing{}
+	}
+	return m.Store.Write(w)
+}
+
+// nothing is what waits for ever, since its process is gone; for tests it gives an error.
+type nothing struct{}
+
+func (nothing) Wait() error { return errDead }
+func (nothing) Sync() error { return errDead }
+
+var errDead = tool.Errorf(tool.Unavailable, "this process is gone")
+
+func newScene(t testing.TB, tweak func(*executor.Config)) *scene {
+	t.Helper()
+	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{t: t, dir: t.TempDir(), key: key, tweak: tweak, who: tool.Principal{ID: "local:test"}, made: map[string]int{}, hold: map[string]chan struct{}{}}
+	s.start(0)
+	t.Cleanup(s.stop)
+	return s
+}
+
+var yes = true
+
+// sceneTools are what programs can call: box.write may write, box.read only reads.
+func sceneTools() []*tool.Tool {
+	schema := json.RawMessage(`{"type":"object"}`)
+	return []*tool.Tool{
+		{Upstream: "box", Name: "write", InputSchema: schema},
+		{Upstream: "box", Name: "read", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}},
+		{Upstream: "box", Name: "fail", InputSchema: schema},
+		{Upstream: "box", Name: "image", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}},
+		{Upstream: "box", Name: "big", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}},
+	}
+}
+
+// start opens the store and makes the executor of a process whose journal dies at a write; 0: never.
+func (s *scene) start(dies int) {
+	s.t.Helper()
+	ctx := context.Background()
+	d, err := driver()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.db, err = store.Open(ctx, store.Config{Path: s.dir}); err != nil {
+		s.t.Fatal(err)
+	}
+	sessions, err := s.db.Sessions(ctx, s.key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.dead = &mortal{Store: s.db.Executions(s.key), dies: dies, died: make(chan struct{})}
+	index := catalog.New(catalog.Config{})
+	index.Set(catalog.Source{Name: "box", Tools: sceneTools(), Health: tool.Health{State: tool.Ready}})
+	door := tool.CallerFunc(s.door)
+	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: program.New(program.Config{Catalog: index.View}),
+		Store: sessions, Key: s.key, Journal: s.dead}
+	if s.tweak != nil {
+		s.tweak(&cfg)
+	}
+	if s.x, err = executor.New(cfg); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) stop() {
+	if s.x == nil {
+		return
+	}
+	if err := s.x.Close(); err != nil {
+		s.t.Error(err)
+	}
+	s.x = nil
+	if err := s.db.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// door is the gateway of the scene: it says that a call leaves, makes sure of its intent, and counts.
+func (s *scene) door(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	var found *tool.Tool
+	for _, t := range sceneTools() {
+		if t.Path() == c.Path {
+			found = t
+		}
+	}
+	if found == nil {
+		return nil, tool.NotSent(tool.Errorf(tool.NotFound, "no tool %s", c.Path))
+	}
+	next := *c
+	next.Tool = found
+	if c.Leaving != nil {
+		if err := c.Leaving(&next, "allow")(); err != nil {
+			return nil, tool.NotSent(err)
+		}
+	}
+	key := c.Path + " " + string(orEmpty(c.Arguments))
+	s.mu.Lock()
+	s.made[key]++
+	s.order = append(s.order, key)
+	hold, reach := s.hold[c.Path], s.reach
+	var wait time.Duration
+	if s.wait != nil {
+		wait = s.wait(c)
+	}
+	s.mu.Unlock()
+	if reach != nil {
+		reach <- key
+	}
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return s.result(found.Name, c.Arguments)
+}
+
+func (s *scene) result(name string, args json.RawMessage) (*tool.Result, error) {
+	switch name {
+	case "fail":
+		return tool.Text(true, "no such record: "+string(args)), nil
+	case "image":
+		return tool.ParseResult(json.RawMessage(`{"content":[{"type":"image","mimeType":"image/png","data":"aGVsbG8="}]}`))
+	case "big":
+		return tool.Text(false, strings.Repeat("much ", 20_000)+string(args)), nil
+	}
+	return tool.ParseResult(json.RawMessage(fmt.Sprintf(`{"content":[],"structuredContent":{"of":%q,"args":%s,"n":9007199254740993}}`, name, orEmpty(args))))
+}
+
+// count says how often a call reached its tool.
+func (s *scene) count(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.made[key]
+}
+
+// execute runs a program to its end, or its executor's, and gives its id and answer.
+func (s *scene) execute(args map[string]any) (string, *tool.Result, error) {
+	s.t.Helper()
+	raw, err := tool.Marshal(args)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := s.x.Execute().Call(context.Background(), &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: s.who})
+	return executionOf(res), res, err
+}
+
+// executionOf gives the execution's id of an answer.
+func executionOf(res *tool.Result) string {
+	if res == nil {
+		return ""
+	}
+	var m struct {
+		Meta map[string]struct{ ID string } `json:"_meta"`
+	}
+	_ = json.Unmarshal(res.Raw, &m)
+	return m.Meta["biplane.dev/execution"].ID
+}
+
+// crash ends the process of the executor, as far as its store can tell, and begins another.
+func (s *scene) crash(dies int) {
+	s.t.Helper()
+	s.stop()
+	s.start(dies)
+	if err := s.x.Recover(context.Background()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ended waits until an execution has ended, and gives it.
+func (s *scene) ended(id string) *executor.Details {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var last *executor.Details
+	if err := s.x.Watch(ctx, s.who, id, func(d *executor.Details) error { last = d; return nil }); err != nil {
+		s.t.Fatalf("watch %s: %v", id, err)
+	}
+	if !last.State.Ended() {
+		s.t.Fatalf("%s is %s", id, last.State)
+	}
+	return last
+}
+
+const tenWrites = `
+const one = await box.write({ n: 1 });
+const some = await Promise.all([2, 3, 4, 5].map((n) => box.write({ n })));
+const seen = await box.read({ n: 1 });
+console.log("half", Math.random(), Date.now(), seen.n);
+const rest = [];
+for (const n of [6, 7]) rest.push(await box.write({ n }));
+const last = await Promise.all([8, 9, 10].map(async (n) => { await box.read({ n }); return box.write({ n }); }));
+return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
+
+// At each write of its journal the process of an execution with ten writes dies. Each write is made once, or not, and none twice;
+// an execution that goes on comes to its end, and one that can't names the call.
+func TestDeathAtEachWrite(t *testing.T) {
+	done, interrupted := 0, 0
+	for dies := 1; ; dies++ {
+		s := newScene(t, nil)
+		s.stop()
+		s.start(dies)
+		over := make(chan error, 1)
+		go func() {
+			_, _, err := s.execute(map[string]any{"code": tenWrites})
+			over <- err
+		}()
+		finished := false
+		select {
+		case <-s.dead.died:
+		case err := <-over:
+			if finished = true; err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.crash(0)
+		if !finished {
+			<-over
+		}
+		all, err := s.x.Executions(context.Background(), s.who, journal.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			d := s.ended(e.ID)
+			switch d.State {
+			case journal.Done:
+				done++
+				if want := "[1,2,3,4,5,6,7,8,9,10]"; string(d.Value) != want || len(d.Console) != 1 {
+					t.Errorf("dies at %d: %s, %v", dies, d.Value, d.Console)
+				}
+			case journal.Interrupted:
+				interrupted++
+				if !strings.Contains(d.Why, "box.write") || !strings.Contains(d.Why, "unknown") {
+					t.Errorf("dies at %d: %s", dies, d.Why)
+				}
+			default:
+				t.Errorf("dies at %d: %s: %+v", dies, d.State, d.Error)
+			}
+			for n := 1; n <= 10; n++ {
+				if got := s.count(fmt.Sprintf(`box.write {"n":%d}`, n)); got > 1 || got == 0 && d.State == journal.Done {
+					t.Errorf("dies at %d: write %d was made %d times, and the execution is %s", dies, n, got, d.State)
+				}
+			}
+		}
+		s.stop()
+		if finished {
+			break
+		}
+	}
+	t.Logf("%d came to their end, %d were interrupted", done, interrupted)
+	if done < 5 {
+		t.Errorf("only %d came to their end", done)
+	}
+}

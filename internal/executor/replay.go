@@ -1,0 +1,213 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/vfs"
+)
+
+// Replay runs an execution of p again, offline, from its journal, in a sandbox of its own: nothing is called, and nothing of a
+// session or its files changes.
+func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ReplayOptions) (*Replayed, error) {
+	st, err := x.story(ctx, p, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Record.Lost != "":
+		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: %s", id, st.Record.Lost)
+	case st.Prepared == nil || len(st.Heard) == 0:
+		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
+	}
+	caps, err := x.runnable(st.Record.Language)
+	if err != nil {
+		return nil, err
+	}
+	out := &Replayed{Execution: id, Console: []Line{}, Calls: []journal.Call{}}
+	if now := build(caps, st.Record.Language); now != st.Record.Build {
+		out.Notes = append(out.Notes, fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't be promised", st.Record.Build, now))
+	}
+	if err := x.queue.enter(ctx, p.ID); err != nil {
+		return nil, err
+	}
+	defer x.queue.leave()
+	if o.Program != "" {
+		return out, x.tryOther(ctx, st, o, out)
+	}
+	played, err := x.play(ctx, st, o.Until)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{x: x, id: id, principal: p}
+	r.program = x.programThen(p, st)
+	out.tell(r, played)
+	x.compare(st, played, out)
+	return out, nil
+}
+
+// play runs the program of a journal again.
+func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*journal.Played, error) {
+	box, err := x.guestThen(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	defer box.Close()
+	return st.Play(ctx, box, until)
+}
+
+// programThen is what the guest was given, with the places of the agent's text where that still comes to the same.
+func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Program {
+	r := &run{x: x, id: st.Record.ID, principal: p}
+	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
+	if err != nil {
+		prepared = nil
+	}
+	(&recall{story: st}).program(&prepared)
+	return prepared
+}
+
+// prepared makes a text runnable as a program in the place of one that was.
+func (r *run) prepared(source, language string, was *journal.Prepared) (*program.Program, error) {
+	tree, _, err := r.x.newFS(context.Background(), r.principal, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.fs = tree
+	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known})
+}
+
+// tell fills in what a guest did.
+func (out *Replayed) tell(r *run, played *journal.Played) {
+	for _, c := range played.Console {
+		out.Console = append(out.Console, Line{Level: c.Level, Text: r.places(c.Text)})
+	}
+	out.Calls = append(out.Calls, played.Calls...)
+	out.Differs, out.Value = played.Differs, json.RawMessage("null")
+	switch end := played.End; {
+	case played.Stopped:
+		out.State = "stopped"
+	case end != nil && end.Done != nil:
+		out.State = string(Done)
+		if len(end.Done.Value) > 0 {
+			out.Value = json.RawMessage(r.places(string(end.Done.Value)))
+		}
+	case end != nil:
+		out.State, out.Error = string(Failed), r.thrown(&end.Fail.Error)
+	case played.Err != nil:
+		out.State, out.Error = string(Failed), r.broken(played.Err)
+	default:
+		out.State = "cut"
+	}
+}
+
+// compare says whether a replay came to what the execution did.
+func (x *Executor) compare(st *journal.Story, played *journal.Played, out *Replayed) {
+	if played.Stopped || st.End == nil {
+		return
+	}
+	if st.End.Said == "" { // it was ended from outside: what the guest did until then is all that can be the same
+		if out.Differs == "" {
+			was := "ended from outside"
+			if st.Record.Why != "" {
+				was = "interrupted"
+			}
+			out.Notes = append(out.Notes, "the execution was "+was+": its journal ends there")
+		}
+		return
+	}
+	if out.Same = played.Said == st.End.Said; out.Same || out.Differs != "" {
+		return
+	}
+	var then Execution
+	if json.Unmarshal(st.End.Execution, &then) != nil {
+		return
+	}
+	switch {
+	case len(then.Calls) != len(out.Calls):
+		out.Differs = fmt.Sprintf("it made %s, and had made %d", count(len(out.Calls), "call"), len(then.Calls))
+	case string(then.State) != out.State:
+		out.Differs = "it " + out.State + ", and had " + string(then.State)
+	case string(then.Value) != string(out.Value):
+		out.Differs = "its value is another"
+	default:
+		out.Differs = "what it logged, or the text of its error, is another"
+		for i := range min(len(then.Console), len(out.Console)) {
+			if then.Console[i] != out.Console[i] {
+				out.Differs = fmt.Sprintf("line %d of its console is another", i+1)
+				break
+			}
+		}
+	}
+}
+
+// tryOther runs another program against the calls of an execution.
+func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOptions, out *Replayed) error {
+	r := &run{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}}
+	if st.Begin.Principal.ID != "" {
+		r.principal = st.Begin.Principal
+	}
+	var err error
+	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); err != nil {
+		return err
+	}
+	if runtimes[st.Record.Language] != r.program.Runtime {
+		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s", st.Record.Language)
+	}
+	first, err := x.play(ctx, st, 0)
+	if err != nil {
+		return err
+	}
+	box, err := x.guestThen(ctx, st)
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	begun, _ := st.Run()
+	if begun == nil {
+		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
+	}
+	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python"}
+	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: begun.Seed, Session: begun.Session}
+	played, err := st.Try(ctx, box, t)
+	if err != nil {
+		return err
+	}
+	out.tell(r, played)
+	if played.Differs != "" {
+		out.State = "diverged"
+		return nil
+	}
+	if left := st.Left(played); len(left) > 0 {
+		var names []string
+		for _, c := range left[:min(len(left), 5)] {
+			names = append(names, fmt.Sprintf("%s (call %d)", cut(c.Tool, 100), c.N))
+		}
+		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", count(len(left), "call"), strings.Join(names, ", ")))
+	}
+	return nil
+}
+
+// filesThen answers file operations as they were answered then, and others by files of its own, which begin empty.
+func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File) *sandbox.Answer {
+	return func(f *sandbox.File) *sandbox.Answer {
+		a := &sandbox.Answer{ID: f.ID}
+		v, err := fileOp(fs, f, func(h string) ([]byte, error) {
+			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", cut(h, 80))
+		})
+		if a.Value = v; err != nil {
+			a.Value, a.Error = nil, fileError(err)
+		}
+		key := journal.FileKey(*f)
+		if of := then[key]; len(of) > 0 {
+			then[key] = of[1:]
+			a.Value, a.Error = of[0].Value, of[0].Error
+		}
+		return a
+	}
+}

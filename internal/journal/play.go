@@ -1,0 +1,166 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+// A Played is what a guest did that was told what a journal holds.
+type Played struct {
+	Calls   []Call                       // in the order in which the program made them, with what they came to
+	Console []sandbox.Console            //
+	End     *sandbox.GuestMessage        // Done or Fail; nil: it did not come to its end
+	Files   map[string][]*sandbox.Answer // what its file operations came to, by FileKey, in their order
+	Said    string                       // the digest of all that it said (Voice)
+	Stopped bool                         // it was stopped at the call that it was to be stopped at, the last of Calls
+	Differs string                       // where it first did something else than the journal says; empty: nowhere
+	Err     error                        // how the sandbox ended it; nil where it did not
+}
+
+// errOver ends a guest of which nothing more is wanted.
+var errOver = errors.New("nothing more is wanted of the guest")
+
+// Play tells a guest in box, which is as the program found it, all that the journal holds, until the program makes its until-th
+// call (from 1; 0: to its end). The same build of the engine does the same again, to the last byte. Its error is that of ctx.
+func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Played, error) {
+	p := &player{story: s, until: until, voice: NewVoice(), heard: map[int64][]byte{}, out: Played{Files: map[string][]*sandbox.Answer{}}}
+	for _, h := range s.Heard {
+		if h.Question {
+			p.answers = append(p.answers, h.Text)
+			continue
+		}
+		p.lines = append(append(p.lines, h.Text...), '\n')
+		p.heard[h.Answers] = h.Text
+	}
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p.stop = func() { stop(errOver) }
+	_, err := box.Run(run, &sandbox.Cmd{Guest: p, Keep: true, Ask: p.ask})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.out.Err = err; errors.Is(context.Cause(run), errOver) {
+		p.out.Err = nil
+	}
+	p.out.Said = p.voice.Sum()
+	return &p.out, nil
+}
+
+// A player is the host's end of a guest stream that is played from a journal.
+type player struct {
+	story *Story
+	until int
+	lines []byte // touched by Read only
+	stop  func()
+	heard map[int64][]byte // lines, by what they answer
+
+	mu      sync.Mutex // what follows is touched by the stream and by questions
+	part    []byte
+	answers [][]byte
+	over    bool
+	voice   *Voice
+	out     Played
+}
+
+// Read gives the lines, then io.EOF.
+func (p *player) Read(b []byte) (int, error) { return give(&p.lines, b) }
+
+// Write takes what the guest says.
+func (p *player) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.part = eachLine(p.part, b, p.line)
+	return len(b), nil
+}
+
+func (p *player) line(text []byte) {
+	var m sandbox.GuestMessage
+	if p.over || json.Unmarshal(text, &m) != nil {
+		return
+	}
+	last := m.Done != nil || m.Fail != nil
+	p.voice.Line(text, last)
+	switch {
+	case last:
+		p.out.End, p.over = &m, true
+		p.stop()
+	case m.Console != nil:
+		p.out.Console = append(p.out.Console, *m.Console)
+	case m.File != nil:
+		p.file(m.File, p.heard[m.File.ID])
+	case m.Call != nil:
+		p.call(m.Call)
+	}
+}
+
+// FileKey names a file operation by all that it asks for.
+func FileKey(f sandbox.File) string {
+	f.ID = 0
+	key, err := json.Marshal(f)
+	if err != nil {
+		return "" // it holds nothing that can't be
+	}
+	return string(key)
+}
+
+func (p *player) file(f *sandbox.File, answer []byte) {
+	var m sandbox.HostMessage
+	if answer != nil && json.Unmarshal(answer, &m) == nil && m.Answer != nil {
+		key := FileKey(*f)
+		p.out.Files[key] = append(p.out.Files[key], m.Answer)
+	}
+}
+
+func (p *player) ask(_ context.Context, question []byte) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var m sandbox.GuestMessage
+	if p.over || json.Unmarshal(question, &m) != nil {
+		return nil
+	}
+	p.voice.Question(question)
+	if m.Call != nil {
+		p.call(m.Call)
+	}
+	if p.over || len(p.answers) == 0 {
+		p.over = true // the journal ends here
+		p.stop()
+		return nil
+	}
+	a := p.answers[0]
+	p.answers = p.answers[1:]
+	if m.File != nil {
+		p.file(m.File, a)
+	}
+	return a
+}
+
+// call takes a call that the guest makes again.
+func (p *player) call(c *sandbox.GuestCall) {
+	path := PathOf(c)
+	k := p.story.Call(c.ID)
+	if k == nil && p.heard[c.ID] != nil {
+		return // it was answered without being made, as one of too many
+	}
+	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args, Digest: DigestOf(path, c.Args)}
+	switch {
+	case k != nil && k.Digest == here.Digest:
+		n := here.N
+		here = *k
+		here.N = n
+	case k != nil && p.out.Differs == "":
+		p.out.Differs = fmt.Sprintf("call %d is %s, and was %s", here.N, brief(&here), brief(k))
+	}
+	p.out.Calls = append(p.out.Calls, here)
+	if here.N == p.until {
+		p.out.Stopped, p.over = true, true
+		p.stop()
+	}
+}

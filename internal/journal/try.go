@@ -1,0 +1,290 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Trial runs another program against the calls of a journal. Calls with the same tool and arguments are answered with what they
+// came to then, each once, in their order; the first that is not among them ends it.
+type Trial struct {
+	Run *sandbox.Run // the program; its Seed is that of the journal's
+	// Files answers what the program asks of files.
+	Files func(*sandbox.File) *sandbox.Answer
+	// Eager answers each call as soon as it is made, and timers when nothing else is to come. Without it answers and timers come
+	// in the order of the time that they took then; that needs a language whose guests never stand still for a line.
+	Eager bool
+}
+
+// Try runs a program. Nothing outside is touched; the time is that of the journal.
+func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played, error) {
+	_, at := s.Run()
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p := &trial{Trial: t, story: s, at: at, used: map[*Call]bool{}, stop: func() { stop(errOver) }}
+	p.ready.L = &p.mu
+	defer context.AfterFunc(run, p.wake)()
+	first, err := tool.Marshal(sandbox.HostMessage{Run: t.Run, At: at})
+	if err != nil {
+		return nil, err
+	}
+	p.lines = append(first, '\n')
+	for {
+		_, err = box.Run(run, &sandbox.Cmd{Guest: p, Keep: true, Ask: p.ask})
+		if err != nil || !p.next() {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.out.Err = err; errors.Is(context.Cause(run), errOver) {
+		p.out.Err = nil
+	}
+	return &p.out, nil
+}
+
+// Left gives the calls of the journal that the program of a Try did not make.
+func (s *Story) Left(p *Played) (out []*Call) {
+	made := map[string]int{}
+	for _, c := range p.Calls {
+		made[c.Digest]++
+	}
+	for _, c := range s.Calls {
+		if made[c.Digest]--; made[c.Digest] < 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// An event is a line that the guest is yet to be told.
+type event struct {
+	at    int64 // when, in milliseconds since 1970
+	timer bool
+	a     *sandbox.Answer
+}
+
+// A trial is the host's end of the guest stream of a Try.
+type trial struct {
+	Trial
+	story *Story
+	stop  func()
+
+	mu      sync.Mutex
+	ready   sync.Cond
+	lines   []byte
+	part    []byte
+	at      int64 // what the guest's clock shows, at least
+	pending []event
+	used    map[*Call]bool
+	over    bool
+	out     Played
+}
+
+func (p *trial) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.ready.Broadcast()
+}
+
+// Read gives lines; where none is left, io.EOF, unless Eager.
+func (p *trial) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.Eager && len(p.lines) == 0 && !p.over {
+		p.ready.Wait()
+	}
+	return give(&p.lines, b)
+}
+
+// Write takes what the guest says.
+func (p *trial) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.part = eachLine(p.part, b, p.line)
+	if p.Eager {
+		for p.nextLine() {
+		}
+		p.ready.Broadcast()
+	}
+	return len(b), nil
+}
+
+// next puts the next line in the place of those that the guest has read, and reports whether there is one.
+func (p *trial) next() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.over && p.nextLine()
+}
+
+// nextLine adds the line of the event that is next. p.mu is held.
+func (p *trial) nextLine() bool {
+	if len(p.pending) == 0 {
+		return false
+	}
+	i := 0
+	for k, e := range p.pending {
+		if p.Eager && p.pending[i].timer && !e.timer || e.at < p.pending[i].at && !(p.Eager && e.timer && !p.pending[i].timer) {
+			i = k
+		}
+	}
+	e := p.pending[i]
+	p.pending = slices.Delete(p.pending, i, i+1)
+	p.at = max(p.at, e.at)
+	m := sandbox.HostMessage{At: p.at, Answer: e.a}
+	if e.timer {
+		m.Wake = &sandbox.Wake{}
+	}
+	line, err := tool.Marshal(m)
+	if err != nil {
+		return false
+	}
+	p.lines = append(append(p.lines, line...), '\n')
+	return true
+}
+
+func (p *trial) line(text []byte) {
+	var m sandbox.GuestMessage
+	if p.over || json.Unmarshal(text, &m) != nil {
+		return
+	}
+	switch {
+	case m.Done != nil, m.Fail != nil:
+		p.out.End, p.over = &m, true
+		p.stop()
+	case m.Console != nil:
+		p.out.Console = append(p.out.Console, *m.Console)
+	case m.Timer != nil:
+		p.pending = slices.DeleteFunc(p.pending, func(e event) bool { return e.timer })
+		if m.Timer.MS >= 0 {
+			p.pending = append(p.pending, event{at: p.at + int64(m.Timer.MS), timer: true})
+		}
+	case m.File != nil:
+		p.pending = append(p.pending, event{at: p.at, a: p.Files(m.File)})
+	case m.Call != nil:
+		if a, took := p.call(m.Call); a != nil {
+			p.pending = append(p.pending, event{at: p.at + took, a: a})
+		}
+	}
+}
+
+func (p *trial) ask(_ context.Context, question []byte) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var m sandbox.GuestMessage
+	if p.over || json.Unmarshal(question, &m) != nil {
+		return nil
+	}
+	a := &sandbox.Answer{}
+	switch {
+	case m.File != nil:
+		a = p.Files(m.File)
+	case m.Sleep != nil:
+		p.at += int64(m.Sleep.MS)
+	case m.Call != nil:
+		var took int64
+		if a, took = p.call(m.Call); a == nil {
+			return nil
+		}
+		p.at += took
+	}
+	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: p.at})
+	if err != nil {
+		return nil
+	}
+	return line
+}
+
+// call gives the answer to a call, and how long it took then, in milliseconds; nil where the journal has none.
+func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
+	path := PathOf(c)
+	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args, Digest: DigestOf(path, c.Args)}
+	for _, k := range p.story.Calls {
+		if k.Digest != here.Digest || p.used[k] || !k.Known() {
+			continue
+		}
+		p.used[k] = true
+		n := here.N
+		here = *k
+		here.N, here.ID = n, c.ID
+		p.out.Calls = append(p.out.Calls, here)
+		took := k.MS
+		if !k.at.IsZero() && !k.Sent.IsZero() {
+			took = k.at.Sub(k.Sent).Milliseconds()
+		}
+		return &sandbox.Answer{ID: c.ID, Value: k.Value, Error: k.Failure}, max(took, 0)
+	}
+	p.out.Calls = append(p.out.Calls, here)
+	p.out.Differs = fmt.Sprintf("call %d, %s, is not among the calls of the execution", here.N, brief(&here))
+	p.over = true
+	p.stop()
+	return nil, 0
+}
+
+// PathOf is the path of a call as a program named it.
+func PathOf(c *sandbox.GuestCall) string { return strings.TrimPrefix(c.Path, "tools.") }
+
+// brief names a call in one line.
+func brief(c *Call) string {
+	const most = 160
+	args := string(c.Arguments)
+	if args == "" {
+		args = "{}"
+	}
+	if len(args) > most {
+		args = strings.ToValidUTF8(args[:most], "") + "…"
+	}
+	return c.Tool + " " + args
+}
+
+// give moves bytes from a buffer to b.
+func give(from *[]byte, b []byte) (int, error) {
+	if len(*from) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, *from)
+	*from = (*from)[n:]
+	return n, nil
+}
+
+// eachLine gives the lines of part and b to f, and what is left.
+func eachLine(part, b []byte, f func([]byte)) []byte {
+	for {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			return append(part, b...)
+		}
+		f(append(part, b[:i]...))
+		part, b = nil, b[i+1:]
+	}
+}
+
+// Differ tells the first difference between the calls of two executions; empty where there is none.
+func Differ(a, b []Call) string {
+	for i := range min(len(a), len(b)) {
+		if a[i].Digest != b[i].Digest {
+			return fmt.Sprintf("call %d is %s in the one, and %s in the other", i+1, brief(&a[i]), brief(&b[i]))
+		}
+		if a[i].Error != b[i].Error {
+			return fmt.Sprintf("call %d, %s, came to something else", i+1, brief(&a[i]))
+		}
+	}
+	if len(a) != len(b) {
+		return fmt.Sprintf("the one made %d calls, the other %d", len(a), len(b))
+	}
+	return ""
+}
