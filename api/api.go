@@ -50,6 +50,8 @@ type Status struct {
 	Tier          string `json:"tier"` // weakest isolation that a program runs at
 	Upstreams     int    `json:"upstreams"`
 	Tools         int    `json:"tools"`
+	// Checkpoints are the places that the record's checkpoints are sent to.
+	Checkpoints []AuditSink `json:"checkpoints,omitempty"`
 }
 
 // An Upstream is a source of tools, and how it is.

@@ -148,13 +148,14 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	return nil
 }
 
-// Event records what happened, and gives the id of the record. What is no read of the record has reached the disk then.
+// Event records what happened, and gives the id of the record. It has reached the disk then, unless it is a read of the
+// record, or the end of an execution, whose call is a record of its own.
 func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	now := l.now()
 	if e.Outcome == Unfinished {
 		e.Outcome = OK
 	}
-	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead}
+	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead && e.Kind != KindExecution}
 	s := e.Subject
 	leaf := &content{
 		Version: formatVersion, Part: PartEvent, Record: a.Record, Kind: e.Kind, Time: Stamp(now),

@@ -167,8 +167,12 @@ func (v memoryView) Head() (Head, error) { return v.m.head() }
 
 func (v memoryView) Records(q Query) ([]Pair, error) {
 	var out []Pair
-	for _, id := range slices.Backward(slices.Sorted(slices.Values(v.m.order))) {
-		if q.Before != "" && id >= q.Before {
+	ids := slices.Sorted(slices.Values(v.m.order))
+	if q.After == "" {
+		slices.Reverse(ids)
+	}
+	for _, id := range ids {
+		if q.Before != "" && id >= q.Before || id <= q.After {
 			continue
 		}
 		p := v.m.records[id]

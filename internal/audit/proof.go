@@ -201,6 +201,9 @@ func parseHashes(lines []string) ([]tlog.Hash, error) {
 	return out, nil
 }
 
+// IsConsistencyProof reports whether text says of itself that it is what ProveConsistency gives.
+func IsConsistencyProof(text string) bool { return strings.HasPrefix(text, consistencyHeader+"\n") }
+
 // CheckConsistency checks what ProveConsistency gave, with the log's public key only, and gives both checkpoints.
 func CheckConsistency(text, public string) (older, newer *Checkpoint, err error) {
 	if len(text) > proofBytes {

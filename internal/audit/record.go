@@ -112,6 +112,7 @@ type Query struct {
 	Since     time.Time // at this time or later
 	Until     time.Time // before this time
 	Before    string    // records older than the one with this id: the next page
+	After     string    // records younger than this id, oldest first: the other way
 	Limit     int       // at most so many, 100 when 0; never more than 1000
 }
 

@@ -46,6 +46,7 @@ var commands = []func(*app) *cobra.Command{
 	skillsCommand,
 	toolsCommand,
 	connectCommand,
+	auditCommand,
 	keysCommand,
 	configCommand,
 	doctorCommand,

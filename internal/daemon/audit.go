@@ -13,9 +13,11 @@ import (
 type AuditSettings struct {
 	Origin    string // the log's name; empty: the one that it has, or a random one
 	Retention audit.Retention
+
+	Checkpoints CheckpointSettings
 }
 
-func (r *reader) audit(n *node, s *AuditSettings) {
+func (r *reader) audit(n *node, s *AuditSettings, dir string) {
 	const day = 24 * time.Hour
 	keep := func(what string, to *audit.Keep) func(*node) {
 		return func(n *node) {
@@ -30,10 +32,11 @@ func (r *reader) audit(n *node, s *AuditSettings) {
 				}
 			}
 		},
-		"arguments": keep("audit.arguments", &s.Retention.Arguments),
-		"results":   keep("audit.results", &s.Retention.Results),
-		"keep":      func(n *node) { s.Retention.For = r.days(n, "audit.keep", time.Hour, 36500*day) },
-		"secrets":   func(n *node) { s.Retention.Secrets = r.texts(n, "audit.secrets") },
+		"arguments":   keep("audit.arguments", &s.Retention.Arguments),
+		"results":     keep("audit.results", &s.Retention.Results),
+		"keep":        func(n *node) { s.Retention.For = r.days(n, "audit.keep", time.Hour, 36500*day) },
+		"checkpoints": func(n *node) { r.checkpoints(n, &s.Checkpoints, dir) },
+		"secrets":     func(n *node) { s.Retention.Secrets = r.texts(n, "audit.secrets") },
 	})
 }
 
@@ -52,6 +55,10 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: d.cfg.Settings.Audit.Retention, Log: d.log})
 	if err := l.Inspect(ctx); err != nil && tool.AsError(err).Kind != tool.Conflict {
 		return nil, err
+	}
+	d.ledger = newLedger(d, l)
+	if err := d.recordConfiguration(ctx, l, key); err != nil {
+		d.log.Error("the configuration is not on the record", "err", err)
 	}
 	return l, nil
 }

@@ -37,6 +37,8 @@ type Settings struct {
 	Audit     AuditSettings
 	Approvals ApprovalSettings
 	Journal   JournalSettings
+
+	parts map[string][sha256.Size]byte // what the file's parts are, by their names
 }
 
 // SandboxSettings bound what one program may use.
@@ -150,6 +152,7 @@ func ParseConfig(path string, text []byte, env func(string) (string, bool)) (*Se
 	if root == nil {
 		return s, nil
 	}
+	s.parts = digests(root)
 	r := &reader{env: env}
 	r.settings(root, s)
 	if len(r.problems) > 0 {
@@ -192,7 +195,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
-		"audit":      func(n *node) { r.audit(n, &s.Audit) },
+		"audit":      func(n *node) { r.audit(n, &s.Audit, filepath.Dir(s.File)) },
 		"approvals":  func(n *node) { r.approvals(n, &s.Approvals) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 	})

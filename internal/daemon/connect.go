@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
@@ -26,6 +27,7 @@ const (
 // signIns are the attempts to sign in that are under way: one an upstream, each waited for by a goroutine.
 type signIns struct {
 	upstreams *upstreams
+	tell      signedIn
 	log       *slog.Logger
 	ctx       context.Context // of all attempts
 	cancel    context.CancelFunc
@@ -36,17 +38,21 @@ type signIns struct {
 	active map[string]*attempt // the newest, by exact name of the upstream
 }
 
+// signedIn is told that somebody signed in to an upstream ("sign-in") or out of it ("sign-out"), or could not.
+type signedIn func(p tool.Principal, upstream, action string, err error)
+
 // An attempt is one sign-in that waits for a person.
 type attempt struct {
 	flow   *oauth.Flow
+	who    tool.Principal          // who began it
 	cancel context.CancelCauseFunc // the cause is what who waits is told
 	over   chan struct{}           // closed when state and err are final
 	shown  api.SignIn              // but State and Error
 	err    error
 }
 
-func newSignIns(u *upstreams, log *slog.Logger) *signIns {
-	s := &signIns{upstreams: u, log: log, active: map[string]*attempt{}}
+func newSignIns(u *upstreams, tell signedIn, log *slog.Logger) *signIns {
+	s := &signIns{upstreams: u, tell: tell, log: log, active: map[string]*attempt{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -110,7 +116,8 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{flow: flow, over: make(chan struct{}), shown: api.SignIn{
+	who, _ := identity.From(ctx)
+	a := &attempt{flow: flow, who: who, over: make(chan struct{}), shown: api.SignIn{
 		ID: rand.Text(), Upstream: name, URL: flow.URL, Redirect: flow.Redirect, How: "through a browser",
 	}}
 	s.mu.Lock()
@@ -162,6 +169,7 @@ func (s *signIns) wait(ctx context.Context, a *attempt, c *source) {
 		err = returned(ctx, c)
 	}
 	a.err = err
+	s.tell(a.who, a.shown.Upstream, "sign-in", err)
 	close(a.over)
 }
 
@@ -278,6 +286,8 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 	}
 	s.drop(out.Upstream, tool.Errorf(tool.Conflict, "this sign-in to upstream %q was given up, since somebody signed out of it", out.Upstream))
 	out.Revoked, err = c.auth.Forget(ctx)
+	who, _ := identity.From(ctx)
+	s.tell(who, out.Upstream, "sign-out", err)
 	return out, err
 }
 

@@ -64,6 +64,7 @@ type Daemon struct {
 	executor  *executor.Executor
 	index     *index
 	metrics   *metrics
+	ledger    *ledger // the record, for people
 	mcp       *mcpserver.Server
 	http      *httpapi.Server
 	socket    net.Listener
@@ -129,7 +130,7 @@ func (d *Daemon) assemble() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.toolsChanged); err != nil {
+	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.toolsChanged, d.upstreamSignIn); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
@@ -168,14 +169,14 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.Auth != nil,
 	})
-	d.http = httpapi.New(d.signIn(httpapi.Config{
+	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Sessions: d.executor, Journals: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
 			return d.mcp.ServeStdio(ctx, rw, rw)
 		},
-	}))
+	})))
 }
 
 func (d *Daemon) toolsChanged() {
@@ -207,6 +208,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.upstreams.run(upstreams) })
 	wg.Go(func() { d.keepAudit(upstreams) })
+	if !d.cfg.Lazy {
+		wg.Go(func() { d.ledger.sender.Run(upstreams) })
+	}
 	wg.Go(func() { d.policies.watch(upstreams) })
 
 	d.recover(ctx)
@@ -312,9 +316,10 @@ func (d *Daemon) Status() api.Status {
 	s := d.cfg.Settings
 	view := d.catalog.View()
 	engine, problem := d.policies.state()
+	sinks, _ := d.ledger.sinks()
 	return api.Status{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),
-		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Upstreams: len(view.Upstreams()), Tools: len(view.Entries()),
+		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Upstreams: len(view.Upstreams()), Tools: len(view.Entries()), Checkpoints: sinks,
 	}
 }
 

@@ -155,7 +155,7 @@ func TestDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	record := audit.New(audit.Config{Store: stored, Key: key})
-	records, err := record.Records(t.Context(), audit.Query{Execution: x.ID, Limit: 1000})
+	records, err := record.Records(t.Context(), audit.Query{Kind: audit.KindCall, Execution: x.ID, Limit: 1000})
 	if err != nil || len(records) != 100 {
 		t.Fatalf("%d records of the program's calls, %v", len(records), err)
 	}

@@ -100,12 +100,12 @@ type upstreams struct {
 	lastTools map[string][]*tool.Tool
 }
 
-func newUpstreams(s *Settings, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func()) (*upstreams, error) {
+func newUpstreams(s *Settings, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func(), signedIn signedIn) (*upstreams, error) {
 	u := &upstreams{
 		log: log, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
-	u.signIns = newSignIns(u, log)
+	u.signIns = newSignIns(u, signedIn, log)
 	for _, add := range kinds {
 		if err := add(s, u); err != nil {
 			return nil, err

@@ -34,6 +34,7 @@ type Config struct {
 	Execution func(id string) (*executor.Execution, bool)
 	Sessions  Sessions
 	Journals  Journals
+	Audit     Audit
 	Approvals Approvals
 	Program   func(ctx context.Context, execution string) string // the text of a program; nil: none is kept
 	Ready     func() error                                       // why the process can't do its work yet; nil when it can
@@ -157,6 +158,16 @@ var routes = []route{
 	{"GET " + api.Prefix + "/sessions/{session}/files", viewer, (*Server).readFile},
 	{"PUT " + api.Prefix + "/sessions/{session}/files", user, (*Server).writeFile},
 	{"POST " + api.Prefix + "/sessions/{session}/files", user, (*Server).changeFile},
+	{"GET " + api.Prefix + "/audit", auditor, (*Server).auditState},
+	{"GET " + api.Prefix + "/audit/records", auditor, (*Server).auditRecords},
+	{"GET " + api.Prefix + "/audit/records/{record}", auditor, (*Server).auditRecord},
+	{"POST " + api.Prefix + "/audit/records/{record}/proof", auditor, (*Server).auditProof},
+	{"POST " + api.Prefix + "/audit/verify", auditor, (*Server).auditVerify},
+	{"GET " + api.Prefix + "/audit/checkpoints", auditor, (*Server).checkpoints},
+	{"POST " + api.Prefix + "/audit/checkpoints", auditor, (*Server).makeCheckpoint},
+	{"POST " + api.Prefix + "/audit/consistency", auditor, (*Server).auditConsistency},
+	{"GET " + api.Prefix + "/audit/export", auditor, (*Server).auditExport},
+	{"GET " + api.Prefix + "/audit/evidence", auditor, (*Server).auditEvidence},
 	{"GET " + api.Prefix + "/skills", viewer, (*Server).skills},
 	{"GET " + api.Prefix + "/skills/{skill}", viewer, (*Server).skill},
 	{"DELETE " + api.Prefix + "/skills/{skill}", user, (*Server).removeSkill},

@@ -66,7 +66,7 @@ const selectPairs = `SELECT b.seq, b.hashes, b.leaf, e.seq, e.hashes, e.leaf FRO
 	LEFT JOIN audit_leaf e ON e.leaf ->> 'record' = b.leaf ->> 'record' AND (e.leaf ->> 'part' = 'ended') = 1
 	WHERE (b.leaf ->> 'part' = 'ended') = 0`
 
-// Records gives what q picks, newest first.
+// Records gives what q picks, in its order.
 func (v *auditView) Records(q audit.Query) ([]audit.Pair, error) {
 	query, args := pairsQuery(q)
 	rows, err := v.tx.QueryContext(v.ctx, query, args...)
@@ -128,7 +128,12 @@ func pairsQuery(q audit.Query) (string, []any) {
 	if q.Before != "" {
 		and("b.leaf ->> 'record' < ?", q.Before)
 	}
-	b.WriteString(" ORDER BY b.leaf ->> 'record' DESC LIMIT ?")
+	order := "DESC"
+	if q.After != "" {
+		and("b.leaf ->> 'record' > ?", q.After)
+		order = "ASC"
+	}
+	b.WriteString(" ORDER BY b.leaf ->> 'record' " + order + " LIMIT ?")
 	return b.String(), append(args, q.Max())
 }
 

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// period are the flags --from and --to.
+type period struct{ from, to string }
+
+func (p *period) flags(c *cobra.Command) {
+	c.Flags().StringVar(&p.from, "from", "", "at this `time` or later (a date is its beginning, UTC)")
+	c.Flags().StringVar(&p.to, "to", "", "before this `time` (default: now)")
+}
+
+func (p *period) times(c *cobra.Command) (from, to time.Time, err error) {
+	if p.from == "" {
+		return from, to, usage("%s needs --from: %s", called(c), firstExample(c))
+	}
+	if from, err = timeFlag("from", p.from); err != nil {
+		return from, to, err
+	}
+	if to, err = timeFlag("to", p.to); err != nil {
+		return from, to, err
+	}
+	if to.IsZero() {
+		to = time.Now()
+	}
+	if !from.Before(to) {
+		return from, to, usage("--from %s is not before --to %s", p.from, to.UTC().Format(time.RFC3339))
+	}
+	return from, to, nil
+}
+
+func auditExportCommand(a *app) *cobra.Command {
+	var file, format string
+	var p period
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Write the records of a time as OCSF or CSV",
+		Long: `Writes the records from --from to before --to, oldest first: as OCSF events, one JSON object a line (API Activity, and
+Authentication for sign-ins), or as CSV, in which no cell can be taken for a formula. Memory doesn't grow with their number. The
+export is recorded, too.`,
+		Example: `  biplane audit export --format ocsf --from 2026-10-01 --to 2026-11-01 -o october.jsonl
+  biplane audit export --format csv --from 7d > week.csv`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			from, to, err := p.times(cmd)
+			if err != nil {
+				return err
+			}
+			if err := oneOf("format", format, []string{"ocsf", "csv"}); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if file == "" || file == "-" {
+					return client.ExportAudit(ctx, format, from, to, a.Out)
+				}
+				size, err := writeWhole(file, 0o600, func(w io.Writer) error { return client.ExportAudit(ctx, format, from, to, w) })
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
+				return nil
+			})
+		},
+	}
+	p.flags(c)
+	c.Flags().StringVar(&format, "format", "ocsf", "`format`: ocsf or csv")
+	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default: standard output)")
+	words(c, "format", "ocsf", "csv")
+	return c
+}
+
+func auditEvidenceCommand(a *app) *cobra.Command {
+	var p period
+	c := &cobra.Command{
+		Use:   "evidence DIR",
+		Short: "Write a folder of evidence for an audit",
+		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period: inventory of upstreams and tools, who may
+call what, decisions, approvals, sign-ins, changes, the proof of the record's integrity, what the sandbox's probes found, and a
+README.md that says what each file shows and which controls it supports. It certifies nothing. Making it takes as long as doctor
+--probe, and is recorded.`,
+		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
+		Args:    exactly("DIR", "a folder that isn't there yet"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, to, err := p.times(cmd)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Lstat(args[0]); !errors.Is(err, fs.ErrNotExist) {
+				return usage("%s is there already: name a folder that isn't", args[0])
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				n, err := writeEvidence(args[0], func(w io.Writer) error { return client.AuditEvidence(ctx, from, to, w) })
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", clean(args[0]), count(n, "file"))
+				return nil
+			})
+		},
+	}
+	p.flags(c)
+	return c
+}
+
+// writeEvidence unpacks an archive into a folder, which is there as a whole or not at all, and says how many files it has.
+func writeEvidence(dir string, download func(io.Writer) error) (n int, err error) {
+	unable := func(err error) error {
+		var e *api.Error
+		if errors.As(err, &e) {
+			return err
+		}
+		return &api.Error{Kind: api.Unavailable, Message: "write " + dir + ": " + err.Error()}
+	}
+	part, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".*")
+	if err != nil {
+		return 0, unable(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(part)
+		}
+	}()
+	archive, err := os.CreateTemp("", "biplane-evidence-*.zip")
+	if err != nil {
+		return 0, unable(err)
+	}
+	defer os.Remove(archive.Name())
+	defer archive.Close()
+	if err := download(archive); err != nil {
+		return 0, unable(err)
+	}
+	z, err := zip.OpenReader(archive.Name())
+	if err != nil {
+		return 0, unable(err)
+	}
+	defer z.Close()
+	for _, f := range z.File {
+		if err := unpack(part, f); err != nil {
+			return 0, unable(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(part, 0o755), os.Rename(part, dir)); err != nil {
+		return 0, unable(err)
+	}
+	return len(z.File), nil
+}
+
+// unpack writes one file of an archive into a folder, and nowhere else.
+func unpack(dir string, f *zip.File) error {
+	if !filepath.IsLocal(f.Name) || !f.Mode().IsRegular() {
+		return fmt.Errorf("the archive has %q, which is no file of a folder", f.Name)
+	}
+	path := filepath.Join(dir, filepath.FromSlash(f.Name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	in, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

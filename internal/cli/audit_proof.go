@@ -1,0 +1,357 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+// auditFileBytes bounds what is read of a proof, a key, a file of checkpoints.
+const auditFileBytes = 8 << 20
+
+func auditVerifyCommand(a *app) *cobra.Command {
+	var output, proof, key, checkpoint string
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Check the whole record, or a proof",
+		Long: `Without --proof it checks the whole record: every leaf against its hash, the tree against all signed checkpoints, the order, and
+what is kept beside; it names each record that was changed, removed or put in, and exits with 1. With --checkpoint it also
+checks that the record begins with exactly what checkpoints say that were kept elsewhere.
+
+With --proof it checks a proof that audit prove or audit checkpoint --since wrote. That needs nothing but the proof and the public key:
+no data folder, no network, no process. With --checkpoint the proof must be of a checkpoint that is in that file.`,
+		Example: `  biplane audit verify
+  biplane audit verify --checkpoint /mnt/worm/checkpoints
+  biplane audit verify --proof record.proof --key biplane.key
+  biplane audit verify --proof record.proof --key biplane.key --checkpoint last-week.txt`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var held []string
+			if checkpoint != "" {
+				var err error
+				if held, err = readCheckpoints(checkpoint); err != nil {
+					return err
+				}
+			}
+			switch {
+			case proof == "" && key != "":
+				return usage("--key goes with --proof: the record's own key is in its data folder")
+			case proof != "" && key == "":
+				return usage("--proof needs --key, the public key or a file with it: biplane audit key prints it where the record is")
+			case proof != "":
+				return a.verifyProof(output, proof, key, held)
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				r, err := client.VerifyAudit(ctx, held...)
+				if err != nil {
+					return err
+				}
+				if err := a.print(output, r, func(w io.Writer) { showReport(w, r) }); err != nil {
+					return err
+				}
+				if !r.OK {
+					return told(exitFailed)
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&proof, "proof", "", "check the proof in this `file`")
+	c.Flags().StringVar(&key, "key", "", "public `key`, or a file with it")
+	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` of checkpoints that were kept elsewhere")
+	addOutput(c, &output)
+	return c
+}
+
+// readCheckpoints reads a file of checkpoints, one after the other.
+func readCheckpoints(path string) ([]string, error) {
+	text, err := readSmall("checkpoint", path)
+	if err != nil {
+		return nil, err
+	}
+	all := daemon.SplitCheckpoints(text)
+	if len(all) == 0 {
+		return nil, usage("checkpoint: there is none in %s", path)
+	}
+	return all, nil
+}
+
+func readSmall(what, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", usage("%s: %v", what, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, auditFileBytes+1))
+	switch {
+	case err != nil:
+		return "", usage("%s: %v", what, err)
+	case len(text) > auditFileBytes:
+		return "", usage("%s: %s is larger than %d bytes", what, path, auditFileBytes)
+	}
+	return string(text), nil
+}
+
+// readKey gives a public key: the text itself, or what is in the file of that name.
+func readKey(key string) (string, error) {
+	if strings.Count(key, "+") >= 2 {
+		if _, err := os.Stat(key); err != nil {
+			return key, nil
+		}
+	}
+	text, err := readSmall("key", key)
+	return strings.TrimSpace(text), err
+}
+
+func (a *app) verifyProof(output, proof, key string, held []string) error {
+	public, err := readKey(key)
+	if err != nil {
+		return err
+	}
+	text, err := readSmall("proof", proof)
+	if err != nil {
+		return err
+	}
+	p, err := daemon.CheckProof(text, public, held)
+	if err != nil {
+		return &failure{err: err, code: exitFailed}
+	}
+	return a.print(output, p, func(w io.Writer) { showProved(w, p) })
+}
+
+func showProved(w io.Writer, p *daemon.Proved) {
+	if p.Older != nil {
+		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n", clean(p.Origin), p.Size, *p.Older)
+		return
+	}
+	for _, l := range p.Leaves {
+		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq, clean(p.Origin), p.Size, safe(string(l.Leaf)))
+	}
+	if p.Held {
+		fmt.Fprintln(w, "The checkpoint is one of those given.")
+	}
+}
+
+func showReport(w io.Writer, r *api.AuditReport) {
+	for _, f := range r.Faults {
+		fmt.Fprintf(w, "%s: %s\n", f.What, clean(f.Message))
+	}
+	if r.More > 0 {
+		fmt.Fprintf(w, "and %d more\n", r.More)
+	}
+	for _, o := range r.Outside {
+		says := "the record begins with exactly what it signs"
+		if !o.OK {
+			says = "the record is NOT what it signs"
+		}
+		fmt.Fprintf(w, "checkpoint of %d leaves: %s\n", o.Size, says)
+	}
+	verdict := "good"
+	if !r.OK {
+		verdict = "NOT good"
+	}
+	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, count(int(r.Records), "record"), leaves(r.Size), count(int(r.Checkpoints), "checkpoint"), r.Covered)
+	if r.Unfinished > 0 {
+		fmt.Fprintf(w, ", %s without an end", count(int(r.Unfinished), "call"))
+	}
+	fmt.Fprintf(w, "\nrecord %s, root %s\n", clean(r.Origin), r.Root)
+}
+
+func leaves(n int64) string {
+	if n == 1 {
+		return "1 leaf"
+	}
+	return fmt.Sprintf("%d leaves", n)
+}
+
+func auditProveCommand(a *app) *cobra.Command {
+	var file, checkpoint string
+	c := &cobra.Command{
+		Use:   "prove RECORD",
+		Short: "Prove that a record is in the log",
+		Long: `Writes the proof that a record is in the log, as text (C2SP tlog-proof) that anybody can check offline with the public key:
+biplane audit verify --proof FILE --key KEY, or another program. The proof holds the record's leaves, which have digests of
+arguments and results only. It is of a new checkpoint, or, with --checkpoint, of the last one in a file.`,
+		Example: `  biplane audit prove RECORD -o record.proof
+  biplane audit prove RECORD --checkpoint last-week.txt -o record.proof`,
+		Args: exactly("RECORD", "the id of a record, as audit list shows it"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := ""
+			if checkpoint != "" {
+				held, err := readCheckpoints(checkpoint)
+				if err != nil {
+					return err
+				}
+				at = held[len(held)-1]
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				p, err := client.ProveAudit(ctx, args[0], at)
+				if err != nil {
+					return err
+				}
+				return a.put(file, p.Proof)
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default: standard output)")
+	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` with the checkpoint to prove it with")
+	return c
+}
+
+// put writes text to a file, or to standard output where none is named.
+func (a *app) put(file, text string) error {
+	if file == "" || file == "-" {
+		_, err := io.WriteString(a.Out, text)
+		return err
+	}
+	size, err := writeWhole(file, 0o644, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
+	return nil
+}
+
+func auditCheckpointCommand(a *app) *cobra.Command {
+	var file, since, output string
+	var list bool
+	c := &cobra.Command{
+		Use:   "checkpoint",
+		Short: "Sign the head of the record, and send it to where the configuration says",
+		Long: `Signs the head of the record as it is now (C2SP tlog-checkpoint), sends it to all places of audit.checkpoints, and prints it. Whoever
+keeps it can show later that the record was changed, if it was.
+
+With --since it instead writes the proof that the record only grew since the checkpoints in a file: the proof printed is of the
+first of them, and all are checked.`,
+		Example: `  biplane audit checkpoint
+  biplane audit checkpoint --file today.txt
+  biplane audit checkpoint --list
+  biplane audit checkpoint --since last-week.txt --file growth.proof`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var older []string
+			switch {
+			case list && since != "":
+				return usage("--list and --since are two things: give one of them")
+			case since != "":
+				var err error
+				if older, err = readCheckpoints(since); err != nil {
+					return err
+				}
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				switch {
+				case list:
+					return a.listCheckpoints(ctx, client, output)
+				case older != nil:
+					return a.proveGrowth(ctx, client, file, older)
+				}
+				return a.makeCheckpoint(ctx, client, file, output)
+			})
+		},
+	}
+	c.Flags().BoolVar(&list, "list", false, "list those that were made")
+	c.Flags().StringVar(&since, "since", "", "prove that the record only grew since the checkpoints in this `file`")
+	c.Flags().StringVar(&file, "file", "", "`file` to write (default: standard output)")
+	addOutput(c, &output)
+	return c
+}
+
+func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, output string) error {
+	made, err := client.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	failed := false
+	for _, s := range made.Sinks {
+		if s.Sent >= made.Size {
+			fmt.Fprintf(a.Err, "biplane: sent to %s\n", clean(s.Name))
+			continue
+		}
+		failed = true
+		fmt.Fprintf(a.Err, "biplane: NOT sent: %s\n", clean(s.Error))
+	}
+	if output == "json" && file == "" {
+		err = a.json(made)
+	} else {
+		err = a.put(file, made.Checkpoint)
+	}
+	if err == nil && failed {
+		return told(exitUnable)
+	}
+	return err
+}
+
+func (a *app) listCheckpoints(ctx context.Context, client *api.Client, output string) error {
+	all, err := client.Checkpoints(ctx)
+	if err != nil {
+		return err
+	}
+	return a.print(output, all, func(w io.Writer) {
+		if len(all) == 0 {
+			fmt.Fprintln(w, "No checkpoints yet: biplane audit checkpoint makes one.")
+			return
+		}
+		rows := [][]string{{"LEAVES", "ROOT"}}
+		for _, c := range all {
+			rows = append(rows, []string{fmt.Sprint(c.Size), c.Root})
+		}
+		columns(w, rows...)
+	})
+}
+
+func (a *app) proveGrowth(ctx context.Context, client *api.Client, file string, older []string) error {
+	first := ""
+	for i, old := range older {
+		p, err := client.ProveConsistency(ctx, old)
+		if err != nil {
+			return &failure{err: err, code: exitFailed}
+		}
+		if i == 0 {
+			first = p.Proof
+		}
+	}
+	fmt.Fprintf(a.Err, "biplane: the record begins with exactly what %s\n", says(len(older)))
+	return a.put(file, first)
+}
+
+func says(n int) string {
+	if n == 1 {
+		return "the checkpoint says"
+	}
+	return fmt.Sprintf("all %d checkpoints say", n)
+}
+
+func auditKeyCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "key",
+		Short: "Print the public key that checks proofs and checkpoints",
+		Long: `Prints the public key of the record (a verifier key of C2SP signed-note: name+hash+key). Give it to whoever will check proofs,
+before there is anything to prove.`,
+		Example: "  biplane audit key\n  biplane audit key > biplane.key",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				s, err := client.Audit(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(output, map[string]string{"origin": s.Origin, "key": s.Key}, func(w io.Writer) { fmt.Fprintln(w, s.Key) })
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}

@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// The words of the record's filters.
+var (
+	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "read", "record"}
+	auditOutcomes = []string{"ok", "error", "failed"}
+)
+
+func auditCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "Read, verify, prove and export the record of all that happened",
+		Long: `Every call of a tool, allowed or denied, and every execution, sign-in, change of configuration, policy and keys, and read
+of the record itself, is recorded: before and after it. The record can only grow. Its entries are the leaves of a Merkle tree,
+whose head is signed: what was changed, removed or put in afterwards is found by verify, and that one entry is in the record
+is proved offline by prove and verify --proof.`,
+		Example: `  biplane audit list --tool github.delete_repo --since 7d
+  biplane audit show RECORD
+  biplane audit verify
+  biplane audit prove RECORD -o record.proof
+  biplane audit verify --proof record.proof --key biplane.key
+  biplane audit export --format ocsf --from 2026-10-01 --to 2026-11-01 -o october.jsonl
+  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3`,
+		Args: none,
+		RunE: overview,
+	}
+	c.AddCommand(auditListCommand(a), auditShowCommand(a), auditVerifyCommand(a), auditProveCommand(a), auditCheckpointCommand(a), auditKeyCommand(a),
+		auditExportCommand(a), auditEvidenceCommand(a))
+	return c
+}
+
+func auditListCommand(a *app) *cobra.Command {
+	var output, since, until string
+	q := api.AuditQuery{Limit: 50}
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List records, newest first",
+		Long: `Lists records, newest first, that fit all of the filters. Times are like 2026-10-01, "2026-10-01 15:04" (UTC), 2026-10-01T15:04:05+02:00,
+or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.`,
+		Example: `  biplane audit list
+  biplane audit list --tool github.delete_repo --since 7d
+  biplane audit list --principal local:ann --outcome failed -o json
+  biplane audit list --execution EXECUTION`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.Since, err = timeFlag("since", since); err != nil {
+				return err
+			}
+			if q.Until, err = timeFlag("until", until); err != nil {
+				return err
+			}
+			if err := oneOf("kind", q.Kind, auditKinds); err != nil {
+				return err
+			}
+			if err := oneOf("outcome", q.Outcome, auditOutcomes); err != nil {
+				return err
+			}
+			if q.Limit < 1 || q.Limit > 1000 {
+				return usage("--limit is from 1 to 1000, not %d", q.Limit)
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				all, err := client.AuditRecords(ctx, q)
+				if err != nil {
+					return err
+				}
+				if len(all) == q.Limit {
+					defer fmt.Fprintf(a.Err, "biplane: there may be older ones: add --before %s\n", all[len(all)-1].ID)
+				}
+				return a.print(output, all, func(w io.Writer) { tableOfRecords(w, all) })
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&q.Tool, "tool", "", "calls of the tool with this exact `path`")
+	f.StringVar(&q.Upstream, "upstream", "", "calls of this `upstream`'s tools, and sign-ins to it")
+	f.StringVar(&q.Principal, "principal", "", "what this `principal` did")
+	f.StringVar(&q.Execution, "execution", "", "calls that this `execution` made, and its end")
+	f.StringVar(&q.Kind, "kind", "", "records of this `kind`: "+strings.Join(auditKinds, ", "))
+	f.StringVar(&q.Outcome, "outcome", "", "`outcome`: ok, error (the tool reports failure) or failed (denied, or it could not be done)")
+	f.StringVar(&since, "since", "", "at this `time` or later")
+	f.StringVar(&until, "until", "", "before this `time`")
+	f.StringVar(&q.Before, "before", "", "older than this `record`: the next page")
+	f.IntVar(&q.Limit, "limit", q.Limit, "at most `N`, up to 1000")
+	words(c, "kind", auditKinds...)
+	words(c, "outcome", auditOutcomes...)
+	addOutput(c, &output)
+	a.completeTool(c, "tool")
+	return c
+}
+
+// oneOf refuses a flag's word that isn't one of its words.
+func oneOf(flag, word string, known []string) error {
+	if word == "" || slices.Contains(known, word) {
+		return nil
+	}
+	return usage("--%s %q is not one of %s", flag, word, strings.Join(known, ", "))
+}
+
+// completeTool completes a flag with the exact paths of tools.
+func (a *app) completeTool(c *cobra.Command, flag string) {
+	err := c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+		a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			all, err := client.Tools(ctx)
+			for _, t := range all {
+				if path := t.Upstream + "." + t.Name; strings.HasPrefix(path, prefix) {
+					out = append(out, path)
+				}
+			}
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // there is no such flag: a mistake in this package
+	}
+}
+
+// timeForms are how a time can be written; without a zone it is UTC.
+var timeForms = []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
+
+// timeFlag reads a time: a point, or how long ago.
+func timeFlag(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range timeForms {
+		if t, err := time.Parse(form, text); err == nil {
+			return t, nil
+		}
+	}
+	ago := text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			ago = strconv.FormatUint(24*n, 10) + "h"
+		}
+	}
+	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
+		return time.Now().Add(-d), nil
+	}
+	return time.Time{}, usage("--%s %q is no time: write it like 2026-10-01, \"2026-10-01 15:04\" (UTC), 2026-10-01T15:04:05+02:00, or like 24h or 7d ago", flag, text)
+}
+
+func tableOfRecords(w io.Writer, all []api.AuditRecord) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No records fit.")
+		return
+	}
+	rows := [][]string{{"RECORD", "TIME", "KIND", "PRINCIPAL", "WHAT", "DECISION", "OUTCOME", "TOOK"}}
+	for _, r := range all {
+		outcome, took := r.Outcome, ""
+		if r.ErrorKind != "" {
+			outcome += ": " + r.ErrorKind
+		}
+		if !r.Ended.IsZero() {
+			took = (time.Duration(r.Micros) * time.Microsecond).Round(100 * time.Microsecond).String()
+		}
+		rows = append(rows, []string{r.ID, moment(r.Time), r.Kind, r.Principal, short(what(&r), 60), r.Effect, outcome, took})
+	}
+	columns(w, rows...)
+}
+
+// what says what a record is about.
+func what(r *api.AuditRecord) string {
+	if r.Kind == "call" {
+		if r.Execution != "" {
+			return r.Tool + " (by " + r.Execution + ")"
+		}
+		return r.Tool
+	}
+	var parts []string
+	for _, s := range []string{r.Detail["action"], r.Execution, r.Session, r.Upstream, r.Name, r.Tool, r.File} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func auditShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "show RECORD",
+		Short: "Show a record, with what was kept of arguments and results",
+		Long: `Shows all that is known of one record. Of arguments and results it shows what the configuration's retention keeps
+(audit.arguments, audit.results, audit.keep); digests are always there. This read of the record is recorded, too.`,
+		Example: "  biplane audit show RECORD\n  biplane audit show RECORD -o json",
+		Args:    exactly("RECORD", "the id of a record, as audit list shows it"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				r, err := client.AuditRecord(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(output, r, func(w io.Writer) { showRecord(w, r) })
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func showRecord(w io.Writer, r *api.AuditRecord) {
+	rows := [][]string{}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("record", r.ID)
+	add("kind", r.Kind)
+	add("time", r.Time.UTC().Format(time.RFC3339Nano))
+	add("principal", r.Principal)
+	add("client", r.Client)
+	add("tool", r.Tool)
+	add("upstream", r.Upstream)
+	add("execution", r.Execution)
+	add("call", r.Call)
+	add("session", r.Session)
+	add("file", r.File)
+	add("name", r.Name)
+	if r.Effect != "" {
+		add("decision", r.Effect+" by policy "+r.Policy+": "+r.Reason)
+	}
+	outcome := r.Outcome
+	if r.ErrorKind != "" {
+		outcome += ": " + r.ErrorKind
+	}
+	add("outcome", outcome)
+	if !r.Ended.IsZero() {
+		add("ended", r.Ended.UTC().Format(time.RFC3339Nano)+", after "+(time.Duration(r.Micros)*time.Microsecond).String())
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.Detail)) {
+		add(k, r.Detail[k])
+	}
+	for _, p := range []struct {
+		name string
+		of   *api.AuditPayload
+	}{{"arguments", r.Arguments}, {"result", r.Result}, {"error", r.Error}} {
+		if p.of != nil {
+			add(p.name, bytesText(p.of.Size)+", "+p.of.Digest)
+		}
+	}
+	for _, l := range r.Leaves {
+		add("leaf "+strconv.FormatInt(l.Seq, 10), leafPart(l.Leaf))
+	}
+	columns(w, rows...)
+	showKept(w, "arguments", r.Arguments)
+	showKept(w, "result", r.Result)
+	showKept(w, "error", r.Error)
+}
+
+// leafPart says which half of a record a leaf is.
+func leafPart(leaf json.RawMessage) string {
+	var v struct {
+		Part string `json:"part"`
+	}
+	if json.Unmarshal(leaf, &v) != nil {
+		return "not readable"
+	}
+	return v.Part
+}
+
+func showKept(w io.Writer, name string, p *api.AuditPayload) {
+	switch {
+	case p == nil:
+	case p.Gone:
+		fmt.Fprintf(w, "\n%s: thrown away, as retention says\n", name)
+	case p.Text != "" && p.Whole:
+		fmt.Fprintf(w, "\n%s:\n%s\n", name, safe(p.Text))
+	case p.Text != "":
+		fmt.Fprintf(w, "\n%s, shortened or redacted:\n%s\n", name, safe(p.Text))
+	}
+}

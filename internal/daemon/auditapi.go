@@ -1,0 +1,375 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/audit/export"
+	"github.com/biplane-dev/biplane/internal/audit/sink"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A ledger is the record as people see it: it says who reads, and records that before they are answered.
+type ledger struct {
+	log    *audit.Log
+	sender *sink.Sender
+	d      *Daemon
+}
+
+// newLedger makes the ledger of the daemon's record.
+func newLedger(d *Daemon, log *audit.Log) *ledger {
+	s := d.cfg.Settings.Audit.Checkpoints
+	return &ledger{log: log, d: d, sender: sink.New(sink.Config{
+		Make: signed(log), Every: s.Every, Sinks: s.sinks(d.cfg.DataDir), Log: d.log,
+	})}
+}
+
+// signed makes checkpoints, but none where nothing has changed since the last one.
+func signed(log *audit.Log) func(context.Context) (sink.Checkpoint, error) {
+	var last sink.Checkpoint
+	turn := make(chan struct{}, 1)
+	return func(ctx context.Context) (sink.Checkpoint, error) {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		h, err := log.Head(ctx)
+		if err != nil || last.Text != "" && h.Size == last.Size {
+			return last, err
+		}
+		c, err := log.Checkpoint(ctx)
+		if err != nil {
+			return last, err
+		}
+		last = sink.Checkpoint{Origin: c.Origin, Size: c.Size, Text: c.Text}
+		return last, nil
+	}
+}
+
+// read records that p reads the record. What can't be recorded must not be read.
+func (l *ledger) read(ctx context.Context, p tool.Principal, action string, detail map[string]string) error {
+	if detail == nil {
+		detail = map[string]string{}
+	}
+	detail["action"] = action
+	_, err := l.log.Event(ctx, audit.Event{Kind: audit.KindRead, Principal: p, Detail: detail})
+	return err
+}
+
+// State says how the record is.
+func (l *ledger) State(ctx context.Context) (*api.AuditState, error) {
+	out := &api.AuditState{Origin: l.log.Origin(), Key: l.log.Public()}
+	h, err := l.log.Head(ctx)
+	if err != nil {
+		out.Error = tool.AsError(err).Msg
+	} else {
+		out.Size, out.Root = h.Size, h.Root.String()
+	}
+	out.Sinks, err = l.sinks()
+	if err != nil && out.Error == "" {
+		out.Error = tool.AsError(err).Msg
+	}
+	return out, nil
+}
+
+// sinks says how the sinks are, and why the last checkpoint could not be made, if it could not.
+func (l *ledger) sinks() ([]api.AuditSink, error) {
+	states, err := l.sender.States()
+	out := make([]api.AuditSink, len(states))
+	for i, s := range states {
+		out[i] = api.AuditSink{Name: s.Name, Sent: s.Sent, SentAt: s.SentAt, Waiting: s.Waiting, Failures: s.Failures, Error: s.Error}
+	}
+	return out, err
+}
+
+// Records lists records.
+func (l *ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error) {
+	if err := l.read(ctx, p, "list", filters(q)); err != nil {
+		return nil, err
+	}
+	records, err := l.log.Records(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.AuditRecord, 0, len(records))
+	for i := range records {
+		out = append(out, *wireRecord(&records[i]))
+	}
+	return out, nil
+}
+
+// filters says what was asked for.
+func filters(q audit.Query) map[string]string {
+	out := map[string]string{}
+	for k, v := range map[string]string{
+		"kind": string(q.Kind), "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": string(q.Outcome), "before": q.Before,
+	} {
+		if v != "" {
+			out[k] = v
+		}
+	}
+	for k, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
+		if !t.IsZero() {
+			out[k] = t.UTC().Format(time.RFC3339)
+		}
+	}
+	return out
+}
+
+// wireRecord gives a record as the API shows it, without what is kept.
+func wireRecord(r *audit.Record) *api.AuditRecord {
+	s, e := r.Subject, r.End
+	out := &api.AuditRecord{
+		ID: r.ID, Seq: r.Seq, Kind: string(r.Kind), Time: r.Time, Principal: r.Principal, Client: r.Client, Tool: s.Tool, Upstream: s.Upstream,
+		Execution: s.Execution, Call: s.Call, Session: s.Session, File: s.File, Name: s.Name,
+		Effect: r.Decision.Effect, Policy: r.Decision.Policy, Reason: r.Decision.Reason, Outcome: string(e.Outcome), ErrorKind: string(e.ErrorKind),
+		Arguments: wirePayload(r.Arguments), Result: wirePayload(e.Result), Error: wirePayload(e.Error), Detail: r.Detail,
+	}
+	switch {
+	case e.Outcome == audit.Unfinished:
+		out.Outcome = "unfinished"
+	case r.Kind == audit.KindCall:
+		out.Ended, out.EndSeq, out.Micros = e.Time, e.Seq, e.Duration.Microseconds()
+	}
+	return out
+}
+
+func wirePayload(p audit.Payload) *api.AuditPayload {
+	if p.Digest == "" {
+		return nil
+	}
+	return &api.AuditPayload{Digest: p.Digest, Size: p.Size, Whole: p.Kept == p.Digest}
+}
+
+// Record gives all that is known of a record.
+func (l *ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.AuditRecord, error) {
+	r, err := l.log.Record(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.read(ctx, p, "show", map[string]string{"record": r.ID}); err != nil {
+		return nil, err
+	}
+	out := wireRecord(r)
+	for to, from := range map[*api.AuditPayload]audit.Payload{out.Arguments: r.Arguments, out.Result: r.End.Result, out.Error: r.End.Error} {
+		if err := l.kept(ctx, to, from); err != nil {
+			return nil, err
+		}
+	}
+	leaves, err := l.log.Leaves(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, leaf := range leaves {
+		out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: leaf.Seq, Leaf: leaf.Data})
+	}
+	return out, nil
+}
+
+// kept adds what was kept.
+func (l *ledger) kept(ctx context.Context, to *api.AuditPayload, from audit.Payload) error {
+	if to == nil || from.Kept == "" {
+		return nil
+	}
+	data, err := l.log.Kept(ctx, from.Kept)
+	if err != nil {
+		return err
+	}
+	to.Gone = data == nil
+	to.Text = string(bytes.ToValidUTF8(data, []byte(string(utf8.RuneError))))
+	return nil
+}
+
+// Prove gives the proof that a record is in the log.
+func (l *ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*api.AuditProof, error) {
+	if _, err := l.log.Record(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := l.read(ctx, p, "prove", map[string]string{"record": id}); err != nil {
+		return nil, err
+	}
+	text, err := l.log.Prove(ctx, id, at)
+	return &api.AuditProof{Proof: text}, err
+}
+
+// Verify checks the whole record, and records when something is wrong with it.
+func (l *ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
+	if err := l.read(ctx, p, "verify", nil); err != nil {
+		return nil, err
+	}
+	return l.verify(ctx, p, outside)
+}
+
+func (l *ledger) verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
+	r, err := l.log.Verify(ctx, outside...)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.AuditReport{
+		OK: r.OK(), Origin: l.log.Origin(), Size: r.Size, Root: r.Root.String(), Records: r.Records, Unfinished: r.Unfinished,
+		Checkpoints: r.Checkpoints, Covered: r.Covered, Payloads: r.Payloads, Faults: []api.AuditFault{}, More: r.More,
+	}
+	for _, f := range r.Faults {
+		out.Faults = append(out.Faults, api.AuditFault{What: f.What, Seq: f.Seq, Last: f.Last, Record: f.Record, Message: f.Msg})
+	}
+	for _, o := range r.Outside {
+		out.Outside = append(out.Outside, api.AuditOutside{Size: o.Size, OK: o.OK})
+	}
+	if !out.OK {
+		first := r.Faults[0]
+		l.d.log.Error("the audit record is not what was written", "faults", len(r.Faults), "first", first.Msg)
+		// Where nothing can be appended any more, what was found is told all the same.
+		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed, ErrorKind: tool.Conflict, Detail: map[string]string{
+			"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " + strconv.FormatInt(first.Seq, 10),
+		}})
+	}
+	return out, nil
+}
+
+// Checkpoint signs the record and sends that to all sinks.
+func (l *ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
+	c, err := l.sender.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := l.checkpoint(c.Text)
+	if err != nil {
+		return nil, err
+	}
+	out.Sinks, err = l.sinks()
+	return out, err
+}
+
+func (l *ledger) checkpoint(text string) (*api.AuditCheckpoint, error) {
+	c, err := audit.ParseCheckpoint(text, l.log.Public())
+	if err != nil {
+		return nil, err
+	}
+	return &api.AuditCheckpoint{Origin: c.Origin, Size: c.Size, Root: c.Root.String(), Checkpoint: c.Text}, nil
+}
+
+// mostCheckpoints bounds a list of them: more than a year of hours.
+const mostCheckpoints = 10_000
+
+// Checkpoints lists the stored checkpoints.
+func (l *ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error) {
+	out := []api.AuditCheckpoint{}
+	err := l.log.Checkpoints(ctx, func(c *audit.Checkpoint) error {
+		if len(out) == mostCheckpoints {
+			out = append(out[:0], out[mostCheckpoints/10:]...)
+		}
+		out = append(out, api.AuditCheckpoint{Origin: c.Origin, Size: c.Size, Root: c.Root.String(), Checkpoint: c.Text})
+		return nil
+	})
+	return out, err
+}
+
+// Consistency gives the proof that the record only grew.
+func (l *ledger) Consistency(ctx context.Context, p tool.Principal, older string) (*api.AuditProof, error) {
+	if err := l.read(ctx, p, "prove", map[string]string{"since": "a checkpoint"}); err != nil {
+		return nil, err
+	}
+	text, err := l.log.ProveConsistency(ctx, older)
+	return &api.AuditProof{Proof: text}, err
+}
+
+// Export writes the records of a time.
+func (l *ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, format string, from, to time.Time) error {
+	detail := filters(audit.Query{Since: from, Until: to})
+	detail["format"] = format
+	if err := l.read(ctx, p, "export", detail); err != nil {
+		return err
+	}
+	_, err := export.Write(ctx, w, format, l.about(), l.between(ctx, from, to))
+	return err
+}
+
+func (l *ledger) about() export.About {
+	return export.About{Origin: l.log.Origin(), Version: l.d.cfg.Version}
+}
+
+// between gives the records of a time that are of one of kinds (of all, where there is none), oldest first, a page at a time.
+func (l *ledger) between(ctx context.Context, from, to time.Time, kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
+	wanted := map[audit.Kind]bool{}
+	for _, k := range kinds {
+		wanted[k] = true
+	}
+	q := audit.Query{Since: from, Until: to, After: audit.FirstID(from), Limit: 1000}
+	if len(kinds) == 1 {
+		q.Kind = kinds[0]
+	}
+	return func(yield func(*audit.Record, error) bool) {
+		for {
+			page, err := l.log.Records(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page {
+				if (len(wanted) == 0 || wanted[page[i].Kind]) && !yield(&page[i], nil) {
+					return
+				}
+			}
+			if len(page) < q.Limit {
+				return
+			}
+			q.After = page[len(page)-1].ID
+		}
+	}
+}
+
+// SplitCheckpoints gives the checkpoints of a text that holds one after the other.
+func SplitCheckpoints(text string) []string { return sink.Split(text) }
+
+// Proved is what a proof proves.
+type Proved struct {
+	Origin string          `json:"origin"`
+	Size   int64           `json:"size"`            // leaves that the checkpoint signs
+	Leaves []api.AuditLeaf `json:"leaves"`          // that are in the log
+	Older  *int64          `json:"older,omitempty"` // of a proof of consistency: leaves of the older checkpoint
+	Held   bool            `json:"held"`            // the checkpoint is one of those that were given
+}
+
+// CheckProof checks a proof of a record, or of consistency, with the public key alone. Where held holds checkpoints, the
+// proof must be of one of them.
+func CheckProof(text, public string, held []string) (*Proved, error) {
+	out := &Proved{Leaves: []api.AuditLeaf{}}
+	var of *audit.Checkpoint
+	if older, newer, err := audit.CheckConsistency(text, public); err == nil {
+		of, out.Older = newer, &older.Size
+		if len(held) > 0 && !isHeld(older, held, public) && !isHeld(newer, held, public) {
+			return nil, tool.Errorf(tool.Conflict, "neither of the proof's checkpoints, of %d and %d leaves, is one of those given", older.Size, newer.Size)
+		}
+	} else if audit.IsConsistencyProof(text) {
+		return nil, err
+	} else {
+		proofs, err := audit.CheckProof(text, public)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range proofs {
+			of = p.Checkpoint
+			if len(held) > 0 && !isHeld(of, held, public) {
+				return nil, tool.Errorf(tool.Conflict, "the proof's checkpoint, of %d leaves, is not one of those given", of.Size)
+			}
+			out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: p.Seq, Leaf: json.RawMessage(p.Leaf)})
+		}
+	}
+	out.Origin, out.Size, out.Held = of.Origin, of.Size, len(held) > 0
+	return out, nil
+}
+
+func isHeld(c *audit.Checkpoint, held []string, public string) bool {
+	for _, text := range held {
+		if h, err := audit.ParseCheckpoint(text, public); err == nil && h.Head == c.Head {
+			return true
+		}
+	}
+	return false
+}

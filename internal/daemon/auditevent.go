@@ -1,0 +1,225 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// event records what happened, and says so in the log where that can't be.
+func (d *Daemon) event(ctx context.Context, e audit.Event) error {
+	_, err := d.audit.Event(ctx, e)
+	return err
+}
+
+// withError makes an event's outcome of an error.
+func withError(e audit.Event, err error) audit.Event {
+	if err != nil {
+		e.Outcome, e.ErrorKind = audit.Failed, tool.AsError(err).Kind
+	}
+	return e
+}
+
+// ended records how a program ended.
+func (d *Daemon) ended(e *executor.Execution) {
+	d.metrics.ended(e)
+	ev := audit.Event{
+		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
+		Detail: map[string]string{
+			"state": string(e.State), "calls": strconv.Itoa(len(e.Calls)), "ms": strconv.FormatInt(e.MS, 10), "tier": e.Tier.String(),
+		},
+	}
+	if len(e.Missing) > 0 {
+		ev.Detail["not_armed"] = strconv.Itoa(len(e.Missing))
+	}
+	if e.Error != nil {
+		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
+	}
+	_ = d.event(context.Background(), ev) // the log has said why; the program has run
+}
+
+// onRecord lets what people do over the HTTP API be recorded.
+func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
+	c.Audit, c.Sessions = d.ledger, recordedSessions{d.executor, d}
+	return c
+}
+
+// recordedSessions are the sessions, with a record of what takes one away, or in and out of the data folder.
+type recordedSessions struct {
+	*executor.Executor
+	d *Daemon
+}
+
+// record records what was done to a session. What can't be recorded before it is done is not done.
+func (s recordedSessions) record(ctx context.Context, p tool.Principal, session, action string, do func() error) error {
+	e := audit.Event{Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: session}, Detail: map[string]string{"action": action, "part": "intent"}}
+	if err := s.d.event(ctx, e); err != nil {
+		return err
+	}
+	err := do()
+	e.Detail = map[string]string{"action": action}
+	_ = s.d.event(ctx, withError(e, err)) // the log has said why; it is done
+	return err
+}
+
+// EndSession ends a session.
+func (s recordedSessions) EndSession(ctx context.Context, p tool.Principal, name string) error {
+	return s.record(ctx, p, name, "end", func() error { return s.Executor.EndSession(ctx, p, name) })
+}
+
+// ExportSession writes a session as one file.
+func (s recordedSessions) ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
+	return s.record(ctx, p, name, "export", func() error { return s.Executor.ExportSession(ctx, p, name, w, passphrase) })
+}
+
+// ImportSession makes a session of such a file.
+func (s recordedSessions) ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (info *executor.SessionInfo, err error) {
+	err = s.record(ctx, p, name, "import", func() (err error) {
+		info, err = s.Executor.ImportSession(ctx, p, name, r, passphrase)
+		return err
+	})
+	return info, err
+}
+
+// ForkSession makes a copy of a session.
+func (s recordedSessions) ForkSession(ctx context.Context, p tool.Principal, from, to string) (*executor.SessionInfo, error) {
+	info, err := s.Executor.ForkSession(ctx, p, from, to)
+	_ = s.d.event(ctx, withError(audit.Event{
+		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: to}, Detail: map[string]string{"action": "fork", "from": from},
+	}, err))
+	return info, err
+}
+
+// ShareSkill lets others import a skill, or no longer.
+func (s recordedSessions) ShareSkill(ctx context.Context, p tool.Principal, name string, shared bool) error {
+	err := s.Executor.ShareSkill(ctx, p, name, shared)
+	action := "share"
+	if !shared {
+		action = "unshare"
+	}
+	_ = s.d.event(ctx, withError(audit.Event{
+		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Name: name}, Detail: map[string]string{"action": action + " skill"},
+	}, err))
+	return err
+}
+
+// upstreamSignIn records that somebody signed in to an upstream, or out of it, or could not.
+func (d *Daemon) upstreamSignIn(p tool.Principal, upstream, action string, err error) {
+	_ = d.event(context.Background(), withError(audit.Event{
+		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream}, Detail: map[string]string{"action": action},
+	}, err))
+}
+
+// recordConfiguration records the configuration in effect, where it is another one than the last that was recorded, with the names
+// of what changed. The parts stand in the record as keyed digests, shortened, so that the next one can be compared with them:
+// "p0", "p1" and so on, each of them "name=digest name=digest".
+func (d *Daemon) recordConfiguration(ctx context.Context, log *audit.Log, key *secret.Key) error {
+	last, err := log.Records(ctx, audit.Query{Kind: audit.KindConfiguration, Limit: 1})
+	if err != nil {
+		return err
+	}
+	now := d.parts(key)
+	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version, "changed": "all: it is the first"}
+	if len(last) > 0 {
+		was := last[0]
+		if was.Detail["sum"] == d.cfg.Settings.Sum && was.Subject.File == d.cfg.Settings.File && was.Detail["version"] == d.cfg.Version {
+			return nil
+		}
+		detail["changed"] = changes(unpackParts(was.Detail), now)
+	}
+	packParts(detail, now)
+	_, err = log.Event(ctx, audit.Event{
+		Kind: audit.KindConfiguration, Principal: identity.Local(), Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
+	})
+	return err
+}
+
+// parts gives the configuration's parts as keyed digests.
+func (d *Daemon) parts(key *secret.Key) map[string]string {
+	out := map[string]string{}
+	for name, sum := range d.cfg.Settings.parts {
+		mac := key.MAC("configuration", sum[:])
+		out[name] = hex.EncodeToString(mac[:6])
+	}
+	return out
+}
+
+// Bounds of parts in a record, which has at most 32 entries of 512 bytes.
+const (
+	partsEntries = 26
+	partsBytes   = 500
+)
+
+// packParts adds parts to a detail. What doesn't fit is left out, and said so.
+func packParts(detail, parts map[string]string) {
+	line, n := "", 0
+	flush := func() {
+		if line != "" && n < partsEntries {
+			detail["p"+strconv.Itoa(n)] = line
+		}
+		line, n = "", n+1
+	}
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		part := strings.ReplaceAll(name, " ", "_") + "=" + parts[name]
+		if len(part) > partsBytes {
+			continue
+		}
+		if len(line)+len(part)+1 > partsBytes {
+			flush()
+		}
+		line = strings.TrimSpace(line + " " + part)
+	}
+	flush()
+	if n > partsEntries {
+		detail["left_out"] = "parts beyond " + strconv.Itoa(partsEntries*partsBytes) + " bytes of names"
+	}
+}
+
+func unpackParts(detail map[string]string) map[string]string {
+	out := map[string]string{}
+	for n := range partsEntries {
+		for part := range strings.FieldsSeq(detail["p"+strconv.Itoa(n)]) {
+			if i := strings.LastIndexByte(part, '='); i > 0 {
+				out[part[:i]] = part[i+1:]
+			}
+		}
+	}
+	return out
+}
+
+// changes names what was added, changed and removed.
+func changes(was, now map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		plain := strings.ReplaceAll(name, " ", "_")
+		switch old, ok := was[plain]; {
+		case !ok:
+			out = append(out, "+"+plain)
+		case old != now[name]:
+			out = append(out, "~"+plain)
+		}
+		delete(was, plain)
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		out = append(out, "-"+name)
+	}
+	if len(out) == 0 {
+		return "nothing that has a name: comments, order, the file's place, or biplane's version"
+	}
+	text := strings.Join(out, " ")
+	if len(text) > partsBytes {
+		text = text[:strings.LastIndexByte(text[:partsBytes-20], ' ')] + " and more"
+	}
+	return strings.ToValidUTF8(text, "?")
+}

@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/audit/sink"
+)
+
+// CheckpointSettings say how often the record is signed, and where that goes. What is empty or nil isn't there.
+type CheckpointSettings struct {
+	Every   time.Duration // 0: sink.DefaultEvery
+	File    string        // absolute
+	Webhook string
+	Git     *sink.Git // but Work
+	S3      *sink.S3
+}
+
+// ShownAudit is what `config show` prints of AuditSettings: without secrets.
+type ShownAudit struct {
+	Arguments   string   `json:"arguments"`
+	Results     string   `json:"results"`
+	Keep        string   `json:"keep"`
+	Secrets     []string `json:"secrets,omitempty"`
+	Origin      string   `json:"origin,omitempty"`
+	Every       string   `json:"checkpoints_every"`
+	Checkpoints []string `json:"checkpoints"` // kind and place of each
+}
+
+// Shown gives the settings as they may be shown.
+func (s *AuditSettings) Shown() ShownAudit {
+	keep := func(k, otherwise audit.Keep) string {
+		if k == "" {
+			return string(otherwise)
+		}
+		return string(k)
+	}
+	out := ShownAudit{
+		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted), Results: keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
+		Origin: s.Origin, Keep: max(s.Retention.For, 0).String(), Every: s.Checkpoints.Every.String(), Checkpoints: []string{},
+	}
+	if s.Retention.For <= 0 {
+		out.Keep = audit.KeepFor.String()
+	}
+	if s.Checkpoints.Every <= 0 {
+		out.Every = sink.DefaultEvery.String()
+	}
+	for _, k := range s.Checkpoints.sinks("") {
+		out.Checkpoints = append(out.Checkpoints, k.Name())
+	}
+	return out
+}
+
+// sinks makes the sinks. work is a folder for what a sink has to keep.
+func (s *CheckpointSettings) sinks(work string) (out []sink.Sink) {
+	if s.File != "" {
+		out = append(out, &sink.File{Path: s.File})
+	}
+	if s.Webhook != "" {
+		out = append(out, &sink.Webhook{URL: s.Webhook})
+	}
+	if s.Git != nil {
+		g := *s.Git
+		g.Work = filepath.Join(work, "checkpoints.git")
+		out = append(out, &g)
+	}
+	if s.S3 != nil {
+		out = append(out, s.S3)
+	}
+	return out
+}
+
+const auditDay = 24 * time.Hour
+
+func (r *reader) checkpoints(n *node, s *CheckpointSettings, dir string) {
+	const what = "audit.checkpoints"
+	r.object(n, what, key{
+		"every":   func(n *node) { s.Every = r.days(n, what+".every", time.Second, 30*auditDay) },
+		"file":    func(n *node) { s.File = r.dir(n, what+".file", dir) },
+		"webhook": func(n *node) { s.Webhook = r.address(n, what+".webhook") },
+		"git": func(n *node) {
+			s.Git = &sink.Git{}
+			r.object(n, what+".git", key{
+				"repository": func(n *node) { s.Git.Repository = r.repository(n, what+".git.repository", dir) },
+				"branch":     func(n *node) { s.Git.Branch = r.text(n, what+".git.branch") },
+			})
+			if s.Git.Repository == "" {
+				r.wrong(n, "%s.git needs a repository: a folder, or an address", what)
+			}
+			if strings.HasPrefix(s.Git.Branch, "-") || strings.ContainsAny(s.Git.Branch, " ~^:?*[\\") {
+				r.wrong(n, "%s.git.branch %q is no name of a branch", what, clip(s.Git.Branch))
+			}
+		},
+		"s3": func(n *node) { s.S3 = &sink.S3{}; r.s3(n, s.S3, what+".s3") },
+	})
+}
+
+func (r *reader) s3(n *node, s *sink.S3, what string) {
+	r.object(n, what, key{
+		"endpoint":         func(n *node) { s.Endpoint = r.address(n, what+".endpoint") },
+		"bucket":           func(n *node) { s.Bucket = r.text(n, what+".bucket") },
+		"prefix":           func(n *node) { s.Prefix = r.text(n, what+".prefix") },
+		"region":           func(n *node) { s.Region = r.text(n, what+".region") },
+		"access_key":       func(n *node) { s.AccessKey = r.text(n, what+".access_key") },
+		"secret_key":       func(n *node) { s.SecretKey = r.text(n, what+".secret_key") },
+		"session_token":    func(n *node) { s.Token = r.text(n, what+".session_token") },
+		"object_lock_days": func(n *node) { s.LockDays = r.count(n, what+".object_lock_days", 1, 36500) },
+	})
+	for _, f := range []struct{ name, value string }{{"bucket", s.Bucket}, {"access_key", s.AccessKey}, {"secret_key", s.SecretKey}} {
+		if f.value == "" && n.kind == mapNode {
+			r.wrong(n, "%s needs %s", what, f.name)
+		}
+	}
+	if strings.Contains(s.Bucket, "/") {
+		r.wrong(n, "%s.bucket %q is no name of a bucket: what is below it goes to prefix", what, clip(s.Bucket))
+	}
+}
+
+// address reads the address of something on the web.
+func (r *reader) address(n *node, what string) string {
+	text := r.text(n, what)
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		r.wrong(n, "%s is no address like https://host/path", what)
+	case u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()):
+		r.warn(n, "%s is not https: what is sent there can be read and changed on its way", what)
+	}
+	return text
+}
+
+// repository reads what git takes: an address, or a folder relative to the configuration.
+func (r *reader) repository(n *node, what, dir string) string {
+	text := r.text(n, what)
+	switch {
+	case strings.HasPrefix(text, "-"), strings.Contains(text, "::"):
+		r.wrong(n, "%s %q is neither a folder nor an address", what, clip(text))
+	case text == "", strings.Contains(text, "://"), filepath.IsAbs(text), strings.Contains(text, ":") && !strings.HasPrefix(text, "."):
+	default:
+		text = filepath.Join(dir, text)
+	}
+	return text
+}
+
+// named are the upper keys of a configuration whose entries have names of their own.
+var named = []string{"mcpServers", "openapi", "folders", "tools"}
+
+// digests gives what a configuration's parts are, by their names: each key, and each entry of those that have some. Variables
+// are not expanded.
+func digests(root *node) map[string][sha256.Size]byte {
+	out := map[string][sha256.Size]byte{}
+	for _, f := range root.fields {
+		if slices.Contains(named, f.key.text) && f.value.kind == mapNode {
+			for _, e := range f.value.fields {
+				out[f.key.text+"."+e.key.text] = sha256.Sum256([]byte(e.value.canonical()))
+			}
+			continue
+		}
+		out[f.key.text] = sha256.Sum256([]byte(f.value.canonical()))
+	}
+	return out
+}
+
+// canonical writes a node as text that no other one has: form, order of a map and comments make no difference.
+func (n *node) canonical() string {
+	var b strings.Builder
+	switch n.kind {
+	case listNode:
+		for _, e := range n.list {
+			b.WriteString(e.canonical())
+		}
+		return "[" + b.String() + "]"
+	case mapNode:
+		fields := slices.SortedFunc(slices.Values(n.fields), func(a, b field) int { return strings.Compare(a.key.text, b.key.text) })
+		for _, f := range fields {
+			b.WriteString(f.key.canonical() + f.value.canonical())
+		}
+		return "{" + b.String() + "}"
+	}
+	return n.kind.String() + ":" + strings.ReplaceAll(strings.ReplaceAll(n.text, "\\", "\\\\"), ";", "\\;") + ";"
+}
