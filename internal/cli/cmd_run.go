@@ -61,6 +61,9 @@ variables, functions and files.`,
 				if err != nil {
 					return err
 				}
+				if x.State == "waiting" {
+					return a.waits(ctx, client, x, asJSON)
+				}
 				return a.execution(x, asJSON)
 			})
 		},
@@ -115,6 +118,25 @@ func (a *app) program(args []string, req *api.RunRequest) error {
 	}
 	req.Code = string(text)
 	return nil
+}
+
+// waits says what an execution waits for people for.
+func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, asJSON bool) error {
+	if asJSON {
+		if err := a.json(printed(x)); err != nil {
+			return err
+		}
+	}
+	all, err := client.Approvals(ctx, x.ID, false)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "execution %s waits for a person:\n", clean(x.ID))
+	for _, r := range all {
+		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(string(r.Arguments), 100), clean(r.Reason))
+	}
+	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny); it goes on then: biplane executions watch %[1]s\n", clean(x.ID))
+	return told(exitDenied)
 }
 
 // execution prints an execution. The exit code says whether the program ended well.

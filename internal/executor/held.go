@@ -54,11 +54,23 @@ func (r *run) held(n int, hold *tool.Hold) {
 	r.heldState()
 }
 
+// heldPatience is how long a program waits in memory that waits for people: they take longer than it takes to come back.
+const heldPatience = 100 * time.Millisecond
+
+// heldOnly reports whether the program waits for nothing but people. r.mu is held.
+func (r *run) heldOnly() bool {
+	return len(r.holds.by) > 0 && len(r.holds.by) >= r.outstanding
+}
+
 // heldState sets the state of a program by whether it waits for nothing but people. r.mu is held.
 func (r *run) heldState() {
 	switch {
-	case len(r.holds.by) > 0 && len(r.holds.by) >= r.outstanding:
+	case r.heldOnly():
 		r.exec.State = Waiting
+		if r.naps.able && r.naps.timer != nil {
+			r.naps.set = true
+			r.naps.timer.Reset(heldPatience)
+		}
 		select {
 		case r.holds.wait <- struct{}{}:
 		default:

@@ -58,7 +58,11 @@ func (r *run) maybeNap() {
 		return // the next call looks again
 	}
 	now := time.Now()
-	wait := r.naps.patience - now.Sub(r.naps.active)
+	patience := r.naps.patience
+	if r.heldOnly() {
+		patience = min(patience, heldPatience)
+	}
+	wait := patience - now.Sub(r.naps.active)
 	if soon := r.naps.due.Sub(now); !r.naps.due.IsZero() && soon < r.naps.patience {
 		wait = max(wait, soon)
 	}
@@ -66,7 +70,7 @@ func (r *run) maybeNap() {
 		return
 	}
 	r.naps.set = true
-	r.naps.timer.Reset(max(wait, r.naps.patience/4))
+	r.naps.timer.Reset(max(wait, patience/4))
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as that takes.
