@@ -35,7 +35,7 @@ A value that is too large is cut, and kept under a handle for a later program. I
 
 	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
 
-	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default), javascript or python"},"session":{"type":"string","description":"name of a session: made when first used, kept for the next programs"},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
+	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},"language":{"type":"string","description":"typescript (default), javascript or python"},"session":{"type":"string","description":"name of a session: made when first used, kept for the next programs"},"files":{"type":"array","description":"put into ./workspace before it runs; blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the program's own time, tools' time not counted; default 60"}},"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
 )

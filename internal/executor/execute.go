@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -23,6 +24,7 @@ type arguments struct {
 	session  string // empty: none
 	after    string // the execution that it corrects; empty: none
 	timeout  time.Duration
+	files    []journal.File // that it finds in ./workspace
 }
 
 // Execute is the tool execute: {code, language?, session?, timeout_seconds?}. It answers with text blocks: the value
@@ -236,7 +238,7 @@ func (r *run) meta(s State) map[string]any {
 // arguments reads the arguments of execute, strictly.
 func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
-	fields, err := object(raw, "execute", "code", "language", "session", "after", "timeout_seconds")
+	fields, err := object(raw, "execute", "code", "language", "session", "after", "timeout_seconds", "files")
 	if err != nil {
 		return a, err
 	}
@@ -263,6 +265,9 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
 	}
 	if err := x.sessionArguments(fields, a.session, language); err != nil {
+		return a, err
+	}
+	if a.files, err = attachments(fields["files"]); err != nil {
 		return a, err
 	}
 	a.language = "typescript"

@@ -43,7 +43,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if err != nil || st == nil {
 		return err
 	}
-	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout}
+	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files}
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
 	if r.prior, err = x.priorOf(ctx, r.principal, a.after); err != nil {

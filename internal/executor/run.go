@@ -168,6 +168,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal, l); err != nil {
 		return err
 	}
+	if err := r.attach(a.files); err != nil {
+		return err
+	}
 	if r.program, err = r.prepare(a); err != nil && r.recall == nil {
 		return err
 	}

@@ -32,8 +32,15 @@ type Begin struct {
 	Session  string        `json:"session,omitempty"`
 	After    string        `json:"after,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
+	Files    []File        `json:"files,omitempty"` // that were sent along
 	// Principal is who began it, as it was then: calls that it makes later are bounded as those before were.
 	Principal tool.Principal `json:"principal"`
+}
+
+// A File is one that was sent along with a program, by its path below ./workspace.
+type File struct {
+	Path string `json:"path"`
+	Data []byte `json:"data"`
 }
 
 // A Prepared is what the guest is given, and the state that it begins from.

@@ -1,0 +1,128 @@
+package executor
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds of what an agent can send along with a program. What is larger is for the program to fetch, or for `biplane cp`.
+const (
+	maxAttached      = 64      // files
+	maxAttachedBytes = 2 << 20 // of all of them, decoded: a request of MCP has room for them
+)
+
+// An attached is a file as agents send it: an embedded resource of MCP (server/tools, embedded resources), with its wrapping
+// {type: "resource", resource: {uri, text | blob}} or without, or the same with a path instead of the uri.
+type attached struct {
+	Type     string    `json:"type"`
+	Resource *attached `json:"resource"`
+	Path     string    `json:"path"`
+	URI      string    `json:"uri"`
+	Text     *string   `json:"text"`
+	Blob     *string   `json:"blob"`
+}
+
+// attachments reads the files of an execute. Their errors name the file, as they are about the request.
+func attachments(raw json.RawMessage) ([]journal.File, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var list []attached
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, tool.Errorf(tool.Invalid, `execute: files must be a list of {"path": "data.csv", "text": "..."}, with "blob" in base64 instead of "text" for what is no text`)
+	}
+	if len(list) > maxAttached {
+		return nil, tool.Errorf(tool.Limit, "execute: %d files, the most is %d: send one archive, or several programs of one session", len(list), maxAttached)
+	}
+	left := maxAttachedBytes
+	var out []journal.File
+	for i, a := range list {
+		if a.Resource != nil {
+			a = *a.Resource
+		}
+		name, err := a.name(i)
+		if err != nil {
+			return nil, err
+		}
+		data, err := a.data(name, left)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(out, func(f journal.File) bool { return f.Path == name }) {
+			return nil, tool.Errorf(tool.Invalid, "execute: two files are called %q: send one, or give them different paths", cut(name, 80))
+		}
+		left -= len(data)
+		out = append(out, journal.File{Path: name, Data: data})
+	}
+	return out, nil
+}
+
+// name is the path of a file below ./workspace.
+func (a *attached) name(i int) (string, error) {
+	p := a.Path
+	if p == "" && a.URI != "" {
+		u, err := url.Parse(a.URI)
+		if err != nil {
+			return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is no URI: give a path", i, cut(a.URI, 80))
+		}
+		p = u.Path
+		if u.Opaque != "" { // urn:data.csv
+			p = u.Opaque
+		}
+		if p = path.Base(p); p == "." || p == "/" {
+			p = ""
+		}
+	}
+	p = strings.TrimPrefix(strings.TrimPrefix(p, "./"), "workspace/")
+	switch {
+	case p == "":
+		return "", tool.Errorf(tool.Invalid, "execute: files[%d] has no name: give a path, for example \"data.csv\"", i)
+	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p || slices.Contains(strings.Split(p, "/"), ".."):
+		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path such as \"data.csv\" or \"reports/may.csv\"", i, cut(p, 80))
+	}
+	return p, nil
+}
+
+// data gives the bytes of a file, at most so many.
+func (a *attached) data(name string, most int) (data []byte, err error) {
+	switch {
+	case (a.Text == nil) == (a.Blob == nil):
+		return nil, tool.Errorf(tool.Invalid, "execute: file %q needs one of text and blob", cut(name, 80))
+	case a.Text != nil:
+		data = []byte(*a.Text)
+	case decodedSize(*a.Blob) <= most: // or it is too large, which is said below
+		if data, err = base64.StdEncoding.DecodeString(*a.Blob); err != nil {
+			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w", cut(name, 80), err)
+		}
+	}
+	if len(data) > most || a.Blob != nil && decodedSize(*a.Blob) > most {
+		return nil, tool.Errorf(tool.Limit, "execute: file %q: the files of one call may have %s together: send larger ones in parts, or bring them in with `biplane cp`", cut(name, 80), sizeText(maxAttachedBytes))
+	}
+	return data, nil
+}
+
+// attach puts the files into the program's view of ./workspace: they stay when it ends well, and are gone when it fails.
+func (r *run) attach(files []journal.File) error {
+	for _, f := range files {
+		name := "./workspace/" + f.Path
+		var err error
+		if dir := path.Dir(f.Path); dir != "." {
+			err = r.fs.Mkdir("./workspace/"+dir, true)
+		}
+		if err == nil {
+			err = r.fs.Write(name, f.Data, "w", 0)
+		}
+		if err != nil {
+			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", cut(f.Path, 80), err)
+		}
+	}
+	return nil
+}
