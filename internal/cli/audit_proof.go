@@ -53,7 +53,7 @@ no data folder, no network, no process. With --checkpoint the proof must be of a
 				if err != nil {
 					return err
 				}
-				if err := a.print(output, r, func(w io.Writer) { showReport(w, r) }); err != nil {
+				if err := a.print(output, r, func(w io.Writer) { showVerified(w, r) }); err != nil {
 					return err
 				}
 				if !r.OK {
@@ -139,7 +139,7 @@ func showProved(w io.Writer, p *daemon.Proved) {
 	}
 }
 
-func showReport(w io.Writer, r *api.AuditReport) {
+func showVerified(w io.Writer, r *api.AuditReport) {
 	for _, f := range r.Faults {
 		fmt.Fprintf(w, "%s: %s\n", f.What, clean(f.Message))
 	}
