@@ -109,6 +109,8 @@ type shown struct {
 	Mode      string         `json:"mode"`
 	Policy    string         `json:"policy"`
 	Listen    string         `json:"listen"`
+	Auth      *shownAuth     `json:"auth,omitempty"`
+	TLS       string         `json:"tls"` // none, terminated, or the file of the certificate
 	StartWait string         `json:"start_wait"`
 	Sandbox   shownSandbox   `json:"sandbox"`
 	Sessions  shownSessions  `json:"sessions"`
@@ -118,6 +120,25 @@ type shown struct {
 type shownJournal struct {
 	Keep  string `json:"keep"`
 	Bytes string `json:"bytes"`
+}
+
+type shownAuth struct {
+	Keys     bool                `json:"keys"`
+	Resource string              `json:"resource,omitempty"`
+	Issuers  []string            `json:"issuers,omitempty"`
+	Roles    map[string][]string `json:"roles,omitempty"`
+	text     string
+}
+
+func showAuth(a *daemon.AuthSettings) *shownAuth {
+	if a == nil {
+		return nil
+	}
+	out := &shownAuth{Keys: a.Keys, Resource: a.Resource, Roles: a.Roles, text: a.String()}
+	for _, i := range a.Issuers {
+		out.Issuers = append(out.Issuers, i.Issuer)
+	}
+	return out
 }
 
 type shownSessions struct {
@@ -168,7 +189,7 @@ func configShowCommand(a *app) *cobra.Command {
 
 func show(s *daemon.Settings, dir string) shown {
 	v := shown{
-		File: s.File, DataDir: dir, Servers: []daemon.Shown{}, Mode: s.Mode, Policy: s.Policy, Listen: s.Listen, StartWait: s.StartWait.String(),
+		File: s.File, DataDir: dir, Servers: []daemon.Shown{}, Mode: s.Mode, Policy: s.Policy, Listen: s.Listen, Auth: showAuth(s.Auth), TLS: s.TLS.String(), StartWait: s.StartWait.String(),
 		Sandbox: shownSandbox{
 			Tier: s.Sandbox.Tier.String(), Memory: daemon.FormatSize(s.Sandbox.Memory), CPU: s.Sandbox.CPU.String(),
 			OutputTokens: s.Sandbox.OutputTokens, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
@@ -215,10 +236,14 @@ func showTable(w io.Writer, v shown) {
 	if file == "" {
 		file = "none"
 	}
+	auth := "none"
+	if v.Auth != nil {
+		auth = v.Auth.text
+	}
 	b, n := v.Sandbox, v.Sessions
 	columns(w,
 		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
-		[]string{"listen", v.Listen}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
+		[]string{"listen", v.Listen}, []string{"auth", auth}, []string{"tls", v.TLS}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
 		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
 		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process},
 		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused}, []string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},

@@ -53,6 +53,17 @@ type TLSSettings struct {
 	Terminated bool   // a proxy in front does it
 }
 
+// String says in short how.
+func (t TLSSettings) String() string {
+	switch {
+	case t.Terminated:
+		return "terminated"
+	case t.Cert != "":
+		return t.Cert
+	}
+	return "none"
+}
+
 // private says whether nobody on the way reads along.
 func (t TLSSettings) private() bool { return t.Terminated || t.Cert != "" }
 

@@ -1,0 +1,194 @@
+package daemon_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/identity"
+)
+
+func TestAuthConfig(t *testing.T) {
+	s, err := parse("/etc/b/biplane.yaml", `
+listen: 0.0.0.0:8420
+tls: { cert: cert.pem, key: /k.pem }
+auth:
+  resource: https://biplane.example.com/mcp
+  issuers:
+    - issuer: https://login.example.com/realms/a
+      audience: [x, y]
+      jwks_uri: https://login.example.com/keys
+      algorithms: [ES256]
+      claims: { id: email, name: nick, groups: realm_access.roles, agent: azp }
+      roles: { user: ["group:devs"] }
+    - { issuer: https://b.example.com, audience: z }
+  roles: { admin: ["group:ops", "user:ann"], viewer: ["agent:dash"] }
+  scopes: { mcp: "biplane:mcp", api: "" }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &daemon.AuthSettings{
+		Keys: true, Resource: "https://biplane.example.com/mcp",
+		Issuers: []identity.Issuer{
+			{Issuer: "https://login.example.com/realms/a", Audiences: []string{"x", "y"}, JWKSURI: "https://login.example.com/keys", Algorithms: []string{"ES256"},
+				Claims: identity.Claims{ID: "email", Name: "nick", Groups: "realm_access.roles", Agent: "azp"}, Roles: map[string][]string{"user": {"group:devs"}}},
+			{Issuer: "https://b.example.com", Audiences: []string{"z"}},
+		},
+		Roles: map[string][]string{"admin": {"group:ops", "user:ann"}, "viewer": {"agent:dash"}}, Scopes: map[string]string{"mcp": "biplane:mcp", "api": ""},
+	}
+	if !reflect.DeepEqual(s.Auth, want) || s.TLS != (daemon.TLSSettings{Cert: "/etc/b/cert.pem", Key: "/k.pem"}) {
+		t.Errorf("%+v %+v", s.Auth, s.TLS)
+	}
+	if s.Auth.String() != "API keys, tokens of 2 issuers" {
+		t.Error(s.Auth)
+	}
+	for text, want := range map[string]string{
+		"auth: {}\nlisten: 0.0.0.0:1\ntls: terminated":     "",
+		"auth: {keys: true}\nlisten: 0.0.0.0:1":            "2:9: will not listen on 0.0.0.0:1 without TLS",
+		"listen: 0.0.0.0:1\ntls: terminated":               "1:9: will not listen on 0.0.0.0:1 without sign-in",
+		"auth: {keys: false}":                              "auth lets nobody in",
+		"auth: {key: true}":                                `did you mean "keys"`,
+		"auth: {issuers: [{issuer: 'https://a'}]}":         "auth.issuers need auth.resource",
+		"auth: {issuers: x}":                               "must be a list",
+		"auth: {resource: 'https://a/mcp', issuers: [{}]}": "needs an issuer",
+		"auth: {resource: 'https://a/other'}":              "ends in /mcp",
+		"auth: {resource: 'ftp://a/mcp'}":                  "must begin with https",
+		"auth: {resource: 'http://a.example/mcp'}":         "must begin with https",
+		"auth: {roles: {boss: ['group:a']}}":               `auth.roles has no key "boss"`,
+		"auth: {roles: {admin: ['ops']}}":                  "write group:NAME",
+		"auth: {scopes: {mcp: 'a b'}}":                     "is no scope",
+		"tls: off":                                         "tls is one of terminated",
+		"tls: {cert: a}":                                   "both cert and key",
+	} {
+		_, err := parse("/etc/b/biplane.yaml", text)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	const issuer = "auth: {resource: 'https://a/mcp', issuers: [{issuer: 'https://a', %s}]}"
+	for part, want := range map[string]string{
+		"algorithms: [HS256]": `"HS256" is not taken`, "algorithms: [none]": `"none" is not taken`, "algorithms: []": "is empty",
+		"jwks_uri: 'http://a/keys'": "must begin with https", "audience: []": "is empty", "audience: ''": "is empty", "claims: {sub: x}": "has no key",
+	} {
+		if _, err := parse("/etc/b/biplane.yaml", strings.Replace(issuer, "%s", part, 1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", part, err, want)
+		}
+	}
+}
+
+// certificate writes a certificate for loopback addresses, and gives a pool that trusts it.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, b := range map[string][]byte{"cert.pem": text, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	return pool
+}
+
+// TestTLS listens on all addresses, with sign-in and TLS.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\ntls: { cert: cert.pem, key: key.pem }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "0.0.0.0:0"})
+	_, port, err := net.SplitHostPort(d.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := makeKey(t, d, api.KeyRequest{Name: "a", Scopes: []string{"api"}})
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+	get := func(address, key string) (int, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			return 0, err
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		resp, err := c.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		resp.Body.Close()
+		return resp.StatusCode, nil
+	}
+	if status, err := get("https://127.0.0.1:"+port+"/api/v1/status", key); err != nil || status != 200 {
+		t.Error(status, err)
+	}
+	if status, err := get("https://127.0.0.1:"+port+"/api/v1/status", "x"); err != nil || status != 401 {
+		t.Error(status, err)
+	}
+	if status, err := get("http://127.0.0.1:"+port+"/api/v1/status", key); err == nil && status < 400 {
+		t.Error("served in the clear")
+	}
+	if !strings.HasPrefix(d.URL(), "https://") {
+		t.Error(d.URL())
+	}
+	stop()
+	// A certificate that can't be read is no reason to go on without one.
+	if err := os.Remove(filepath.Join(dir, "key.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: dir, Listen: "0.0.0.0:0"}); err == nil {
+		d.Close()
+		t.Error("listens without a key")
+	}
+}
+
+// runWith runs a Daemon.
+func runWith(t *testing.T, c daemon.Config) (d *daemon.Daemon, stop func()) {
+	t.Helper()
+	d, err := daemon.New(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return d, stop
+}
