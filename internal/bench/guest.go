@@ -88,7 +88,7 @@ func (g *guest) close() error {
 	return errors.Join(g.pause(), g.box.Close())
 }
 
-// A stream is the host's end of a guest stream.
+// A stream is the host's end of a guest stream. It is a sandbox.Prompt, as that of a child process is.
 type stream struct {
 	call func(*sandbox.GuestCall) json.RawMessage // answers calls, at once
 	ends chan *sandbox.GuestMessage               // Done and Fail
@@ -97,6 +97,7 @@ type stream struct {
 	mu    sync.Mutex
 	more  sync.Cond
 	out   bytes.Buffer // what the guest has yet to read
+	put   func(p []byte, end error) int // takes what the guest is to hear instead
 	ended bool
 }
 
@@ -140,18 +141,42 @@ func (s *stream) take(line []byte) error {
 
 func (s *stream) send(line []byte) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if line = append(line, '\n'); s.put != nil && !s.ended {
+		s.put(line, nil)
+		return
+	}
 	s.out.Write(line)
-	s.out.WriteByte('\n')
-	s.mu.Unlock()
 	s.more.Signal()
 }
 
 func (s *stream) end() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.put != nil && !s.ended {
+		s.put(nil, io.EOF)
+	}
 	s.ended = true
-	s.mu.Unlock()
 	s.more.Broadcast()
 }
+
+// Push hands on what the guest is to hear, as it comes.
+func (s *stream) Push(put func(p []byte, end error) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.put = put; s.out.Len() > 0 {
+		put(s.out.Bytes(), nil)
+	}
+	if s.ended {
+		put(nil, io.EOF)
+	}
+}
+
+// Took does nothing: the stream holds nothing back.
+func (*stream) Took(int) {}
+
+// WriteNow takes lines of the guest, which never waits.
+func (s *stream) WriteNow(p []byte) (int, error) { return s.Write(p) }
 
 // Read gives what the host says.
 func (s *stream) Read(p []byte) (int, error) {

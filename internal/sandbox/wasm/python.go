@@ -168,6 +168,9 @@ var errHeld = errors.New("the guest stands still for a line of the host, which h
 // next waits for the host's next line as ask waits for an answer.
 func (r *run) next() (string, bool) {
 	r.finish()
+	if r.prompt != nil {
+		r.out.flush(r.prompt)
+	}
 	line, err := r.await()
 	r.begin()
 	switch {

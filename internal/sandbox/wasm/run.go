@@ -29,7 +29,8 @@ const (
 )
 
 // A run is one Run of a sandbox: it pumps lines between the guest stream and the guest, and stops the guest. One
-// goroutine, the caller's, enters the guest; three more read, write and watch, and end with it.
+// goroutine, the caller's, enters the guest; where its stream is no sandbox.Prompt two more read and write, and end with it.
+// A timer watches.
 type run struct {
 	d       *Driver
 	g       *guest
@@ -49,6 +50,8 @@ type run struct {
 	halting atomic.Bool   // the same, for the guest's polls
 	watch   *time.Timer   // when the watchdog looks next
 	armed   atomic.Bool   // watch is running
+	looking sync.Mutex    // held while the watchdog looks
+	over    bool          // it looks no more; under looking, as is g
 
 	mu      sync.Mutex
 	cause   error // the first that stop was given
@@ -66,14 +69,24 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
 	}
 	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
-	r.watch = time.NewTimer(math.MaxInt64)
+	r.watch = time.AfterFunc(math.MaxInt64, r.watchdog)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// drop gives back what a run holds that never ran.
+// enters says which guest it is.
+func (r *run) enters(g *guest) {
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	r.g = g
+}
+
+// drop gives back what a run holds whose guest runs no more, or never ran.
 func (r *run) drop() {
 	r.watch.Stop()
+	r.looking.Lock()
+	r.over = true
+	r.looking.Unlock()
 	r.cancel()
 }
 
@@ -119,52 +132,57 @@ func (r *run) stopped() error {
 func (r *run) do() error {
 	r.g.host = r
 	quit := make(chan struct{})
-	var watcher, stream sync.WaitGroup
+	var stream sync.WaitGroup
+	write := func() { stream.Go(func() { r.written(r.out.write(r.cmd.Guest, quit)) }) }
 	if r.prompt != nil {
-		r.in.took = r.prompt.Took
+		r.in.took, r.out.begin = r.prompt.Took, write
 		r.prompt.Push(r.in.put)
+	} else {
+		write()
 	}
-	stream.Go(func() {
-		if !r.hungUp(quit) || r.cmd.Keep {
-			return
-		}
-		select { // what the guest is doing now is for nobody
-		case <-quit:
-		case <-time.After(parting):
-			r.stop(errHungUp)
-		}
-	})
-	stream.Go(func() {
-		switch err := r.out.write(r.cmd.Guest, quit); {
-		case err == nil:
-		case gone(err) && r.cmd.Keep: // it goes on, for nobody, until the end of what it has to do
-		case gone(err):
-			r.stop(errHungUp)
-		default:
-			r.stop(fmt.Errorf("write to the guest stream: %w", err))
-		}
-	})
-	watcher.Go(func() { r.watchdog(quit) })
+	if r.prompt == nil || !r.cmd.Keep {
+		stream.Go(func() { r.parted(quit) })
+	}
 	err := r.explain(r.pump())
 	r.flush()
+	r.drop()
 	close(quit)
 	if c, ok := r.cmd.Guest.(io.Closer); ok {
 		_ = c.Close() // the other side sees the end of the stream
 		stream.Wait()
 	}
-	watcher.Wait()
-	r.drop()
 	r.g.host = deafHost{}
 	return err
+}
+
+// written hears how writing to the stream ended.
+func (r *run) written(err error) {
+	switch {
+	case err == nil:
+	case gone(err) && r.cmd.Keep: // it goes on, for nobody, until the end of what it has to do
+	case gone(err):
+		r.stop(errHungUp)
+	default:
+		r.stop(fmt.Errorf("write to the guest stream: %w", err))
+	}
+}
+
+// parted reads, and stops a guest that isn't kept when the host has hung up: what it is doing then is for nobody.
+func (r *run) parted(quit <-chan struct{}) {
+	if !r.hungUp(quit) || r.cmd.Keep {
+		return
+	}
+	select {
+	case <-quit:
+	case <-time.After(parting):
+		r.stop(errHungUp)
+	}
 }
 
 // hungUp reads what the host says until it hangs up, or until quit.
 func (r *run) hungUp(quit <-chan struct{}) bool {
 	if r.prompt == nil {
 		return r.in.read(r.cmd.Guest, quit) == io.EOF
-	}
-	if r.cmd.Keep {
-		return false
 	}
 	select {
 	case <-r.in.over:
@@ -271,45 +289,48 @@ func (r *run) finish() {
 }
 
 // watchdog stops the guest when its CPU time is over, and takes its memory away when it doesn't heed that.
-func (r *run) watchdog(quit <-chan struct{}) {
-	for {
-		select {
-		case <-quit:
-			return
-		case <-r.watch.C:
-		}
-		if r.halting.Load() {
-			// Where that fails, the interrupt is all that is left: it is asked by everything but a few builtins.
+func (r *run) watchdog() {
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	if r.over {
+		return
+	}
+	if r.halting.Load() {
+		// Where that fails, the interrupt is all that is left: it is asked by everything but a few builtins.
+		if r.g != nil {
 			_ = r.g.revoke()
-			continue
 		}
+		return
+	}
+	r.mu.Lock()
+	left, ticking := r.spec.CPU-r.used, r.ticking
+	if ticking {
+		left -= r.clock.read() - r.base
+	}
+	give := ticking && r.turn && !r.lang.polls && left > 0
+	if give {
+		r.turn = false
+	}
+	r.mu.Unlock()
+	if give {
+		r.d.turns.give()
+	}
+	switch {
+	case left <= 0:
+		r.stop(r.limit("cpu", "the program used its CPU time of %v: do less work, or in smaller programs", r.spec.CPU))
+	case ticking:
+		r.watch.Reset(left)
+		if r.prompt != nil {
+			r.out.nudge()
+		}
+	default:
+		r.armed.Store(false)
+		// An entry may have begun in between, seen the watch armed and left it.
 		r.mu.Lock()
-		left, ticking := r.spec.CPU-r.used, r.ticking
-		if ticking {
-			left -= r.clock.read() - r.base
-		}
-		give := ticking && r.turn && !r.lang.polls && left > 0
-		if give {
-			r.turn = false
-		}
+		again := r.ticking
 		r.mu.Unlock()
-		if give {
-			r.d.turns.give()
-		}
-		switch {
-		case left <= 0:
-			r.stop(r.limit("cpu", "the program used its CPU time of %v: do less work, or in smaller programs", r.spec.CPU))
-		case ticking:
-			r.watch.Reset(left)
-		default:
-			r.armed.Store(false)
-			// An entry may have begun in between, seen the watch armed and left it.
-			r.mu.Lock()
-			again := r.ticking
-			r.mu.Unlock()
-			if again && r.armed.CompareAndSwap(false, true) {
-				r.watch.Reset(r.look(left))
-			}
+		if again && r.armed.CompareAndSwap(false, true) {
+			r.watch.Reset(r.look(left))
 		}
 	}
 }
@@ -396,7 +417,8 @@ func (r *run) interrupted() bool {
 
 func (r *run) write(n int, text func() string) {
 	r.spend(n)
-	r.out.put(text(), r.prompt != nil && r.lang.polls)
+	// What an entry says goes at its end, unless it takes long.
+	r.out.put(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
 }
 
 // spend counts what the guest says to the host.

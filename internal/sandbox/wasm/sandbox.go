@@ -71,7 +71,8 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		r.drop()
 		return -1, err
 	}
-	r.g, s.saved = s.guest, nil
+	r.enters(s.guest)
+	s.saved = nil
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	err = r.do()
 	unhook()
@@ -147,9 +148,12 @@ func (s *Sandbox) Close() error {
 	if busy != nil {
 		<-busy
 	}
-	if s.region != nil {
-		s.d.pool.give(s.img, s.region)
-	}
+	s.mu.Lock()
+	region := s.region
 	s.region, s.guest, s.saved = nil, nil, nil
+	s.mu.Unlock()
+	if region != nil {
+		s.d.pool.give(s.img, region)
+	}
 	return nil
 }

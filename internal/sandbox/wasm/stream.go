@@ -172,6 +172,7 @@ type outbox struct {
 	drains bool // goes on when the other side has gone
 
 	mu    sync.Mutex
+	begin func() // begins to write, when something must be waited for first; nil where that is done
 	buf   []byte
 	spare []byte
 	busy  int  // bytes that are being written
@@ -195,14 +196,26 @@ func (o *outbox) put(s string, later bool) {
 	later = later && len(o.buf) < flushAt
 	o.mu.Unlock()
 	if !later {
-		signal(o.more)
+		o.call()
 	}
+}
+
+// call has somebody write, who waits for the stream.
+func (o *outbox) call() {
+	o.mu.Lock()
+	begin := o.begin
+	o.begin = nil
+	o.mu.Unlock()
+	if begin != nil {
+		begin()
+	}
+	signal(o.more)
 }
 
 // nudge has what waits for flush written, since the entry takes longer.
 func (o *outbox) nudge() {
 	if o.waiting() > 0 {
-		signal(o.more)
+		o.call()
 	}
 }
 
@@ -216,7 +229,7 @@ func (o *outbox) flush(p sandbox.Prompt) {
 		left := len(o.buf) > 0
 		o.mu.Unlock()
 		if left {
-			signal(o.more)
+			o.call()
 		}
 		return
 	}
@@ -234,7 +247,7 @@ func (o *outbox) flush(p sandbox.Prompt) {
 	left := len(o.buf) > 0
 	o.mu.Unlock()
 	if left {
-		signal(o.more)
+		o.call()
 	}
 	signal(o.less)
 }
