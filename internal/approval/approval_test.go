@@ -263,11 +263,7 @@ func TestAfterRestart(t *testing.T) {
 				}
 				if approve {
 					w.ends(t, "")
-				} else if decideWhen == "after" {
-					w.ends(t, "denied")
-				}
-				if decideWhen != "after" && !approve { // the denial was for a call that is no more: it is asked about anew
-					decide(t, g, pending(t, g)[0].ID, false)
+				} else {
 					w.ends(t, "denied")
 				}
 			})

@@ -32,8 +32,7 @@ func (q Query) Max() int {
 // A Store keeps requests. It is safe for concurrent use. Errors are *tool.Errors; what it has said to be done is on the
 // disk. Package approvaltest has the suite that every Store must pass.
 type Store interface {
-	// Open adds a request, unless there is one of the same subject that still stands: pending or approved, or made where
-	// the request is of an execution. Then it gives that one.
+	// Open adds a request, unless there is one of the same subject that still stands (Request.Stands). Then it gives that one.
 	Open(ctx context.Context, r *Request) (*Request, error)
 	// Get gives a request; nil when there is none.
 	Get(ctx context.Context, id string) (*Request, error)
@@ -61,9 +60,16 @@ type Memory struct {
 // NewMemory makes an empty Memory.
 func NewMemory() *Memory { return &Memory{} }
 
-// Stands reports whether a request still answers for its subject.
+// Stands reports whether a request still answers for its subject: it is pending or approved, or it is about a call of an
+// execution, which is one call however often a restart makes it anew, and was decided on or has expired.
 func (r *Request) Stands() bool {
-	return r.State == Pending || r.State == Approved || r.State == Made && r.Execution != ""
+	switch r.State {
+	case Pending, Approved:
+		return true
+	case Made, Denied, Expired:
+		return r.Execution != ""
+	}
+	return false
 }
 
 // Open adds a request.

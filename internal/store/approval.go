@@ -58,7 +58,7 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 			}
 			return r, nil
 		}
-		old, err := k.one(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state = 'made' AND execution <> '')`, r.Subject)
+		old, err := k.one(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', 'denied', 'expired') AND execution <> '')`, r.Subject)
 		if err != nil || old != nil {
 			return old, err
 		}

@@ -84,12 +84,20 @@ func oneStands(t *testing.T, s Store) {
 	again("apr_1")
 	move(t, s, "apr_1", approval.Approved, approval.Made, true)
 	again("apr_1") // of an execution
+	denied := request("apr_d", "ex_1/c2")
+	add(t, s, denied)
+	move(t, s, "apr_d", approval.Pending, approval.Denied, true)
+	next := *denied
+	next.ID = "apr_e"
+	if got, err := s.Open(t.Context(), &next); err != nil || got.ID != "apr_d" || got.State != approval.Denied {
+		t.Errorf("a denial of an execution's call is gone: %+v, %v", got, err)
+	}
 	outside := request("apr_2", "call/d")
 	outside.Execution = ""
 	add(t, s, outside)
 	move(t, s, "apr_2", approval.Pending, approval.Approved, true)
 	move(t, s, "apr_2", approval.Approved, approval.Made, true)
-	next := *outside
+	next = *outside
 	next.ID = "apr_3"
 	add(t, s, &next) // the first is used up
 	move(t, s, "apr_3", approval.Pending, approval.Denied, true)

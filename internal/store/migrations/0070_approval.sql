@@ -15,9 +15,9 @@ CREATE TABLE approval (
 CREATE INDEX approval_seq ON approval (seq);
 CREATE INDEX approval_state ON approval (state, seq);
 
--- At most one request about a call stands: one that is pending or approved, or was made for a call of an execution.
+-- At most one request about a call stands: one that is pending or approved, or is of an execution and was decided on.
 CREATE UNIQUE INDEX approval_subject ON approval (subject)
-WHERE state IN ('pending', 'approved') OR state = 'made' AND execution <> '';
+WHERE state IN ('pending', 'approved') OR state IN ('made', 'denied', 'expired') AND execution <> '';
 
 -- A decision is never taken back.
 -- +goose StatementBegin
