@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -18,6 +19,12 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.MCP == nil {
 		fail(w, tool.Errorf(tool.NotFound, "MCP is not served here"))
 		return
+	}
+	// A stream to the client lasts as long as the client likes, but no longer than the credential that opened it.
+	if p := s.principal(r); r.Method == http.MethodGet && !p.Until.IsZero() {
+		ctx, cancel := context.WithDeadline(r.Context(), p.Until)
+		defer cancel()
+		r = r.WithContext(ctx)
 	}
 	s.cfg.MCP.ServeHTTP(w, r)
 }

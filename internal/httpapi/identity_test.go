@@ -138,6 +138,26 @@ func TestOthersExecutions(t *testing.T) {
 	}
 }
 
+// TestStreamEnds: the stream of a client ends with the credential that opened it.
+func TestStreamEnds(t *testing.T) {
+	s := httpapi.New(httpapi.Config{
+		Authenticate: func(*http.Request, identity.Need) (tool.Principal, error) {
+			return tool.Principal{ID: "key:a", Until: time.Now().Add(50 * time.Millisecond)}, nil
+		},
+		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				<-r.Context().Done()
+			} else if _, ok := r.Context().Deadline(); ok {
+				t.Error("a call ends with the credential, though it was good when it began")
+			}
+		}),
+	})
+	defer s.Close()
+	for _, method := range []string{"GET", "POST"} {
+		ask(s.Network(), method, "/mcp", "x")
+	}
+}
+
 // TestNobodySignsIn: on a loopback address without sign-in, what takes more than a user is not open.
 func TestNobodySignsIn(t *testing.T) {
 	s := server(t, nil)

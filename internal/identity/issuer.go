@@ -109,10 +109,11 @@ func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (
 	} else {
 		return none, &rejection{ReasonIssuer, "tokens of this issuer are not taken", claimed}
 	}
-	c, no := from.verify(ctx, t, now)
+	c, until, no := from.verify(ctx, t, now)
 	if no == nil {
 		var p tool.Principal
 		if p, no = from.principal(c); no == nil {
+			p.Until = until
 			return p, nil
 		}
 	}
@@ -120,22 +121,22 @@ func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (
 	return none, no
 }
 
-// verify checks all of a token that can be checked without knowing what its claims are for.
-func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (claims, *rejection) {
+// verify checks all of a token that can be checked without knowing what its claims are for, and gives until when it counts.
+func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time, _ *rejection) {
 	h := t.Headers[0]
 	alg := jose.SignatureAlgorithm(h.Algorithm)
 	if !slices.Contains(i.algorithms, alg) {
-		return nil, reject(ReasonAlgorithm, "tokens of this issuer signed with %s are not taken", alg)
+		return nil, until, reject(ReasonAlgorithm, "tokens of this issuer signed with %s are not taken", alg)
 	}
 	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(types, strings.ToLower(typ)) {
-		return nil, reject(ReasonMalformed, "the token is of type %q, which is no access token", bounded(typ))
+		return nil, until, reject(ReasonMalformed, "the token is of type %q, which is no access token", bounded(typ))
 	}
 	keys, err := i.keys.find(ctx, h.KeyID, alg)
 	if err != nil {
-		return nil, reject(ReasonIssuerDown, "the keys of issuer %s can't be had: try again later", i.Issuer.Issuer)
+		return nil, until, reject(ReasonIssuerDown, "the keys of issuer %s can't be had: try again later", i.Issuer.Issuer)
 	}
 	if len(keys) == 0 {
-		return nil, reject(ReasonSigningKey, "the issuer has no such key for %s", alg)
+		return nil, until, reject(ReasonSigningKey, "the issuer has no such key for %s", alg)
 	}
 	var std jwt.Claims
 	var c map[string]any
@@ -144,9 +145,12 @@ func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time)
 		return t.Claims(k.Key, &std, &c) == nil
 	})
 	if !verified {
-		return nil, reject(ReasonSignature, "the token's signature is wrong")
+		return nil, until, reject(ReasonSignature, "the token's signature is wrong")
 	}
-	return c, i.times(std, c, now)
+	if no := i.times(std, c, now); no != nil {
+		return nil, until, no
+	}
+	return c, std.Expiry.Time().Add(leeway), nil
 }
 
 // times checks what a token says about when and where it counts.

@@ -49,6 +49,7 @@ func (k *Key) Principal() tool.Principal {
 	return tool.Principal{
 		ID: keyOwner + k.Name, Name: k.Name, Person: k.Person, Agent: k.Name,
 		Roles: slices.Clone(k.Roles), Scopes: slices.Clone(k.Scopes), Tools: slices.Clone(k.Tools),
+		Until: k.Expires,
 	}
 }
 

@@ -191,4 +191,3 @@ func (r *rig) accepted(t *testing.T, token string, n identity.Need) tool.Princip
 	}
 	return p
 }
-

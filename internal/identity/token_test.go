@@ -44,6 +44,9 @@ func raw(header, claims, signature string) string {
 // rig takes a good token before and after, so that none of them is refused because nothing is taken.
 func TestBadTokens(t *testing.T) {
 	r := newRig(t, nil)
+	if err := r.issuer.Rotate("RS256", true); err != nil {
+		t.Fatal(err)
+	}
 	now := r.clock.Now()
 	other := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048))
 	foreign := must[*identitytest.Issuer](t)(identitytest.NewIssuer())
@@ -65,8 +68,8 @@ func TestBadTokens(t *testing.T) {
 	for name, tt := range map[string]struct{ token, reason string }{
 		"alg none":                   {raw(`{"alg":"none","typ":"JWT"}`, text, ""), identity.ReasonAlgorithm},
 		"alg None":                   {raw(`{"alg":"None","typ":"JWT"}`, text, "x"), identity.ReasonAlgorithm},
-		"alg none, signature kept":   {raw(`{"alg":"none","kid":"key-1"}`, text, "x"), identity.ReasonAlgorithm},
-		"no alg":                     {raw(`{"kid":"key-1"}`, text, "x"), identity.ReasonAlgorithm},
+		"alg none, signature kept":   {raw(`{"alg":"none","kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
+		"no alg":                     {raw(`{"kid":"key-2"}`, text, "x"), identity.ReasonAlgorithm},
 		"HS256, the public key DER":  {sign(secretKey(der), nil), identity.ReasonAlgorithm},
 		"HS256, the public key PEM":  {sign(secretKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil), identity.ReasonAlgorithm},
 		"HS256, the key as JSON":     {sign(secretKey(must[[]byte](t)(json.Marshal(public))), nil), identity.ReasonAlgorithm},
@@ -78,8 +81,8 @@ func TestBadTokens(t *testing.T) {
 		"kid is an address":          {sign(jose.JSONWebKey{Key: other, KeyID: foreign.URL + "/keys", Algorithm: "RS256"}, nil), identity.ReasonSigningKey},
 		"kid is no text":             {raw(`{"alg":"RS256","kid":{"a":1}}`, text, "x"), identity.ReasonMalformed},
 		"brings its own key (jwk)":   {sign(jose.JSONWebKey{Key: other, Algorithm: "RS256"}, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey, Algorithm: "RS256"}}), identity.ReasonSignature},
-		"says where its key is":      {sign(jose.JSONWebKey{Key: other, KeyID: "key-1", Algorithm: "RS256"}, map[string]any{"jku": foreign.URL + "/keys", "x5u": foreign.URL}), identity.ReasonSignature},
-		"another algorithm":          {sign(jose.JSONWebKey{Key: r.issuer.Key().Key, KeyID: "key-1", Algorithm: "PS256"}, nil), identity.ReasonSigningKey},
+		"says where its key is":      {sign(jose.JSONWebKey{Key: other, KeyID: "key-2", Algorithm: "RS256"}, map[string]any{"jku": foreign.URL + "/keys", "x5u": foreign.URL}), identity.ReasonSignature},
+		"another algorithm":          {sign(jose.JSONWebKey{Key: r.issuer.Key().Key, KeyID: "key-2", Algorithm: "PS256"}, nil), identity.ReasonSigningKey},
 		"critical header":            {sign(r.issuer.Key(), map[string]any{"crit": []string{"exp"}, "exp": 1}), identity.ReasonSignature},
 		"changed claims":             {parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(text, `"ann"`, `"bob"`, 1))) + "." + parts[2], identity.ReasonSignature},
 		"signature cut":              {valid[:len(valid)-10], identity.ReasonSignature},
@@ -90,7 +93,7 @@ func TestBadTokens(t *testing.T) {
 		"claims are no JSON":         {raw(`{"alg":"RS256"}`, "x", "x"), identity.ReasonMalformed},
 		"not a token":                {"letmein", identity.ReasonMalformed},
 		"another issuer":             {must[string](t)(foreign.Token(foreign.Claims("ann", resource, now, nil), nil)), identity.ReasonIssuer},
-		"another issuer, our name":   {must[string](t)(foreign.Token(good, nil)), identity.ReasonSignature},
+		"another issuer, our name":   {must[string](t)(foreign.Token(good, nil)), identity.ReasonSigningKey},
 		"issuer with a slash":        {r.token(t, map[string]any{"iss": r.issuer.URL + "/"}, nil), identity.ReasonIssuer},
 		"no issuer":                  {r.token(t, map[string]any{"iss": nil}, nil), identity.ReasonIssuer},
 		"another audience, replayed": {r.token(t, map[string]any{"aud": "https://other.example.com/mcp"}, nil), identity.ReasonAudience},
@@ -166,7 +169,7 @@ func TestGoodTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := r.accepted(t, r.token(t, tt.claims, nil), identity.Need{Scope: "mcp", Roles: identity.Roles()})
-			tt.want.Scopes = []string{"api", "mcp"}
+			tt.want.Scopes, tt.want.Until = []string{"api", "mcp"}, r.clock.Now().Add(time.Hour+30*time.Second)
 			a, b := must[[]byte](t)(json.Marshal(p)), must[[]byte](t)(json.Marshal(tt.want))
 			if string(a) != string(b) {
 				t.Errorf("%s, want %s", a, b)
@@ -182,7 +185,7 @@ func TestGoodTokens(t *testing.T) {
 func TestClaimsAreConfigured(t *testing.T) {
 	r := newRig(t, nil)
 	i := identity.Issuer{Issuer: r.issuer.URL, Audiences: []string{"biplane"}, Claims: identity.Claims{ID: "email", Name: "nick", Groups: "realm_access.roles", Agent: "https://x.example/app"},
-		Roles: map[string][]string{"user": {"group:devs"}}, Algorithms: []string{"RS256"}}
+		Roles: map[string][]string{"user": {"group:devs"}}, Algorithms: []string{"ES256"}}
 	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{i}, Resource: resource, Clock: r.clock.Now, Scopes: map[string]string{"mcp": "biplane:use", "api": ""}})
 	claims := map[string]any{"aud": "biplane", "email": "ann@example.com", "nick": "annie", "realm_access": map[string]any{"roles": "devs"}, "https://x.example/app": "a9", "scope": "biplane:use"}
 	p := r.accepted(t, r.token(t, claims, nil), toMCP)
@@ -294,6 +297,9 @@ func TestKeysOfTheIssuer(t *testing.T) {
 	weak := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 1024))
 	p384 := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	shared := []byte(strings.Repeat("k", 32))
+	if err := r.issuer.Rotate("RS256", true); err != nil {
+		t.Fatal(err)
+	}
 	own := r.issuer.Key()
 	for name, k := range map[string]jose.JSONWebKey{
 		"weak RSA":           {Key: weak, Algorithm: "RS256"},

@@ -104,6 +104,8 @@ type Principal struct {
 	Scopes []string // what the credential was given out for; nil where none bounds it, as for the local user
 	Tools  []string // patterns of paths that a credential is bounded to ("github.*"); nil: all
 	Chain  []string // who acts for whom, the current actor first (RFC 8693, section 4.1); empty without delegation
+
+	Until time.Time // when the credential that it came with ends; zero: not by itself
 }
 
 // A Grant bounds a call that policy allowed.

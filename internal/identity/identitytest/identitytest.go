@@ -33,10 +33,10 @@ type Issuer struct {
 	serial  int
 }
 
-// NewIssuer starts an issuer on a loopback address, with one RSA key. Close ends it.
+// NewIssuer starts an issuer on a loopback address, with one key, for ES256. Close ends it.
 func NewIssuer() (*Issuer, error) {
 	i := &Issuer{}
-	if err := i.Rotate("RS256", true); err != nil {
+	if err := i.Rotate("ES256", true); err != nil {
 		return nil, err
 	}
 	i.server = httptest.NewServer(i)
