@@ -45,6 +45,7 @@ var commands = []func(*app) *cobra.Command{
 	cpCommand,
 	skillsCommand,
 	toolsCommand,
+	policyCommand,
 	connectCommand,
 	auditCommand,
 	keysCommand,

@@ -140,7 +140,7 @@ func (d *Daemon) assemble() (err error) {
 		Barred:  d.keys.Barred,
 		Catalog: d.catalog, Approval: &approval.Gate{},
 		Audit: d.audit, Log: d.log,
-	}, d.toolsChanged, d.log)
+	}, d.toolsChanged, d.recordPolicy, d.log)
 	if err != nil {
 		return err
 	}
@@ -171,6 +171,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	})
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
+		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
 		Sessions: d.executor, Journals: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
@@ -287,6 +288,7 @@ func (d *Daemon) announce() {
 	}
 	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier", s.Sandbox.Tier.String())
 	d.policies.announce()
+	d.recordPolicy(context.Background(), d.policies.engine.Load(), nil)
 	for _, w := range s.Warnings {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,8 +60,10 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 			}
 		}
 		r.object(v, what, key{
-			"tags":        func(n *node) { rule.Tags = r.texts(n, what+".tags") },
-			"labels":      func(n *node) { rule.Labels = r.labels(n, what+".labels") },
+			"tags": func(n *node) { rule.Tags = r.texts(n, what+".tags") },
+			"labels": func(n *node) {
+				r.wrong(n, "%s.labels is not available yet in this build: no session keeps the labels of what it has read; use tags", what)
+			},
 			"read_only":   flag("read_only", &rule.ReadOnly),
 			"destructive": flag("destructive", &rule.Destructive),
 			"idempotent":  flag("idempotent", &rule.Idempotent),
@@ -71,20 +72,6 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 		rules = append(rules, rule)
 	})
 	return rules
-}
-
-func (r *reader) labels(n *node, what string) []string {
-	list := r.texts(n, what)
-	known := key{}
-	for _, l := range policy.Labels() {
-		known[l] = nil
-	}
-	for i, l := range list {
-		if !slices.Contains(policy.Labels(), l) {
-			r.wrong(n.list[i], "%s: %q is not one of %s%s", what, clip(l), strings.Join(policy.Labels(), ", "), nearest(l, known))
-		}
-	}
-	return list
 }
 
 // PolicyConfig gives what the engine of the settings' policies is made of. The error says why the folder can't be read.
@@ -150,8 +137,9 @@ type policies struct {
 	settings *Settings
 	parts    gateway.Config // but for Policy
 	changed  func()         // told when what somebody may see may have changed
-	loaded   func(ctx context.Context, e *policy.Engine, err error)
-	log      *slog.Logger
+	// loaded is told of policies that came into force, and of those that did not, with the reason and with what stays.
+	loaded func(ctx context.Context, inForce *policy.Engine, err error)
+	log    *slog.Logger
 
 	gate   atomic.Pointer[gateway.Gateway]
 	engine atomic.Pointer[policy.Engine]
@@ -161,8 +149,8 @@ type policies struct {
 }
 
 // newPolicies loads the policies. The error says what is wrong in them.
-func newPolicies(s *Settings, parts gateway.Config, changed func(), log *slog.Logger) (*policies, error) {
-	p := &policies{settings: s, parts: parts, changed: changed, log: log}
+func newPolicies(s *Settings, parts gateway.Config, changed func(), loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
+	p := &policies{settings: s, parts: parts, changed: changed, loaded: loaded, log: log}
 	e, err := p.load()
 	if err != nil {
 		return nil, err
@@ -238,7 +226,7 @@ func (p *policies) reload(ctx context.Context) {
 	if err == nil && e.Version() != p.engine.Load().Version() {
 		if err = p.put(e); err == nil {
 			p.log.Info("policies have changed", "policy", e.Name(), "policies", e.Len(), "version", e.Version())
-			p.tell(ctx, e, nil)
+			p.loaded(ctx, e, nil)
 			p.changed()
 		}
 	}
@@ -251,13 +239,7 @@ func (p *policies) reload(ctx context.Context) {
 	p.mu.Unlock()
 	if err != nil && err.Error() != before {
 		p.log.Error("the new policies are wrong: those before them stay in force", "err", err)
-		p.tell(ctx, p.engine.Load(), err)
-	}
-}
-
-func (p *policies) tell(ctx context.Context, e *policy.Engine, err error) {
-	if p.loaded != nil {
-		p.loaded(ctx, e, err)
+		p.loaded(ctx, p.engine.Load(), err)
 	}
 }
 

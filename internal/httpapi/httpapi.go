@@ -36,6 +36,7 @@ type Config struct {
 	Journals  Journals
 	Audit     Audit
 	Approvals Approvals
+	Policies  Policies                                           // nil: none
 	Program   func(ctx context.Context, execution string) string // the text of a program; nil: none is kept
 	Ready     func() error                                       // why the process can't do its work yet; nil when it can
 	Principal tool.Principal                                     // the local user
@@ -176,6 +177,10 @@ var routes = []route{
 	{"GET " + api.Prefix + "/approvals", viewer, (*Server).approvals},
 	{"GET " + api.Prefix + "/approvals/{id}", viewer, (*Server).approval},
 	{"POST " + api.Prefix + "/approvals/{id}", approver, (*Server).decide},
+	{"GET " + api.Prefix + "/policy/schema", auditor, (*Server).policySchema},
+	{"POST " + api.Prefix + "/policy/check", auditor, (*Server).policyCheck},
+	{"POST " + api.Prefix + "/policy/explain", auditor, (*Server).policyExplain},
+	{"POST " + api.Prefix + "/policy/replay", auditor, (*Server).policyReplay},
 	{"POST " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).beginSignIn},
 	{"GET " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).awaitSignIn},
 	{"DELETE " + api.Prefix + "/upstreams/{upstream}/sign-in", owner, (*Server).endSignIn},

@@ -161,6 +161,20 @@ func splitScope(s string) []string {
 	return append(out, strings.TrimSpace(s[from:]))
 }
 
+// far is how much is missing: fewer parts first, and of as many what whoever calls can change by themselves.
+func (t *Trace) far() int {
+	n := 10_000 * len(t.Missing)
+	for _, m := range t.Missing {
+		for cost, word := range []string{"context.arguments", "context", "action", "principal", "resource"} {
+			if strings.Contains(m, word) {
+				n += cost
+				break
+			}
+		}
+	}
+	return n
+}
+
 // change says what would have to be otherwise.
 func (x *Explanation) change(e *Engine) string {
 	var permits, forbids []Trace // that hold
@@ -173,7 +187,7 @@ func (x *Explanation) change(e *Engine) string {
 		case t.Forbid:
 		case t.Holds:
 			permits = append(permits, t)
-		case nearest < 0 || len(t.Missing) < len(x.Policies[nearest].Missing):
+		case nearest < 0 || t.far() < x.Policies[nearest].far():
 			nearest = i
 		}
 	}

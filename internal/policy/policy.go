@@ -64,7 +64,10 @@ type Config struct {
 	Rules []Rule // what the administrator says of tools
 	// Tier is that at which programs run here. A permit that asks for more denies.
 	Tier tool.Tier
-	Now  func() time.Time // nil: time.Now
+	// Labels says that sessions keep the labels of what they have read. Without that, a policy that looks at labels is an
+	// error: it would hold for nothing.
+	Labels bool
+	Now    func() time.Time // nil: time.Now
 }
 
 // An Engine decides. It is safe for concurrent use, and its decisions depend on requests and the time alone.

@@ -53,7 +53,7 @@ func TestCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var cfg policy.Config
+			cfg := policy.Config{Labels: true}
 			if f, ok := policy.Starter(strings.TrimSuffix(filepath.Base(name), ".txtar")); ok {
 				cfg.Files = []policy.File{f}
 			}
@@ -112,6 +112,7 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 		{`@tier("docker") permit(principal, action, resource);`, `unknown tier "docker"`},
 		{`@limit("calls=100/1m") permit(principal, action, resource);`, `nothing holds limits yet`},
 		{`@redact("a.b") permit(principal, action, resource);`, `nothing leaves fields out of results yet`},
+		{`permit(principal, action, resource) unless { context.labels.contains("pii") };`, `labels of data are kept nowhere yet`},
 		{`@id("a") permit(principal, action, resource); @id("a") forbid(principal, action, resource);`, `the id "a" is that of x.cedar:1 too`},
 		{"permit(principal, action, resource)\n  when { \"a };", `x.cedar:2:10: this is not Cedar: literal not terminated`},
 		{`permit(principal action, resource);`, `x.cedar:1:24: this is not Cedar`},
@@ -219,7 +220,7 @@ func hundred(tb testing.TB) (*policy.Engine, policy.Request) {
 permit (principal in Group::"dev", action == Action::"call", resource in Upstream::"github") when { context.arguments.repo like "acme/*" };
 forbid (principal, action, resource) when { context.labels.contains("pii") && resource.labels.contains("public") };
 forbid (principal, action, resource) when { principal.client like "bad/*" };`)
-	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "hundred.cedar", Text: b.Bytes()}}, Rules: []policy.Rule{{Pattern: "github.*", Tags: []string{"vcs"}}}})
+	e, err := policy.New(policy.Config{Labels: true, Files: []policy.File{{Name: "hundred.cedar", Text: b.Bytes()}}, Rules: []policy.Rule{{Pattern: "github.*", Tags: []string{"vcs"}}}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,0 +1,387 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+func policyCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, test and try policies before they are in force",
+		Long: `Policies say who may call which tools, and when a person is asked. They are written in Cedar, in a folder that the
+configuration names (policy: ./policies), or one of those that come with biplane: open, read-only, ask-for-writes.`,
+		Example: `  biplane policy show read-only > policies/base.cedar
+  biplane policy check ./policies
+  biplane policy explain github.create_issue '{"repo": "a/b"}'`,
+		Args: none,
+		RunE: overview,
+	}
+	c.AddCommand(policyShowCommand(a), policyCheckCommand(a), policySchemaCommand(a), policyTestCommand(a), policyExplainCommand(a), policyReplayCommand(a))
+	return c
+}
+
+func policyShowCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show [NAME]",
+		Short:   "Print a policy that comes with biplane, to copy; without a name, the names",
+		Example: "  biplane policy show ask-for-writes > policies/base.cedar",
+		Args:    atMost(1, "one NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			text, names, err := daemon.StarterPolicy(name)
+			if err != nil {
+				return err
+			}
+			for _, n := range names {
+				fmt.Fprintln(a.Out, n)
+			}
+			fmt.Fprint(a.Out, text)
+			return nil
+		},
+	}
+}
+
+// policyFiles reads a folder of policies; nil where none is named.
+func policyFiles(dir string) ([]api.PolicyFile, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	files, err := daemon.ReadPolicies(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.PolicyFile{}
+	for _, f := range files {
+		out = append(out, api.PolicyFile{Name: f.Name, Text: string(f.Text)})
+	}
+	return out, nil
+}
+
+func policyCheckCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "check [DIR]",
+		Short: "Say all that is wrong in policies: names, types, tools and arguments that there are not",
+		Long: `Checks the policies of a folder, or those in force, against the tools that there are: names of entities, actions and
+attributes, their types, names of tools and upstreams, and the names and types of arguments.`,
+		Example: "  biplane policy check\n  biplane policy check ./policies -o json",
+		Args:    atMost(1, "one DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := ""
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			files, err := policyFiles(dir)
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				r, err := client.CheckPolicy(ctx, files)
+				if err != nil {
+					return err
+				}
+				if err := a.print(output, r, func(w io.Writer) { showReport(w, r, dir) }); err != nil {
+					return err
+				}
+				if len(r.Problems) > 0 {
+					return told(exitUsage)
+				}
+				return nil
+			})
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func showReport(w io.Writer, r *api.PolicyReport, dir string) {
+	line := func(mark string, p api.PolicyProblem) {
+		at := filepath.Join(dir, p.File)
+		if p.Line > 0 {
+			at += fmt.Sprintf(":%d:%d", p.Line, p.Column)
+		}
+		fmt.Fprintln(w, safe(at+": "+mark+p.Message))
+	}
+	for _, p := range r.Problems {
+		line("", p)
+	}
+	for _, p := range r.Warnings {
+		line("warning: ", p)
+	}
+	if len(r.Problems) == 0 {
+		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n", strings.Replace(count(r.Policies, "policy"), "policys", "policies", 1), r.Version, count(r.Tools, "tool"))
+	}
+}
+
+func policySchemaCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the Cedar schema of all that policies can name here",
+		Example: "  biplane policy schema > biplane.cedarschema",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				s, err := client.PolicySchema(ctx)
+				if err == nil {
+					fmt.Fprint(a.Out, safe(s))
+				}
+				return err
+			})
+		},
+	}
+}
+
+func policyTestCommand(a *app) *cobra.Command {
+	var output string
+	var update bool
+	c := &cobra.Command{
+		Use:   "test DIR",
+		Short: "Run the cases of a folder: calls, and the decisions that are wanted",
+		Long: `Runs the cases in all DIR/*.txtar under the policies in DIR/*.cedar, without any upstream. A file of cases is a txtar
+archive with tools.json, a list of tools, and cases:
+
+  as ann in dev with client=claude/1.0
+  call shop.refund {"id": 1, "amount": 20}
+    ask writes [approvers]
+  see shop.refund
+    yes`,
+		Example: "  biplane policy test ./policies\n  biplane policy test ./policies --update",
+		Args:    exactly("DIR", "the folder with policies and cases"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := daemon.LoadConfig(a.config)
+			if err != nil {
+				return err
+			}
+			results, err := runCases(s, args[0], update)
+			if err != nil {
+				return err
+			}
+			failed := slices.ContainsFunc(results, func(r daemon.PolicyCase) bool { return !r.OK })
+			if err := a.print(output, results, func(w io.Writer) { showCases(w, results) }); err != nil {
+				return err
+			}
+			if failed && !update {
+				return told(exitFailed)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&update, "update", false, "write the decisions that come out into the files of cases")
+	addOutput(c, &output)
+	return c
+}
+
+func runCases(s *daemon.Settings, dir string, update bool) ([]daemon.PolicyCase, error) {
+	files, err := policyFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(names) == 0 {
+		return nil, usage("%s has no file of cases: write one, DIR/something.txtar (biplane policy test --help)", dir)
+	}
+	all := []daemon.PolicyCase{}
+	for _, name := range names {
+		archive, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usage("%s", err)
+		}
+		results, now, err := daemon.TestPolicies(s, name, archive, files)
+		if err != nil {
+			return nil, err
+		}
+		if update {
+			if err := os.WriteFile(name, now, 0o644); err != nil {
+				return nil, &api.Error{Kind: api.Unavailable, Message: err.Error()}
+			}
+		}
+		all = append(all, results...)
+	}
+	return all, nil
+}
+
+func showCases(w io.Writer, results []daemon.PolicyCase) {
+	good := 0
+	for _, r := range results {
+		if r.OK {
+			good++
+			continue
+		}
+		want := r.Want
+		if want == "" {
+			want = "(nothing is said)"
+		}
+		fmt.Fprintln(w, safe(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case, want, r.Got)))
+	}
+	fmt.Fprintf(w, "%d of %s as wanted\n", good, count(len(results), "case"))
+}
+
+func policyExplainCommand(a *app) *cobra.Command {
+	var output, dir, at string
+	var q api.PolicyQuestion
+	c := &cobra.Command{
+		Use:   "explain TOOL [ARGUMENTS]",
+		Short: "Decide on a call, which is not made, and say which policy decided and what would change it",
+		Example: `  biplane policy explain github.create_issue '{"repo": "a/b", "title": "x"}'
+  biplane policy explain shop.refund '{"id": 1, "amount": 20}' --as key:ci --group dev --policy ./policies`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			q.Tool = args[0]
+			if len(args) > 1 {
+				q.Arguments = json.RawMessage(args[1])
+				if !json.Valid(q.Arguments) {
+					return usage("the arguments are not JSON: %s", short(args[1], 60))
+				}
+			}
+			if at != "" {
+				if q.Time, err = time.Parse(time.RFC3339, at); err != nil {
+					return usage("--at %s is no time like 2026-03-02T22:15:00+01:00", short(at, 40))
+				}
+			}
+			if q.Files, err = policyFiles(dir); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				x, err := client.ExplainPolicy(ctx, q)
+				if err != nil {
+					return err
+				}
+				return a.print(output, x, func(w io.Writer) { showAnswer(w, x) })
+			})
+		},
+		ValidArgsFunction: a.completePaths,
+	}
+	f, p := c.Flags(), &q.Principal
+	f.StringVar(&dir, "policy", "", "decide under the policies of this `folder`, not those in force")
+	f.StringVar(&p.ID, "as", "", "the `id` of who asks (default the local user)")
+	f.StringSliceVar(&p.Groups, "group", nil, "a group of theirs")
+	f.StringSliceVar(&p.Roles, "role", nil, "a role of theirs")
+	f.StringSliceVar(&p.Scopes, "scope", nil, "a scope of their credential")
+	f.StringVar(&p.Agent, "agent", "", "the agent that acts")
+	f.StringVar(&p.Client, "client", "", "the client software, name/version")
+	f.BoolVar(&q.Program, "program", false, "the call comes from inside a program")
+	f.StringSliceVar(&q.Labels, "label", nil, "a label of the session")
+	f.StringVar(&at, "at", "", "the `time` of the call (RFC 3339; default now)")
+	addOutput(c, &output)
+	return c
+}
+
+// tracesShown is how many policies that decided nothing are shown.
+const tracesShown = 5
+
+func showAnswer(w io.Writer, x *api.PolicyAnswer) {
+	rows := [][]string{{"tool", x.Tool}, {"effect", x.Effect}, {"policy", x.Policy}, {"reason", x.Reason}}
+	if len(x.Approvers) > 0 {
+		rows = append(rows, []string{"approvers", strings.Join(x.Approvers, ", ")})
+	}
+	columns(w, append(rows, []string{"shown", strconv.FormatBool(x.Shown)}, []string{"version", x.Version})...)
+	if x.Change != "" {
+		fmt.Fprintln(w, "\n"+safe(x.Change))
+	}
+	left := 0
+	for i, t := range x.Policies {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		if !t.Holds && left == tracesShown {
+			fmt.Fprintf(w, "and %d more that do not hold\n", len(x.Policies)-i)
+			return
+		}
+		says := "holds"
+		if !t.Holds {
+			left++
+			says = "does not hold: " + strings.Join(t.Missing, "; ")
+		}
+		fmt.Fprintln(w, safe(fmt.Sprintf("%s %s (%s:%d) %s", t.Effect, t.ID, t.File, t.Line, says)))
+	}
+}
+
+func policyReplayCommand(a *app) *cobra.Command {
+	var output, dir, since string
+	c := &cobra.Command{
+		Use:   "replay",
+		Short: "Decide on recorded calls again, and show which decisions would be others",
+		Long: `Reads the calls of the record, decides on each again under the policies of a folder (or those in force), with the tools
+as they are now, and shows what would change. What the record didn't keep can't be decided on, and is counted.`,
+		Example: "  biplane policy replay --since 7d --policy ./policies",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ago, err := pastDays(since)
+			if err != nil {
+				return err
+			}
+			files, err := policyFiles(dir)
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				r, err := client.ReplayPolicy(ctx, api.PolicyReplayRequest{Files: files, Since: time.Now().Add(-ago)})
+				if err != nil {
+					return err
+				}
+				return a.print(output, r, func(w io.Writer) { showReplay(w, r) })
+			})
+		},
+	}
+	c.Flags().StringVar(&since, "since", "7d", "how far back, like 7d or 12h")
+	c.Flags().StringVar(&dir, "policy", "", "decide under the policies of this `folder`, not those in force")
+	addOutput(c, &output)
+	return c
+}
+
+// pastDays reads 7d and 12h.
+func pastDays(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		var days int
+		if days, err = strconv.Atoi(n); err == nil && days > 36500 {
+			err = errors.New("too long")
+		}
+		d = time.Duration(days) * 24 * time.Hour
+	}
+	if err != nil || d <= 0 {
+		return 0, usage("--since %s is no time like 7d or 12h", short(s, 40))
+	}
+	return d, nil
+}
+
+func showReplay(w io.Writer, r *api.PolicyReplay) {
+	if len(r.Changed) > 0 {
+		rows := [][]string{{"CALLS", "TOOL", "PRINCIPAL", "WAS", "WOULD BE", "POLICY", "REASON", "RECORD"}}
+		for _, c := range r.Changed {
+			rows = append(rows, []string{strconv.Itoa(c.Calls), c.Tool, c.Principal, c.From, c.To, c.Policy, short(c.Reason, 60), c.Record})
+		}
+		columns(w, rows...)
+		fmt.Fprintln(w)
+	}
+	changed, unknown := 0, 0
+	for _, c := range r.Changed {
+		changed += c.Calls
+	}
+	for _, u := range r.Undecided {
+		unknown += u.Calls
+		fmt.Fprintln(w, safe(fmt.Sprintf("%s not decided on: %s (as %s)", count(u.Calls, "call"), u.Reason, u.Record)))
+	}
+	fmt.Fprintf(w, "%s on record: %d would be decided otherwise, %d the same, %d not decided on\n", count(r.Calls, "call"), changed, r.Same, unknown)
+	if r.More {
+		fmt.Fprintln(w, "there are more calls on record than were looked at: take a shorter time")
+	}
+}

@@ -1,0 +1,295 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A desk answers what policies say, those in force or others, of the tools that there are and of the record.
+type desk struct {
+	settings *Settings
+	policies *policies
+	catalog  *catalog.Catalog
+	audit    *audit.Log
+	local    tool.Principal
+	ready    func(context.Context)
+}
+
+// tools gives all tools, and execute.
+func (d *desk) tools(ctx context.Context) []*tool.Tool {
+	d.ready(ctx)
+	view := d.catalog.View()
+	var out []*tool.Tool
+	for _, e := range view.Entries() {
+		out = append(out, e.Tool)
+	}
+	if e := view.Entry(catalog.Reserved, "execute"); e != nil {
+		out = append(out, e.Tool)
+	}
+	return out
+}
+
+// Schema gives the Cedar schema of all that policies can name.
+func (d *desk) Schema(ctx context.Context) string { return policy.Schema(d.tools(ctx)) }
+
+// engine makes the engine of files, or gives the one in force.
+func (d *desk) engine(files []api.PolicyFile) (*policy.Engine, error) {
+	if files == nil {
+		return d.policies.engine.Load(), nil
+	}
+	cfg := policy.Config{Name: "sent", Rules: d.settings.Tools, Tier: d.settings.Sandbox.Tier}
+	for _, f := range files {
+		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})
+	}
+	return policy.New(cfg)
+}
+
+// Check says what is wrong in policies.
+func (d *desk) Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyReport, error) {
+	tools := d.tools(ctx)
+	r := &api.PolicyReport{Tools: len(tools), Problems: []api.PolicyProblem{}, Warnings: []api.PolicyProblem{}}
+	e, err := d.engine(files)
+	var wrong *policy.Error
+	switch {
+	case errors.As(err, &wrong):
+		r.Problems = wireProblems(wrong.Problems)
+		return r, nil
+	case err != nil:
+		return nil, err
+	}
+	if files == nil {
+		r.Name = e.Name()
+	}
+	r.Version, r.Policies = e.Version(), e.Len()
+	problems, warnings := e.Check(tools)
+	r.Problems, r.Warnings = wireProblems(problems), wireProblems(warnings)
+	return r, nil
+}
+
+func wireProblems(list []policy.Problem) []api.PolicyProblem {
+	out := make([]api.PolicyProblem, len(list))
+	for i, p := range list {
+		out[i] = api.PolicyProblem(p)
+	}
+	slices.SortStableFunc(out, func(a, b api.PolicyProblem) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Message, b.Message))
+	})
+	return out
+}
+
+// Explain decides on a call that is not made.
+func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAnswer, error) {
+	d.ready(ctx)
+	e, err := d.engine(q.Files)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := d.catalog.View().Resolve(q.Tool)
+	if err != nil {
+		return nil, err
+	}
+	if q.Arguments != nil {
+		if err := entry.Validate(q.Arguments); err != nil {
+			return nil, err
+		}
+	}
+	r := policy.Request{Principal: d.principal(q.Principal), Tool: entry.Tool, Arguments: q.Arguments, Labels: q.Labels, Time: q.Time}
+	if q.Program {
+		r.Parent = "ex_question"
+	}
+	x := e.Explain(r)
+	a := &api.PolicyAnswer{
+		Tool: entry.Tool.Path(), Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version, Reason: x.Decision.Reason,
+		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Shown: e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
+	}
+	for _, t := range x.Policies {
+		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds, Missing: append([]string{}, t.Missing...)}
+		if t.Forbid {
+			w.Effect = "forbid"
+		}
+		a.Policies = append(a.Policies, w)
+	}
+	return a, nil
+}
+
+func (d *desk) principal(p api.PolicyPrincipal) tool.Principal {
+	if p.ID == "" || p.ID == d.local.ID {
+		who := d.local
+		who.Client, who.Groups = p.Client, append(slices.Clone(who.Groups), p.Groups...)
+		return who
+	}
+	return tool.Principal{ID: p.ID, Name: p.Name, Person: p.Person, Agent: p.Agent, Client: p.Client, Roles: p.Roles, Groups: p.Groups, Scopes: p.Scopes}
+}
+
+// maxReplay is how many records are decided on again at most.
+const maxReplay = 200_000
+
+// Replay decides on recorded calls again.
+func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyReplayRequest) (*api.PolicyReplay, error) {
+	e, err := d.engine(q.Files)
+	if err != nil {
+		return nil, err
+	}
+	d.ready(ctx)
+	if _, err := d.audit.Event(ctx, audit.Event{Kind: audit.KindRead, Principal: who, Detail: map[string]string{"for": "policy replay", "since": audit.Stamp(q.Since)}}); err != nil {
+		return nil, err
+	}
+	p := &replaying{desk: d, engine: e, looks: e.Looks(), changed: map[api.PolicyChange]*api.PolicyChange{}, unknown: map[string]*api.PolicyUndecided{}}
+	p.out = &api.PolicyReplay{Version: e.Version(), Since: q.Since, Changed: []api.PolicyChange{}, Undecided: []api.PolicyUndecided{}}
+	for before := ""; ; {
+		records, err := d.audit.Records(ctx, audit.Query{Kind: audit.KindCall, Since: q.Since, Before: before, Limit: 1000})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if p.out.Calls++; p.out.Calls > maxReplay {
+				p.out.Calls, p.out.More = maxReplay, true
+				return p.done(), nil
+			}
+			if err := p.record(ctx, &r); err != nil {
+				return nil, err
+			}
+			before = r.ID
+		}
+		if len(records) == 0 {
+			return p.done(), nil
+		}
+	}
+}
+
+// replaying is one replay of the record.
+type replaying struct {
+	*desk
+	engine  *policy.Engine
+	looks   policy.Looks
+	out     *api.PolicyReplay
+	changed map[api.PolicyChange]*api.PolicyChange // by what they have in common
+	unknown map[string]*api.PolicyUndecided        // by reason
+}
+
+// record decides on one record again. The newest comes first.
+func (p *replaying) record(ctx context.Context, r *audit.Record) error {
+	q, why, err := p.request(ctx, r)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		if p.unknown[why] == nil {
+			p.unknown[why] = &api.PolicyUndecided{Reason: why, Record: r.ID}
+		}
+		p.unknown[why].Calls++
+		return nil
+	}
+	now := p.engine.Decide(*q)
+	if string(now.Effect) == r.Decision.Effect {
+		p.out.Same++
+		return nil
+	}
+	key := api.PolicyChange{Tool: r.Subject.Tool, Principal: r.Principal, From: r.Decision.Effect, To: string(now.Effect), Policy: now.Policy, Reason: now.Reason}
+	if p.changed[key] == nil {
+		c := key
+		c.Record = r.ID
+		p.changed[key] = &c
+	}
+	p.changed[key].Calls++
+	return nil
+}
+
+// request makes the request of a record, or says why what the record keeps is not enough.
+func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Request, why string, err error) {
+	path := r.Subject.Tool
+	t := p.catalog.View().Entry(r.Subject.Upstream, strings.TrimPrefix(path, r.Subject.Upstream+"."))
+	switch {
+	case r.Decision.Policy == "credential":
+		return nil, "the credential was refused, before any policy", nil
+	case t == nil:
+		return nil, "the tool is not there now", nil
+	case p.looks.Labels:
+		return nil, "the policies look at labels of sessions, and the record has none", nil
+	case p.looks.Principal && r.Principal != p.local.ID:
+		return nil, "the policies look at groups, roles or agents, and the record has but the id and the client of who called", nil
+	}
+	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool, Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
+	if r.Principal == p.local.ID {
+		q.Principal = p.local
+		q.Principal.Client = r.Client
+	}
+	if !p.looks.Arguments || r.Arguments.Size == 0 {
+		return q, "", nil
+	}
+	if r.Arguments.Kept == "" {
+		return nil, "the policies look at arguments, and the record didn't keep them", nil
+	}
+	if r.Arguments.Kept != r.Arguments.Digest {
+		return nil, "the policies look at arguments, and the record kept them only in part", nil
+	}
+	data, err := p.audit.Kept(ctx, r.Arguments.Kept)
+	if tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound || err == nil && data == nil {
+		return nil, "the policies look at arguments, and the record has thrown them away", nil
+	}
+	q.Arguments = json.RawMessage(data)
+	return q, "", err
+}
+
+func (p *replaying) done() *api.PolicyReplay {
+	for _, c := range p.changed {
+		p.out.Changed = append(p.out.Changed, *c)
+	}
+	slices.SortFunc(p.out.Changed, func(a, b api.PolicyChange) int {
+		return cmp.Or(b.Calls-a.Calls, strings.Compare(a.Tool, b.Tool), strings.Compare(a.Principal, b.Principal), strings.Compare(a.To, b.To), strings.Compare(a.Policy, b.Policy), strings.Compare(a.Reason, b.Reason))
+	})
+	for _, u := range p.unknown {
+		p.out.Undecided = append(p.out.Undecided, *u)
+	}
+	slices.SortFunc(p.out.Undecided, func(a, b api.PolicyUndecided) int {
+		return cmp.Or(b.Calls-a.Calls, strings.Compare(a.Reason, b.Reason))
+	})
+	return p.out
+}
+
+// recordPolicy keeps on the record that policies came into force, or were refused.
+func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
+	ev := audit.Event{Kind: audit.KindPolicy, Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}}
+	if problem != nil {
+		ev.Outcome, ev.ErrorKind = audit.Failed, tool.AsError(problem).Kind
+	}
+	if _, err := d.audit.Event(ctx, ev); err != nil {
+		d.log.Error("record the policies", "err", err)
+	}
+}
+
+// StarterPolicy gives the text of a policy that comes with Biplane; without a name, the names of all.
+func StarterPolicy(name string) (text string, names []string, err error) {
+	if name == "" {
+		return "", policy.Starters(), nil
+	}
+	f, ok := policy.Starter(name)
+	if !ok {
+		return "", nil, tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s", clip(name), strings.Join(policy.Starters(), ", "))
+	}
+	return string(f.Text), nil, nil
+}
+
+// A PolicyCase is how one case of a policy test went.
+type PolicyCase = policy.CaseResult
+
+// TestPolicies runs a file of cases (see policy.Cases) under files, which it may replace by its own, and gives what the file
+// would be if what came out were wanted.
+func TestPolicies(s *Settings, name string, archive []byte, files []api.PolicyFile) ([]PolicyCase, []byte, error) {
+	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier}
+	for _, f := range files {
+		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})
+	}
+	return policy.Cases(name, archive, cfg)
+}

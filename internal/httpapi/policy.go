@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Policies answers what policies say. It changes nothing.
+type Policies interface {
+	Schema(ctx context.Context) string
+	Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyReport, error)
+	Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAnswer, error)
+	Replay(ctx context.Context, who tool.Principal, r api.PolicyReplayRequest) (*api.PolicyReplay, error)
+}
+
+func (s *Server) policySchema(w http.ResponseWriter, r *http.Request) {
+	write(w, http.StatusOK, s.cfg.Policies.Schema(r.Context()))
+}
+
+func (s *Server) policyCheck(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Files []api.PolicyFile `json:"files"`
+	}
+	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Check(r.Context(), q.Files) })
+}
+
+func (s *Server) policyExplain(w http.ResponseWriter, r *http.Request) {
+	var q api.PolicyQuestion
+	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Explain(r.Context(), q) })
+}
+
+func (s *Server) policyReplay(w http.ResponseWriter, r *http.Request) {
+	var q api.PolicyReplayRequest
+	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Replay(r.Context(), s.principal(r), q) })
+}
+
+// answerPolicy reads a question and answers it.
+func answerPolicy(w http.ResponseWriter, r *http.Request, q any, f func() (any, error)) {
+	err := read(r, q)
+	var v any
+	if err == nil {
+		v, err = f()
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, v)
+}

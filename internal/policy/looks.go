@@ -1,0 +1,46 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+)
+
+// Looks say what decisions depend on, besides who asks and for which tool.
+type Looks struct {
+	Arguments bool
+	Principal bool // more of it than its ID and client: groups, roles, the agent
+	Labels    bool // of the session
+	Program   bool // whether a program asks
+}
+
+// Looks says what the policies look at.
+func (e *Engine) Looks() Looks {
+	l := Looks{Arguments: e.reads}
+	for _, r := range e.rules {
+		switch r.policy.AST().Principal.(type) {
+		case ast.ScopeTypeIn, ast.ScopeTypeIsIn:
+			l.Principal = true
+		}
+		r.walk(func(m map[string]any) {
+			for _, op := range []string{".", "has"} {
+				n, _ := m[op].(map[string]any)
+				left, _ := n["left"].(map[string]any)
+				attr, _ := n["attr"].(string)
+				switch left["Var"] {
+				case "principal":
+					l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
+				case "context":
+					l.Labels = l.Labels || attr == "labels"
+					l.Program = l.Program || attr == "program"
+				}
+			}
+			if n, ok := m["in"].(map[string]any); ok {
+				if left, _ := n["left"].(map[string]any); left["Var"] == "principal" {
+					l.Principal = true
+				}
+			}
+		})
+	}
+	return l
+}

@@ -1,0 +1,232 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Conditions that the property tests make policies of. Those on arguments are satisfiable, each and with the others.
+var (
+	sureConditions = []string{
+		`resource.readOnly`, `!resource.destructive`, `resource.tags.contains("prod")`, `principal.roles.contains("admin")`, `principal in Group::"dev"`,
+		`context.client like "claude/*"`, `context.hour >= 12`, `context.weekday == "monday"`, `resource.upstream == "shop"`, `principal.agent != ""`, `context.tier == "wasm"`,
+	}
+	unsureConditions = []string{
+		`context.arguments has a && context.arguments.a == 1`, `context.arguments.b like "x*"`, `context.arguments has c`, `context.program`, `context.arguments.a > 0`,
+		`context.arguments has d && context.arguments.d.contains("t")`, `context.labels.contains("pii")`, `context.arguments.a == "text"`,
+	}
+	scopes = []string{`resource`, `resource == Tool::"shop.get"`, `resource in Upstream::"shop"`, `resource in Upstream::"bank"`, `resource == Tool::"biplane.execute"`}
+	people = []string{`principal`, `principal == User::"ann"`, `principal in Group::"dev"`}
+	acts   = []string{`action`, `action == Action::"call"`, `action in [Action::"call", Action::"execute"]`, `action == Action::"execute"`}
+)
+
+func policyOf(t *rapid.T, i int) string {
+	pick := func(label string, list []string) string { return rapid.SampledFrom(list).Draw(t, label) }
+	var b strings.Builder
+	fmt.Fprintf(&b, "@id(\"p%d\")", i)
+	effect := pick("effect", []string{"permit", "permit", "forbid"})
+	if effect == "permit" {
+		b.WriteString(pick("bound", []string{"", "", `@ask("a,b")`, `@ask("b")`, `@ask("c")`, `@tier("wasm")`, `@tier("process")`, `@tier("gvisor")`, `@reason("r")`}))
+	}
+	fmt.Fprintf(&b, " %s (%s, %s, %s)", effect, pick("who", people), pick("what", acts), pick("where", scopes))
+	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
+		fmt.Fprintf(&b, " %s { %s }", pick("when", []string{"when", "when", "unless"}), pick("condition", append(slices.Clone(sureConditions), unsureConditions...)))
+	}
+	return b.String() + ";\n"
+}
+
+func requestOf(t *rapid.T) policy.Request {
+	yes, no := true, false
+	hint := rapid.SampledFrom([]*bool{nil, &yes, &no}).Draw(t, "hint")
+	where := rapid.SampledFrom([]string{"shop", "bank", "biplane"}).Draw(t, "upstream")
+	name := rapid.SampledFrom([]string{"get", "put"}).Draw(t, "name")
+	if where == "biplane" {
+		name = rapid.SampledFrom([]string{"execute", "search", "resume"}).Draw(t, "own")
+	}
+	return policy.Request{
+		Principal: tool.Principal{
+			ID: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "id"), Client: rapid.SampledFrom([]string{"", "claude/2"}).Draw(t, "client"),
+			Agent: rapid.SampledFrom([]string{"", "ci"}).Draw(t, "agent"), Groups: rapid.SampledFrom([][]string{nil, {"dev"}, {"ops", "dev"}}).Draw(t, "groups"),
+			Roles: rapid.SampledFrom([][]string{nil, {"admin"}}).Draw(t, "roles"),
+		},
+		Tool: &tool.Tool{Upstream: where, Name: name, Annotations: tool.Annotations{ReadOnly: hint}, InputSchema: json.RawMessage(`{"type":"object"}`)},
+		Arguments: json.RawMessage(rapid.SampledFrom([]string{
+			``, `{}`, `{"a":1}`, `{"a":1,"b":"xy","c":1,"d":["t"]}`, `{"a":2,"b":"y"}`, `{"b":"x"}`, `{"a":"text","b":"x","d":["t"]}`, `{"a":1.5}`, `{"a":null}`, `{"a":1,"a":2}`, `[]`,
+		}).Draw(t, "arguments")),
+		Parent: rapid.SampledFrom([]string{"", "ex_1"}).Draw(t, "parent"),
+		Labels: rapid.SampledFrom([][]string{nil, {"pii"}}).Draw(t, "labels"),
+		Time:   time.Date(2026, 3, rapid.IntRange(1, 3).Draw(t, "day"), rapid.IntRange(0, 23).Draw(t, "hour"), 0, 0, 0, time.UTC),
+	}
+}
+
+func engineOf(t *rapid.T, policies []string, files int) *policy.Engine {
+	c := policy.Config{Labels: true, Tier: tool.Process, Rules: []policy.Rule{{Pattern: "shop.get", Tags: []string{"prod"}}}}
+	for i := range files {
+		c.Files = append(c.Files, policy.File{Name: fmt.Sprintf("%d.cedar", i)})
+	}
+	for i, p := range policies {
+		f := &c.Files[i%files]
+		f.Text = append(f.Text, p...)
+	}
+	e, err := policy.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func policiesOf(t *rapid.T) []string {
+	list := make([]string, rapid.IntRange(0, 6).Draw(t, "policies"))
+	for i := range list {
+		list[i] = policyOf(t, i)
+	}
+	return list
+}
+
+// No order of policies or files changes a decision, but for its version where the files are others.
+func TestOrderNeverMatters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list, r := policiesOf(t), requestOf(t)
+		want := engineOf(t, list, 1).Decide(r)
+		shown := engineOf(t, list, 1).Shows(r)
+		other := engineOf(t, rapid.Permutation(list).Draw(t, "order"), rapid.IntRange(1, 3).Draw(t, "files"))
+		got := other.Decide(r)
+		got.Version = want.Version
+		if fmt.Sprint(got) != fmt.Sprint(want) || other.Shows(r) != shown {
+			t.Fatalf("%+v, %t\nwant %+v, %t\n%s", got, other.Shows(r), want, shown, strings.Join(list, ""))
+		}
+	})
+}
+
+// What is allowed or asked about is shown; and adding a forbid, or a permit with a bound to what was permitted, never
+// loosens a decision.
+func TestShownAndStrictest(t *testing.T) {
+	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
+	rapid.Check(t, func(t *rapid.T) {
+		list, r := policiesOf(t), requestOf(t)
+		e := engineOf(t, list, 1)
+		d := e.Decide(r)
+		if d.Effect != policy.Deny && !e.Shows(r) {
+			t.Fatalf("%s, and hidden: %+v\n%s", d.Effect, r, strings.Join(list, ""))
+		}
+		more := policyOf(t, 100)
+		if d.Effect == policy.Deny && strings.Contains(more, "permit") {
+			return
+		}
+		if now := engineOf(t, append(list, more), 1).Decide(r); strict[now.Effect] < strict[d.Effect] || d.Effect != policy.Deny && now.Effect != policy.Deny && now.Grant.Tier < d.Grant.Tier {
+			t.Fatalf("%+v\nbecame %+v with %s", d, now, more)
+		}
+	})
+}
+
+// What is shown can be called, with some arguments, from somewhere: policies on one argument each don't contradict each
+// other here, so that the partial evaluation is exact.
+func TestHiddenMeansNoCall(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list, r := policiesOf(t), requestOf(t)
+		for i, p := range list { // only what is certain without a call, and one thing that isn't
+			for _, c := range unsureConditions {
+				p = strings.ReplaceAll(p, "unless { "+c+" }", "")
+				p = strings.ReplaceAll(p, "{ "+c+" }", "{ context.arguments has a }")
+			}
+			list[i] = p
+		}
+		e := engineOf(t, list, 1)
+		some := false
+		for _, args := range []string{`{}`, `{"a":1}`} {
+			q := r
+			q.Arguments = json.RawMessage(args)
+			some = some || e.Decide(q).Effect != policy.Deny
+		}
+		for _, p := range list { // a forbid and a permit on the same argument may exclude each other
+			if strings.Contains(p, "forbid") && strings.Contains(p, "arguments") {
+				return
+			}
+		}
+		if e.Shows(r) != some && !twoTiersOrAsks(list) {
+			t.Fatalf("shown %t, some call %t: %+v\n%s", e.Shows(r), some, r, strings.Join(list, ""))
+		}
+	})
+}
+
+// twoTiersOrAsks reports whether a bound hangs on an argument: which bounds hold together is not worked out for lists.
+func twoTiersOrAsks(list []string) bool {
+	return slices.ContainsFunc(list, func(p string) bool { return strings.Contains(p, "@") && strings.Contains(p, "arguments") })
+}
+
+// The smallest change that is named is one: no permit is nearer.
+func TestExplanationAgrees(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list, r := policiesOf(t), requestOf(t)
+		e := engineOf(t, list, 1)
+		x := e.Explain(r)
+		if fmt.Sprint(x.Decision) != fmt.Sprint(e.Decide(r)) {
+			t.Fatalf("explained %+v, decided %+v", x.Decision, e.Decide(r))
+		}
+		decided := strings.Split(x.Decision.Policy, ", ")
+		for _, p := range x.Policies {
+			if p.Holds && p.Forbid && x.Decision.Effect != policy.Deny {
+				t.Fatalf("forbid %s holds, and it is %s", p.ID, x.Decision.Effect)
+			}
+			if slices.Contains(decided, p.ID) && !p.Holds && !strings.Contains(strings.Join(p.Missing, ""), "can't be evaluated") {
+				t.Fatalf("%s decided, and doesn't hold: %v", p.ID, p.Missing)
+			}
+		}
+		if len(x.Policies) > 0 && x.Change == "" {
+			t.Fatalf("nothing is said of a change: %+v", x)
+		}
+	})
+}
+
+func FuzzPolicies(f *testing.F) {
+	for _, name := range policy.Starters() {
+		file, _ := policy.Starter(name)
+		f.Add(file.Text, []byte(`{"a":1}`))
+	}
+	for _, c := range unsureConditions {
+		f.Add([]byte("permit(principal,action,resource) when {"+c+"};"), []byte(`{"a":1e5,"b":null,"d":[[]]}`))
+	}
+	tl := &tool.Tool{Upstream: "shop", Name: "get", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"number"},"d":{"type":"array","items":{"type":"string"}}}}`)}
+	f.Fuzz(func(t *testing.T, text, args []byte) {
+		e, err := policy.New(policy.Config{Labels: true, Files: []policy.File{{Name: "x.cedar", Text: text}}})
+		if err != nil {
+			if tool.AsError(err).Kind != tool.Invalid {
+				t.Fatal(err)
+			}
+			return
+		}
+		e.Check([]*tool.Tool{tl})
+		r := policy.Request{Tool: tl, Arguments: args}
+		if d := e.Decide(r); d.Effect != policy.Deny && !e.Shows(r) {
+			t.Fatalf("%+v, and hidden", d)
+		}
+		e.Explain(r)
+	})
+}
+
+func FuzzShape(f *testing.F) {
+	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#/properties/a"},"b":{"anyOf":[{"type":"null"},{"type":"integer"}]}}}`), []byte(`{"a":{"a":1},"b":3}`))
+	f.Fuzz(func(t *testing.T, schema, args []byte) {
+		tl := &tool.Tool{Upstream: "shop", Name: "get", InputSchema: schema}
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(`permit(principal,action,resource) when { context.arguments has a };`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Decide(policy.Request{Tool: tl, Arguments: args})
+		problems, _ := e.Check([]*tool.Tool{tl})
+		for _, p := range problems {
+			if strings.Contains(p.Message, "policy schema") {
+				t.Fatalf("the schema that is made can't be read: %s", p.Message)
+			}
+		}
+	})
+}
