@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 //	await URL                 wait until URL answers with 200
 //	let NAME PATTERN          set the variable NAME to what the pattern's group matches in the output of the last command
 //	gone PATTERN              wait until no process has PATTERN in its command line; ! gone: until one has
+//	tamper record DATABASE RECORD, tamper leaf PROOF    change what must not be changed
 //
 // and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does; guarded, one over HTTP that
 // wants people to sign in, and browse and pasting, which are such people. $NODE, $EVERYTHING,
@@ -59,7 +60,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "http": request, "await": await, "let": let, "gone": gone,
+			"status": status, "http": request, "await": await, "let": let, "gone": gone, "tamper": tamper,
 		},
 	})
 }

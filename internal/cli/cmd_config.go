@@ -115,6 +115,8 @@ type shown struct {
 	Sandbox   shownSandbox   `json:"sandbox"`
 	Sessions  shownSessions  `json:"sessions"`
 	Journal   shownJournal   `json:"journal"`
+
+	Audit daemon.ShownAudit `json:"audit"`
 }
 
 type shownJournal struct {
@@ -197,6 +199,7 @@ func show(s *daemon.Settings, dir string) shown {
 		},
 		Sessions: showSessions(s.Sessions.Complete()),
 		Journal:  shownJournal{Keep: span(s.Journal.Keep), Bytes: daemon.FormatSize(s.Journal.Bytes)},
+		Audit:    s.Audit.Shown(),
 	}
 	for i := range s.Servers {
 		v.Servers = append(v.Servers, s.Servers[i].Shown())
@@ -250,6 +253,7 @@ func showTable(w io.Writer, v shown) {
 		[]string{"sessions.workspace", n.Workspace}, []string{"sessions.files", strconv.Itoa(n.Files)}, []string{"sessions.count", strconv.Itoa(n.Count)},
 		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter},
 		[]string{"journal.keep", v.Journal.Keep}, []string{"journal.bytes", v.Journal.Bytes})
+	showAudit(w, v.Audit)
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)
 		rows := [][]string{{"mcpServers." + s.Name, s.Type}}

@@ -66,10 +66,12 @@ func (l *ledger) read(ctx context.Context, p tool.Principal, action string, deta
 func (l *ledger) State(ctx context.Context) (*api.AuditState, error) {
 	out := &api.AuditState{Origin: l.log.Origin(), Key: l.log.Public()}
 	h, err := l.log.Head(ctx)
+	if err == nil {
+		out.Size, out.Root = h.Size, h.Root.String()
+		err = l.log.Broken()
+	}
 	if err != nil {
 		out.Error = tool.AsError(err).Msg
-	} else {
-		out.Size, out.Root = h.Size, h.Root.String()
 	}
 	out.Sinks, err = l.sinks()
 	if err != nil && out.Error == "" {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,18 +43,30 @@ func (s *AuditSettings) Shown() ShownAudit {
 	}
 	out := ShownAudit{
 		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted), Results: keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
-		Origin: s.Origin, Keep: max(s.Retention.For, 0).String(), Every: s.Checkpoints.Every.String(), Checkpoints: []string{},
-	}
-	if s.Retention.For <= 0 {
-		out.Keep = audit.KeepFor.String()
-	}
-	if s.Checkpoints.Every <= 0 {
-		out.Every = sink.DefaultEvery.String()
+		Origin: s.Origin, Keep: span(s.Retention.For, audit.KeepFor), Every: span(s.Checkpoints.Every, sink.DefaultEvery), Checkpoints: []string{},
 	}
 	for _, k := range s.Checkpoints.sinks("") {
 		out.Checkpoints = append(out.Checkpoints, k.Name())
 	}
 	return out
+}
+
+// span writes a time as a configuration has it, or the default where there is none.
+func span(d, otherwise time.Duration) string {
+	if d <= 0 {
+		d = otherwise
+	}
+	if d%auditDay == 0 {
+		return strconv.FormatInt(int64(d/auditDay), 10) + "d"
+	}
+	text := d.String()
+	if d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // sinks makes the sinks. work is a folder for what a sink has to keep.

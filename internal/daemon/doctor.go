@@ -47,6 +47,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	if s == nil {
 		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is not good"})
 	}
+	checks = append(checks, checkRecord(ctx, c, s)...)
 	return append(checks, checkUpstreams(ctx, c, s)...)
 }
 

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/base64"
+	"os"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite" // the auditor's adversary has the database's own tools
+)
+
+// tamper changes what must not be changed: tamper record DATABASE RECORD, or tamper leaf PROOF.
+func tamper(ts *testscript.TestScript, neg bool, args []string) {
+	switch {
+	case !neg && len(args) == 3 && args[0] == "record":
+		tamperRecord(ts, ts.MkAbs(args[1]), args[2])
+	case !neg && len(args) == 2 && args[0] == "leaf":
+		tamperProof(ts, args[1])
+	default:
+		ts.Fatalf("usage: tamper record DATABASE RECORD, or tamper leaf PROOF")
+	}
+}
+
+// tamperRecord makes a record say another principal, and puts the trigger back that would have kept it from that.
+func tamperRecord(ts *testscript.TestScript, file, record string) {
+	db, err := sql.Open("sqlite", file)
+	ts.Check(err)
+	defer db.Close()
+	var trigger string
+	ts.Check(db.QueryRow(`SELECT sql FROM sqlite_master WHERE name = 'audit_leaf_update'`).Scan(&trigger))
+	_, err = db.Exec(`DROP TRIGGER audit_leaf_update`)
+	ts.Check(err)
+	done, err := db.Exec(`UPDATE audit_leaf SET leaf = replace(leaf, '"principal":"local:', '"principal":"local:x') WHERE leaf ->> 'record' = ? AND leaf ->> 'part' = 'begun'`, record)
+	ts.Check(err)
+	n, err := done.RowsAffected()
+	ts.Check(err)
+	if n != 1 {
+		ts.Fatalf("%d leaves of record %s", n, record)
+	}
+	_, err = db.Exec(trigger)
+	ts.Check(err)
+}
+
+// tamperProof changes the leaf that a proof is of.
+func tamperProof(ts *testscript.TestScript, file string) {
+	lines := strings.Split(ts.ReadFile(file), "\n")
+	leaf, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(lines[1], "extra "))
+	ts.Check(err)
+	lines[1] = "extra " + base64.StdEncoding.EncodeToString([]byte(strings.Replace(string(leaf), "local:", "local:x", 1)))
+	ts.Check(os.WriteFile(ts.MkAbs(file), []byte(strings.Join(lines, "\n")), 0o600))
+}
