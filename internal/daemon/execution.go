@@ -29,7 +29,7 @@ func (d *Daemon) recover(ctx context.Context) {
 	}
 }
 
-// Settle waits until nothing runs any more in a Daemon of this process's own, or ctx is done; waiting is told first, if it has to.
+// Settle waits until nothing runs any more, but for what waits for people or slow tools, in a Daemon of this process's own, or ctx is done; waiting is told first, if it has to.
 func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	if a.own == nil {
 		return
@@ -37,12 +37,12 @@ func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for told := false; ; told = true {
-		running, queued := a.own.d.executor.Load()
-		if running+queued == 0 {
+		n := a.own.d.executor.Busy()
+		if n == 0 {
 			return
 		}
 		if !told {
-			waiting(running + queued)
+			waiting(n)
 		}
 		select {
 		case <-tick.C:

@@ -122,6 +122,7 @@ func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progres
 		tick = t.C
 	}
 	var last tool.Progress
+	var settled <-chan time.Time
 	for {
 		select {
 		case <-r.done:
@@ -131,7 +132,11 @@ func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progres
 		case <-answerBy.C:
 			return r.goesOn()
 		case <-held:
-			return r.goesOn()
+			settled = time.After(heldPatience)
+		case <-settled:
+			if r.waitingText() != "" {
+				return r.goesOn()
+			}
 		case <-tick:
 			p := r.progress()
 			if news := p.Message != last.Message || p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {

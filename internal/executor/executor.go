@@ -163,6 +163,18 @@ func (x *Executor) Execution(id string) (*Execution, bool) {
 	return r.snapshot(), true
 }
 
+// Busy says how many executions are under way and do not only wait: for a slow tool, suspended, or for a person.
+func (x *Executor) Busy() (n int) {
+	for _, r := range x.history.all() {
+		r.mu.Lock()
+		if r.exec.State == Queued || r.exec.State == Running {
+			n++
+		}
+		r.mu.Unlock()
+	}
+	return n
+}
+
 // Load says how many executions are running, and how many wait for their turn.
 func (x *Executor) Load() (running, queued int) { return x.queue.load() }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,7 +35,6 @@ func (r *run) bounded(total *time.Timer, d time.Duration) {
 // held notes that the n-th call waits for a person, or, with nil, that it no longer does.
 func (r *run) held(n int, hold *tool.Hold) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	h := &r.holds
 	switch {
 	case hold != nil && len(h.by) == 0:
@@ -51,10 +51,18 @@ func (r *run) held(n int, hold *tool.Hold) {
 			h.left = 0
 		}
 	}
+	before := r.exec.State
 	r.heldState()
+	after := r.exec.State
+	r.mu.Unlock()
+	if before != after {
+		r.log.Update(func(rec *journal.Record) { rec.State = journal.State(after) }, true)
+		r.changed()
+	}
 }
 
-// heldPatience is how long a program waits in memory that waits for people: they take longer than it takes to come back.
+// heldPatience is how long a program must have waited for nothing but people before it says so, and is suspended: calls that
+// it makes together are asked about together.
 const heldPatience = 100 * time.Millisecond
 
 // heldOnly reports whether the program waits for nothing but people. r.mu is held.

@@ -3,6 +3,8 @@ package executor
 import (
 	"container/list"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,4 +152,11 @@ func (h *history) trim() {
 		delete(h.by, r.id)
 		h.size -= r.kept
 	}
+}
+
+// all gives the runs that are kept, and those that are under way.
+func (h *history) all() []*run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.by))
 }
