@@ -227,15 +227,24 @@ func (l *lab) value(ctx context.Context, box sandbox.Sandbox, variable *program.
 	return g, nil
 }
 
-// touch runs something in a session, whose state is then one that was not saved yet.
-func (l *lab) touch(ctx context.Context, snap sandbox.Snapshotter, read *program.Program) error {
+// suspended says how long it takes to pack and to keep a session in which something ran before: what was saved already is no
+// work.
+func (l *lab) suspended(ctx context.Context, snap sandbox.Snapshotter, read *program.Program, keep func([]byte) error) (time.Duration, error) {
 	box, ok := snap.(sandbox.Sandbox)
 	if !ok {
-		return errNoSnapshot
+		return 0, errNoSnapshot
 	}
 	g := open(ctx, box, nil)
 	_, err := g.eval(read)
-	return errors.Join(err, g.pause())
+	if err := errors.Join(err, g.pause()); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	packed, err := snap.Snapshot(ctx)
+	if err == nil {
+		err = keep(packed)
+	}
+	return time.Since(start), err
 }
 
 // sleep measures a session that is suspended, resumed and forked.
@@ -292,16 +301,7 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 	file := filepath.Join(l.dir, "session-"+lang)
 	const purpose = "bench"
 	suspended, err := repeatTimed(ctx, l.rounds(300), func() (time.Duration, error) {
-		if err := l.touch(ctx, snap, read); err != nil {
-			return 0, err
-		}
-		start := time.Now()
-		packed, err := snap.Snapshot(ctx)
-		if err != nil {
-			return 0, err
-		}
-		err = os.WriteFile(file, key.Seal(purpose, packed), 0o600)
-		return time.Since(start), err
+		return l.suspended(ctx, snap, read, func(packed []byte) error { return os.WriteFile(file, key.Seal(purpose, packed), 0o600) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("suspend: %w", err)

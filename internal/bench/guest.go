@@ -96,7 +96,7 @@ type stream struct {
 
 	mu    sync.Mutex
 	more  sync.Cond
-	out   bytes.Buffer // what the guest has yet to read
+	out   bytes.Buffer                  // what the guest has yet to read
 	put   func(p []byte, end error) int // takes what the guest is to hear instead
 	ended bool
 }

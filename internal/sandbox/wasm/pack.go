@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -59,8 +60,22 @@ var errDamaged = errors.New("it is damaged (its checksum is wrong)")
 
 func castagnoli(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// A codec packs and unpacks. It keeps what zstd needs for the next time.
-type codec struct{ encoders, decoders sync.Pool }
+// A codec packs and unpacks. It keeps what it and zstd need for the next time.
+type codec struct{ encoders, decoders, rooms sync.Pool }
+
+// A room is where pages are while they are packed or unpacked.
+type room struct {
+	chunk [chunkSize]byte
+	lines [chunkSize + 8*chunkSize/pageSize]byte // and masks
+}
+
+// room gives one, which the caller puts back.
+func (c *codec) room() *room {
+	if r, ok := c.rooms.Get().(*room); ok {
+		return r
+	}
+	return new(room)
+}
 
 // pack packs. The pages are those of runs; read gives the bytes from a page on, as many as b holds.
 func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun, read func(b []byte, page uint32)) ([]byte, error) {
@@ -83,14 +98,14 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 		fields = binary.LittleEndian.AppendUint32(fields, r.n)
 	}
 	_, err := w.Write(fields)
-	chunk, lines := make([]byte, chunkSize), make([]byte, 0, chunkSize+8*chunkSize/pageSize)
+	room := c.room()
+	defer c.rooms.Put(room)
 	for _, r := range runs {
 		for at := uint32(0); at < r.n && err == nil; {
 			n := min(r.n-at, chunkSize/pageSize)
-			b := chunk[:n*pageSize]
+			b := room.chunk[:n*pageSize]
 			read(b, r.first+at)
-			lines = squeeze(lines[:0], b)
-			_, err = w.Write(lines)
+			_, err = w.Write(squeeze(room.lines[:0], b))
 			at += n
 		}
 	}
@@ -226,35 +241,57 @@ func zeros(line []byte) bool {
 
 // pages reads the bytes of runs; use gets them in pieces of whole pages.
 func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
-	chunk, lines := make([]byte, chunkSize), make([]byte, chunkSize)
-	for _, r := range runs {
-		for at := uint32(0); at < r.n && u.err == nil; {
-			n := min(r.n-at, chunkSize/pageSize)
-			b := chunk[:n*pageSize]
-			if u.expand(b, lines); u.err == nil {
-				u.err = use(b, r.first+at)
-			}
-			at += n
+	room := u.c.room()
+	defer u.c.rooms.Put(room)
+	u.chunks(runs, func(first, n uint32) {
+		b := room.chunk[:n*pageSize]
+		clear(b)
+		if u.expand(b, room); u.err == nil {
+			u.err = use(b, first)
 		}
-	}
+	})
 	return u.err
 }
 
-// expand reads the pages b as squeeze wrote them; lines is room for as many bytes.
-func (u *unpacker) expand(b, lines []byte) {
+// xor reads the bytes of runs and changes memory by them.
+func (u *unpacker) xor(runs []pageRun, memory []byte) error {
+	room := u.c.room()
+	defer u.c.rooms.Put(room)
+	u.chunks(runs, func(first, n uint32) { u.expand(memory[int(first)*pageSize:][:n*pageSize], room) })
+	return u.err
+}
+
+// chunks calls use for runs in pieces as they were packed, until there is an error.
+func (u *unpacker) chunks(runs []pageRun, use func(first, n uint32)) {
+	for _, r := range runs {
+		for at := uint32(0); at < r.n && u.err == nil; {
+			n := min(r.n-at, chunkSize/pageSize)
+			use(r.first+at, n)
+			at += n
+		}
+	}
+}
+
+// expand reads pages as squeeze wrote them, and changes b by them.
+func (u *unpacker) expand(b []byte, room *room) {
 	var masks [chunkSize / pageSize]uint64
 	n := 0
 	for p := range len(b) / pageSize {
 		masks[p] = u.u64()
 		n += bits.OnesCount64(masks[p])
 	}
-	lines = lines[:n*lineSize]
-	u.fill(lines)
-	clear(b)
+	lines := room.lines[:n*lineSize]
+	if u.fill(lines); u.err != nil {
+		return
+	}
 	for p, mask := range masks {
-		for ; mask != 0; mask &= mask - 1 {
-			copy(b[p*pageSize+bits.TrailingZeros64(mask)*lineSize:], lines[:lineSize])
-			lines = lines[lineSize:]
+		for mask != 0 { // lines that lie together at once
+			first := bits.TrailingZeros64(mask)
+			count := bits.TrailingZeros64(^(mask >> first))
+			to := b[p*pageSize+first*lineSize:][:count*lineSize]
+			subtle.XORBytes(to, to, lines)
+			lines = lines[count*lineSize:]
+			mask &^= (1<<count - 1) << first
 		}
 	}
 }

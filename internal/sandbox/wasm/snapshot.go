@@ -203,16 +203,10 @@ func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 		return fmt.Errorf("there are no %d bytes of memory for it", size)
 	}
 	s.region.warm(runs)
-	memory := s.region.memory()
-	err := u.pages(runs, func(b []byte, page uint32) error {
-		to := memory[int(page)*pageSize:][:len(b)]
-		subtle.XORBytes(to, to, b)
-		return nil
-	})
-	if err == nil {
-		err = u.end()
+	if err := u.xor(runs, s.region.memory()); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := u.end(); err != nil {
 		return err
 	}
 	s.guest = newGuest(s.region, img, deafHost{})
