@@ -4,6 +4,7 @@
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make bench      the benchmarks
 # make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
+# make crash      kill -9 at each step of executions with ten writes, and N (2000) times at random, counted at a real upstream
 # make fuzz       each fuzz target for FUZZTIME (30s)
 # make generate   translate the engine and build the guest's prelude again
 
@@ -13,7 +14,7 @@ N ?= 100000
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
-.PHONY: build demo test tools bench soak fuzz generate clean
+.PHONY: build demo test tools bench soak crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -36,6 +37,10 @@ bench:
 
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/soak
+
+crash: N = 2000
+crash:
+	BIPLANE_CRASH=$(N) CGO_ENABLED=0 $(GO) test -run '^TestCrash$$' -timeout 12h -count 1 -v ./cmd/biplane
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)

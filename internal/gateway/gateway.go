@@ -111,7 +111,7 @@ func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision,
 		if ctx.Err() != nil {
 			return nil, tool.NotSent(context.Cause(ctx))
 		}
-		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded", Err: err, Unsent: true}
+		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " + tool.AsError(err).Msg, Err: err, Unsent: true}
 	}
 	result, err := g.decided(ctx, c, d, caller, sure)
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
@@ -153,7 +153,7 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 		return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))
 	}
 	if err := sure(); err != nil {
-		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: its intent can't be written to the journal", Err: err, Unsent: true}
+		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: its intent can't be written to the journal: " + tool.AsError(err).Msg, Err: err, Unsent: true}
 	}
 	result, err := g.guarded(ctx, c, caller)
 	if err != nil {

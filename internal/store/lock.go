@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,13 +38,35 @@ const lockFile = "lock"
 // A lock is the right to a data folder. The system takes it back when the process dies, however it dies.
 type lock struct{ f *os.File }
 
-func lockFolder(folder string, o Owner) (*lock, error) {
+// orphan is how long a lock is waited for whose owner is dead: a process that was killed while it started another one leaves the
+// lock to that one, until its program begins.
+const orphan = 2 * time.Second
+
+// await is flock, and waits for a lock that will surely be given back.
+func await(ctx context.Context, f *os.File) error {
+	end := time.Now().Add(orphan)
+	for {
+		err := flock(f)
+		if !errors.Is(err, errLocked) || time.Now().After(end) || !dead(readOwner(f).PID) {
+			return err
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+func lockFolder(ctx context.Context, folder string, o Owner) (*lock, error) {
 	path := filepath.Join(folder, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "lock the data folder: %w", err)
 	}
-	switch err := flock(f); {
+	switch err := await(ctx, f); {
 	case errors.Is(err, errLocked):
 		defer f.Close()
 		owned := &OwnedError{Path: folder, Owner: readOwner(f)}

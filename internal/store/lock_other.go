@@ -10,3 +10,5 @@ import (
 var errLocked = errors.New("locked")
 
 func flock(*os.File) error { return errors.ErrUnsupported }
+
+func dead(int) bool { return false }

@@ -25,3 +25,6 @@ func flock(f *os.File) error {
 		}
 	}
 }
+
+// dead reports whether there is surely no such process.
+func dead(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

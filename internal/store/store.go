@@ -63,7 +63,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 			s.Close()
 		}
 	}()
-	if s.lock, err = lockFolder(c.Path, c.Owner); err != nil {
+	if s.lock, err = lockFolder(ctx, c.Path, c.Owner); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(c.Path, file)

@@ -1,0 +1,527 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+// writes is how many writes each program of these tests makes.
+const writes = 10
+
+// A kind is a sort of programs that are killed: all make ten writes, the second to fourth and the sixth to ninth of them in
+// parallel, and a read in between.
+type kind struct{ language, session string }
+
+var kinds = []kind{{"typescript", ""}, {"python", ""}, {"typescript", "ts"}, {"python", "py"}}
+
+// program gives a program of a kind, which calls its entries label0 to label9.
+func (k kind) program(label string) string {
+	code := `const K = "LABEL";
+const w = i => ledger.write({ key: K + i });
+const got = [await w(0)];
+got.push(...await Promise.all([1, 2, 3].map(w)));
+await ledger.read({ key: K });
+got.push(await w(4));
+got.push(...await Promise.all([5, 6, 7, 8].map(w)));
+console.log("nine are written", Date.now() > 0, Math.random() < 1);
+got.push(await w(9));
+`
+	counted := "n += 1;\n"
+	last := "got"
+	if k.language == "python" {
+		code = `import asyncio, random, time
+K = "LABEL"
+def w(i):
+    return ledger.write(key=K + str(i))
+def still(i):
+    return str(w(i))  # a function that can't await stands still for its answer
+got = [await w(0)]
+got += await asyncio.gather(*[w(i) for i in (1, 2, 3)])
+await ledger.read(key=K)
+got.append(still(4))
+time.sleep(0.001)
+got += await asyncio.gather(*[w(i) for i in (5, 6, 7, 8)])
+print("nine are written", time.time() > 0, random.random() < 1)
+got.append(await w(9))
+`
+		counted = "n += 1\n"
+	}
+	if k.session != "" {
+		code += counted
+	}
+	return strings.ReplaceAll(code, "LABEL", label) + last
+}
+
+// A job is one execution that the driver has begun.
+type job struct {
+	kind
+	label string
+	acked *api.Execution // what was answered; nil when nothing was
+}
+
+// A crash drives one data folder: it runs programs, kills the process that runs them, begins another one on the folder, and
+// holds what both say of the programs against the ledger.
+type crash struct {
+	*testing.T
+	ctx    context.Context
+	dir    string
+	ledger *ledger
+	rng    *rand.Rand
+	rounds int
+	counts map[string]int // by session: programs that ended well
+	tally  map[string]int // by what became of executions that were under way
+	signed []string       // the last checkpoint of the record
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	dead   chan struct{} // closed when cmd has ended
+	stderr *buffer
+}
+
+func newCrash(t *testing.T, seed uint64) *crash {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	t.Cleanup(cancel)
+	c := &crash{T: t, ctx: ctx, dir: t.TempDir(), ledger: newLedger(t), rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, tally: map[string]int{}}
+	config := fmt.Sprintf("start_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
+	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.kill()
+		if t.Failed() {
+			t.Logf("seed %d; the last process said\n%s", seed, c.stderr)
+		}
+	})
+	return c
+}
+
+func (c *crash) data() string        { return filepath.Join(c.dir, "data") }
+func (c *crash) client() *api.Client { return daemon.Client(c.data()) }
+
+// command makes a biplane on the folder.
+func (c *crash) command(args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		c.Fatal(err)
+	}
+	return &exec.Cmd{
+		Path: self, Args: append([]string{"biplane", "--data-dir", c.data()}, args...), Dir: c.dir,
+		Env: append(os.Environ(), "HOME="+c.dir, "XDG_DATA_HOME="+c.dir, "BIPLANE_CONFIG="),
+	}
+}
+
+// begin starts a process, and waits until it answers.
+func (c *crash) begin() {
+	c.Helper()
+	cmd, stderr, dead := c.command("serve", "--listen", "127.0.0.1:0"), &buffer{}, make(chan struct{})
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+	go func() { cmd.Wait(); close(dead) }()
+	c.mu.Lock()
+	c.cmd, c.dead, c.stderr = cmd, dead, stderr
+	c.mu.Unlock()
+	waitFor(c.T, "biplane answers", func() bool {
+		select {
+		case <-dead:
+			c.Fatalf("biplane has ended: %s", stderr)
+		default:
+		}
+		s, err := c.client().Status(c.ctx)
+		return err == nil && s.PID == cmd.Process.Pid
+	})
+}
+
+// kill kills the process, as kill -9 does, and waits until it is gone.
+func (c *crash) kill() { c.killer()() }
+
+// killer gives what kills the process that runs now, and no later one.
+func (c *crash) killer() func() {
+	c.mu.Lock()
+	cmd, dead := c.cmd, c.dead
+	c.mu.Unlock()
+	return func() {
+		if cmd != nil {
+			cmd.Process.Kill()
+			<-dead
+		}
+	}
+}
+
+// run begins a program of each kind, and returns when all of them are answered, or their process is dead.
+func (c *crash) run(jobs []*job) {
+	var wg sync.WaitGroup
+	client := c.client()
+	for _, j := range jobs {
+		wg.Go(func() {
+			x, err := client.Run(c.ctx, api.RunRequest{Code: j.program(j.label), Language: j.language, Session: j.session})
+			if err == nil {
+				j.acked = x
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (c *crash) jobs() []*job {
+	c.rounds++
+	var jobs []*job
+	for _, k := range kinds {
+		jobs = append(jobs, &job{kind: k, label: fmt.Sprintf("r%d-%s%s-", c.rounds, k.language, k.session)})
+	}
+	return jobs
+}
+
+// A plan says when the process of a round is killed.
+type plan struct {
+	kind  int
+	write int // -1: at the read
+	step  step
+	drop  bool
+	after time.Duration // if not 0: so long after the beginning, instead
+	again time.Duration // if not 0: killed once more, so long after it is back
+	slow  bool          // the reads take so long that programs are suspended meanwhile
+}
+
+func (p plan) String() string {
+	if p.after > 0 {
+		return fmt.Sprintf("after %v, again %v, slow reads %v", p.after, p.again, p.slow)
+	}
+	return fmt.Sprintf("%s, write %d %s, dropped %v, again %v", kinds[p.kind], p.write, p.step, p.drop, p.again)
+}
+
+// round runs programs, kills the process as planned, and checks what is left once a new one is at rest.
+func (c *crash) round(p plan) {
+	c.Helper()
+	jobs := c.jobs()
+	c.ledger.dawdle(p.slow)
+	if p.after > 0 {
+		timer := time.AfterFunc(p.after, c.killer())
+		defer timer.Stop()
+	} else {
+		key := jobs[p.kind].label
+		if p.write >= 0 {
+			key += strconv.Itoa(p.write)
+		}
+		c.ledger.set(&trap{key: key, step: p.step, drop: p.drop, fire: c.killer()})
+		defer c.ledger.set(nil)
+	}
+	c.run(jobs)
+	c.kill()
+	c.begin()
+	if p.again > 0 {
+		timer := time.NewTimer(p.again)
+		<-timer.C
+		c.kill()
+		c.begin()
+	}
+	c.rest()
+	if !c.check(p, jobs) {
+		c.Fatalf("round %d, killed %s", c.rounds, p)
+	}
+}
+
+// rest waits until nothing runs any more, here and in the ledger.
+func (c *crash) rest() {
+	c.Helper()
+	waitFor(c.T, "no execution is under way", func() bool {
+		page, err := c.client().Executions(c.ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}})
+		if err != nil {
+			c.Fatal(err)
+		}
+		return len(page.Executions) == 0 && c.ledger.quiet()
+	})
+}
+
+// check holds the executions of a round against the ledger.
+func (c *crash) check(p plan, jobs []*job) bool {
+	c.Helper()
+	client := c.client()
+	page, err := client.Executions(c.ctx, api.ExecutionFilter{Limit: 4 * len(jobs)})
+	if err != nil {
+		c.Fatal(err)
+	}
+	found := map[string]*api.ExecutionDetail{}
+	for _, e := range page.Executions {
+		d, err := client.Journal(c.ctx, e.ID)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, j := range jobs {
+			if strings.Contains(d.Program, `"`+j.label+`"`) {
+				if found[j.label] != nil {
+					c.Errorf("%s: there are two executions, %s and %s", j.label, found[j.label].ID, d.ID)
+				}
+				found[j.label] = d
+			}
+		}
+	}
+	for i, j := range jobs {
+		state := c.outcome(j, found[j.label])
+		if j.acked == nil {
+			c.tally[state]++
+		}
+		if state == api.StateDone && j.session != "" {
+			c.counts[j.session]++
+		}
+		// At the read nothing else is under way, and all before it is known.
+		if p.after == 0 && p.write < 0 && i == p.kind && state != api.StateDone {
+			c.Errorf("%s: killed when only a read was under way, it is %s", j.label, state)
+		}
+	}
+	for _, k := range kinds {
+		if k.session != "" {
+			c.session(k)
+		}
+	}
+	c.record(jobs, found)
+	return !c.Failed()
+}
+
+// record verifies the record, also against what was signed in the round before, and that it has all that was sent.
+func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
+	c.Helper()
+	client := c.client()
+	report, err := client.VerifyAudit(c.ctx, c.signed...)
+	if err != nil {
+		c.Errorf("the record: %v", err)
+		return
+	}
+	if !report.OK {
+		c.Errorf("the record: %+v", report)
+	}
+	for _, j := range jobs {
+		asked, _ := c.ledger.of(j.label)
+		if found[j.label] == nil {
+			continue
+		}
+		entries, err := client.AuditRecords(c.ctx, api.AuditQuery{Execution: found[j.label].ID, Tool: "ledger.write", Limit: 1000})
+		if err != nil || len(entries) < len(asked) {
+			c.Errorf("%s: the record has %d writes, and %d were sent (%v)", j.label, len(entries), len(asked), err)
+		}
+	}
+	checkpoint, err := client.Checkpoint(c.ctx)
+	if err != nil {
+		c.Errorf("the record: %v", err)
+		return
+	}
+	c.signed = []string{checkpoint.Checkpoint}
+}
+
+// outcome checks one execution, and gives its state.
+func (c *crash) outcome(j *job, d *api.ExecutionDetail) string {
+	c.Helper()
+	asked, written := c.ledger.of(j.label)
+	for key, n := range asked {
+		if n > 1 || len(written[key]) > 1 {
+			c.Errorf("%s was sent %d times, and written %d times", key, n, len(written[key]))
+		}
+	}
+	switch {
+	case d == nil:
+		if len(asked) > 0 || j.acked != nil {
+			c.Errorf("%s: no execution is known, and the ledger was asked for %v", j.label, asked)
+		}
+		return "absent"
+	case j.acked != nil && (d.State != j.acked.State || compact(d.Value) != compact(j.acked.Value)):
+		c.Errorf("%s: answered as %s %s, and now it is %s %s", j.label, j.acked.State, j.acked.Value, d.State, d.Value)
+	}
+	switch d.State {
+	case api.StateDone:
+		c.done(j, d, written)
+	case api.StateInterrupted:
+		c.interrupted(j, d, asked, written)
+	default:
+		c.Errorf("%s is %s: %+v", j.label, d.State, d.Error)
+	}
+	return d.State
+}
+
+// done checks an execution that ended well: all is written once, and the program was told so.
+func (c *crash) done(j *job, d *api.ExecutionDetail, written map[string][]string) {
+	c.Helper()
+	var value, want []string
+	if err := json.Unmarshal(d.Value, &value); err != nil {
+		c.Errorf("%s: value %s: %v", j.label, d.Value, err)
+	}
+	for i := range writes {
+		want = append(want, written[j.label+strconv.Itoa(i)]...)
+	}
+	if len(want) != writes || !slices.Equal(value, want) {
+		c.Errorf("%s: the program was told\n%q\nand the ledger has\n%q", j.label, value, want)
+	}
+	if len(d.Calls) != writes+1 {
+		c.Errorf("%s: %d calls are known", j.label, len(d.Calls))
+	}
+}
+
+// interrupted checks an execution that could not go on: it names a call of which nobody can know whether it took effect,
+// and is right about all others.
+func (c *crash) interrupted(j *job, d *api.ExecutionDetail, asked map[string]int, written map[string][]string) {
+	c.Helper()
+	if d.Error == nil || !strings.Contains(d.Error.Message, "ledger.write") {
+		c.Errorf("%s: interrupted, and names no call: %+v", j.label, d.Error)
+	}
+	known, unknown := map[string]bool{}, 0
+	for _, call := range d.Calls {
+		var args struct {
+			Key string `json:"key"`
+		}
+		if err := json.Unmarshal(call.Arguments, &args); err != nil {
+			c.Errorf("%s: call %d: arguments %s: %v", j.label, call.Call, call.Arguments, err)
+		}
+		known[args.Key] = true
+		n := len(written[args.Key])
+		switch wrong := false; call.State {
+		case api.CallUnknown:
+			unknown++
+		case api.CallDone:
+			wrong = n != 1 && call.Tool == "ledger.write"
+			fallthrough
+		case api.CallNotMade:
+			if wrong || call.State == api.CallNotMade && (n != 0 || asked[args.Key] != 0) {
+				c.Errorf("%s: call %d (%s) is %s, and the ledger was asked for it %d times and wrote it %d times", j.label, call.Call, args.Key, call.State, asked[args.Key], n)
+			}
+		default:
+			c.Errorf("%s: call %d (%s) is %s: %s", j.label, call.Call, args.Key, call.State, call.Error)
+		}
+	}
+	if unknown == 0 {
+		c.Errorf("%s: interrupted, and the outcome of every call is known", j.label)
+	}
+	for key := range asked {
+		if !known[key] {
+			c.Errorf("%s: %s was sent, and the journal has no such call", j.label, key)
+		}
+	}
+}
+
+// session checks that the session of a kind has what its programs that ended well left, and nothing else.
+func (c *crash) session(k kind) {
+	c.Helper()
+	x, err := c.client().Run(c.ctx, api.RunRequest{Code: "n", Language: k.language, Session: k.session})
+	if err != nil {
+		c.Errorf("session %s: %v", k.session, err)
+		return
+	}
+	if want := strconv.Itoa(c.counts[k.session]); x.Error != nil || compact(x.Value) != want {
+		c.Errorf("session %s has %s, %+v: want %s", k.session, x.Value, x.Error, want)
+	}
+}
+
+// settle begins the sessions.
+func (c *crash) settle() {
+	c.Helper()
+	for _, k := range kinds {
+		code := map[string]string{"typescript": "let n = 0", "python": "n = 0"}[k.language]
+		if k.session == "" {
+			continue
+		}
+		if x, err := c.client().Run(c.ctx, api.RunRequest{Code: code, Language: k.language, Session: k.session}); err != nil || x.Error != nil {
+			c.Fatalf("session %s: %v %+v", k.session, err, x)
+		}
+	}
+}
+
+// length measures how long the programs of a round take that nobody kills, and checks them.
+func (c *crash) length() time.Duration {
+	c.Helper()
+	jobs := c.jobs()
+	begun := time.Now()
+	c.run(jobs)
+	took := time.Since(begun)
+	c.rest()
+	if !c.check(plan{after: time.Hour}, jobs) {
+		c.Fatal("a round without a kill")
+	}
+	return took
+}
+
+func compact(v json.RawMessage) string {
+	var any any
+	if err := json.Unmarshal(v, &any); err != nil {
+		return string(v)
+	}
+	text, err := json.Marshal(any)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// steps gives each step of each write of a program of each kind: 4 × (10 × 4 + 1).
+func steps() (all []plan) {
+	for k := range kinds {
+		for w := range writes {
+			for _, p := range []plan{{step: arrived}, {step: arrived, drop: true}, {step: applied}, {step: answered}} {
+				p.kind, p.write = k, w
+				all = append(all, p)
+			}
+		}
+		all = append(all, plan{kind: k, write: -1, step: looked})
+	}
+	return all
+}
+
+// TestCrash kills biplane with SIGKILL at steps of executions with ten writes, some of them parallel, and at random times, begins
+// another one on its data folder, and counts at the upstream: each write was made once, or is reported as unknown. Each kill
+// hits four executions at once. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice
+// of both.
+func TestCrash(t *testing.T) {
+	seed, more := uint64(time.Now().UnixNano()), 0
+	if text := os.Getenv("BIPLANE_CRASH"); text != "" {
+		var err error
+		if more, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("BIPLANE_CRASH=%s: %v", text, err)
+		}
+	}
+	if text := os.Getenv("BIPLANE_CRASH_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("BIPLANE_CRASH_SEED=%s: %v", text, err)
+		}
+	}
+	c := newCrash(t, seed)
+	c.begin()
+	c.settle()
+	took := max(c.length(), c.length())
+	all := steps()
+	c.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if more == 0 {
+		all = all[:14]
+		more = 6
+	}
+	for range more {
+		p := plan{after: time.Duration(c.rng.Int64N(int64(took)) + 1)}
+		if p.slow = c.rng.IntN(4) == 0; p.slow {
+			p.after += time.Duration(c.rng.Int64N(int64(dawdling)))
+		}
+		if c.rng.IntN(3) == 0 {
+			p.again = time.Duration(c.rng.Int64N(int64(took)) + 1)
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		c.round(p)
+	}
+	t.Logf("%d kills, a round takes %v; executions under way became %v", len(all), took, c.tally)
+	if c.tally[api.StateDone] == 0 || c.tally[api.StateInterrupted] == 0 {
+		t.Errorf("executions that were killed became %v: some must go on, and some can't", c.tally)
+	}
+}

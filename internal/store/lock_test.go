@@ -1,0 +1,55 @@
+package store
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestLockOfTheDead: a lock whose owner was killed is waited for while a child of it still has it; one of a process that runs is not.
+func TestLockOfTheDead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no data folders here")
+	}
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		pid  int
+		ok   bool
+	}{{"dead", ended.Process.Pid, true}, {"running", os.Getpid(), false}} {
+		dir := t.TempDir()
+		f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(`{"pid":` + strconv.Itoa(tt.pid) + "}\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := flock(f); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			l, err := lockFolder(t.Context(), dir, Owner{})
+			if err == nil {
+				err = l.release()
+			}
+			got <- err
+		}()
+		if tt.ok {
+			f.Close()
+		}
+		if err := <-got; tt.ok != (err == nil) || err != nil && tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		f.Close()
+	}
+}
