@@ -56,6 +56,7 @@ type Daemon struct {
 	store     *store.Store
 	keys      *identity.Keys
 	audit     *audit.Log
+	approvals *approval.Gate
 	driver    closingDriver
 	kind      string // of driver
 	catalog   *catalog.Catalog
@@ -136,9 +137,10 @@ func (d *Daemon) assemble() (err error) {
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
+	d.approvals = d.newApprovals(key)
 	d.policies, err = newPolicies(s, gateway.Config{
 		Barred:  d.keys.Barred,
-		Catalog: d.catalog, Approval: &approval.Gate{},
+		Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log,
 	}, d.toolsChanged, d.recordPolicy, d.log)
 	if err != nil {
@@ -172,7 +174,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
-		Sessions: d.executor, Journals: d.executor, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Sessions: d.executor, Journals: d.executor, Approvals: d.approvals, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
 			return d.mcp.ServeStdio(ctx, rw, rw)

@@ -36,10 +36,9 @@ type Config struct {
 	Journals  Journals
 	Audit     Audit
 	Approvals Approvals
-	Policies  Policies                                           // nil: none
-	Program   func(ctx context.Context, execution string) string // the text of a program; nil: none is kept
-	Ready     func() error                                       // why the process can't do its work yet; nil when it can
-	Principal tool.Principal                                     // the local user
+	Policies  Policies       // nil: none
+	Ready     func() error   // why the process can't do its work yet; nil when it can
+	Principal tool.Principal // the local user
 
 	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal says with which status and
 	// header it is refused. Nil: there is no sign-in.
