@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/identity/identitytest"
+	"github.com/biplane-dev/biplane/internal/peertest"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 )
@@ -370,5 +373,36 @@ func TestTokens(t *testing.T) {
 	got = slices.Compact(got) // a client tries twice, in both eras of the protocol
 	if want := []string{"allow #ann", "deny  another audience", "deny #ann insufficient role", "allow #ann", "deny  no credential"}; !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
+	}
+}
+
+// TestSignInOfARealClient has the SDK of MCP for TypeScript find out who gives out tokens, get one and use it.
+func TestSignInOfARealClient(t *testing.T) {
+	node, sdk := peertest.Node(t), filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
+	i, err := identitytest.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	dir := t.TempDir()
+	resource := "http://" + address + "/mcp"
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: false, resource: '"+resource+"', issuers: [{ issuer: '"+i.URL+"' }] }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: address})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, filepath.Join("testdata", "signin.mjs"), resource, sdk)
+	out, err := cmd.CombinedOutput()
+	want := `{"scope":"mcp","resource":"` + resource + `","text":"42"}`
+	if err != nil || strings.TrimSpace(string(out)) != want {
+		t.Errorf("%v\n%s\nwant %s", err, out, want)
 	}
 }

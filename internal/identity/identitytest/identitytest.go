@@ -1,5 +1,5 @@
 // Package identitytest gives tests an issuer of tokens: an OpenID provider with real keys, over HTTP. What it says and
-// signs is real; whom it gives tokens to is the test's business.
+// signs is real; whom it gives tokens to is the test's business: it asks nobody.
 package identitytest
 
 import (
@@ -8,11 +8,14 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync"
 	"time"
 
@@ -31,11 +34,12 @@ type Issuer struct {
 	fetches int               // of the keys
 	down    bool
 	serial  int
+	codes   map[string]url.Values // of authorizations that wait for their token: what was asked for
 }
 
 // NewIssuer starts an issuer on a loopback address, with one key, for ES256. Close ends it.
 func NewIssuer() (*Issuer, error) {
-	i := &Issuer{}
+	i := &Issuer{codes: map[string]url.Values{}}
 	if err := i.Rotate("ES256", true); err != nil {
 		return nil, err
 	}
@@ -47,14 +51,28 @@ func NewIssuer() (*Issuer, error) {
 // Close ends it.
 func (i *Issuer) Close() { i.server.Close() }
 
-// ServeHTTP serves the metadata and the keys.
+// ServeHTTP serves the metadata and the keys, and gives tokens of the subject "ann" to clients that come with PKCE: there is
+// nobody to ask.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var v any
+	if r.URL.Path == "/token" {
+		if v = i.grant(r); v == nil {
+			http.Error(w, `{"error":"invalid_grant"}`, http.StatusBadRequest)
+			return
+		}
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var v any
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		v = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token"}
+		v = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
+			"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"}}
+	case "/authorize":
+		q, code := r.URL.Query(), rand.Text()
+		i.codes[code] = q
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+		return
 	case "/keys":
 		i.fetches++
 		v = jose.JSONWebKeySet{Keys: i.serves}
@@ -65,6 +83,23 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // the client went away
+}
+
+// grant exchanges a code for a token, for whom and for what it was asked for (RFC 7636, RFC 8707); nil where it doesn't.
+func (i *Issuer) grant(r *http.Request) any {
+	i.mu.Lock()
+	asked := i.codes[r.FormValue("code")]
+	delete(i.codes, r.FormValue("code"))
+	i.mu.Unlock()
+	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+	if asked == nil || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
+		return nil
+	}
+	token, err := i.Token(i.Claims("ann", asked.Get("resource"), time.Now(), map[string]any{"scope": asked.Get("scope"), "client_id": asked.Get("client_id")}), nil)
+	if err != nil {
+		return nil
+	}
+	return map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600}
 }
 
 // Rotate makes a new key for an algorithm, signs with it from now on, and serves it, alone or beside the old ones.
