@@ -69,6 +69,9 @@ func (r *run) conclude(err error) {
 	if r.dropped > 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", count(r.dropped, "console line"), sizeText(r.x.cfg.Limits.Console)))
 	}
+	if lost := r.log.Lost(); lost != "" {
+		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
+	}
 	switch {
 	case err == nil && r.end != nil && r.end.Done != nil:
 		e.State, e.Value = Done, r.end.Done.Value

@@ -114,7 +114,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 		if err = r.begun(); err == nil {
 			if k, err := r.prior.take(path, c.Args); k != nil || err != nil {
 				r.turns.leave(turn)
-				return r.reuse(n, path, k, err)
+				return r.reuse(n, k, err)
 			}
 			res, err = r.through(n, path, c.Args)
 		}
@@ -151,8 +151,9 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 		rec.Error = NotMade + strings.TrimPrefix(rec.Error, NotMade)
 	}
 	r.saw(res)
-	r.outcomeOf(rec, value, failure, blocks)
+	k := r.outcomeOf(rec, value, failure, blocks)
 	r.mu.Unlock()
+	r.log.Outcome(k)
 	r.changed()
 	return value, failure
 }
@@ -279,6 +280,16 @@ func (r *run) keep(handle string, b block, raw json.RawMessage) string {
 		}
 	}
 	return r.x.left.keep(l)
+}
+
+// keepAgain keeps content blocks under the handles that they had.
+func (r *run) keepAgain(blocks []journal.Block) {
+	for _, b := range blocks {
+		var content block
+		if json.Unmarshal(b.Raw, &content) == nil {
+			r.keep(b.Handle, content, b.Raw)
+		}
+	}
 }
 
 // maxSeen is how many bytes of tool results an execution holds to count their tokens.

@@ -80,9 +80,9 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 		return nil, err
 	}
 	q.Principal = p.ID
-	for _, r := range x.history.live() {
+	for _, r := range x.history.all() { // of which all may not be written yet
 		r.log.Flush()
-		_ = r.log.Wait()
+		_ = r.log.Wait() // what can't be written is not listed
 	}
 	all, err := x.cfg.Journal.List(ctx, q)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -265,15 +267,33 @@ return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
 
 // At each write of its journal the process of an execution with ten writes dies. Each write is made once, or not, and none twice;
 // an execution that goes on comes to its end, and one that can't names the call.
-func TestDeathAtEachWrite(t *testing.T) {
+func TestDeathAtEachWrite(t *testing.T) { deathAtEachWrite(t, "") }
+
+// In a session the program has also changed it once, or not at all.
+func TestDeathAtEachWriteInASession(t *testing.T) { deathAtEachWrite(t, "s") }
+
+func deathAtEachWrite(t *testing.T, session string) {
 	done, interrupted := 0, 0
-	for dies := 1; ; dies++ {
+	first, step := 1+rand.IntN(4), 4
+	if os.Getenv("BIPLANE_SOAK") != "" {
+		first, step = 1, 1
+	}
+	for dies := first; ; dies += step {
 		s := newScene(t, nil)
+		if session != "" {
+			if _, _, err := s.execute(map[string]any{"code": "var runs = 0", "session": session}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		s.stop()
 		s.start(dies)
 		over := make(chan error, 1)
+		args := map[string]any{"code": tenWrites}
+		if session != "" {
+			args = map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1), "session": session}
+		}
 		go func() {
-			_, _, err := s.execute(map[string]any{"code": tenWrites})
+			_, _, err := s.execute(args)
 			over <- err
 		}()
 		finished := false
@@ -292,8 +312,13 @@ func TestDeathAtEachWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		state := journal.Interrupted
 		for _, e := range all {
 			d := s.ended(e.ID)
+			if d.Program == "var runs = 0" {
+				continue
+			}
+			state = d.State
 			switch d.State {
 			case journal.Done:
 				done++
@@ -314,13 +339,100 @@ func TestDeathAtEachWrite(t *testing.T) {
 				}
 			}
 		}
+		if session != "" {
+			_, res, err := s.execute(map[string]any{"code": "runs", "session": session})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := textsOf(t, res)[0]; got != "1" && got != "0" || (got == "1") != (state == journal.Done) && len(all) > 1 {
+				t.Errorf("dies at %d: the session saw %s runs, and the execution is %s", dies, got, state)
+			}
+		}
 		s.stop()
 		if finished {
 			break
 		}
 	}
 	t.Logf("%d came to their end, %d were interrupted", done, interrupted)
-	if done < 5 {
-		t.Errorf("only %d came to their end", done)
+	if done == 0 {
+		t.Error("none came to its end")
+	}
+}
+
+// A journal that grows too large is given up; the execution goes on and says so, and its calls are known all the same.
+func TestJournalIsBounded(t *testing.T) {
+	s := newScene(t, func(c *executor.Config) { c.Limits.Journal.Execution = 400 << 10 })
+	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 1 }); return "through"`})
+	if err != nil || res.IsError {
+		t.Fatal(err, string(res.Raw))
+	}
+	holds(t, strings.Join(textsOf(t, res), "\n"), "through", "can't be replayed")
+	s.crash(0)
+	d := s.ended(id)
+	if d.State != journal.Done || len(d.Calls) != 9 || string(d.Value) != `"through"` || d.Lost == "" || d.Bytes > 600<<10 {
+		t.Errorf("%s, %d calls, %s, %q, %d bytes", d.State, len(d.Calls), d.Value, d.Lost, d.Bytes)
+	}
+	if _, err := s.x.Replay(t.Context(), s.who, id, executor.ReplayOptions{}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("%v", err)
+	}
+	gate := make(chan struct{})
+	defer close(gate)
+	s.hold["box.write"] = gate
+	over := make(chan error, 1)
+	go func() {
+		_, _, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 2 })`})
+		over <- err
+	}()
+	s.waitFor(`box.write {"n":2}`)
+	s.crash(0)
+	<-over
+	all, err := s.x.Executions(t.Context(), s.who, journal.Query{State: journal.Interrupted})
+	if err != nil || len(all) != 1 || !strings.Contains(all[0].Why, `box.write {"n":2}`) {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Executions are thrown away when they are too old or too many, and what only they referred to.
+func TestRetention(t *testing.T) {
+	s := newScene(t, nil)
+	big := func(n int) string {
+		t.Helper()
+		id, res, err := s.execute(map[string]any{"code": fmt.Sprintf(`return (await box.big({ n: %d })).length`, n)})
+		if err != nil || res.IsError {
+			t.Fatal(err)
+		}
+		return id
+	}
+	first, second, third := big(1), big(1), big(2)
+	there := func(ids ...string) {
+		t.Helper()
+		all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
+		if err != nil || len(all) != len(ids) {
+			t.Fatalf("%d are there: %v", len(all), err)
+		}
+		for i, e := range all { // the newest first
+			if e.ID != ids[i] {
+				t.Errorf("%d is %s, want %s", i, e.ID, ids[i])
+			}
+		}
+	}
+	there(third, second, first)
+	kept := s.db.Executions(s.key)
+	trim := func(before time.Time, bytes int64, want int) {
+		t.Helper()
+		if n, err := kept.Trim(t.Context(), before, bytes); err != nil || n != want {
+			t.Fatalf("%d are thrown away: %v", n, err)
+		}
+	}
+	trim(time.Time{}, 250_000, 1)
+	there(third, second)
+	if got := s.replayed(second, executor.ReplayOptions{}); !got.Same { // the result that it shared is still there
+		t.Errorf("%+v", got)
+	}
+	trim(time.Now().Add(time.Hour), 1<<30, 2)
+	there()
+	shown, err := s.db.Executions(s.key).Result(t.Context(), kept.Digest([]byte(`"`+strings.Repeat("much ", 20_000)+`{\"n\":1}"`)))
+	if tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("%d bytes are left: %v", len(shown), err)
 	}
 }

@@ -98,9 +98,8 @@ func (p *prior) take(path string, args json.RawMessage) (*priorCall, error) {
 }
 
 // reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made. unhold follows.
-func (r *run) reuse(n int, path string, k *priorCall, err error) (json.RawMessage, *sandbox.GuestError) {
+func (r *run) reuse(n int, k *priorCall, err error) (json.RawMessage, *sandbox.GuestError) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	rec := &r.exec.Calls[n]
 	rec.took = time.Since(rec.begun)
 	rec.pending, rec.MS = false, rec.took.Milliseconds()
@@ -113,15 +112,12 @@ func (r *run) reuse(n int, path string, k *priorCall, err error) (json.RawMessag
 	} else {
 		value, blocks = k.Value, k.Blocks
 		rec.From, rec.Bytes = k.of, k.Bytes
-		for _, b := range blocks {
-			var content block
-			if json.Unmarshal(b.Raw, &content) == nil {
-				r.keep(b.Handle, content, b.Raw)
-			}
-		}
+		r.keepAgain(blocks)
 	}
 	r.answers += len(value)
-	r.outcomeOf(rec, value, failure, blocks)
+	note := r.outcomeOf(rec, value, failure, blocks)
+	r.mu.Unlock()
+	r.log.Outcome(note)
 	return value, failure
 }
 

@@ -187,12 +187,7 @@ func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call)
 	if k.Tool != path || k.Digest != journal.DigestOf(path, c.Args) {
 		return errDiverged
 	}
-	for _, b := range k.Blocks {
-		var content block
-		if json.Unmarshal(b.Raw, &content) == nil {
-			r.keep(b.Handle, content, b.Raw)
-		}
-	}
+	r.keepAgain(k.Blocks)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := &r.exec.Calls[n]

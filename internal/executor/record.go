@@ -107,11 +107,11 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 
 func is(b *bool) bool { return b != nil && *b }
 
-// outcomeOf notes what came of a call, before the program hears of it. r.mu is held.
-func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) {
+// outcomeOf makes what the journal is to know of a call that has ended, before the program hears of it. r.mu is held.
+func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) *journal.Call {
 	k := rec.note
 	if k == nil {
-		return
+		return nil
 	}
 	if k.Digest == "" {
 		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
@@ -121,7 +121,8 @@ func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox
 	if failure != nil {
 		k.Kind = failure.Kind
 	}
-	r.log.Outcome(k)
+	out := *k
+	return &out
 }
 
 // waits notes that the run is suspended until a call is answered, or that it goes on.

@@ -52,6 +52,10 @@ func (r *run) save() error {
 		return r.ran // what it left behind went on for too long
 	}
 	began := time.Now()
+	r.log.Flush()
+	if err := r.log.Wait(); err != nil { // what it heard is written before what it left is
+		return unsaved("journal", err)
+	}
 	if err := r.saveSession(c); err != nil {
 		return unsaved("session", err)
 	}
@@ -74,7 +78,6 @@ func (r *run) saveSession(c *session.Change) error {
 	if !ok {
 		return errNoSnapshots
 	}
-	r.log.Flush()                       // what it heard is written before what it left is
 	ctx := context.WithoutCancel(r.ctx) // the program has ended: its calls are made
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {

@@ -259,12 +259,15 @@ const (
 	tidyAtMost  = time.Minute
 	// expireEvery is how often sessions are looked for that are to be ended.
 	expireEvery = time.Hour
+	// trimEvery is how often executions are thrown away that are too old or too many.
+	trimEvery = 5 * time.Minute
 )
 
 // tidy suspends idle sessions and ends old ones, until the Executor is closed.
 func (x *Executor) tidy() {
 	x.expire()
-	last := x.cfg.Now()
+	x.trim()
+	last, trimmed := x.cfg.Now(), x.cfg.Now()
 	for {
 		next, err := x.lives.suspend()
 		if err != nil {
@@ -274,11 +277,26 @@ func (x *Executor) tidy() {
 			x.expire()
 			last = now
 		}
+		if now := x.cfg.Now(); now.Sub(trimmed) >= trimEvery {
+			x.trim()
+			trimmed = now
+		}
 		select {
 		case <-x.ctx.Done():
 			return
 		case <-time.After(min(max(next, tidyAtLeast), tidyAtMost)):
 		}
+	}
+}
+
+// trim throws executions away that are too old, or too many.
+func (x *Executor) trim() {
+	if x.cfg.Journal == nil {
+		return
+	}
+	lim := x.cfg.Limits.Journal
+	if _, err := x.cfg.Journal.Trim(x.ctx, x.cfg.Now().Add(-lim.Keep), lim.Bytes); err != nil && x.ctx.Err() == nil {
+		x.cfg.Log.Warn("throw away old executions", "error", err)
 	}
 }
 

@@ -13,6 +13,8 @@ const (
 	large = 16 << 10
 	// soon is when entries are written that nothing else brings with it. A program without calls has mostly ended by then.
 	soon = 20 * time.Millisecond
+	// maxLost is how long a text of the end may be of an execution whose journal was given up, in bytes.
+	maxLost = 1 << 20
 	// much is how many bytes of entries are written at once, whatever they are.
 	much = 64 << 10
 )
@@ -110,7 +112,7 @@ func (l *Log) Intent(c *Call) Pending {
 
 // Outcome notes what came of a call.
 func (l *Log) Outcome(c *Call) {
-	if l == nil {
+	if l == nil || c == nil {
 		return
 	}
 	l.mu.Lock()
@@ -165,7 +167,10 @@ func (l *Log) End(e End, f func(*Record)) {
 		field string
 		text  *json.RawMessage
 	}{{"execution", &e.Execution}, {"answer", &e.Answer}} {
-		if len(*t.text) > large {
+		switch {
+		case l.rec.Lost != "" && len(*t.text) > maxLost:
+			*t.text = nil
+		case l.rec.Lost == "" && len(*t.text) > large:
 			e.Texts = append(e.Texts, Text{t.field, l.keep(*t.text)})
 			*t.text = nil
 		}
