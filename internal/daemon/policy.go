@@ -151,6 +151,7 @@ type policies struct {
 // newPolicies loads the policies. The error says what is wrong in them.
 func newPolicies(s *Settings, parts gateway.Config, changed func(), loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
 	p := &policies{settings: s, parts: parts, changed: changed, loaded: loaded, log: log}
+	p.parts.Latest = func() string { return p.engine.Load().Version() }
 	e, err := p.load()
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what a Gateway is made of. All but Barred and Log must be set.
+// Config is what a Gateway is made of. All but Barred, Latest and Log must be set.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine
@@ -25,6 +25,8 @@ type Config struct {
 	Audit    *audit.Log
 	// Barred says why a principal's credential doesn't reach a tool, whatever policy says; empty where it does. Nil: none is barred.
 	Barred func(tool.Principal, *tool.Tool) string
+	// Latest is the version of the policies that are in force now, which may be later ones than Policy; nil: Policy's.
+	Latest func() string
 	Log    *slog.Logger // nil: slog.Default()
 }
 
@@ -165,9 +167,13 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	return result, nil
 }
 
-// current says, when a call was approved, whether its tool still is what the person was shown.
+// current says, when a call was approved, whether its tool still is what the person was shown, and the policies are still
+// those that asked.
 func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 	return func(context.Context) error {
+		if g.cfg.Latest != nil && g.cfg.Latest() != g.cfg.Policy.Version() {
+			return tool.Errorf(tool.Conflict, "the policies have changed since: call it again, to have it decided on by the new ones")
+		}
 		e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
 		if e == nil {
 			return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())

@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/gateway"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A shop is a catalog with one upstream, policies in a folder, and the door under them.
+type shop struct {
+	dir      string
+	policies *policies
+	catalog  *catalog.Catalog
+	audit    *audit.Log
+	told     []string // versions that came into force, "" for what was refused
+	changes  int
+}
+
+func newShop(t *testing.T, text string) *shop {
+	t.Helper()
+	s := &shop{dir: t.TempDir(), catalog: catalog.New(catalog.Config{}), audit: audit.New(audit.Config{})}
+	yes := true
+	schema := json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}}}`)
+	ok := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "done"), nil })
+	s.catalog.Set(catalog.Source{Name: "shop", Caller: ok, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{
+		{Name: "get", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}}, {Name: "put", InputSchema: schema},
+	}})
+	s.write(t, text)
+	settings := DefaultSettings()
+	settings.Policy, settings.PolicyDir = "mine", s.dir
+	var err error
+	s.policies, err = newPolicies(settings, gateway.Config{Catalog: s.catalog, Approval: approval.New(approval.Config{}), Audit: s.audit}, func() { s.changes++ },
+		func(_ context.Context, e *policy.Engine, err error) {
+			if err != nil {
+				s.told = append(s.told, "")
+				return
+			}
+			s.told = append(s.told, e.Version())
+		}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *shop) write(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "own.cedar"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) call(path string, p tool.Principal) error {
+	_, err := s.policies.Call(context.Background(), &tool.Call{Path: path, Principal: p, Arguments: json.RawMessage(`{"id":1}`)})
+	return err
+}
+
+const (
+	readsOnly  = `permit (principal, action, resource) when { resource.readOnly };`
+	everything = `permit (principal, action, resource);`
+)
+
+func TestPoliciesAreReadAgain(t *testing.T) {
+	s := newShop(t, readsOnly)
+	first := s.policies.engine.Load().Version()
+	s.policies.reload(t.Context())
+	if len(s.told) != 0 || s.changes != 0 {
+		t.Errorf("nothing changed, and %v, %d changes were told", s.told, s.changes)
+	}
+	if s.call("shop.put", tool.Principal{}) == nil {
+		t.Error("a write was allowed")
+	}
+
+	s.write(t, `permit (principal, action, resource) when { resource.readonly };`)
+	s.policies.reload(t.Context())
+	s.policies.reload(t.Context())
+	e, problem := s.policies.state()
+	if e.Version() != first || !strings.Contains(problem, `own.cedar:1:54`) || !strings.Contains(problem, "did you mean") || len(s.told) != 1 || s.told[0] != "" {
+		t.Errorf("after a mistake: version %s (was %s), problem %q, told %q", e.Version(), first, problem, s.told)
+	}
+	if s.call("shop.put", tool.Principal{}) == nil || s.call("shop.get", tool.Principal{}) != nil {
+		t.Error("a mistake changed what is allowed")
+	}
+
+	s.write(t, everything)
+	s.policies.reload(t.Context())
+	e, problem = s.policies.state()
+	if e.Version() == first || problem != "" || len(s.told) != 2 || s.told[1] != e.Version() || s.changes != 1 {
+		t.Errorf("version %s, problem %q, told %q, %d changes", e.Version(), problem, s.told, s.changes)
+	}
+	if err := s.call("shop.put", tool.Principal{}); err != nil {
+		t.Error(err)
+	}
+
+	if err := os.RemoveAll(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	s.policies.reload(t.Context())
+	if _, problem = s.policies.state(); !strings.Contains(problem, "is not there") || s.call("shop.put", tool.Principal{}) != nil {
+		t.Errorf("without the folder: %q", problem)
+	}
+}
+
+func TestPoliciesThatAreWrongAtStart(t *testing.T) {
+	for _, s := range []*Settings{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")}, {Policy: "nope"}} {
+		if _, err := newPolicies(s, gateway.Config{}, nil, nil, nil); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+// Declarations are of what may be seen, each principal's own, and made once for all that see the same.
+func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
+	s := newShop(t, `permit (principal, action, resource) when { resource.readOnly || principal in Group::"dev" };`)
+	x := &index{visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {}}
+	for _, c := range []struct {
+		who   tool.Principal
+		write bool
+	}{{tool.Principal{ID: "a"}, false}, {tool.Principal{ID: "b", Groups: []string{"dev"}}, true}, {tool.Principal{ID: "c"}, false}} {
+		files := x.Types(t.Context(), c.who)
+		_, get := files["tools/shop/get.ts"]
+		_, put := files["tools/shop/put.ts"]
+		_, err := x.Tool(t.Context(), c.who, "shop.put")
+		hits, _ := x.Search(t.Context(), c.who, "put", 5)
+		shown := false
+		for _, h := range hits {
+			shown = shown || h.Path == "shop.put"
+		}
+		if !get || put != c.write || (err == nil) != c.write || shown != c.write || len(x.listed(t.Context(), c.who)) != len(x.Tools(t.Context(), c.who)) || strings.Contains(x.inline(t.Context(), c.who), "put(") != c.write {
+			t.Errorf("%s: get %t, put %t, tool %v, found %t", c.who.ID, get, put, err, shown)
+		}
+		if strings.Contains(files["tools/shop/__init__.pyi"], "put") != c.write {
+			t.Errorf("%s: python %s", c.who.ID, files["tools/shop/__init__.pyi"])
+		}
+	}
+	if len(x.trees) != 2 {
+		t.Errorf("%d trees for two views", len(x.trees))
+	}
+}
+
+func (s *shop) desk() *desk {
+	return &desk{DefaultSettings(), s.policies, s.catalog, s.audit, tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
+}
+
+func TestReplaySaysWhatWouldChange(t *testing.T) {
+	s := newShop(t, everything)
+	for _, who := range []string{"local:ann", "key:ci", "key:ci"} {
+		for _, path := range []string{"shop.get", "shop.put"} {
+			if err := s.call(path, tool.Principal{ID: who}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d := s.desk()
+	since := time.Now().Add(-time.Hour)
+	r, err := d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: []api.PolicyFile{{Name: "x.cedar", Text: readsOnly}}})
+	if err != nil || r.Calls != 6 || r.Same != 3 || len(r.Changed) != 2 || len(r.Undecided) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if c := r.Changed[0]; c.Calls != 2 || c.Principal != "key:ci" || c.Tool != "shop.put" || c.From != "allow" || c.To != "deny" || c.Policy != "none" || c.Record == "" {
+		t.Errorf("%+v", c)
+	}
+	groups := []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal in Group::"dev", action, resource);`}}
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: groups}); err != nil || len(r.Undecided) != 1 || r.Undecided[0].Calls != 4 || len(r.Changed) != 2 {
+		t.Errorf("by groups: %+v, %v", r, err)
+	}
+	args := []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal, action, resource) when { context.arguments.id == 1 };`}}
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since, Files: args}); err != nil || r.Same+sum(r.Undecided) != 6 {
+		t.Errorf("by arguments: %+v, %v", r, err)
+	}
+	s.catalog.Remove("shop")
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: since}); err != nil || sum(r.Undecided) != 6 {
+		t.Errorf("without the tools: %+v, %v", r, err)
+	}
+	if r, err = d.Replay(t.Context(), d.local, api.PolicyReplayRequest{Since: time.Now().Add(time.Hour)}); err != nil || r.Calls != 0 {
+		t.Errorf("of the future: %+v, %v", r, err)
+	}
+	reads, err := s.audit.Records(t.Context(), audit.Query{Kind: audit.KindRead})
+	if err != nil || len(reads) != 5 {
+		t.Errorf("%d reads are on the record, %v", len(reads), err)
+	}
+}
+
+func sum(list []api.PolicyUndecided) (n int) {
+	for _, u := range list {
+		n += u.Calls
+	}
+	return n
+}
+
+func TestDeskExplainsAndChecks(t *testing.T) {
+	s := newShop(t, readsOnly)
+	d := s.desk()
+	a, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":1}`)})
+	if err != nil || a.Effect != "deny" || a.Shown || !strings.Contains(a.Change, "resource.readOnly") || len(a.Policies) != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err = d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.putt"}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("%v", err)
+	}
+	if _, err = d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":"x"}`)}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
+		t.Errorf("%v", err)
+	}
+	r, err := d.Check(t.Context(), []api.PolicyFile{{Name: "x.cedar", Text: `permit (principal, action, resource in Upstream::"shpo");`}})
+	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Message, `did you mean "shop"?`) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	var wrong *policy.Error
+	if _, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Files: []api.PolicyFile{{Name: "x.cedar", Text: `permit`}}}); !errors.As(err, &wrong) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestToolRulesInTheConfiguration(t *testing.T) {
+	env := func(string) (string, bool) { return "", false }
+	s, err := ParseConfig("/x/b.yaml", []byte("policy: ./mine\ntools:\n  \"shop.*\": {tags: [money], read_only: false}\n  shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n"), env)
+	if err != nil || s.Policy != "./mine" || s.PolicyDir != filepath.FromSlash("/x/mine") || len(s.Tools) != 2 || s.Tools[0].Tags[0] != "money" || *s.Tools[0].ReadOnly || !*s.Tools[1].ReadOnly {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for text, says := range map[string]string{
+		"tools: {\"shop.*\": {readonly: true}}":     `b.yaml:1:20: tools.shop.* has no key "readonly": did you mean "read_only"?`,
+		"tools: {\"shop.*\": {labels: [pii]}}":      "labels is not available yet",
+		"tools: {\"shop *\": {tags: [a]}}":          "it is a path of a tool",
+		"policy: ask-for-write":                     `did you mean "ask-for-writes"?`,
+		"tools: {\"shop.*\": {read_only: perhaps}}": "must be true or false",
+	} {
+		if _, err := ParseConfig("b.yaml", []byte(text), env); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
+}
