@@ -131,13 +131,6 @@ func (h *history) live() (out []*run) {
 	return out
 }
 
-// all gives the runs that are under way or kept.
-func (h *history) all() []*run {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.by))
-}
-
 func (h *history) get(id string) (*run, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
