@@ -1,12 +1,17 @@
 package wasm
 
 import (
+	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
 // TestPush compares an inbox that is pushed to with one that reads: the same lines, whatever the pieces are.
@@ -105,4 +110,59 @@ func (*slowPrompt) Push(func([]byte, error) int) {}
 func (*slowPrompt) Took(int)                     {}
 func (s *slowPrompt) WriteNow(p []byte) (int, error) {
 	return s.Write(p[:len(p)/2])
+}
+
+// A promptTape is a host that says its lines at once, and takes what it is told as it can: nothing, where it is full.
+type promptTape struct {
+	lines string
+	full  bool
+	heard chan string
+}
+
+func (p *promptTape) Push(put func([]byte, error) int) { put([]byte(p.lines), nil) }
+func (*promptTape) Took(int)                           {}
+func (*promptTape) Read([]byte) (int, error)           { panic("a stream that pushes is not read") }
+
+func (p *promptTape) Write(b []byte) (int, error) {
+	p.heard <- string(b)
+	return len(b), nil
+}
+
+func (p *promptTape) WriteNow(b []byte) (int, error) {
+	if p.full {
+		return 0, nil
+	}
+	return p.Write(b)
+}
+
+// TestPromptLoop hears of a call while the guest goes on without an end, whether or not its host takes what it says at once.
+func TestPromptLoop(t *testing.T) {
+	d := realDriver(t, Config{})
+	for lang, line := range map[string]string{
+		"js":     program(`(async () => { test.echo({ i: 1 }); for (;;); })`),
+		"python": pyLine("test.echo(i=1)\nwhile True: pass"),
+	} {
+		for _, full := range []bool{false, true} {
+			k := newKept(t, d, sandbox.Spec{Runtime: lang})
+			p := &promptTape{lines: line + "\n", full: full, heard: make(chan string, 100)}
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := k.Run(ctx, &sandbox.Cmd{Guest: p, Keep: true})
+				ended <- err
+			}()
+			select {
+			case said := <-p.heard:
+				if !strings.Contains(said, `"call"`) {
+					t.Errorf("%s: it said %q", lang, said)
+				}
+			case err := <-ended:
+				ended <- err
+			}
+			stop()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: it ended with %v", lang, err)
+			}
+		}
+	}
 }
