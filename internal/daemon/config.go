@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -36,6 +37,7 @@ type Settings struct {
 	Sessions  SessionSettings
 	Audit     AuditSettings
 	Approvals ApprovalSettings
+	Limits    []limit.Rule
 	Journal   JournalSettings
 
 	parts map[string][sha256.Size]byte // what the file's parts are, by their names
@@ -197,6 +199,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 		"audit":      func(n *node) { r.audit(n, &s.Audit, filepath.Dir(s.File)) },
 		"approvals":  func(n *node) { r.approvals(n, &s.Approvals) },
+		"limits":     func(n *node) { s.Limits = r.limits(n) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 	})
 	r.exposed(listen, s)

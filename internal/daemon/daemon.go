@@ -25,6 +25,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -57,6 +58,7 @@ type Daemon struct {
 	keys      *identity.Keys
 	audit     *audit.Log
 	approvals *approval.Gate
+	limits    *limit.Limiter
 	driver    closingDriver
 	kind      string // of driver
 	catalog   *catalog.Catalog
@@ -138,10 +140,13 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	d.approvals = d.newApprovals(key)
+	if d.limits, err = d.newLimits(context.Background()); err != nil {
+		return err
+	}
 	d.policies, err = newPolicies(s, gateway.Config{
 		Barred:  d.keys.Barred,
 		Catalog: d.catalog, Approval: d.approvals,
-		Audit: d.audit, Log: d.log,
+		Audit: d.audit, Log: d.log, Limits: d.limits,
 	}, d.toolsChanged, d.recordPolicy, d.log)
 	if err != nil {
 		return err
@@ -169,7 +174,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
-		Principal: principalOf, AnyHost: d.cfg.Settings.Auth != nil,
+		Principal: principalOf, AnyHost: d.cfg.Settings.anyHost(),
 	})
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,

@@ -43,6 +43,9 @@ func (r *run) finish(err error) {
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}
+	if r.admitted != nil {
+		r.admitted(e)
+	}
 	close(r.done)
 	r.changed()
 }

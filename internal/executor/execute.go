@@ -44,6 +44,11 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.prior, err = x.priorOf(ctx, c.Principal, a.after); err != nil {
 		return nil, err
 	}
+	if x.cfg.Admit != nil {
+		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	r.begins(a)
 	x.history.begin(r)
 	if !x.start(func() { r.live(a) }) {

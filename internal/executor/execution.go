@@ -95,6 +95,14 @@ type Tokens struct {
 	KeptOut  int `json:"kept_out"` // of tool results that the agent would have read, had it made the calls itself
 }
 
+// CPU is the CPU time of the program, once it has ended; 0 where the driver doesn't tell.
+func (e *Execution) CPU() time.Duration {
+	if e.run == nil {
+		return 0
+	}
+	return e.run.cpu
+}
+
 // Count fills in Tokens. It is the first to load the tokenizer's tables, and reads every result the program saw, so
 // it is for those who want the figures; a second Count costs nothing.
 func (e *Execution) Count() (Tokens, error) {

@@ -66,11 +66,13 @@ type Config struct {
 	Store        session.Store                          // of sessions and skills; nil: there are none, and no program is suspended
 	Key          *secret.Key                            // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
 	Limits       Limits
-	AnswerWithin time.Duration    // execute and resume answer by then; default 50 s
-	Ended        func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
-	Journal      journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
-	Log          *slog.Logger     // default slog.Default()
-	Now          func() time.Time // default time.Now
+	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
+	// Admit says whether a call of execute may begin an execution, and is told how that ended. It may be nil.
+	Admit   func(context.Context, *tool.Call) (done func(*Execution), err error)
+	Ended   func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
+	Journal journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
+	Log     *slog.Logger     // default slog.Default()
+	Now     func() time.Time // default time.Now
 }
 
 // An Executor runs programs. Close it to stop them.

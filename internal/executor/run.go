@@ -88,12 +88,13 @@ type run struct {
 	spoke       bool          // the guest said its last word
 	news        chan struct{} // closed when something has changed; nil: nobody wants to know
 
-	asking  int // questions that are being answered
-	holds   holds
-	digest  string            // of its text
-	late    []json.RawMessage // answers that came after the program's end, for its session
-	naps    naps
-	stopRun context.CancelCauseFunc // ends the Run that is under way
+	asking   int // questions that are being answered
+	holds    holds
+	admitted func(*Execution)  // told how it ended; nil: nobody wants to know
+	digest   string            // of its text
+	late     []json.RawMessage // answers that came after the program's end, for its session
+	naps     naps
+	stopRun  context.CancelCauseFunc // ends the Run that is under way
 
 	// The program's own time runs while no call is outstanding.
 	left    time.Duration

@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -27,7 +28,8 @@ type Config struct {
 	Barred func(tool.Principal, *tool.Tool) string
 	// Latest is the version of the policies that are in force now, which may be later ones than Policy; nil: Policy's.
 	Latest func() string
-	Log    *slog.Logger // nil: slog.Default()
+	Log    *slog.Logger   // nil: slog.Default()
+	Limits *limit.Limiter // nil: none
 }
 
 // A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
@@ -157,7 +159,7 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	if err := sure(); err != nil {
 		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: its intent can't be written to the journal: " + tool.AsError(err).Msg, Err: err, Unsent: true}
 	}
-	result, err := g.guarded(ctx, c, caller)
+	result, err := g.limited(ctx, c, caller)
 	if err != nil {
 		return nil, tool.AsError(err)
 	}
@@ -183,6 +185,14 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 		}
 		return nil
 	}
+}
+
+// limited makes the call where limits allow it, and its upstream and the call itself have not failed again and again.
+func (g *Gateway) limited(ctx context.Context, c *tool.Call, caller tool.Caller) (*tool.Result, error) {
+	if g.cfg.Limits == nil || c.Tool.Upstream == catalog.Reserved {
+		return g.guarded(ctx, c, caller)
+	}
+	return g.cfg.Limits.Guard(ctx, c, func() (*tool.Result, error) { return g.guarded(ctx, c, caller) })
 }
 
 // guarded keeps a panic of one Caller from ending the process, and everybody else's work with it.

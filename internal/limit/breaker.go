@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -175,21 +174,4 @@ func reason(r *tool.Result, e *tool.Error) string {
 // identity is that of a call, whoever's execution makes it: who, what, with which arguments.
 func identity(c *tool.Call) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %s", c.Principal.ID, c.Tool.Path(), c.Arguments))
-}
-
-// Guard makes a call where the limits and the breaker allow it.
-func Guard(ctx context.Context, l *Limiter, b *Breaker, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
-	noted, err := b.Allow(c)
-	if err != nil {
-		return nil, err
-	}
-	done, err := l.Take(ctx, c, false)
-	if err != nil {
-		noted(nil, nil)
-		return nil, err
-	}
-	r, err := call()
-	done(Spent{})
-	noted(r, err)
-	return r, err
 }

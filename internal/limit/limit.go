@@ -171,9 +171,10 @@ type Config struct {
 	Now   func() time.Time
 }
 
-// A Limiter holds limits. It is safe for concurrent use.
+// A Limiter holds limits, and keeps calls away from what fails. It is safe for concurrent use.
 type Limiter struct {
-	cfg Config
+	cfg     Config
+	breaker *Breaker
 
 	mu    sync.Mutex
 	times map[string]time.Time // by key, when what was used would be used up at an even pace (GCRA's TAT)
@@ -194,7 +195,7 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	l := &Limiter{cfg: cfg, times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
+	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
 	if cfg.Store != nil && len(cfg.Rules) > 0 {
 		times, err := cfg.Store.Load(ctx, cfg.Now())
 		if err != nil {
@@ -203,6 +204,28 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 		maps.Copy(l.times, times)
 	}
 	return l, nil
+}
+
+// Counts reports whether some rule bounds what.
+func (l *Limiter) Counts(what What) bool {
+	return slices.ContainsFunc(l.cfg.Rules, func(r Rule) bool { return r.What == what })
+}
+
+// Guard makes a call of an upstream's tool where the limits and the breaker allow it.
+func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
+	noted, err := l.breaker.Allow(c)
+	if err != nil {
+		return nil, err
+	}
+	done, err := l.Take(ctx, c, false)
+	if err != nil {
+		noted(nil, nil)
+		return nil, err
+	}
+	r, err := call()
+	done(Spent{})
+	noted(r, err)
+	return r, err
 }
 
 // A use is one rule's view of one use.
