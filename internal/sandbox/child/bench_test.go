@@ -130,3 +130,43 @@ func BenchmarkCall(b *testing.B) {
 		<-ended
 	})
 }
+
+// BenchmarkRestore is a session of a snapshot's size to its first value, and its end.
+func BenchmarkRestore(b *testing.B) {
+	each(b, "wasm", func(b *testing.B, d sandbox.Driver) {
+		run := func(box sandbox.Sandbox, code string) {
+			p := newPipe()
+			p.in <- []byte(`{"at":1,"run":{"code":"` + code + `","name":"p.js","session":true}}` + "\n")
+			go func() {
+				if l := <-p.out; !strings.Contains(l, "done") {
+					b.Error(l)
+				}
+				close(p.in)
+			}()
+			if _, err := box.Run(context.Background(), &sandbox.Cmd{Guest: p, Keep: true}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		first, err := d.Create(b.Context(), sandbox.Spec{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer first.Close()
+		run(first, `(() => { globalThis.a = Array.from({ length: 3000 }, (_, i) => String(i * 7919)); return a.length })`)
+		packed, err := first.(sandbox.Snapshotter).Snapshot(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(packed)))
+		for b.Loop() {
+			box, err := d.(sandbox.Restorer).Restore(context.Background(), sandbox.Spec{}, packed)
+			if err != nil {
+				b.Fatal(err)
+			}
+			run(box, `(() => a.length)`)
+			if err := box.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -142,6 +142,15 @@ func (f *flow) grant(payload []byte) error {
 
 // send sends b as data, as the other side takes it. It gives io.ErrClosedPipe when the operation is over or nobody reads.
 func (f *flow) send(b []byte) error {
+	err := f.queue(b)
+	if e := f.w.push(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// queue is send, but for the last parts: they go in one write, with what else is queued, when that is pushed.
+func (f *flow) queue(b []byte) error {
 	for len(b) > 0 {
 		f.mu.Lock()
 		n := min(len(b), f.credit, partSize)
@@ -152,6 +161,9 @@ func (f *flow) send(b []byte) error {
 			return io.ErrClosedPipe
 		}
 		if n == 0 {
+			if err := f.w.push(); err != nil {
+				return err
+			}
 			select {
 			case <-f.space:
 				continue
@@ -164,7 +176,7 @@ func (f *flow) send(b []byte) error {
 			return io.ErrClosedPipe
 		default:
 		}
-		if err := f.w.send(kindData, f.box, f.op, b[:n], nil); err != nil {
+		if err := f.w.queue(kindData, f.box, f.op, b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]

@@ -165,7 +165,11 @@ func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 func (w *writer) put(k kind, box, op uint32, a, b []byte) error {
 	if k == kindData || k == kindAsk || k == kindAnswer { // the others are few and short, and some of their senders may not wait
 		for len(w.buf) > pendingFull && w.err == nil {
-			w.room.Wait()
+			if w.busy {
+				w.room.Wait()
+			} else {
+				_ = w.flush() // all of it was queued
+			}
 		}
 	}
 	if w.err != nil {

@@ -164,9 +164,11 @@ func (s *Sandbox) do(ctx context.Context, k kind, payload, data []byte) (result,
 func (s *Sandbox) finish(ctx context.Context, o *operation, payload, data []byte) (result, error) {
 	late := s.p.deadline()
 	defer late.Stop()
-	s.p.send(o.kind, s.id, o.op, payload)
 	if len(data) > 0 {
-		_ = o.send(data) // where it fails, a result says why
+		_ = s.p.w.queue(o.kind, s.id, o.op, payload)
+		_ = o.send(data) // where it fails, the reader sees it, and a result says why
+	} else {
+		s.p.send(o.kind, s.id, o.op, payload)
 	}
 	return s.await(ctx, o, nil)
 }

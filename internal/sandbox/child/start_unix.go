@@ -4,7 +4,7 @@ package child
 
 import (
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -24,13 +24,8 @@ func spawn(program string, args []string, attr *syscall.SysProcAttr) (peer, erro
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "child")
 	defer theirs.Close()
-	file := os.NewFile(uintptr(fds[0]), "parent")
-	ours, err := net.FileConn(file)
-	_ = file.Close() // ours is a copy
-	if err != nil {
-		return nil, fmt.Errorf("make a socket pair: %w", err)
-	}
-	p := &unixPeer{Conn: ours}
+	ours := os.NewFile(uintptr(fds[0]), "parent") // it waits in system calls, as the child's end does
+	p := &unixPeer{File: ours}
 	p.cmd = &exec.Cmd{
 		Path: program, Args: append([]string{os.Args[0]}, args...), Env: environment(), Dir: "/",
 		Stderr: &p.said, ExtraFiles: []*os.File{theirs}, SysProcAttr: attr, WaitDelay: time.Second,
@@ -57,7 +52,7 @@ func socketpair() ([2]int, error) {
 
 // A unixPeer is a child at the other end of a socket.
 type unixPeer struct {
-	net.Conn
+	*os.File
 	cmd  *exec.Cmd
 	said tail
 }
@@ -81,13 +76,12 @@ func (p *unixPeer) wait() string {
 	return fmt.Sprintf("ended with code %d%s", status.ExitStatus(), p.said.after(": "))
 }
 
-// inherited gives the child's end of the socket.
-func inherited() (net.Conn, error) {
-	f := os.NewFile(socketFD, "parent")
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
+// inherited gives the child's end of the socket. It is read by a system call that waits: there is one thread for that, which
+// wakes sooner than a poller's.
+func inherited() (io.ReadWriteCloser, error) {
+	if _, err := unix.GetsockoptInt(socketFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return nil, fmt.Errorf("this command is for Biplane itself, which gives it a socket: %w", err)
 	}
-	return c, nil
+	unix.CloseOnExec(socketFD)
+	return os.NewFile(socketFD, "parent"), nil
 }
