@@ -47,6 +47,10 @@ func (s *Settings) signIn() string {
 	return s.Auth.String()
 }
 
+// anyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says what the server is called.
+// On a loopback address without one, only the names of this machine are, whoever asks.
+func (s *Settings) anyHost() bool { return s.Auth != nil && s.TLS.private() }
+
 // TLSSettings say how what is sent stays private.
 type TLSSettings struct {
 	Cert, Key  string // files, PEM; absolute

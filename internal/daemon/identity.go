@@ -125,7 +125,7 @@ func (k recordedKeys) recorded(ctx context.Context, action, name string, detail 
 
 // signIn adds to what the HTTP API is made of who comes in.
 func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
-	c.Keys = recordedKeys{d.keys, d.audit}
+	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.anyHost()
 	if a := d.authenticator(); a != nil {
 		c.Authenticate, c.Resource = a.Authenticate, a.Metadata()
 	}

@@ -43,6 +43,7 @@ type Config struct {
 	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal says with which status and
 	// header it is refused. Nil: there is no sign-in.
 	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
+	AnyHost      bool                                                   // Network takes requests for any Host
 	Resource     http.Handler                                           // the metadata of the protected resource (RFC 9728); nil: none
 	Keys         Keys                                                   // the API keys, which are managed over the socket only
 	SignIns      SignIns                                                // nil: none
@@ -211,7 +212,11 @@ func (s *Server) Loopback() http.Handler {
 
 // Network serves an address that anybody may reach: to requests that say who makes them. With Authenticate only.
 func (s *Server) Network() http.Handler {
-	return s.handler(sameOrigin, func(r *http.Request, a access) (tool.Principal, error) {
+	check := sameSite
+	if s.cfg.AnyHost {
+		check = sameOrigin
+	}
+	return s.handler(check, func(r *http.Request, a access) (tool.Principal, error) {
 		switch {
 		case a == owner:
 			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is for the command line on the machine itself", r.Method, r.URL.Path)

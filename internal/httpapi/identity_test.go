@@ -46,7 +46,7 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		Execution: func(id string) (*executor.Execution, bool) {
 			return &executor.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
 		},
-		Sessions: newSessions(), Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, Principal: identity.Local(),
+		Sessions: newSessions(), Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, _ := identity.From(r.Context())
 			io.WriteString(w, "mcp for "+p.ID)
@@ -141,6 +141,7 @@ func TestOthersExecutions(t *testing.T) {
 // TestStreamEnds: the stream of a client ends with the credential that opened it.
 func TestStreamEnds(t *testing.T) {
 	s := httpapi.New(httpapi.Config{
+		AnyHost: true,
 		Authenticate: func(*http.Request, identity.Need) (tool.Principal, error) {
 			return tool.Principal{ID: "key:a", Until: time.Now().Add(50 * time.Millisecond)}, nil
 		},
@@ -172,7 +173,7 @@ func TestNobodySignsIn(t *testing.T) {
 			t.Errorf("%s: %d %s", route, w.Code, w.Body)
 		}
 	}
-	// A Server without sign-in serves no network at all.
+	// A Server without sign-in serves no network at all, and one without TLS no other host.
 	if status, _, _ := ask(s.Network(), "GET", "/api/v1/status", "x"); status != 403 {
 		t.Error(status)
 	}

@@ -18,7 +18,7 @@ func sameSite(r *http.Request) string {
 		host = h
 	}
 	if !loopback(strings.Trim(host, "[]")) {
-		return "Host " + r.Host + " is not served here: use 127.0.0.1 or localhost"
+		return "Host " + r.Host + " is not served here: use 127.0.0.1 or localhost, or write tls: terminated into the configuration where a proxy is in front"
 	}
 	return sameOrigin(r)
 }

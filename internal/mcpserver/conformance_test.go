@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
@@ -28,13 +32,20 @@ func everythingServer(t testing.TB) string {
 // whole runs all of Biplane in mode direct, names unprefixed, in front of an upstream, and gives the URL that agents use.
 func whole(t *testing.T, command string) (url string) {
 	t.Helper()
+	url, _ = start(t, command, nil)
+	return url
+}
+
+// start is whole with sign-in, where auth says so.
+func start(t *testing.T, command string, auth *daemon.AuthSettings) (url string, _ *daemon.Daemon) {
+	t.Helper()
 	folder, err := os.MkdirTemp("", "biplane") // a short path: it holds a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	settings := daemon.DefaultSettings()
-	settings.Mode = "direct"
+	settings.Mode, settings.Auth = "direct", auth
 	settings.Servers = []daemon.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
 	d, err := daemon.New(t.Context(), daemon.Config{Settings: settings, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
 	if err != nil {
@@ -49,7 +60,34 @@ func whole(t *testing.T, command string) (url string) {
 			t.Errorf("the daemon ended with %v", err)
 		}
 	})
-	return "http://" + d.Addr() + "/mcp"
+	return "http://" + d.Addr() + "/mcp", d
+}
+
+// signedIn gives the URL of a proxy that puts an API key into each request to a Biplane that lets nobody in without one. The
+// suite's scenarios about authorization are for clients and authorization servers: what it asks of servers has to hold with
+// sign-in, too.
+func signedIn(t *testing.T, command string) string {
+	t.Helper()
+	target, d := start(t, command, &daemon.AuthSettings{Keys: true})
+	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Client().Upstreams(t.Context()); err != nil { // the upstream is there, and its tools
+		t.Fatal(err)
+	}
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Path = ""
+	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host
+		r.Out.Header.Set("Authorization", "Bearer "+k.Key)
+	}})
+	t.Cleanup(proxy.Close)
+	return proxy.URL + "/mcp"
 }
 
 // suite runs the MCP conformance suite against url and gives what it prints; err says that it failed.
@@ -78,7 +116,8 @@ func TestConformance(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	peertest.Node(t)
-	url := whole(t, everythingServer(t))
+	server := everythingServer(t)
+	url := whole(t, server)
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			expected, err := filepath.Abs(filepath.Join("testdata", "conformance", revision+".yaml"))
@@ -91,6 +130,15 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
+	t.Run("signed in", func(t *testing.T) {
+		expected, err := filepath.Abs(filepath.Join("testdata", "conformance", "2026-07-28.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := suite(t, signedIn(t, server), expected, "--suite", "all", "--spec-version", "2026-07-28"); err != nil {
+			t.Fatalf("%v\n%s", err, tail(out, 120))
+		}
+	})
 	// The check can fail, in both ways.
 	for name, c := range map[string]struct{ scenario, expected, complaint string }{
 		"unexpected failure": {"prompts-list", "server: []\n", "Unexpected failures"},

@@ -66,7 +66,7 @@ type Config struct {
 	// Principal says on whose behalf an HTTP request is made; an error refuses it with 401.
 	Principal func(*http.Request) (tool.Principal, error)
 
-	// AnyHost takes requests for any Host: each of them says who makes it, which no web page can make a browser do.
+	// AnyHost takes requests for any Host. Each of them has to say who makes it, which no web page can make a browser do.
 	AnyHost bool
 	Hosts   []string // host names (no port) that a Host header may have besides the loopback ones
 	Origins []string // values that an Origin header may have besides the server's own ("https://app.example.com")
