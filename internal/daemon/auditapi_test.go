@@ -1,0 +1,252 @@
+package daemon_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+// parsed gives the settings of a configuration.
+func parsed(t *testing.T, text string) *daemon.Settings {
+	t.Helper()
+	s, err := daemon.ParseConfig(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(text), func(name string) (string, bool) {
+		return map[string]string{"SECRET": "hunter2"}[name], name == "SECRET"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCheckpointSettings(t *testing.T) {
+	s := parsed(t, `audit: {keep: 30d, checkpoints: {every: 10m, file: worm, webhook: "https://siem.example/in/${SECRET}", git: {repository: ./notary, branch: main},
+  s3: {bucket: b, prefix: p, region: eu-west-1, access_key: id, secret_key: "${SECRET}", object_lock_days: 400}}}`)
+	v := s.Audit.Shown()
+	dir := filepath.Dir(s.File)
+	want := []string{"file " + filepath.Join(dir, "worm"), "webhook https://siem.example", "git " + filepath.Join(dir, "notary"), "s3 b/p"}
+	if !slices.Equal(v.Checkpoints, want) || v.Every != "10m" || v.Keep != "30d" || v.Arguments != "redacted" || v.Results != "digest" {
+		t.Errorf("%+v", v)
+	}
+	if text, err := json.Marshal(v); err != nil || strings.Contains(string(text), "hunter2") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if s.Audit.Checkpoints.S3.SecretKey != "hunter2" || s.Audit.Checkpoints.S3.LockDays != 400 || s.Audit.Checkpoints.Git.Branch != "main" {
+		t.Errorf("%+v", s.Audit.Checkpoints)
+	}
+	for _, text := range []string{
+		"{webhook: ftp://x}", "{webhook: nowhere}", "{git: {}}", "{git: {repository: --upload-pack=x}}", "{git: {repository: 'ext::sh -c x'}}", "{git: {repository: a, branch: -x}}",
+		"{s3: {bucket: b}}", "{s3: {bucket: a/b, access_key: x, secret_key: y}}", "{s3: {bucket: b, access_key: x, secret_key: y, object_lock_days: 0}}", "{every: never}", "{email: x}",
+	} {
+		_, err := daemon.ParseConfig(filepath.Join(t.TempDir(), "biplane.yaml"), []byte("audit: {checkpoints: "+text+"}"), os.LookupEnv)
+		if err == nil || !strings.Contains(err.Error(), "audit.checkpoints") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// records gives the records of a kind, newest first.
+func records(t *testing.T, c *api.Client, kind string) []api.AuditRecord {
+	t.Helper()
+	all, err := c.AuditRecords(t.Context(), api.AuditQuery{Kind: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestRecordOfConfigurations(t *testing.T) {
+	folder := t.TempDir()
+	begin := func(text string) []api.AuditRecord {
+		s := parsed(t, text)
+		s.File = "/etc/biplane.yaml"
+		at, err := daemon.Attach(t.Context(), daemon.Config{Settings: s, DataDir: folder, Version: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer at.Close()
+		return records(t, at.Client, "configuration")
+	}
+	const first = "mode: code\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter2}}, b: {command: b, disabled: true}}\n"
+	got := begin(first)
+	if len(got) != 1 || got[0].Detail["changed"] != "all: it is the first" || got[0].File != "/etc/biplane.yaml" {
+		t.Fatalf("%+v", got)
+	}
+	if got = begin(first); len(got) != 1 {
+		t.Errorf("the same configuration is recorded again: %+v", got)
+	}
+	if got = begin("# a comment\n" + first); len(got) != 2 || !strings.HasPrefix(got[0].Detail["changed"], "nothing that has a name") {
+		t.Errorf("%+v", got[0])
+	}
+	got = begin("mode: direct\nmcpServers: {a: {command: a, disabled: true, env: {TOKEN: hunter3}}, c: {command: c, disabled: true}}\nstart_wait: 1s\n")
+	if got[0].Detail["changed"] != "~mcpServers.a +mcpServers.c ~mode +start_wait -mcpServers.b" {
+		t.Errorf("%+v", got[0])
+	}
+	text, _ := json.Marshal(got)
+	if strings.Contains(string(text), "hunter") {
+		t.Errorf("values are on the record: %s", text)
+	}
+}
+
+// begun is a daemon that runs, with one session.
+func begun(t *testing.T, s *daemon.Settings) *api.Client {
+	t.Helper()
+	at, err := daemon.Attach(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { at.Close() })
+	for _, r := range []api.RunRequest{{Code: "1"}, {Code: "let a = 1", Session: "work"}, {Code: "throw new Error('x')"}} {
+		if _, err := at.Client.Run(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return at.Client
+}
+
+func TestLedger(t *testing.T) {
+	ctx := t.Context()
+	c := begun(t, nil)
+	calls := records(t, c, "call")
+	if len(calls) != 3 || calls[0].Tool != "biplane.execute" || calls[0].Outcome != "error" {
+		t.Fatalf("%+v", calls)
+	}
+	if x := records(t, c, "execution"); len(x) != 3 || x[0].Outcome != "error" || x[0].Detail["error"] != "exception" || x[1].Session != "work" {
+		t.Errorf("executions: %+v", x)
+	}
+	shown, err := c.AuditRecord(ctx, calls[2].ID)
+	if err != nil || shown.Arguments.Text != `{"code":"1"}` || !shown.Arguments.Whole || len(shown.Leaves) != 2 {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	if _, err := c.AuditRecord(ctx, "nothing"); err == nil || !strings.Contains(err.Error(), "audit list") {
+		t.Error(err)
+	}
+	for _, end := range []func() error{
+		func() error { return c.ExportSession(ctx, "work", "", &bytes.Buffer{}) },
+		func() error { _, err := c.ForkSession(ctx, "work", "other"); return err },
+		func() error { return c.EndSession(ctx, "work") },
+	} {
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var did []string
+	for _, r := range records(t, c, "session") {
+		did = append(did, strings.TrimSpace(r.Session+" "+r.Detail["action"]+" "+r.Detail["part"]))
+	}
+	if want := []string{"work end", "work end intent", "other fork", "work export", "work export intent"}; !slices.Equal(did, want) {
+		t.Errorf("sessions: %q", did)
+	}
+	if err := c.EndSession(ctx, "none"); err == nil {
+		t.Fatal("a session that isn't there was ended")
+	}
+	if r := records(t, c, "session")[0]; r.Outcome != "failed" || r.ErrorKind != "not_found" {
+		t.Errorf("%+v", r)
+	}
+	var reads []string
+	for _, r := range records(t, c, "read") {
+		reads = append(reads, r.Detail["action"]+" "+r.Detail["kind"]+r.Detail["record"])
+	}
+	for _, want := range []string{"list call", "list read", "show " + calls[2].ID} {
+		if !slices.Contains(reads, want) {
+			t.Errorf("%q is not on the record: %q", want, reads)
+		}
+	}
+}
+
+func TestLedgerProofs(t *testing.T) {
+	ctx := t.Context()
+	c := begun(t, nil)
+	state, err := c.Audit(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Checkpoint(ctx)
+	if err != nil || first.Size < state.Size || !strings.Contains(first.Checkpoint, first.Root) {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	call := records(t, c, "call")[0]
+	proof, err := c.ProveAudit(ctx, call.ID, first.Checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := daemon.CheckProof(proof.Proof, state.Key, []string{first.Checkpoint})
+	if err != nil || len(got.Leaves) != 2 || got.Leaves[0].Seq != call.Seq || !got.Held || got.Size != first.Size {
+		t.Errorf("%+v, %v", got, err)
+	}
+	later, err := c.Checkpoint(ctx)
+	if err != nil || later.Size <= first.Size {
+		t.Fatal(later, err)
+	}
+	if _, err := daemon.CheckProof(proof.Proof, state.Key, []string{later.Checkpoint}); err == nil {
+		t.Error("the proof is of another checkpoint")
+	}
+	growth, err := c.ProveConsistency(ctx, first.Checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := daemon.CheckProof(growth.Proof, state.Key, nil); err != nil || got.Older == nil || *got.Older != first.Size {
+		t.Errorf("%+v, %v", got, err)
+	}
+	report, err := c.VerifyAudit(ctx, first.Checkpoint, later.Checkpoint)
+	if err != nil || !report.OK || len(report.Outside) != 2 || !report.Outside[0].OK || report.Checkpoints < 2 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if all, err := c.Checkpoints(ctx); err != nil || len(all) < 2 || all[0].Size != first.Size {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestLedgerExports(t *testing.T) {
+	ctx := t.Context()
+	c := begun(t, nil)
+	var out bytes.Buffer
+	from, to := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if err := c.ExportAudit(ctx, "ocsf", from, to, &out); err != nil {
+		t.Fatal(err)
+	}
+	last := -1.0
+	for line := range strings.Lines(out.String()) {
+		var v struct {
+			Metadata struct{ Sequence float64 }
+		}
+		if err := json.Unmarshal([]byte(line), &v); err != nil || v.Metadata.Sequence <= last {
+			t.Fatalf("%s after %v: %v", line, last, err)
+		}
+		last = v.Metadata.Sequence
+	}
+	if n := strings.Count(out.String(), "\n"); n < 8 {
+		t.Errorf("%d events", n)
+	}
+	if err := c.ExportAudit(ctx, "xml", from, to, &out); err == nil || !strings.Contains(err.Error(), "ocsf, csv") {
+		t.Error(err)
+	}
+	if err := c.ExportAudit(ctx, "csv", to, from, &out); err == nil {
+		t.Error("a time that ends before it begins")
+	}
+	out.Reset()
+	if err := c.AuditEvidence(ctx, from, to, &out); err != nil {
+		t.Fatal(err)
+	}
+	z, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range z.File {
+		names = append(names, f.Name)
+	}
+	for _, want := range []string{"README.md", "access.csv", "decisions.csv", "integrity/verify.json", "sandbox.json", "SHA256SUMS"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s in %q", want, names)
+		}
+	}
+}
