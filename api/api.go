@@ -163,6 +163,7 @@ type CallLine struct {
 	MS    int64  `json:"ms"`
 	Bytes int    `json:"bytes"`
 	Error string `json:"error,omitempty"`
+	From  string `json:"from,omitempty"` // the execution from whose journal it was answered, without being made again
 }
 
 // Tokens are what an execution cost and spared the model.

@@ -85,7 +85,7 @@ type ExecutionCall struct {
 	Digest    string          `json:"digest"`              // SHA-256 of the tool and its arguments in canonical form (RFC 8785)
 	Decision  string          `json:"decision,omitempty"`
 	ReadOnly  bool            `json:"read_only"`
-	Started   time.Time       `json:"started"`
+	Started   time.Time       `json:"started,omitzero"`
 	MS        int64           `json:"ms"`
 	Bytes     int             `json:"bytes"`            // of the result
 	Result    string          `json:"result,omitempty"` // SHA-256 of what the program was given

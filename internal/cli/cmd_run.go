@@ -273,9 +273,13 @@ const notMade = "not made: "
 
 // callsLine says in one line what calls a program made, and which were refused before anything was sent.
 func callsLine(x *api.Execution) string {
-	var made, refused []string
-	bytes, failed := 0, 0
+	var made, refused, known []string
+	bytes, failed, from := 0, 0, ""
 	for _, c := range x.Calls {
+		if c.From != "" {
+			known, from = append(known, clean(c.Tool)), clean(c.From)
+			continue
+		}
 		if strings.HasPrefix(c.Error, notMade) {
 			refused = append(refused, clean(c.Tool))
 			continue
@@ -295,6 +299,9 @@ func callsLine(x *api.Execution) string {
 	}
 	if len(refused) > 0 {
 		parts = append(parts, fmt.Sprintf("%s not made (%s)", count(len(refused), "call"), tally(refused)))
+	}
+	if len(known) > 0 {
+		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", count(len(known), "call"), tally(known), from))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
 }

@@ -3,7 +3,9 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/journal"
@@ -79,7 +81,7 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 		return nil, err
 	}
 	r.fs = tree
-	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known})
+	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 
 // tell fills in what a guest did.
@@ -153,7 +155,11 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 		r.principal = st.Begin.Principal
 	}
 	var err error
-	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); err != nil {
+	var wrong *program.Error
+	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
+		out.State, out.Error, out.Value = string(Failed), r.broken(err), json.RawMessage("null")
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if runtimes[st.Record.Language] != r.program.Runtime {
@@ -173,7 +179,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
 	}
 	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python"}
-	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: begun.Seed, Session: begun.Session}
+	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: namespacesThen(r.program, st.Prepared), Seed: begun.Seed, Session: begun.Session}
 	played, err := st.Try(ctx, box, t)
 	if err != nil {
 		return err
@@ -191,6 +197,17 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", count(len(left), "call"), strings.Join(names, ", ")))
 	}
 	return nil
+}
+
+// namespacesThen are the upstreams that a program finds: those that it finds now, and those of the program in whose place it is,
+// which may be gone.
+func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]string {
+	all := maps.Clone(was.Namespaces)
+	if all == nil {
+		all = map[string][]string{}
+	}
+	maps.Copy(all, p.Namespaces)
+	return all
 }
 
 // filesThen answers file operations as they were answered then, and others by files of its own, which begin empty.

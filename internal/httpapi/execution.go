@@ -97,7 +97,7 @@ func wire(x *executor.Execution) *api.Execution {
 		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},
 	}
 	for _, c := range x.Calls {
-		out.Calls = append(out.Calls, api.CallLine{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error})
+		out.Calls = append(out.Calls, api.CallLine{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error, From: c.From})
 	}
 	return out
 }

@@ -203,6 +203,10 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 	for i := range x.Calls {
 		out.Calls = append(out.Calls, callOf(&x.Calls[i], true))
 	}
+	if n := len(out.Calls); n > 0 && (x.State == api.ReplayStopped || x.State == api.ReplayDiverged) {
+		last := &out.Calls[n-1] // here it was made, and no more
+		last.State, last.MS, last.Bytes, last.Result, last.Error = api.CallPending, 0, 0, "", ""
+	}
 	write(w, http.StatusOK, out)
 }
 

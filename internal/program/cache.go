@@ -25,6 +25,7 @@ type cache struct {
 type key struct {
 	source, language string
 	session          bool
+	unchecked        bool
 	declared         string
 	view             *catalog.View // what is visible of the catalog
 }
@@ -35,7 +36,7 @@ type kept struct {
 }
 
 func keyOf(q Request, v *catalog.View) key {
-	return key{q.Source, q.Language, q.Session, strings.Join(q.Declared, "\n"), v}
+	return key{q.Source, q.Language, q.Session, q.Unchecked, strings.Join(q.Declared, "\n"), v}
 }
 
 // get gives the program of a key, or nil.

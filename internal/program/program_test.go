@@ -155,3 +155,16 @@ func TestCache(t *testing.T) {
 		t.Error("a catalog that changed is not looked at")
 	}
 }
+
+// TestUnchecked: a text that names what the catalog doesn't have is prepared where nothing is to be called, and only there.
+func TestUnchecked(t *testing.T) {
+	p := program.New(program.Config{Catalog: catalog.New(catalog.Config{}).View})
+	for language, source := range map[string]string{"typescript": "await gone.tool({ a: 1 })", "python": "await gone.tool(a=1)"} {
+		if _, err := p.Prepare(program.Request{Source: source, Language: language, Unchecked: true}); err != nil {
+			t.Errorf("%s: %v", language, err)
+		}
+		if _, err := p.Prepare(program.Request{Source: source, Language: language}); err == nil && language == "typescript" {
+			t.Errorf("%s: it is not checked any more", language)
+		}
+	}
+}
