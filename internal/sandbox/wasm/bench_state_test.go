@@ -3,6 +3,7 @@
 package wasm
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -79,6 +80,23 @@ func BenchmarkFresh(b *testing.B) {
 		for b.Loop() {
 			k := newKeptQuick(b, d)
 			k.say(line)
+			_ = k.Close()
+		}
+	})
+	b.Run("prompt", func(b *testing.B) { // to its value, through a stream that need not be waited for, on a goroutine of its own
+		defer cpu(b)()
+		for b.Loop() {
+			k := newKeptQuick(b, d)
+			p := &promptTape{lines: line + "\n", heard: make(chan string, 1)}
+			ctx, stop := context.WithCancel(b.Context())
+			ended := make(chan struct{})
+			go func() {
+				_, _ = k.Run(ctx, &sandbox.Cmd{Guest: p, Keep: true}) // it is stopped
+				close(ended)
+			}()
+			<-p.heard
+			stop()
+			<-ended
 			_ = k.Close()
 		}
 	})

@@ -143,6 +143,7 @@ func (r *run) do() error {
 	if r.prompt == nil || !r.cmd.Keep {
 		stream.Go(func() { r.parted(quit) })
 	}
+	stretch(0)
 	err := r.explain(r.pump())
 	r.flush()
 	r.drop()
@@ -153,6 +154,18 @@ func (r *run) do() error {
 	}
 	r.g.host = deafHost{}
 	return err
+}
+
+// stretched is about how much stack a small program takes, in bytes.
+const stretched = 28 << 10
+
+// stretch makes the goroutine's stack large enough for a small program while little is on it: otherwise it grows by half a dozen
+// steps with the guest's frames on it, which are copied one by one at each.
+//
+//go:noinline
+func stretch(at int) byte {
+	var room [stretched]byte
+	return room[at]
 }
 
 // written hears how writing to the stream ended.
