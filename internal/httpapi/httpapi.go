@@ -206,7 +206,9 @@ func (s *Server) Loopback() http.Handler {
 		if a > agent {
 			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is not open here, where nobody signs in: use the command line, or sign-in (auth in the configuration)", r.Method, r.URL.Path)
 		}
-		return s.cfg.Principal, nil
+		p := s.cfg.Principal // or anybody else of this machine: what takes a role, the name alone doesn't give
+		p.Roles = []string{identity.User}
+		return p, nil
 	})
 }
 

@@ -173,6 +173,16 @@ func TestNobodySignsIn(t *testing.T) {
 			t.Errorf("%s: %d %s", route, w.Code, w.Body)
 		}
 	}
+	// Whoever is on this machine doesn't read the executions of those who signed in.
+	r := httptest.NewRequest("GET", "/api/v1/executions/ex_1", nil)
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	httpapi.New(httpapi.Config{Principal: identity.Local(), Execution: func(id string) (*executor.Execution, bool) {
+		return &executor.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
+	}}).Loopback().ServeHTTP(w, r)
+	if w.Code != 404 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 	// A Server without sign-in serves no network at all, and one without TLS no other host.
 	if status, _, _ := ask(s.Network(), "GET", "/api/v1/status", "x"); status != 403 {
 		t.Error(status)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -176,8 +177,8 @@ func (i *issuer) principal(c claims) (tool.Principal, *rejection) {
 	none := tool.Principal{}
 	name := or(i.Claims.ID, "sub")
 	id := c.text(name)
-	if id == "" || len(id) > idBytes {
-		return none, reject(ReasonClaims, "the token's claim %s is no text of 1 to %d characters", name, idBytes)
+	if id == "" || len(id) > idBytes || strings.ContainsFunc(id, unicode.IsControl) {
+		return none, reject(ReasonClaims, "the token's claim %s is no text of 1 to %d characters, on one line", name, idBytes)
 	}
 	if verified, ok := c["email_verified"].(bool); ok && !verified && name == "email" {
 		return none, reject(ReasonClaims, "the token's e-mail address is not verified")

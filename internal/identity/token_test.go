@@ -109,6 +109,7 @@ func TestBadTokens(t *testing.T) {
 		"bound to a client's key":    {r.token(t, map[string]any{"cnf": map[string]any{"jkt": "x"}}, nil), identity.ReasonClaims},
 		"no subject":                 {r.token(t, map[string]any{"sub": nil}, nil), identity.ReasonClaims},
 		"subject too long":           {r.token(t, map[string]any{"sub": strings.Repeat("x", 300)}, nil), identity.ReasonClaims},
+		"subject on two lines":       {r.token(t, map[string]any{"sub": "ann\nbob"}, nil), identity.ReasonClaims},
 		"groups of no shape":         {r.token(t, map[string]any{"groups": []any{1, 2}}, nil), identity.ReasonClaims},
 		"groups are elsewhere":       {r.token(t, map[string]any{"_claim_names": map[string]any{"groups": "src1"}}, nil), identity.ReasonClaims},
 		"actors without end":         {r.token(t, map[string]any{"act": nested(20)}, nil), identity.ReasonClaims},
