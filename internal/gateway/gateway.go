@@ -159,7 +159,11 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	if err := sure(); err != nil {
 		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: its intent can't be written to the journal: " + tool.AsError(err).Msg, Err: err, Unsent: true}
 	}
+	silent := quiet(c, d)
 	result, err := g.limited(ctx, c, caller)
+	if silent {
+		result, err = redacted(result, err, d.Redact)
+	}
 	if err != nil {
 		return nil, tool.AsError(err)
 	}

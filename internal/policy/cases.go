@@ -53,7 +53,7 @@ type CaseResult struct {
 //	see shop.get_order                                        whether it is listed: yes or no
 //
 // A decision is the effect, the ids of the policies that decide, and where they ask the groups that decide:
-// "ask writes [approvers]". Where only the effect is wanted, the rest may be anything.
+// "ask writes [approvers]"; then the fields that are left out of the result: "allow crm without **.ssn". Where only the effect is wanted, the rest may be anything.
 func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error) {
 	a := txtar.Parse(archive)
 	run := &caseRun{file: name, tools: map[string]*tool.Tool{}}
@@ -240,6 +240,9 @@ func (d Decision) summary() string {
 	s := string(d.Effect) + " " + d.Policy
 	if d.Effect == Ask {
 		s += " [" + strings.Join(d.Approvers, ", ") + "]"
+	}
+	if d.Effect != Deny && len(d.Redact) > 0 {
+		s += " without " + strings.Join(d.Redact, ", ")
 	}
 	return s
 }

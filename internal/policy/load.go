@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -179,11 +180,17 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 		case "limit":
 			wrong("limit", "@limit(%q): nothing holds limits yet in this build, and a bound that nothing holds is worse than none: take it out, or forbid the call", value)
 		case "redact":
-			wrong("redact", "@redact(%q): nothing leaves fields out of results yet in this build, and a bound that nothing holds is worse than none: take it out, or forbid the call", value)
+			var err error
+			if r.bounds.redact, err = redactPaths(value); err != nil {
+				wrong("redact", "%s", err)
+			}
+			if only, ok := p.AST().Action.(ast.ScopeTypeEq); ok && only.Entity.ID == executeAction {
+				wrong("redact", "@redact leaves fields out of what tools answer to programs, not out of what programs answer: put it on the permit of the call")
+			}
 		default:
-			wrong(string(name), "there is no annotation @%s%s", name, meant(string(name), []string{"id", "reason", "ask", "tier"}))
+			wrong(string(name), "there is no annotation @%s%s", name, meant(string(name), []string{"id", "reason", "ask", "tier", "redact"}))
 		}
-		if r.forbid && (name == "ask" || name == "tier") {
+		if r.forbid && (name == "ask" || name == "tier" || name == "redact") {
 			wrong(string(name), "@%s bounds what is permitted: a forbid has no use for it", name)
 		}
 	}

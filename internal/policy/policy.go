@@ -2,7 +2,7 @@
 //
 // Policies are written in Cedar (https://docs.cedarpolicy.com). What no policy permits is denied, and a forbid wins over
 // every permit. Annotations on permits add bounds: @ask leaves the call to a person, @tier names the weakest isolation
-// that the program behind it may run at. Of all permits that a call satisfies the strictest bounds hold, so the order of
+// that the program behind it may run at, @redact leaves fields out of results. Of all permits that a call satisfies the strictest bounds hold, so the order of
 // policies never matters, and adding a bound never loosens one.
 //
 // In two places this is stricter than Cedar. A forbid that can't be evaluated denies; Cedar would leave it out, and a
@@ -54,6 +54,7 @@ type Decision struct {
 	Version   string // of all policies and of what the configuration says of tools: see Engine.Version
 	Reason    string // one line for people
 	Grant     tool.Grant
+	Redact    []string // fields that are left out of the result: see Redact
 	Approvers []string // where Effect is Ask: the groups, a member of one of which decides. Every permit that asks names each of them
 }
 
@@ -95,6 +96,7 @@ type bounds struct {
 	ask       bool
 	approvers []string
 	tier      tool.Tier
+	redact    []string // paths of fields of results
 }
 
 // New makes an Engine. The error is an *Error inside a *tool.Error of kind invalid.
@@ -211,7 +213,7 @@ func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
 
 // granted combines the bounds of all permits that are satisfied: the strictest of each.
 func (e *Engine) granted(permits []*rule) Decision {
-	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier}}
+	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier}, Redact: redactions(permits)}
 	var asking, tiered []*rule
 	for _, p := range permits {
 		if p.bounds.ask {
