@@ -104,6 +104,9 @@ func load(files []File) (rules []*rule, problems []Problem) {
 		for _, policy := range list {
 			r, wrong := newRule(f, policy)
 			problems = append(problems, wrong...)
+			if seen[r.id] != nil && policy.Annotations()["id"] == "" { // two in one line
+				r.id += fmt.Sprintf(":%d", policy.Position().Column)
+			}
 			if first := seen[r.id]; first != nil {
 				problems = append(problems, r.problem(f, "@id", "the id %q is that of %s:%d too: each policy has its own", r.id, first.file, first.policy.Position().Line))
 				continue
