@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -49,10 +48,10 @@ type AuditPayload struct {
 	Gone   bool   `json:"gone,omitempty"` // it was kept, and retention has thrown it away
 }
 
-// An AuditLeaf is one entry of the log, byte for byte.
+// An AuditLeaf is one entry of the log.
 type AuditLeaf struct {
-	Seq  int64           `json:"seq"`
-	Leaf json.RawMessage `json:"leaf"` // canonical JSON (RFC 8785)
+	Seq  int64  `json:"seq"`
+	Leaf string `json:"leaf"` // canonical JSON (RFC 8785), byte for byte what was hashed
 }
 
 // An AuditQuery picks records. Zero fields pick all.

@@ -132,7 +132,7 @@ func showProved(w io.Writer, p *daemon.Proved) {
 		return
 	}
 	for _, l := range p.Leaves {
-		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq, clean(p.Origin), p.Size, safe(string(l.Leaf)))
+		fmt.Fprintf(w, "good: leaf %d is in the record %s, in the checkpoint of %d leaves\n%s\n", l.Seq, clean(p.Origin), p.Size, safe(l.Leaf))
 	}
 	if p.Held {
 		fmt.Fprintln(w, "The checkpoint is one of those given.")

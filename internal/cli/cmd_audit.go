@@ -267,11 +267,11 @@ func showRecord(w io.Writer, r *api.AuditRecord) {
 }
 
 // leafPart says which half of a record a leaf is.
-func leafPart(leaf json.RawMessage) string {
+func leafPart(leaf string) string {
 	var v struct {
 		Part string `json:"part"`
 	}
-	if json.Unmarshal(leaf, &v) != nil {
+	if json.Unmarshal([]byte(leaf), &v) != nil {
 		return "not readable"
 	}
 	return v.Part

@@ -3,7 +3,6 @@ package daemon
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"iter"
 	"strconv"
@@ -169,7 +168,7 @@ func (l *ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 		return nil, err
 	}
 	for _, leaf := range leaves {
-		out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: leaf.Seq, Leaf: leaf.Data})
+		out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: leaf.Seq, Leaf: string(leaf.Data)})
 	}
 	return out, nil
 }
@@ -360,7 +359,7 @@ func CheckProof(text, public string, held []string) (*Proved, error) {
 			if len(held) > 0 && !isHeld(of, held, public) {
 				return nil, tool.Errorf(tool.Conflict, "the proof's checkpoint, of %d leaves, is not one of those given", of.Size)
 			}
-			out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: p.Seq, Leaf: json.RawMessage(p.Leaf)})
+			out.Leaves = append(out.Leaves, api.AuditLeaf{Seq: p.Seq, Leaf: string(p.Leaf)})
 		}
 	}
 	out.Origin, out.Size, out.Held = of.Origin, of.Size, len(held) > 0
