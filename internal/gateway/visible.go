@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -14,20 +13,18 @@ import (
 // Lists, searches, declarations, what programs are checked against, and suggestions are all made of it, so that they
 // never show what no call could reach. The same View is given as long as nothing changes.
 func (g *Gateway) Visible(p tool.Principal) *catalog.View {
-	return g.seen.get(p, g.cfg.Catalog.View(), g.fleeting, func(e *catalog.Entry) bool { return g.shows(p, e.Tool) })
+	return g.seen.get(p, g.cfg.Catalog.View(), g.fleeting, func() func(*catalog.Entry) bool {
+		sight := g.cfg.Policy.Sight(p, time.Time{})
+		return func(e *catalog.Entry) bool {
+			return (g.cfg.Barred == nil || g.cfg.Barred(p, e.Tool) == "") && sight.Shows(e.Tool)
+		}
+	})
 }
 
 // Shows reports whether p may see a tool.
 func (g *Gateway) Shows(p tool.Principal, t *tool.Tool) bool {
 	e := g.Visible(p).Entry(t.Upstream, t.Name)
 	return e != nil
-}
-
-func (g *Gateway) shows(p tool.Principal, t *tool.Tool) bool {
-	if g.cfg.Barred != nil && g.cfg.Barred(p, t) != "" {
-		return false
-	}
-	return g.cfg.Policy.Shows(policy.Request{Principal: p, Tool: t})
 }
 
 // Tools gives the entries of tools that p may see, without our own.
@@ -55,7 +52,7 @@ type sight struct {
 
 // get gives what p sees of the whole catalog, worked out anew when the catalog changed, or after a moment where it may
 // change by itself: with the time, or with a credential.
-func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func(*catalog.Entry) bool) *catalog.View {
+func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func() func(*catalog.Entry) bool) *catalog.View {
 	key := fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain})
 	now := time.Now()
 	s.mu.Lock()
@@ -70,7 +67,7 @@ func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep 
 	}
 	s.mu.Unlock()
 	v.once.Do(func() {
-		v.view = whole.Only(keep)
+		v.view = whole.Only(keep())
 		if last != nil {
 			last.once.Do(func() { last.view = v.view })
 			if v.view.Same(last.view) {

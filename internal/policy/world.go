@@ -85,31 +85,75 @@ func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == actionType
 }
 
-// Shows reports whether r.Principal may call r.Tool with some arguments: whether it is listed and found. The arguments,
-// where the call comes from, and the labels of its session are unknown here, and what the policies say is worked out as
-// far as it goes without them. So it is false where no call whatever would be allowed or asked about, but for policies
-// that contradict each other in what they say of one argument; it is never false where some call would be.
-func (e *Engine) Shows(r Request) bool {
-	if r.Tool == nil {
+// Shows reports whether r.Principal may call r.Tool with some arguments: see Sight.
+func (e *Engine) Shows(r Request) bool { return e.Sight(r.Principal, r.Time).Shows(r.Tool) }
+
+// A Sight says which tools one principal is shown: those that some call of theirs could reach. The arguments, where the call
+// comes from, and the labels of its session are unknown here, and what the policies say is worked out as far as it goes
+// without them. So a tool is hidden where no call whatever would be allowed or asked about, but for policies that contradict
+// each other in what they say of one argument; and it is never hidden where some call would be. It is for one goroutine.
+type Sight struct {
+	engine *Engine
+	env    eval.Env
+	user   cedar.Entity
+	left   map[string][]partly // what is left of the policies when all but the tool is known, by action
+}
+
+// A partly is a policy of which a part has been worked out.
+type partly struct {
+	rule   *rule
+	policy *ast.Policy
+}
+
+// Sight begins to say what p is shown at a time; zero is now.
+func (e *Engine) Sight(p tool.Principal, at time.Time) *Sight {
+	about := e.about(Request{Principal: p, Time: at})
+	for _, unknown := range []cedar.String{"arguments", "program", "labels"} {
+		about[unknown] = eval.Variable(unknown)
+	}
+	s := &Sight{engine: e, user: userOf(p), left: map[string][]partly{}}
+	s.env = eval.Env{Principal: s.user.UID, Context: cedar.NewRecord(about)}
+	return s
+}
+
+// policies gives what is left of the policies on an action.
+func (s *Sight) policies(action string, w *world) []partly {
+	if list, ok := s.left[action]; ok {
+		return list
+	}
+	env := s.env
+	env.Action, env.Resource, env.Entities = w.action(), eval.Variable("resource"), w
+	list := []partly{}
+	for _, r := range s.engine.rules {
+		if rest, keep := eval.PartialPolicy(env, (*ast.Policy)(r.policy.AST())); keep {
+			list = append(list, partly{r, rest})
+		}
+	}
+	s.left[action] = list
+	return list
+}
+
+// Shows reports whether the principal is shown a tool.
+func (s *Sight) Shows(t *tool.Tool) bool {
+	if t == nil {
 		return false
 	}
-	if own(r.Tool) {
+	if own(t) {
 		return true
 	}
-	w := &world{facts: e.facts(r.Tool), user: userOf(r.Principal), about: e.about(r)}
-	for _, unknown := range []cedar.String{"arguments", "program", "labels"} {
-		w.about[unknown] = eval.Variable(unknown)
-	}
-	env := eval.Env{Principal: w.user.UID, Action: w.action(), Resource: w.facts.entity.UID, Entities: w, Context: cedar.NewRecord(w.about)}
+	w := &world{facts: s.engine.facts(t), user: s.user}
+	env := s.env
+	env.Action, env.Resource, env.Entities = w.action(), w.facts.entity.UID, w
 	var may bool
 	least := tool.MicroVM + 1 // the weakest tier that a permit asks for
 	tiered := tool.WASM       // the strongest that one asks for which is surely satisfied
 	var asking []*rule        // that surely do
-	for _, rule := range e.rules {
-		rest, keep := eval.PartialPolicy(env, (*ast.Policy)(rule.policy.AST()))
+	for _, p := range s.policies(w.facts.action, w) {
+		rest, keep := eval.PartialPolicy(env, p.policy)
 		if !keep {
 			continue
 		}
+		rule := p.rule
 		sure, fails := len(rest.Conditions) == 0, failing(rest)
 		switch {
 		case rule.forbid && (sure || fails && len(rest.Conditions) == 1):
@@ -128,7 +172,7 @@ func (e *Engine) Shows(r Request) bool {
 	if len(asking) > 0 && len(common(asking)) == 0 {
 		return false
 	}
-	return may && max(least, tiered) <= e.cfg.Tier
+	return may && max(least, tiered) <= s.engine.cfg.Tier
 }
 
 // failing reports whether a condition of what is left of a policy can't be evaluated, whatever is still unknown.
