@@ -47,10 +47,10 @@ func (d *Daemon) authenticator() *identity.Authenticator {
 func (d *Daemon) signedIn(ev identity.Event) {
 	p := ev.Principal
 	detail := map[string]string{
-		"method": ev.Method, "remote": ev.Remote, "path": ev.Path, "claimed": ev.Claimed, "person": p.Person, "agent": p.Agent,
+		"method": ev.Method, "remote": ev.Remote, "claimed": ev.Claimed, "person": p.Person, "agent": p.Agent,
 		"chain": strings.Join(p.Chain, " for "), "roles": strings.Join(p.Roles, " "),
 	}
-	e := audit.Event{Kind: audit.KindSignIn, Principal: p, Decision: audit.Decision{Effect: "allow", Policy: "sign-in"}}
+	e := audit.Event{Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Name: ev.Path}, Decision: audit.Decision{Effect: "allow", Policy: "sign-in"}}
 	if !ev.Accepted {
 		e.Outcome, e.ErrorKind = audit.Failed, tool.Denied
 		e.Decision = audit.Decision{Effect: "deny", Policy: "sign-in", Reason: ev.Reason + ": " + ev.Detail}
