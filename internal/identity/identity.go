@@ -1,7 +1,10 @@
-// Package identity says on whose behalf a request is made.
+// Package identity says on whose behalf a request is made, and whether its maker may make it.
 //
-// Requests come over stdio, a unix socket that only its owner can open, or the loopback interface: all are the local
-// user's. A listener that anyone else could reach is refused where the configuration is read.
+// What comes over stdio, and over the unix socket that only its owner can open, is the local user's. Over the network an
+// Authenticator asks for a credential: an API key of Keys, or an access token of an Issuer, for which it is a resource server
+// of OAuth 2.1 as the MCP specification has it (RFC 6750, RFC 8707, RFC 9068, RFC 9728). What it finds out is a
+// tool.Principal; what it refuses is a Refusal, and recorded. All that strangers can make it do is bounded: the size of a
+// token, how often an issuer is asked for its keys, how many records there are of what was refused.
 package identity
 
 import (
