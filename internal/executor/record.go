@@ -24,6 +24,14 @@ func (r *run) begins(a arguments) {
 	r.log = journal.NewLog(r.x.cfg.Journal, rec, b, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
 }
 
+// closing is why the run ends when this process does: of one that is written down the next one takes it up.
+func (r *run) closing() error {
+	if r.log == nil {
+		return errClosing
+	}
+	return tool.Errorf(tool.Unavailable, "biplane is shutting down: the program goes on when biplane does. Call resume with {\"execution\": %q} then; don't run it again", r.id)
+}
+
 // journalBegun notes what the guest is given, before it is.
 func (r *run) journalBegun(caps sandbox.Capabilities) {
 	if r.log == nil || r.recall != nil {

@@ -45,11 +45,11 @@ type File struct {
 
 // A Prepared is what the guest is given, and the state that it begins from.
 type Prepared struct {
-	Code       string              `json:"code"`
-	Name       string              `json:"name"`
-	Line       int                 `json:"line,omitempty"`
+	Code       string              `json:"-"` // this and the next three are those of the line that begins the program
+	Name       string              `json:"-"`
+	Line       int                 `json:"-"`
+	Namespaces map[string][]string `json:"-"`
 	Runtime    string              `json:"runtime"`
-	Namespaces map[string][]string `json:"namespaces,omitempty"`
 	Declared   []string            `json:"declared,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Remark     string              `json:"remark,omitempty"`

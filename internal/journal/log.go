@@ -13,6 +13,9 @@ const (
 	large = 16 << 10
 	// soon is when entries are written that nothing else brings with it. A program without calls has mostly ended by then.
 	soon = 20 * time.Millisecond
+	// shortly is when the outcome of a call is written that only read: several may come at once, and one that is lost is asked
+	// for again.
+	shortly = 2 * time.Millisecond
 	// maxLost is how long a text of the end may be of an execution whose journal was given up, in bytes.
 	maxLost = 1 << 20
 	// much is how many bytes of entries are written at once, whatever they are.
@@ -29,6 +32,8 @@ type Log struct {
 	rec     Record
 	part    []byte // entries that are not given to the store yet
 	results []Result
+	held    int             // bytes of results
+	hurry   bool            // the timer is set to shortly
 	kept    map[string]bool // results that were given to it
 	seq     int
 	begun   bool // the record was given to it
@@ -102,11 +107,14 @@ func (l *Log) Delivered(id, at int64, question bool) {
 	l.add(delivered, delivery{id, at, question})
 }
 
-// Intent notes that a call is about to leave. What it gives is waited for before it does.
+// Intent notes that a call is about to leave. What it gives is waited for before it does; nil where the call only reads.
 func (l *Log) Intent(c *Call) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(intent, l.sending(c, l.now()))
+	if c.ReadOnly {
+		return nil
+	}
 	return l.flush(false)
 }
 
@@ -134,9 +142,16 @@ func (l *Log) Outcome(c *Call) {
 		}
 	}
 	l.add(outcome, e)
-	on := l.rec.Attempts > 0 // it got on
-	l.rec.Attempts = 0
-	l.flush(on)
+	if l.rec.Attempts > 0 { // it got on
+		l.rec.Attempts, l.stale = 0, true
+	}
+	switch {
+	case !c.ReadOnly && !c.Sent.IsZero() || l.held > much:
+		l.flush(false)
+	case !l.hurry && !l.closed:
+		l.hurry = true
+		l.timer.Reset(shortly)
+	}
 }
 
 func blockBytes(blocks []Block) (n int) {
@@ -264,7 +279,7 @@ func (l *Log) append(k kind, text []byte) {
 	switch {
 	case len(l.part) > much:
 		l.flush(false)
-	case before == 0 && l.timer != nil:
+	case before == 0 && l.timer != nil && !l.hurry:
 		l.timer.Reset(soon)
 	}
 }
@@ -275,7 +290,7 @@ func (l *Log) keep(data []byte) (digest string) {
 	if !l.kept[digest] && !l.closed {
 		if l.grow(int64(len(data))); l.rec.Lost == "" {
 			l.kept[digest] = true
-			l.results = append(l.results, Result{digest, data})
+			l.results, l.held = append(l.results, Result{digest, data}), l.held+len(data)
 		}
 	}
 	return digest
@@ -306,7 +321,7 @@ func (l *Log) flush(record bool) Pending {
 		l.seq++
 		w.Seq = l.seq
 	}
-	l.part, l.results = nil, nil
+	l.part, l.results, l.held, l.hurry = nil, nil, 0, false
 	if w.Record != nil || w.Seq > 0 || len(w.Results) > 0 {
 		l.last = l.store.Write(w)
 	}

@@ -50,6 +50,9 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 			return nil, err
 		}
 	}
+	if run, _ := st.Run(); run != nil && st.Prepared != nil {
+		st.Prepared.Code, st.Prepared.Name, st.Prepared.Line, st.Prepared.Namespaces = run.Code, run.Name, run.Line, run.Namespaces
+	}
 	return st, nil
 }
 

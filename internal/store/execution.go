@@ -34,7 +34,8 @@ const executionColumns = `id, principal, client, session, language, tier, engine
 const (
 	insertExecution = `INSERT INTO execution (` + executionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateExecution = `UPDATE execution SET (` + executionColumns + `) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?1`
-	insertPart      = `INSERT INTO execution_part (execution, seq, before, data) VALUES (?, ?, ?, ?)`
+	insertPart      = `INSERT INTO execution_part (execution, seq, data) SELECT ?1, ?2, ?3
+		WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM execution_part WHERE execution = ?1 AND seq = ?2 - 1)`
 	insertResult    = `INSERT OR IGNORE INTO execution_result (digest, data) VALUES (?, ?)`
 	insertResultRef = `INSERT OR IGNORE INTO execution_ref (execution, digest) VALUES (?, ?)`
 )
@@ -57,14 +58,31 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 		steps = append(steps, step{insertResult, []any{x.Digest, e.key.Seal(resultPurpose, x.Data, []byte(x.Digest))}},
 			step{insertResultRef, []any{w.ID, x.Digest}})
 	}
-	if w.Seq > 0 {
-		var before any
-		if w.Seq > 1 {
-			before = w.Seq - 1
-		}
-		steps = append(steps, step{insertPart, []any{w.ID, w.Seq, before, e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)}})
+	if w.Seq == 0 {
+		return e.s.writer.later(&write{steps: steps})
 	}
-	return e.s.writer.later(steps)
+	sealed := e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
+	return e.s.writer.later(&write{run: func(ctx context.Context, to *writer) error {
+		for _, s := range steps {
+			if err := to.step(ctx, s); err != nil {
+				return err
+			}
+		}
+		return putPart(ctx, to, w.ID, w.Seq, sealed)
+	}})
+}
+
+// putPart adds a part after the one before it. Without that it is refused: what was heard before it is not known.
+func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte) error {
+	done, err := to.statement(ctx, insertPart, id, seq, sealed)
+	if err != nil {
+		return err
+	}
+	n, err := done.RowsAffected()
+	if err == nil && n == 0 {
+		return &refusal{tool.Errorf(tool.Conflict, "the journal of execution %s is not whole: a part of it could not be written", id)}
+	}
+	return err
 }
 
 func partBind(id string, seq int) [][]byte {

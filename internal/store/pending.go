@@ -13,8 +13,8 @@ type pending struct {
 }
 
 // later queues a write, which is done all or none, without waiting for it.
-func (w *writer) later(steps []step) *pending {
-	r := &write{steps: steps, result: make(chan error, 1)}
+func (w *writer) later(r *write) *pending {
+	r.result = make(chan error, 1)
 	p := &pending{w, r, sync.OnceValue(func() error { return <-r.result })}
 	w.mu.RLock()
 	defer w.mu.RUnlock()

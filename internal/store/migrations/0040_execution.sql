@@ -22,18 +22,13 @@ CREATE TABLE execution (
 CREATE INDEX execution_started ON execution (started);
 CREATE INDEX execution_open ON execution (started) WHERE ended = 0;
 
--- The journal, in parts of one or more entries: sealed by package secret, bound to execution and seq. A part refers to the one
--- before it, so that none is there after one that could not be written.
+-- The journal, in parts of one or more entries: sealed by package secret, bound to execution and seq.
 CREATE TABLE execution_part (
-    execution TEXT NOT NULL REFERENCES execution (id),
-    seq       INTEGER NOT NULL,
-    before    INTEGER,
+    execution TEXT NOT NULL,
+    seq       INTEGER NOT NULL,    -- from 1; none is there after one that could not be written
     data      BLOB NOT NULL,
-    PRIMARY KEY (execution, seq),
-    FOREIGN KEY (execution, before) REFERENCES execution_part (execution, seq)
+    PRIMARY KEY (execution, seq)
 ) STRICT, WITHOUT ROWID;
-
-CREATE INDEX execution_part_before ON execution_part (execution, before);
 
 -- What entries refer to, once: sealed, bound to its digest (HMAC-SHA256 under a key of the store's).
 CREATE TABLE execution_result (

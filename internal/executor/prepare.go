@@ -1,0 +1,49 @@
+package executor
+
+import (
+	"runtime/debug"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// prepare makes the program runnable.
+func (r *run) prepare(a arguments) (*program.Program, error) {
+	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil}
+	if r.hold != nil {
+		q.Declared = r.declared(a.language)
+	}
+	return r.prepareText(q)
+}
+
+// declared are the names that earlier programs of the session declared.
+func (r *run) declared(language string) []string {
+	if g := r.hold.state.Guest(language); g != nil {
+		return g.Declared
+	}
+	return nil
+}
+
+// prepareText makes a text runnable. A panic over an odd one must not take other programs along.
+func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.x.cfg.Log.Error("preparing a program panicked", "execution", r.id, "panic", v, "stack", string(debug.Stack()))
+			err = tool.Errorf(tool.Internal, "this program can't be read: write it more simply")
+		}
+	}()
+	q.Files = r.module
+	if strings.Contains(q.Source, "skills") { // an import of one says so
+		if q.Skills, err = modules(r.fs); err != nil {
+			return nil, err
+		}
+	}
+	return r.x.cfg.Programs.Prepare(q)
+}
+
+// module gives the text of a module in ./workspace.
+func (r *run) module(path string) (string, bool) {
+	data, err := r.fs.Read(path, 0, -1)
+	return string(data), err == nil
+}

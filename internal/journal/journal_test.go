@@ -1,0 +1,155 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A memory is a Store of one journal.
+type memory struct {
+	mu      sync.Mutex
+	rec     *Record
+	parts   [][]byte
+	results map[string][]byte
+}
+
+func (m *memory) Write(w *Write) Pending {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w.Record != nil {
+		rec := *w.Record
+		m.rec = &rec
+	}
+	for _, r := range w.Results {
+		m.results[r.Digest] = r.Data
+	}
+	if w.Seq > 0 {
+		m.parts = append(m.parts, w.Part)
+	}
+	return written{}
+}
+
+type written struct{}
+
+func (written) Wait() error { return nil }
+func (written) Sync() error { return nil }
+
+func (m *memory) Digest(data []byte) string                           { return DigestOf("", data) }
+func (m *memory) Get(context.Context, string) (*Record, error)        { return m.rec, nil }
+func (m *memory) List(context.Context, Query) ([]Record, error)       { return nil, nil }
+func (m *memory) Open(context.Context) ([]Record, error)              { return nil, nil }
+func (m *memory) Parts(context.Context, string) ([][]byte, error)     { return m.parts, nil }
+func (m *memory) Trim(context.Context, time.Time, int64) (int, error) { return 0, nil }
+
+func (m *memory) Result(_ context.Context, digest string) ([]byte, error) {
+	if r, ok := m.results[digest]; ok {
+		return r, nil
+	}
+	return nil, tool.Errorf(tool.NotFound, "gone")
+}
+
+// What a Log writes is what Load reads: lines byte for byte, outcomes in the order of their delivery, large ones by their digest.
+func TestLogAndStory(t *testing.T) {
+	m := &memory{results: map[string][]byte{}}
+	at := time.UnixMilli(1_700_000_000_000)
+	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 1<<20, func() time.Time { return at })
+	l.Prepared(Prepared{Runtime: "js", Revision: 3})
+	l.Heard([]byte(`{"at":1700000000000,"run":{"code":"code","name":"n","seed":"s"}}`))
+	big := json.RawMessage(`"` + strings.Repeat("x", 2*large) + `"`)
+	calls := []*Call{
+		{N: 1, ID: 7, Tool: "a.b", Arguments: json.RawMessage(`{"n":9007199254740993}`), Sent: at, Ended: at, Value: big, MS: 5},
+		{N: 2, ID: 8, Tool: "a.c", Sent: at, Ended: at, Failure: &sandbox.GuestError{Kind: "failed", Message: "<no> & no\u2028"}, Error: "no"},
+		{N: 3, ID: 9, Tool: "a.d", Sent: at},
+	}
+	for _, c := range calls {
+		c.Digest = DigestOf(c.Tool, c.Arguments)
+		l.Intent(c)
+	}
+	for _, c := range calls[:2] {
+		l.Outcome(c)
+	}
+	l.Delivered(8, 1_700_000_000_001, false)
+	l.Answered([]byte(`{"answer":{"id":4}}`))
+	l.Delivered(7, 1_700_000_000_002, true)
+	l.Freeze()
+	if p := l.Intent(calls[2]); p.Sync() == nil {
+		t.Error("a call may leave whose intent is not written")
+	}
+	st, err := Load(t.Context(), m, "ex_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Begin.Source != "text" || st.Prepared.Revision != 3 || st.Prepared.Code != "code" || len(st.Heard) != 4 || len(st.Calls) != 3 {
+		t.Fatalf("%+v", st)
+	}
+	for i, c := range calls[:2] {
+		want, err := tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: c.ID, Value: c.Value, Error: c.Failure}, At: 1_700_000_000_002 - int64(i)})
+		h := st.Heard[3-2*i]
+		if err != nil || string(h.Text) != string(want) || h.Answers != c.ID || h.Question != (i == 0) {
+			t.Errorf("call %d is told by %s", c.N, h.Text)
+		}
+		if got := st.Call(c.ID); got.Order != 2-i || !got.Known() {
+			t.Errorf("%+v", got)
+		}
+	}
+	if u := st.Unknown(); len(u) != 1 || u[0].ID != 9 {
+		t.Errorf("unknown: %+v", u)
+	}
+	if len(m.results) != 1 {
+		t.Errorf("%d results", len(m.results))
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	same := [][2]string{
+		{``, `{}`}, {` { } `, `{}`}, {`{"b":1,"a":[1.0,2]}`, `{"a":[1,2],"b":1}`}, {`{"a":"\u0041"}`, `{"a":"A"}`}, {`{"n":1e2}`, `{"n":100}`},
+	}
+	for _, p := range same {
+		if a, b := DigestOf("t", json.RawMessage(p[0])), DigestOf("t", json.RawMessage(p[1])); a != b {
+			t.Errorf("%s and %s are two calls: %s, %s", p[0], p[1], Canonical(json.RawMessage(p[0])), Canonical(json.RawMessage(p[1])))
+		}
+	}
+	for _, p := range [][2]string{
+		{`{"n":9007199254740993}`, `{"n":9007199254740992}`}, {`{"n":1e400}`, `{"n":1e401}`}, {`{"a":1}`, `{"a":"1"}`}, {`[1]`, `{"0":1}`},
+		{`{"n":9007199254740993}`, `{"n":"9007199254740993"}`}, {`not json`, `{}`}, {`{"n":0.10000000000000001}`, `{"n":0.1}`},
+	} {
+		if DigestOf("t", json.RawMessage(p[0])) == DigestOf("t", json.RawMessage(p[1])) {
+			t.Errorf("%s and %s are one call", p[0], p[1])
+		}
+	}
+	if DigestOf("a", json.RawMessage(`{}`)) == DigestOf("b", json.RawMessage(`{}`)) {
+		t.Error("two tools are one")
+	}
+}
+
+// Whatever stands in a part, reading it ends with a story or an error.
+func FuzzStory(f *testing.F) {
+	var part []byte
+	for k, text := range map[kind]string{begun: `{"source":"x"}`, prepared: `{}`, line: `{"at":1,"run":{}}`, answer: `{"answer":{"id":1}}`,
+		intent: `{"n":1,"id":1,"tool":"a"}`, outcome: `{"n":1,"id":1,"at":5}`, delivered: `{"id":1,"at":3}`, again: ``, ended: `{"state":"done"}`} {
+		part = appendEntry(part, k, []byte(text))
+	}
+	f.Add(part)
+	f.Add([]byte("l\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
+	f.Fuzz(func(t *testing.T, part []byte) {
+		m := &memory{rec: &Record{}, parts: [][]byte{part}, results: map[string][]byte{}}
+		st, err := Load(context.Background(), m, "x")
+		if err != nil {
+			var e *tool.Error
+			if !errors.As(err, &e) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		st.Own()
+		st.Unknown()
+	})
+}

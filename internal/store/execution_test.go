@@ -1,0 +1,93 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A journal that was changed in the database is not read, whatever was changed; one that lost a part takes no more.
+func TestExecutionParts(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() (*store.Store, *store.Executions) {
+		t.Helper()
+		s, err := store.Open(ctx, store.Config{Path: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, s.Executions(key)
+	}
+	s, e := open()
+	rec := &journal.Record{ID: "ex_1", Principal: "p", State: journal.Running, Started: time.Now()}
+	write := func(w *journal.Write) error { return e.Write(w).Sync() }
+	if err := write(&journal.Write{ID: "ex_1", Record: rec, New: true, Seq: 1, Part: []byte("one")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(&journal.Write{ID: "ex_1", Seq: 3, Part: []byte("three")}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("a part after one that is missing: %v", err)
+	}
+	data := []byte("a large result")
+	d := e.Digest(data)
+	for range 2 {
+		rec.State, rec.Ended = journal.Done, time.Now()
+		if err := write(&journal.Write{ID: "ex_1", Record: rec, Results: []journal.Result{{Digest: d, Data: data}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write(&journal.Write{ID: "ex_1", Seq: 2, Part: []byte("two")}); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := e.Parts(ctx, "ex_1")
+	if err != nil || len(parts) != 2 || string(parts[1]) != "two" {
+		t.Fatalf("%q, %v", parts, err)
+	}
+	if got, err := e.Result(ctx, d); err != nil || string(got) != string(data) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := e.Get(ctx, "ex_1"); err != nil || got.State != journal.Done || got.Ended.UnixMicro() != rec.Ended.UnixMicro() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, change := range []string{
+		`UPDATE execution_part SET data = zeroblob(64) WHERE seq = 2`,
+		`DELETE FROM execution_part WHERE seq = 1`,
+		`UPDATE execution_part SET seq = 1`,
+	} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		hack(t, dir, change)
+		if s, e = open(); true {
+			if _, err := e.Parts(context.Background(), "ex_1"); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+				t.Errorf("%s: %v", change, err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hack changes the database behind the store's back.
+func hack(t *testing.T, dir, change string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(change); err != nil {
+		t.Fatal(err)
+	}
+}
