@@ -47,7 +47,8 @@ type Status struct {
 	// PolicyVersion is a digest of the policies in force; PolicyProblem says why newer ones are not.
 	PolicyVersion string `json:"policy_version,omitempty"`
 	PolicyProblem string `json:"policy_problem,omitempty"`
-	Tier          string `json:"tier"` // weakest isolation that a program runs at
+	Tier          string `json:"tier"`       // weakest isolation that a program runs at
+	Executions    int    `json:"executions"` // under way, or waiting for their turn
 	Upstreams     int    `json:"upstreams"`
 	Tools         int    `json:"tools"`
 	// Checkpoints are the places that the record's checkpoints are sent to.

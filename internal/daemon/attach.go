@@ -78,6 +78,7 @@ type running struct {
 func start(ctx context.Context, d *Daemon) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{d, cancel, make(chan error, 1)}
+	d.recover(ctx) // whoever begins it may speak to it at once
 	go func() { r.done <- d.Run(ctx) }()
 	return r
 }

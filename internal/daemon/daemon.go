@@ -73,6 +73,7 @@ type Daemon struct {
 	socket    net.Listener
 	tcp       net.Listener // nil when it doesn't listen
 	stopping  atomic.Bool  // nothing new is taken
+	takeUp    sync.Once
 	close     sync.Once
 }
 
@@ -326,9 +327,10 @@ func (d *Daemon) Status() api.Status {
 	view := d.catalog.View()
 	engine, problem := d.policies.state()
 	sinks, _ := d.ledger.sinks()
+	running, queued := d.executor.Load()
 	return api.Status{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),
-		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Upstreams: len(view.Upstreams()), Tools: len(view.Entries()), Checkpoints: sinks,
+		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()), Tools: len(view.Entries()), Checkpoints: sinks,
 	}
 }
 

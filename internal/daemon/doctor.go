@@ -83,15 +83,36 @@ func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 		check.OK, check.Detail = true, fmt.Sprintf("%s, in use by process %d", c.DataDir, owner.PID)
 		return []Check{check}
 	}
-	if err == nil {
-		err = s.Close()
-	}
 	if err != nil {
 		check.Detail = tool.AsError(err).Msg
 		return []Check{check}
 	}
+	executions := checkExecutions(ctx, s)
+	if err := s.Close(); err != nil {
+		check.Detail = tool.AsError(err).Msg
+		return []Check{check}
+	}
 	check.OK, check.Detail = true, c.DataDir+", can be written"
-	return []Check{check}
+	return []Check{check, executions}
+}
+
+// checkExecutions says what a process left when it ended.
+func checkExecutions(ctx context.Context, s *store.Store) Check {
+	check := Check{Part: "data folder", Name: "executions"}
+	open, err := s.Executions(nil).Open(ctx) // what records say is not sealed
+	switch n := len(open); {
+	case err != nil:
+		check.Detail = tool.AsError(err).Msg
+		return check
+	case n == 0:
+		check.Detail = "all have ended"
+	case n == 1:
+		check.Detail = "1 has not ended, and nothing runs it: it goes on, or ends, when biplane serve, mcp or run begins"
+	default:
+		check.Detail = fmt.Sprintf("%d have not ended, and nothing runs them: they go on, or end, when biplane serve, mcp or run begins", n)
+	}
+	check.OK = true
+	return check
 }
 
 // checkUpstreams connects to the upstreams, through the process that runs or one begun here.

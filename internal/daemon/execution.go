@@ -24,9 +24,11 @@ func (d *Daemon) recover(ctx context.Context) {
 	if !d.cfg.Recover {
 		return
 	}
-	if err := d.executor.Recover(ctx); err != nil {
-		d.log.Error("executions that had not ended could not be taken up", "err", err)
-	}
+	d.takeUp.Do(func() {
+		if err := d.executor.Recover(ctx); err != nil {
+			d.log.Error("executions that had not ended could not be taken up", "err", err)
+		}
+	})
 }
 
 // Settle waits until nothing runs any more, but for what waits for people or slow tools, in a Daemon of this process's own, or ctx is done; waiting is told first, if it has to.

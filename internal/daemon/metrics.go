@@ -49,7 +49,7 @@ func newMetrics(version string, view func() *catalog.View, states func() map[str
 			Name: "biplane_calls_in_flight", Help: "Calls at the door that are under way.",
 		}),
 		executions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "biplane_execution_duration_seconds", Help: "How long executions took that have ended, by state: done or failed.", Buckets: callBuckets,
+			Name: "biplane_execution_duration_seconds", Help: "How long executions took that have ended, by state: done, failed or interrupted.", Buckets: callBuckets,
 		}, []string{"state"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -59,7 +59,7 @@ func newMetrics(version string, view func() *catalog.View, states func() map[str
 	build.Set(1)
 	m.registry.MustRegister(m.calls, m.duration, m.inFlight, m.executions, build, newMoment(states, load),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, s := range []executor.State{executor.Done, executor.Failed} {
+	for _, s := range []executor.State{executor.Done, executor.Failed, executor.Interrupted} {
 		m.executions.WithLabelValues(string(s)) // a series that is there from the start has a rate from the first event on
 	}
 	return m
