@@ -117,21 +117,29 @@ func pairsQuery(q audit.Query) (string, []any) {
 	if q.Outcome != "" {
 		and("coalesce(e.leaf ->> 'outcome', b.leaf ->> 'outcome') = ?", string(q.Outcome))
 	}
+	// One bound on each side: of two SQLite takes one to search by, and reads all up to the other, on every page anew.
+	low, high, over, order := "", q.Before, ">=", "DESC"
 	if !q.Since.IsZero() {
-		and("b.leaf ->> 'record' >= ?", audit.FirstID(q.Since))
+		low = audit.FirstID(q.Since)
 		and("b.leaf ->> 'time' >= ?", audit.Stamp(q.Since))
 	}
 	if !q.Until.IsZero() {
-		and("b.leaf ->> 'record' < ?", audit.FirstID(q.Until.Add(audit.ClockSlack)))
+		if end := audit.FirstID(q.Until.Add(audit.ClockSlack)); high == "" || end < high {
+			high = end
+		}
 		and("b.leaf ->> 'time' < ?", audit.Stamp(q.Until))
 	}
-	if q.Before != "" {
-		and("b.leaf ->> 'record' < ?", q.Before)
-	}
-	order := "DESC"
 	if q.After != "" {
-		and("b.leaf ->> 'record' > ?", q.After)
 		order = "ASC"
+		if q.After >= low {
+			low, over = q.After, ">"
+		}
+	}
+	if low != "" {
+		and("b.leaf ->> 'record' "+over+" ?", low)
+	}
+	if high != "" {
+		and("b.leaf ->> 'record' < ?", high)
 	}
 	b.WriteString(" ORDER BY b.leaf ->> 'record' " + order + " LIMIT ?")
 	return b.String(), append(args, q.Max())
