@@ -49,6 +49,9 @@ func configCheckCommand(a *app) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			r := checked{Problems: []daemon.Problem{}, Warnings: []daemon.Problem{}}
 			s, err := daemon.LoadConfig(a.config)
+			if err == nil {
+				err = s.CheckPolicies()
+			}
 			var wrong *daemon.ConfigError
 			switch {
 			case errors.As(err, &wrong):

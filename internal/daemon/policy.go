@@ -256,3 +256,9 @@ func (p *policies) announce() {
 		p.log.Warn("the folder of policies has no .cedar file: every call is denied", "folder", p.settings.PolicyDir)
 	}
 }
+
+// CheckPolicies says what is wrong in the policies that the settings name, whatever tools there are.
+func (s *Settings) CheckPolicies() error {
+	_, err := (&policies{settings: s}).load()
+	return err
+}

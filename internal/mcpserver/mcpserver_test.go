@@ -28,6 +28,17 @@ func names(t *testing.T, response string) string {
 	return strings.Join(out, " ")
 }
 
+func TestWhatMayNotBeSeenIsNotListed(t *testing.T) {
+	cfg := config(newDoor(), mcpserver.Code)
+	cfg.Shows = func(_ context.Context, _ tool.Principal, t *tool.Tool) bool { return t.Name != "execute" }
+	peers(t, cfg, func(t *testing.T, p peer, version string) {
+		res, _ := p.call(t, "tools/list", "")
+		if got := names(t, res); got != "search resume" {
+			t.Errorf("tools: %s", got)
+		}
+	})
+}
+
 func TestCodeListsThreeTools(t *testing.T) {
 	var seen []string
 	peers(t, config(newDoor(), mcpserver.Code), func(t *testing.T, p peer, version string) {
