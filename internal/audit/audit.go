@@ -21,6 +21,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -61,6 +62,8 @@ type Log struct {
 	lastMS int64  // of the newest id
 	seq    uint32 // of the newest id, within lastMS
 	broken error  // what Inspect found
+
+	failing atomic.Bool // what nobody waited for could not be written: until something is, all wait
 }
 
 // New makes a Log.
@@ -83,14 +86,19 @@ func New(c Config) *Log {
 
 // An Entry is the record of a call that waits for its end.
 type Entry struct {
-	log    *Log
-	record string
-	seq    int64
-	tool   string
-	start  time.Time
+	log   *Log
+	first *Addition
+	tool  string
+	inner bool // the call was made by a program
+	start time.Time
 }
 
 // Begin records that c is about to be made under d. The call must not be made when Begin fails.
+//
+// It waits until the disk has the record of a call of a tool that doesn't declare that it only reads. Of other calls it is
+// written while they are made, in the order in which they began: End of a call from outside waits for it, so that no
+// answer reaches an agent of which the record doesn't tell. When that came to nothing, all calls wait until something
+// can be written again.
 func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
 	start := l.now()
 	path, upstream, durable := c.Path, "", true
@@ -111,24 +119,22 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 		Effect: cut(d.Effect, nameBytes), Policy: cut(d.Policy, nameBytes), Reason: cut(d.Reason, messageBytes),
 		Arguments: l.keep.arguments(a, args).bytesOf(),
 	}
-	seq, err := l.append(ctx, a, leaf)
-	if err != nil {
+	if err := l.append(ctx, a, leaf, durable); err != nil {
 		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)
 	}
-	return &Entry{log: l, record: a.Record, seq: seq, tool: path, start: start}, nil
+	return &Entry{log: l, first: a, tool: path, inner: c.Parent != "", start: start}, nil
 }
 
 // Record is the id of the entry's record.
-func (e *Entry) Record() string { return e.record }
+func (e *Entry) Record() string { return e.first.Record }
 
-// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done. It doesn't wait until
-// that is written: a call whose end is lost with the process is one that has none, and later reads of the record wait for it.
+// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done. Of a call that
+// a program made it doesn't wait until that is written: one whose end is lost with the process is one that has none.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
-	a := &Addition{Record: e.record, Part: PartEnded, Time: now}
-	a.Failed = func(err error) { e.log.log.Error("audit "+PartEnded, "tool", e.tool, "record", e.record, "err", err) }
+	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now}
 	leaf := &content{
-		Version: formatVersion, Part: PartEnded, Record: e.record, Kind: KindCall, Time: Stamp(now), Begun: &e.seq, Outcome: OK,
+		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: Stamp(now), Begun: new(int64), Outcome: OK,
 		Micros: max(now.Sub(e.start), 0).Microseconds(),
 	}
 	switch {
@@ -142,7 +148,7 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 		}
 		leaf.Result = e.log.keep.result(a, res.Raw).bytesOf()
 	}
-	if _, err := e.log.append(context.WithoutCancel(ctx), a, leaf); err != nil {
+	if err := e.log.append(context.WithoutCancel(ctx), a, leaf, !e.inner); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "record the end of %s: %w", e.tool, err)
 	}
 	return nil
@@ -165,24 +171,36 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 		Effect: cut(e.Decision.Effect, nameBytes), Policy: cut(e.Decision.Policy, nameBytes), Reason: cut(e.Decision.Reason, messageBytes),
 		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: bounded(e.Detail),
 	}
-	if _, err := l.append(context.WithoutCancel(ctx), a, leaf); err != nil {
+	if err := l.append(context.WithoutCancel(ctx), a, leaf, true); err != nil {
 		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)
 	}
 	return a.Record, nil
 }
 
-// append encodes a leaf and appends it.
-func (l *Log) append(ctx context.Context, a *Addition, c *content) (seq int64, err error) {
-	if a.Leaf, err = c.encode(); err == nil {
-		seq, err = l.store.Append(ctx, a)
-	}
-	if err != nil {
+// append encodes a leaf and appends it. Unless wait says otherwise it returns before that is written, as long as nothing failed.
+func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
+	failed := func(err error) {
 		if k := tool.AsError(err).Kind; k != tool.Canceled && k != tool.Timeout {
 			l.log.Error("audit "+a.Part, "kind", c.Kind, "tool", c.Tool, "record", a.Record, "err", err)
 		}
-		return 0, err
 	}
-	return seq, nil
+	wait = wait || l.failing.Load()
+	if !wait {
+		a.Failed = func(err error) {
+			l.failing.Store(true)
+			failed(err)
+		}
+	}
+	if a.Leaf, err = c.encode(); err == nil {
+		err = l.store.Append(ctx, a)
+	}
+	switch {
+	case err != nil:
+		failed(err)
+	case wait:
+		l.failing.Store(false)
+	}
+	return err
 }
 
 // Records gives what q picks, newest first.

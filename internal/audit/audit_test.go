@@ -95,7 +95,7 @@ type durable struct {
 	began bool
 }
 
-func (d *durable) Append(ctx context.Context, a *audit.Addition) (int64, error) {
+func (d *durable) Append(ctx context.Context, a *audit.Addition) error {
 	if a.Part == audit.PartBegun {
 		d.began = a.Durable
 	}

@@ -15,42 +15,42 @@ import (
 // formatVersion is the version of the leaves' format.
 const formatVersion = 1
 
-// content is a leaf before it is bytes. docs/audit.md is the description for others: a member is never renamed, and never
-// comes to mean another thing without another version.
+// content is a leaf before it is bytes, its members in the order of their names. docs/audit.md is the description for others: a
+// member is never renamed, and never comes to mean another thing without another version.
 type content struct {
-	Version   int               `json:"v"`
-	Seq       int64             `json:"seq"` // written by place
-	Part      string            `json:"part"`
-	Record    string            `json:"record"`
-	Kind      Kind              `json:"kind"`
-	Time      string            `json:"time"` // RFC 3339, UTC, with microseconds
-	Principal string            `json:"principal,omitempty"`
+	Arguments *bytesOf          `json:"arguments,omitempty"`
+	Begun     *int64            `json:"begun,omitempty"` // of a second half: the index of the first; written by At
+	Call      string            `json:"call,omitempty"`
 	Client    string            `json:"client,omitempty"`
+	Detail    map[string]string `json:"detail,omitempty"`
+	Micros    int64             `json:"duration_us,omitempty"`
+	Effect    string            `json:"effect,omitempty"`
+	Error     *bytesOf          `json:"error,omitempty"`
+	ErrorKind tool.Kind         `json:"error_kind,omitempty"`
+	Execution string            `json:"execution,omitempty"`
+	File      string            `json:"file,omitempty"`
+	Kind      Kind              `json:"kind"`
+	Name      string            `json:"name,omitempty"`
+	Outcome   Outcome           `json:"outcome,omitempty"`
+	Part      string            `json:"part"`
+	Policy    string            `json:"policy,omitempty"`
+	Principal string            `json:"principal,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
+	Record    string            `json:"record"`
+	Result    *bytesOf          `json:"result,omitempty"`
+	Seq       int64             `json:"seq"` // written by At
+	Session   string            `json:"session,omitempty"`
+	Time      string            `json:"time"` // RFC 3339, UTC, with microseconds
 	Tool      string            `json:"tool,omitempty"`
 	Upstream  string            `json:"upstream,omitempty"`
-	Execution string            `json:"execution,omitempty"`
-	Call      string            `json:"call,omitempty"`
-	Session   string            `json:"session,omitempty"`
-	File      string            `json:"file,omitempty"`
-	Name      string            `json:"name,omitempty"`
-	Effect    string            `json:"effect,omitempty"`
-	Policy    string            `json:"policy,omitempty"`
-	Reason    string            `json:"reason,omitempty"`
-	Arguments *bytesOf          `json:"arguments,omitempty"`
-	Detail    map[string]string `json:"detail,omitempty"`
-	Begun     *int64            `json:"begun,omitempty"` // of an end: the index of its first half
-	Outcome   Outcome           `json:"outcome,omitempty"`
-	ErrorKind tool.Kind         `json:"error_kind,omitempty"`
-	Error     *bytesOf          `json:"error,omitempty"`
-	Result    *bytesOf          `json:"result,omitempty"`
-	Micros    int64             `json:"duration_us,omitempty"`
+	Version   int               `json:"v"`
 }
 
 // bytesOf is a Payload in a leaf.
 type bytesOf struct {
 	Digest string `json:"digest"`
-	Size   int64  `json:"size"`
 	Kept   string `json:"kept,omitempty"`
+	Size   int64  `json:"size"`
 }
 
 const timeFormat = "2006-01-02T15:04:05.000000Z"
@@ -59,7 +59,7 @@ func (p Payload) bytesOf() *bytesOf {
 	if p.Digest == "" {
 		return nil
 	}
-	return &bytesOf{p.Digest, p.Size, p.Kept}
+	return &bytesOf{p.Digest, p.Kept, p.Size}
 }
 
 func (b *bytesOf) payload() Payload {
@@ -69,11 +69,15 @@ func (b *bytesOf) payload() Payload {
 	return Payload{b.Digest, b.Size, b.Kept}
 }
 
-// encode gives the leaf as canonical JSON, with the index 0.
+// encode gives the leaf as canonical JSON (RFC 8785).
 func (c *content) encode() ([]byte, error) {
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
+	}
+	// The members stand in their order, and numbers are small integers: what has no escapes and nothing but ASCII is canonical.
+	if !bytes.ContainsFunc(raw, func(r rune) bool { return r == '\\' || r < ' ' || r > '~' }) {
+		return raw, nil
 	}
 	out, err := jcs.Transform(raw)
 	if err != nil {
@@ -82,20 +86,38 @@ func (c *content) encode() ([]byte, error) {
 	return out, nil
 }
 
-// unplaced is the index in a leaf that has none yet. Inside of a JSON string its quotes would be escaped, so that the
-// bytes can't be of anything else.
-const unplaced = `"seq":0`
+// What stands in a leaf in the place of indexes that it has not yet. Inside of a JSON string its quotes would be escaped, so that
+// the bytes can't be of anything else.
+const (
+	unplaced = `"seq":0`
+	unpaired = `"begun":0`
+)
 
 // At gives the addition's leaf as it is at index seq of the log.
 func (a *Addition) At(seq int64) ([]byte, error) {
-	i := bytes.Index(a.Leaf, []byte(unplaced))
-	if i < 0 {
+	leaf := a.Leaf
+	if a.First != nil {
+		var ok bool
+		if leaf, ok = number(leaf, unpaired, a.First.Seq); !ok {
+			return nil, fmt.Errorf("audit record %s: the leaf has no place for the index of its first half", a.Record)
+		}
+	}
+	leaf, ok := number(leaf, unplaced, seq)
+	if !ok {
 		return nil, fmt.Errorf("audit record %s: the leaf has no place for its index", a.Record)
 	}
-	i += len(unplaced) - 1
-	out := make([]byte, 0, len(a.Leaf)+20)
-	out = strconv.AppendInt(append(out, a.Leaf[:i]...), seq, 10)
-	return append(out, a.Leaf[i+1:]...), nil
+	return leaf, nil
+}
+
+// number writes n over the 0 at the end of what stands in its place.
+func number(leaf []byte, place string, n int64) ([]byte, bool) {
+	i := bytes.Index(leaf, []byte(place))
+	if i < 0 {
+		return nil, false
+	}
+	i += len(place) - 1
+	out := strconv.AppendInt(append(make([]byte, 0, len(leaf)+20), leaf[:i]...), n, 10)
+	return append(out, leaf[i+1:]...), true
 }
 
 // decode reads a leaf. It takes only what encode writes: whoever can write other bytes was not us.

@@ -35,31 +35,32 @@ func NewMemory() *Memory {
 }
 
 // Append adds a leaf.
-func (m *Memory) Append(ctx context.Context, a *Addition) (int64, error) {
+func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	if err := ctx.Err(); err != nil {
-		return 0, tool.AsError(err)
+		return tool.AsError(err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.records[a.Record]
 	switch {
 	case m.closed:
-		return 0, errClosed()
+		return errClosed()
 	case a.Part == PartEnded && (p == nil || p.event()):
-		return 0, tool.Errorf(tool.NotFound, "no audit record %s has begun", a.Record)
+		return tool.Errorf(tool.NotFound, "no audit record %s has begun", a.Record)
 	case a.Part == PartEnded && p.Ended.Data != nil:
-		return 0, tool.Errorf(tool.Conflict, "audit record %s has ended already", a.Record)
+		return tool.Errorf(tool.Conflict, "audit record %s has ended already", a.Record)
 	case a.Part != PartEnded && p != nil:
-		return 0, tool.Errorf(tool.Conflict, "audit record %s has begun already", a.Record)
+		return tool.Errorf(tool.Conflict, "audit record %s has begun already", a.Record)
 	}
 	n := int64(len(m.leaves))
+	a.Seq = n
 	data, err := a.At(n)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	hashes, err := tlog.StoredHashes(n, data, m.reader())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	leaf := Leaf{n, data, hashes}
 	m.leaves, m.hashes = append(m.leaves, leaf), append(m.hashes, hashes...)
@@ -72,7 +73,7 @@ func (m *Memory) Append(ctx context.Context, a *Addition) (int64, error) {
 	for _, k := range a.Keep {
 		m.kept[k.Digest] = memoryKept{slices.Clone(k.Data), a.Time}
 	}
-	return n, nil
+	return nil
 }
 
 // event reports whether the record is no call.

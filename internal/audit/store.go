@@ -16,16 +16,19 @@ const (
 
 // An Addition is one leaf that is to be appended, with the bytes that are kept beside it.
 type Addition struct {
-	Record string // id of the record
-	Part   string // PartBegun, PartEnded or PartEvent
-	Leaf   []byte // canonical JSON (RFC 8785); its hash in the tree is RFC 6962's
+	Record string    // id of the record
+	Part   string    // PartBegun, PartEnded or PartEvent
+	Leaf   []byte    // canonical JSON (RFC 8785); its hash in the tree is RFC 6962's
+	First  *Addition // of a second half: the first one, whose index stands in it; nil where the leaf has no place for that
+	Seq    int64     // the leaf's index; set by Append, before anything that is appended later
 	Keep   []Kept
 	Time   time.Time // when it happened: Keep is thrown away so long after it as retention says
 	// Durable says that the leaf must have reached the disk before Append returns. Others survive the death of the
 	// process, and may be lost with the power, all that came after them with them.
 	Durable bool
-	// Failed, where it isn't nil, says that nobody waits for the leaf: Append may return before it is written, with the index 0,
-	// and Failed is told when it could not be. It must return at once. Views see such a leaf all the same.
+	// Failed, where it isn't nil, says that nobody waits for the leaf: Append may return before it is written, and
+	// Failed is told when it could not be. It must return at once. Views see such a leaf all the same, and when a later one is
+	// written it is, too, or Failed was told.
 	Failed func(error)
 }
 
@@ -54,7 +57,7 @@ type Head struct {
 // A Store holds the record: the leaves in the order in which they were committed, the hashes of their tree, the signed
 // checkpoints, and what is kept of arguments and results. It is safe for concurrent use.
 //
-// Append returns after the leaf is written, with its index in the tree; an error means that it may not be written. It doesn't give
+// Append returns after the leaf is written, and sets its index in the tree; an error means that it may not be written. It doesn't give
 // up in the middle of a write because ctx ended: it looks at it before. A second first leaf of a record is an error of kind
 // tool.Conflict, as is a second end; an end of what never began is tool.NotFound. After Close all are tool.Unavailable.
 //
@@ -63,7 +66,7 @@ type Head struct {
 //
 // View shows the store at one moment. Prune throws away what was kept of records before a time, and says how much that was.
 type Store interface {
-	Append(ctx context.Context, a *Addition) (seq int64, err error)
+	Append(ctx context.Context, a *Addition) error
 	Checkpoint(ctx context.Context, sign func(Head) (string, error)) error
 	View(ctx context.Context, f func(View) error) error
 	Prune(ctx context.Context, before time.Time) (rows int64, err error)

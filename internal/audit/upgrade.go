@@ -28,9 +28,8 @@ type Old struct {
 	Duration  time.Duration
 }
 
-// Addition gives the leaf of an old half, whose first half is at index begun where it is a second one. Its digest stays
-// what it was.
-func (o *Old) Addition(key *secret.Key, begun int64) (*Addition, error) {
+// Addition gives the leaf of an old half, and its first half where it is a second one. Its digest stays what it was.
+func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
 	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: Stamp(o.Time)}
 	keep := newKeeper(key, Retention{})
@@ -40,7 +39,8 @@ func (o *Old) Addition(key *secret.Key, begun int64) (*Addition, error) {
 	}
 	if o.Ended {
 		a.Part = PartEnded
-		c.Begun, c.Outcome, c.ErrorKind, c.Micros, c.Result = &begun, o.Outcome, o.ErrorKind, o.Duration.Microseconds(), bytes
+		a.First, c.Begun = first, new(int64)
+		c.Outcome, c.ErrorKind, c.Micros, c.Result = o.Outcome, o.ErrorKind, o.Duration.Microseconds(), bytes
 		if o.Error != "" {
 			c.Error = keep.message(a, o.Error).bytesOf()
 		}

@@ -8,8 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gowebpki/jcs"
-
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -174,7 +172,7 @@ func (v *verifier) leaf(l Leaf) {
 
 // content checks a leaf that has the hash that is stored for it.
 func (v *verifier) content(l Leaf, c *content) {
-	if canonical, err := jcs.Transform(l.Data); err != nil || !bytes.Equal(canonical, l.Data) {
+	if canonical, err := c.encode(); err != nil || !bytes.Equal(canonical, l.Data) {
 		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
 	}
 	v.place(l.Seq, c.Seq, c.Record)

@@ -74,7 +74,7 @@ func TestRate(t *testing.T) {
 
 // Names are for programs: each is there once, with a unit that they know, and yardsticks stand beside something.
 func TestNames(t *testing.T) {
-	units := []string{"ms", "us", "1/s", "bytes", "tokens", "sessions"}
+	units := []string{"ms", "us", "1/s", "bytes", "tokens", "sessions", "percent"}
 	seen := map[string]bool{}
 	check := func(r row) {
 		if seen[r.name] {
@@ -97,7 +97,8 @@ func TestNames(t *testing.T) {
 	}
 	for _, name := range strings.Fields(`cold_start fresh_ts_engine fresh_ts execute_stdio execute_http tool_call parallel_100x50ms session_reuse suspend_ts suspend_py
 		resume_ts resume_py resume_memory_ts resume_memory_py fork_ts fork_py suspended_bytes suspended_bytes_py suspended_memory_bytes sessions_per_gib_ts
-		sessions_per_gib_py executions_per_second_ts executions_per_second_py executions_per_second_ts_all cpu_fib_ts cpu_aggregate_py fresh_py search_10000 record_write`) {
+		sessions_per_gib_py executions_per_second_ts executions_per_second_py executions_per_second_ts_all cpu_fib_ts cpu_aggregate_py fresh_py search_10000 record_write
+		record_append_per_second record_verify record_prove record_bytes record_cost_percent`) {
 		if !seen[name] {
 			t.Errorf("no %s", name)
 		}

@@ -13,7 +13,7 @@ import (
 // A Figure is one row: how long something takes, how often it can be done in a second, or how much it is.
 type Figure struct {
 	Name   string  // as in the table of names
-	Unit   string  // "ms", "us", "1/s", "bytes", "tokens", "sessions"
+	Unit   string  // "ms", "us", "1/s", "bytes", "tokens", "sessions", "percent"
 	Median float64 // of N samples
 	P99    float64 // of N samples, by nearest rank: where N is under 100, the worst of them
 	N      int

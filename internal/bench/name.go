@@ -137,6 +137,14 @@ var recordRows = []row{
 	{name: "record_write_64_per_second", unit: "1/s", what: "the same, 64 at once"},
 	{name: "record_read", unit: "ms", what: "of a tool that only reads, one after the other"},
 	{name: "record_read_64_per_second", unit: "1/s", what: "the same, 64 at once"},
+	{name: "record_cost_percent", unit: "percent", reach: 10, what: "what the record adds to execute of a program with 10 calls, one after the other, of a tool that may write and takes 10 ms, of an MCP server over stdio; with and without by turns, the journal in both"},
+	{name: "record_cost_instant_percent", unit: "percent", what: "the same of a tool that only reads, and answers at once"},
+	{name: "record_cost_instant_write_percent", unit: "percent", what: "the same of a tool that may write, and answers at once"},
+	{name: "record_cost_instant_parallel_percent", unit: "percent", what: "the same, the 10 calls at once"},
+	{name: "record_append_per_second", unit: "1/s", what: "calls recorded, begun and ended, 64 at once: 1,000,000 of them, in ten parts"},
+	{name: "record_verify", unit: "ms", what: "all of these verified: each leaf, the tree, the checkpoint, the pairs, what is kept, the database"},
+	{name: "record_prove", unit: "ms", what: "the proof that one of them is there, made and checked"},
+	{name: "record_bytes", unit: "bytes", what: "on the disk for one of them: two leaves, hashes, indexes, kept arguments"},
 }
 
 // The CPU set: each program's name in names of figures, its function in cpu.js and cpu.py, and what it does.

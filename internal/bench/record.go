@@ -59,5 +59,12 @@ func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
 		}
 		out = append(out, timed(c.name, took), often)
 	}
+	for _, more := range []func(context.Context) ([]Figure, error){r.recordCost, r.recordLog} {
+		figures, err := more(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, figures...)
+	}
 	return out, nil
 }

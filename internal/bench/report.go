@@ -150,6 +150,8 @@ func quantity(v float64, unit string) string {
 		return size(v)
 	case "1/s":
 		return number(v) + "/s"
+	case "percent":
+		return number(v) + " %"
 	}
 	return number(v)
 }

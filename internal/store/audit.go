@@ -91,24 +91,21 @@ const (
 var errNotBegun = errors.New("no such record has begun")
 
 // Append adds a leaf.
-func (a *Audit) Append(ctx context.Context, add *audit.Addition) (int64, error) {
-	var seq int64
+func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	sealed := make([][]byte, len(add.Keep))
 	for i, k := range add.Keep {
 		sealed[i] = a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))
 	}
-	run := func(ctx context.Context, w *writer) (err error) {
+	run := func(ctx context.Context, w *writer) error {
 		for i, k := range add.Keep {
 			if _, err := w.statement(ctx, keepPayload, k.Digest, add.Time.UnixMicro(), sealed[i]); err != nil {
 				return err
 			}
 		}
-		seq, err = w.leaf(ctx, add)
-		return err
+		return w.leaf(ctx, add)
 	}
 	if add.Failed == nil {
-		err := a.refused(add, a.s.writer.call(ctx, add.Durable, run))
-		return seq, err
+		return a.refused(add, a.s.writer.call(ctx, add.Durable, run))
 	}
 	a.pending.Add(1)
 	err := a.s.writer.post(ctx, run, func(err error) {
@@ -120,7 +117,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) (int64, error) 
 	if err != nil {
 		a.pending.Add(-1)
 	}
-	return 0, err
+	return err
 }
 
 // refused makes an error of the database that of an addition.
@@ -137,30 +134,30 @@ func (a *Audit) refused(add *audit.Addition, err error) error {
 }
 
 // leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here.
-func (w *writer) leaf(ctx context.Context, add *audit.Addition) (int64, error) {
+func (w *writer) leaf(ctx context.Context, add *audit.Addition) error {
 	if err := w.grow(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	next := *w.tree
-	seq := next.size
-	data, err := add.At(seq)
+	add.Seq = next.size
+	data, err := add.At(add.Seq)
 	if err != nil {
-		return 0, &refusal{err}
+		return &refusal{err}
 	}
 	hashes := next.add(data)
 	if add.Part == audit.PartEnded {
-		res, err := w.statement(ctx, insertEnd, seq, hashes, string(data), add.Record)
+		res, err := w.statement(ctx, insertEnd, add.Seq, hashes, string(data), add.Record)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if n, _ := res.RowsAffected(); n == 0 {
-			return 0, &refusal{errNotBegun}
+			return &refusal{errNotBegun}
 		}
-	} else if _, err := w.statement(ctx, insertLeaf, seq, hashes, string(data)); err != nil {
-		return 0, err
+	} else if _, err := w.statement(ctx, insertLeaf, add.Seq, hashes, string(data)); err != nil {
+		return err
 	}
 	w.tree = &next
-	return seq, nil
+	return nil
 }
 
 // Checkpoint signs the tree between two appends, with the disk's word for all before it.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -330,12 +331,69 @@ func TestReadOnlyStore(t *testing.T) {
 	if _, err := l.Checkpoint(t.Context()); err == nil {
 		t.Error("a checkpoint that is nowhere")
 	}
+	// A program's reads don't wait for their records: those under way when the store fails were made, the next ones are not.
+	for n := 0; ; n++ {
+		_, err := l.Begin(t.Context(), readInside(), allow)
+		if err != nil {
+			if tool.AsError(err).Kind != tool.Unavailable {
+				t.Error(err)
+			}
+			break
+		}
+		if n == 1000 {
+			t.Fatal("a program reads on, and nothing is recorded")
+		}
+		if _, err := l.Records(t.Context(), audit.Query{}); err == nil && n > 0 {
+			t.Error("what is queued was lost, and nobody was told")
+		}
+	}
 	if err := s.Pragma(t.Context(), "query_only = 0"); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, l, 5)
 	if after := sound(t, l).Size; after <= before {
 		t.Errorf("%d leaves after %d", after, before)
+	}
+}
+
+// readInside is a call that a program makes, of a tool that only reads.
+func readInside() *tool.Call {
+	yes := true
+	return &tool.Call{Path: "a.b", Parent: "ex_1", Tool: &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}}
+}
+
+// Many programs' reads, which nobody waits for, and an end from outside, which waits for all of them.
+func TestReadsInside(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := auditLog(t, s)
+	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			for range 20 {
+				e, err := l.Begin(t.Context(), readInside(), allow)
+				if err == nil {
+					err = e.End(t.Context(), tool.Text(false, "fine"), nil)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := outer.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Leaves(t.Context()); n != 802 {
+		t.Errorf("%d leaves are written when the answer is given, want 802", n)
+	}
+	if r := sound(t, l); r.Records != 401 || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
 	}
 }
 

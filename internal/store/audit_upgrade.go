@@ -36,7 +36,7 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 	if err != nil {
 		return err
 	}
-	begun := map[string]int64{}
+	begun := map[string]*audit.Addition{}
 	for _, o := range halves {
 		add, err := o.Addition(a.key, begun[o.Record])
 		if err != nil {
@@ -47,12 +47,11 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 				return err
 			}
 		}
-		seq, err := w.leaf(ctx, add)
-		if err != nil {
+		if err := w.leaf(ctx, add); err != nil {
 			return err
 		}
 		if !o.Ended {
-			begun[o.Record] = seq
+			begun[o.Record] = add
 		}
 	}
 	for _, table := range []string{"audit_ended", "audit_begun"} {

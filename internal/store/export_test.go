@@ -12,3 +12,9 @@ func (s *Store) Pragma(ctx context.Context, set string) error {
 	_, err := s.writer.conn.ExecContext(ctx, "PRAGMA "+set)
 	return err
 }
+
+// Leaves says how many leaves of the record are written, what is queued not counted.
+func (s *Store) Leaves(ctx context.Context) (n int) {
+	_ = s.read.QueryRowContext(ctx, `SELECT count(*) FROM audit_leaf`).Scan(&n)
+	return n
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -115,30 +116,18 @@ func (w *writer) stop() error {
 
 func (w *writer) run() {
 	defer close(w.done)
-	for first := range w.queue {
-		group := []*write{first}
-		durable := first.durable
-	more:
-		for len(group) < batch {
-			select {
-			case r, ok := <-w.queue:
-				if !ok {
-					break more
-				}
-				group = append(group, r)
-				durable = durable || r.durable
-			default:
-				break more
+	var next *write // came, and is for the next transaction
+	for {
+		first := next
+		if first == nil {
+			var ok bool
+			if first, ok = <-w.queue; !ok {
+				return
 			}
 		}
-		for _, r := range group {
-			w.last++
-			r.number = w.last
-		}
-		errs := w.commit(group, durable)
-		if durable && !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-			w.disk.Store(w.last)
-		}
+		var group []*write
+		var errs []error
+		group, errs, next = w.commit(first)
 		for i, r := range group {
 			if r.done != nil {
 				r.done(errs[i])
@@ -156,39 +145,104 @@ func (r *refusal) Error() string { return r.err.Error() }
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// commit writes a group in one transaction. A statement that a constraint refuses fails alone, as does a refusal; any other
-// failure is the failure of all.
-func (w *writer) commit(group []*write, durable bool) []error {
+// commit writes first, and what is queued by then or comes meanwhile, in one transaction, and gives what came of each, and a write that
+// was taken from the queue and is not in it. A statement that a constraint refuses fails alone, as does a refusal; any other failure is
+// the failure of all.
+func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
 	ctx := context.Background() // what is queued is written
-	errs := make([]error, len(group))
-	all := func(err error) []error {
+	group = w.queued(first)
+	durable := slices.ContainsFunc(group, func(r *write) bool { return r.durable })
+	fail := func(err error) ([]*write, []error, *write) {
 		w.tree = nil // whatever is there now is read again
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 		}
-		for i := range errs {
-			errs[i] = failure(err)
-		}
-		return errs
+		errs = slices.Repeat([]error{failure(err)}, len(group))
+		return group, errs, next
 	}
 	if err := w.flush(ctx, durable); err != nil {
-		return all(err)
+		return fail(err)
 	}
 	if _, err := w.statement(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return all(err)
+		return fail(err)
 	}
-	for i, r := range group {
+	more := &waiting{w: w}
+	for i := 0; i < len(group); i++ {
+		r := group[i]
+		w.last++
+		r.number = w.last
 		err := w.exec(ctx, r)
 		var alone *refusal
 		if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !errors.As(err, &alone) {
-			return all(err)
+			return fail(err)
 		}
-		errs[i] = err
+		errs = append(errs, err)
+		more.urgent = more.urgent || r.done == nil
+		if i < len(group)-1 || i >= batch {
+			continue
+		}
+		if r := more.take(); r != nil && r.durable && !durable { // whether a commit waits for the disk is said before it begins
+			next = r
+		} else if r != nil {
+			group = append(group, r)
+		}
 	}
 	if _, err := w.statement(ctx, "COMMIT"); err != nil {
-		return all(err)
+		return fail(err)
 	}
-	return errs
+	if durable && !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		w.disk.Store(w.last)
+	}
+	return group, errs, next
+}
+
+// queued gives first and what is queued by now.
+func (w *writer) queued(first *write) []*write {
+	group := []*write{first}
+	for len(group) < batch {
+		select {
+		case r, ok := <-w.queue:
+			if !ok {
+				return group
+			}
+			group = append(group, r)
+			continue
+		default:
+		}
+		break
+	}
+	return group
+}
+
+// linger is how long a transaction of what nobody waits for may stay open, so that what comes a moment later is in it, too.
+const linger = 2 * time.Millisecond
+
+// waiting takes from the queue what may be in an open transaction.
+type waiting struct {
+	w      *writer
+	urgent bool // somebody waits for what is in it
+	late   <-chan time.Time
+}
+
+// take gives the next write: one that is there, and while nobody waits, one that comes in a moment; else nil.
+func (m *waiting) take() *write {
+	if m.urgent {
+		select {
+		case r := <-m.w.queue: // nil when it is closed
+			return r
+		default:
+			return nil
+		}
+	}
+	if m.late == nil {
+		m.late = time.After(linger)
+	}
+	select {
+	case r := <-m.w.queue:
+		return r
+	case <-m.late:
+		return nil
+	}
 }
 
 // flush sets whether a commit waits until the disk has it. In WAL mode one that doesn't still survives the death of

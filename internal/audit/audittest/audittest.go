@@ -90,9 +90,8 @@ func ended(t *testing.T, id string) *audit.Addition {
 
 func add(t *testing.T, s Store, a *audit.Addition) int64 {
 	t.Helper()
-	seq, err := s.Append(t.Context(), a)
-	must(t, err)
-	return seq
+	must(t, s.Append(t.Context(), a))
+	return a.Seq
 }
 
 func roundTrip(t *testing.T, s Store) {
@@ -139,8 +138,7 @@ func refusals(t *testing.T, s Store) {
 }
 
 func refused(t *testing.T, s Store, a *audit.Addition) error {
-	_, err := s.Append(t.Context(), a)
-	return err
+	return s.Append(t.Context(), a)
 }
 
 func query(t *testing.T, s Store) {
@@ -213,8 +211,7 @@ func spans(t *testing.T, s Store) {
 func canceled(t *testing.T, s Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.Append(ctx, begun(t, "a"))
-	wantKind(t, "append after the end of ctx", err, tool.Canceled)
+	wantKind(t, "append after the end of ctx", s.Append(ctx, begun(t, "a")), tool.Canceled)
 	wantKind(t, "view after the end of ctx", s.View(ctx, func(audit.View) error { return nil }), tool.Canceled)
 	if got := pairs(t, s, audit.Query{}); len(got) != 0 {
 		t.Fatalf("recorded all the same: %+v", got)
@@ -363,13 +360,11 @@ func parallel(t *testing.T, s Store) {
 		b, e := begun(t, fmt.Sprintf("p%03d", i)), ended(t, fmt.Sprintf("p%03d", i))
 		b.Durable = i%2 == 0
 		wg.Go(func() {
-			_, err := s.Append(t.Context(), b)
-			errs <- err
+			errs <- s.Append(t.Context(), b)
 			if i%20 == 0 {
 				errs <- s.Checkpoint(t.Context(), func(h audit.Head) (string, error) { return h.Root.String(), nil })
 			}
-			_, err = s.Append(t.Context(), e)
-			errs <- err
+			errs <- s.Append(t.Context(), e)
 		})
 	}
 	wg.Wait()
@@ -408,8 +403,7 @@ func queued(t *testing.T, s Store) {
 	later := func(a *audit.Addition) {
 		t.Helper()
 		a.Failed = func(err error) { told <- err }
-		_, err := s.Append(t.Context(), a)
-		if err != nil {
+		if err := s.Append(t.Context(), a); err != nil {
 			told <- err // a Store that does it at once
 		}
 	}
