@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,8 +58,49 @@ func own(dir string) {
 			return
 		}
 	}
+	if os.Getenv("STORE_TEST_HAMMER") != "" {
+		hammer(ctx, stored, key)
+	}
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// hammer records calls for ever, many at once, and prints each checkpoint as one line.
+func hammer(ctx context.Context, stored *store.Audit, key *secret.Key) {
+	signer, err := stored.Signer(ctx, "")
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	l := audit.New(audit.Config{Store: stored, Key: key, Signer: signer})
+	yes := true
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				c := &tool.Call{Path: "a.b", Parent: "ex", Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}
+				if i%4 > 0 {
+					c.Tool = &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}
+				}
+				e, err := l.Begin(ctx, c, audit.Decision{Effect: "allow"})
+				if err == nil {
+					err = e.End(ctx, tool.Text(false, "fine"), nil)
+				}
+				if err != nil {
+					fmt.Println("error:", err)
+					return
+				}
+			}
+		})
+	}
+	for {
+		p, err := l.Checkpoint(ctx)
+		if err != nil {
+			fmt.Println("error:", err)
+			return
+		}
+		fmt.Printf("%q\n", p.Text)
+	}
 }
 
 func open(t testing.TB, dir string) *store.Store {
@@ -159,6 +201,48 @@ func TestSurvivesKill(t *testing.T) {
 	}
 	if got[0].Subject.Call != "two" || got[0].End.Outcome != audit.Unfinished || got[1].Subject.Call != "one" || got[1].End.Outcome != audit.OK {
 		t.Errorf("records after kill -9: %+v", got)
+	}
+}
+
+// A process that is killed while it records leaves a log that verifies, and has all that its last checkpoint signed.
+func TestKilledWhileRecording(t *testing.T) {
+	dir := t.TempDir()
+	for round := range 4 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "STORE_TEST_OWN="+dir, "STORE_TEST_HAMMER=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		text := ""
+		for range 5 + 9*round {
+			line, err := lines.ReadString('\n')
+			if err == nil {
+				text, err = strconv.Unquote(strings.TrimSpace(line))
+			}
+			if err != nil {
+				cmd.Process.Kill()
+				t.Fatal(line, err)
+			}
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		s := open(t, dir)
+		l := auditLog(t, s)
+		r, err := l.Verify(t.Context(), text)
+		if err != nil || !r.OK() || !r.Outside[0].OK || r.Records == 0 || l.Inspect(t.Context()) != nil {
+			t.Fatalf("killed in round %d: %+v, %v, %v", round, r, err, l.Broken())
+		}
+		t.Logf("%d leaves, %d of them signed, %d calls without an end", r.Size, r.Covered, r.Unfinished)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
