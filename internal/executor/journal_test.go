@@ -267,12 +267,35 @@ return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
 
 // At each write of its journal the process of an execution with ten writes dies. Each write is made once, or not, and none twice;
 // an execution that goes on comes to its end, and one that can't names the call.
-func TestDeathAtEachWrite(t *testing.T) { deathAtEachWrite(t, "") }
+func TestDeathAtEachWrite(t *testing.T) {
+	deathAtEachWrite(t, "", map[string]any{"code": tenWrites})
+}
 
 // In a session the program has also changed it once, or not at all.
-func TestDeathAtEachWriteInASession(t *testing.T) { deathAtEachWrite(t, "s") }
+func TestDeathAtEachWriteInASession(t *testing.T) {
+	deathAtEachWrite(t, "s", map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1), "session": "s"})
+}
 
-func deathAtEachWrite(t *testing.T, session string) {
+// Python asks for its files, sleeps and calls that it can't await.
+func TestDeathAtEachWriteInPython(t *testing.T) {
+	deathAtEachWrite(t, "", map[string]any{"language": "python", "code": `
+import asyncio, time, random
+one = box.write(n=1)["args"]["n"]
+with open("kept.txt", "w") as f:
+    f.write(str(one))
+some = await asyncio.gather(*[box.write(n=n) for n in (2, 3, 4, 5)])
+time.sleep(0.003)
+print("half", random.random(), time.time(), open("kept.txt").read())
+rest = []
+for n in (6, 7):
+    await asyncio.sleep(0.002)
+    box.read(n=n)
+    rest.append(await box.write(n=n))
+last = await asyncio.gather(*[box.write(n=n) for n in (8, 9, 10)])
+[int(open("kept.txt").read())] + [r["args"]["n"] for r in [*some, *rest, *last]]`})
+}
+
+func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 	done, interrupted := 0, 0
 	first, step := 1+rand.IntN(4), 4
 	if os.Getenv("BIPLANE_SOAK") != "" {
@@ -288,10 +311,6 @@ func deathAtEachWrite(t *testing.T, session string) {
 		s.stop()
 		s.start(dies)
 		over := make(chan error, 1)
-		args := map[string]any{"code": tenWrites}
-		if session != "" {
-			args = map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1), "session": session}
-		}
 		go func() {
 			_, _, err := s.execute(args)
 			over <- err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -331,5 +332,44 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	if got := s.replayed(d.ID, executor.ReplayOptions{}); got.State != "cut" || len(got.Calls) != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Timers go on where they were: what was to come in an hour comes then, and what had come does not come again.
+func TestRecoveryOfTimers(t *testing.T) {
+	var mu sync.Mutex
+	var ahead time.Duration
+	s := newScene(t, func(c *executor.Config) {
+		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(ahead) }
+	})
+	over := make(chan error, 1)
+	go func() {
+		_, _, err := s.execute(map[string]any{"code": `
+			let ticks = 0;
+			await new Promise((ok) => setTimeout(ok, 5)); ticks++;
+			await box.write({ n: 1 });
+			setTimeout(() => ticks++, 3600_000);
+			await new Promise((ok) => setTimeout(ok, 3600_000)); ticks++;
+			return ticks;`})
+		over <- err
+	}()
+	s.waitFor(`box.write {"n":1}`)
+	var id string
+	eventually(t, "the write is known", func() bool {
+		all, err := s.x.Executions(context.Background(), s.who, journal.Query{})
+		if err != nil || len(all) != 1 {
+			return false
+		}
+		d, err := s.x.Details(context.Background(), s.who, all[0].ID)
+		id = all[0].ID
+		return err == nil && len(d.Calls) == 1 && d.Calls[0].Order == 1
+	})
+	mu.Lock()
+	ahead = time.Hour // the process is down for so long
+	mu.Unlock()
+	s.crash(0)
+	<-over
+	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {
+		t.Errorf("%+v", d)
 	}
 }
