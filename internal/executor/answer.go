@@ -35,7 +35,10 @@ func (r *run) finish(err error) {
 	r.journalEnd(e, res)
 	r.mu.Lock()
 	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
-	r.hold, r.box, r.recorder, r.late = nil, nil, nil, nil
+	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
+	for i := range r.exec.Calls {
+		r.exec.Calls[i].note = nil
+	}
 	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
 	r.mu.Unlock()
 	r.answered = res

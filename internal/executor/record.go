@@ -130,6 +130,7 @@ func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox
 		k.Kind = failure.Kind
 	}
 	out := *k
+	k.Value, k.Failure, k.Blocks = nil, nil, nil // the journal has them
 	return &out
 }
 
