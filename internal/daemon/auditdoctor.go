@@ -35,7 +35,7 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *Settings) []Check {
 		check := Check{Part: part, Name: "checkpoints", OK: k.Failures == 0, Detail: k.Name + ": "}
 		switch {
 		case k.Failures > 0:
-			check.Detail += fmt.Sprintf("%d attempts failed, the last one since %s", k.Failures, k.Error)
+			check.Detail = fmt.Sprintf("%d attempts failed: %s", k.Failures, k.Error)
 		case k.Sent < 0:
 			check.Detail += "nothing was sent since the process that answers began; mcp and serve send, and biplane audit checkpoint does at once"
 		default:
