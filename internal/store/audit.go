@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -83,8 +85,9 @@ const (
 	insertEnd  = `INSERT INTO audit_leaf (seq, hashes, leaf) SELECT ?, ?, ? WHERE EXISTS
 		(SELECT 1 FROM audit_leaf WHERE leaf ->> 'record' = ? AND (leaf ->> 'part' = 'ended') = 0 AND leaf ->> 'part' = 'begun')`
 	// What is recorded again is kept as long as the newest record of it; that is written once a day.
-	keepPayload = `INSERT INTO audit_payload (digest, time, data) VALUES (?1, ?2, ?3)
-		ON CONFLICT (digest) DO UPDATE SET time = ?2 WHERE time < ?2 - 86400000000`
+	keepPayload = `INSERT INTO audit_payload (head, digest, time, data) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS
+		(SELECT 1 FROM audit_payload WHERE head = ?1 AND digest = ?2)`
+	touchPayload = `UPDATE audit_payload SET time = ?3 WHERE head = ?1 AND digest = ?2 AND time < ?3 - 86400000000`
 )
 
 // errNotBegun says that an end has no beginning.
@@ -98,7 +101,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	}
 	run := func(ctx context.Context, w *writer) error {
 		for i, k := range add.Keep {
-			if _, err := w.statement(ctx, keepPayload, k.Digest, add.Time.UnixMicro(), sealed[i]); err != nil {
+			if err := w.keep(ctx, k.Digest, add.Time, sealed[i]); err != nil {
 				return err
 			}
 		}
@@ -131,6 +134,26 @@ func (a *Audit) refused(add *audit.Addition, err error) error {
 		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", add.Record, err)
 	}
 	return err
+}
+
+// keep keeps sealed bytes in the transaction under way.
+func (w *writer) keep(ctx context.Context, digest string, at time.Time, sealed []byte) error {
+	head := headOf(digest)
+	res, err := w.statement(ctx, keepPayload, head, digest, at.UnixMicro(), sealed)
+	if err != nil {
+		return err
+	}
+	if n, _ := res.RowsAffected(); n == 0 {
+		_, err = w.statement(ctx, touchPayload, head, digest, at.UnixMicro())
+	}
+	return err
+}
+
+// headOf is the number under which a digest, a name and hexadecimal, is found; it need not be its own alone.
+func headOf(digest string) int64 {
+	_, hex, _ := strings.Cut(digest, ":")
+	n, _ := strconv.ParseUint(hex[:min(len(hex), 16)], 16, 64)
+	return int64(n)
 }
 
 // leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here.
@@ -180,8 +203,8 @@ func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err er
 	for {
 		var n int64
 		err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
-			res, err := w.statement(ctx, `DELETE FROM audit_payload WHERE digest IN
-				(SELECT digest FROM audit_payload WHERE time < ? ORDER BY time LIMIT 500)`, before.UnixMicro())
+			res, err := w.statement(ctx, `DELETE FROM audit_payload WHERE id IN
+				(SELECT id FROM audit_payload WHERE time < ? ORDER BY time LIMIT 500)`, before.UnixMicro())
 			if err == nil {
 				n, err = res.RowsAffected()
 			}

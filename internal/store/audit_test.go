@@ -127,7 +127,7 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `UPDATE audit_checkpoint SET text = replace(text, 'biplane/', 'biplane.') WHERE id = (SELECT max(id) FROM audit_checkpoint)`)
 		}, audit.FaultCheckpoint, -1, true},
 		{"what is kept", func(t *testing.T, db *sql.DB) {
-			do(t, db, `UPDATE audit_payload SET data = (SELECT data FROM audit_payload ORDER BY digest DESC LIMIT 1) WHERE digest = (SELECT min(digest) FROM audit_payload)`)
+			do(t, db, `UPDATE audit_payload SET data = (SELECT data FROM audit_payload ORDER BY id DESC LIMIT 1) WHERE id = (SELECT min(id) FROM audit_payload)`)
 		}, audit.FaultPayload, -1, false},
 		{"an index", func(t *testing.T, db *sql.DB) { // a record that lists no longer find
 			db.SetMaxOpenConns(1)

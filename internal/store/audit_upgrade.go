@@ -43,7 +43,7 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 			return err
 		}
 		for _, k := range add.Keep {
-			if _, err := w.statement(ctx, keepPayload, k.Digest, add.Time.UnixMicro(), a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))); err != nil {
+			if err := w.keep(ctx, k.Digest, add.Time, a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))); err != nil {
 				return err
 			}
 		}

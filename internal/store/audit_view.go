@@ -202,7 +202,7 @@ func (v *auditView) Checkpoints(f func(string) error) error {
 // Kept gives what is kept under a digest.
 func (v *auditView) Kept(digest string) ([]byte, error) {
 	var sealed []byte
-	err := v.tx.QueryRowContext(v.ctx, `SELECT data FROM audit_payload WHERE digest = ?`, digest).Scan(&sealed)
+	err := v.tx.QueryRowContext(v.ctx, `SELECT data FROM audit_payload WHERE head = ? AND digest = ?`, headOf(digest), digest).Scan(&sealed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil

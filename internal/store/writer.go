@@ -54,6 +54,10 @@ func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Indexes of what is random are written to in many places: they stay in memory, and in the log before they are moved.
+	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, full: true, done: make(chan struct{}), queue: make(chan *write, batch)}
 	go w.run()
 	return w, nil

@@ -20,11 +20,15 @@ CREATE TABLE audit_checkpoint (
 ) STRICT;
 
 -- What is kept of arguments, results and texts of errors, sealed. No part of the tree: throwing it away changes nothing there.
+-- Digests are random: of what is looked up by them only the beginning is in an index, so that much of it fits in memory.
 CREATE TABLE audit_payload (
-    digest TEXT PRIMARY KEY, -- keyed, of data
+    id     INTEGER PRIMARY KEY,
+    head   INTEGER NOT NULL, -- the digest's first 8 bytes
+    digest TEXT NOT NULL,    -- keyed, of data
     time   INTEGER NOT NULL, -- microseconds since 1970, UTC: when it was last recorded, to the day
     data   BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
+CREATE INDEX audit_payload_head ON audit_payload (head);
 CREATE INDEX audit_payload_time ON audit_payload (time);
 
 -- The name and the key of the log: one row.
