@@ -32,7 +32,8 @@ type Config struct {
 
 // A Gate is where calls wait for a person. The zero Gate has nobody to ask.
 type Gate struct {
-	cfg Config
+	cfg  Config
+	turn chan struct{} // who has its token changes a request that is pending: of many deciders one is on record
 
 	mu      sync.Mutex
 	waiting map[string]*waiter // by the request's id
@@ -52,7 +53,7 @@ func New(cfg Config) *Gate {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Gate{cfg: cfg, waiting: map[string]*waiter{}}
+	return &Gate{cfg: cfg, turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 }
 
 // Wait returns the arguments that a person approved, byte for byte, once one did; the approval is then used up. Else the
@@ -67,22 +68,37 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (json.RawMessage, error) {
 		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can read its arguments of %d bytes: send less at a time (at most %d)",
 			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
 	}
-	fresh := g.request(a)
-	r, err := g.cfg.Store.Open(ctx, fresh)
+	r, err := g.open(ctx, g.request(a))
 	if err != nil {
 		return nil, err
-	}
-	if r.Digest != fresh.Digest {
-		return nil, tool.Errorf(tool.Denied, "%s was asked about in another form (request %s): what waits there was not this call", a.Call.Path, r.ID)
-	}
-	if r.ID == fresh.ID {
-		g.changed(r)
 	}
 	if a.Call.Held != nil && r.State == Pending {
 		a.Call.Held(&tool.Hold{Request: r.ID, Reason: a.Reason, Expires: r.Expires})
 		defer a.Call.Held(nil)
 	}
 	return g.await(ctx, a, r)
+}
+
+// open gives the request of a call: the one that stands, or fresh. One that is about the call in another form, since policies or
+// the tool have changed while the process was away, and was not acted on, is withdrawn: the call is asked about as it is now.
+func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
+	for {
+		r, err := g.cfg.Store.Open(ctx, fresh)
+		switch {
+		case err != nil:
+			return nil, err
+		case r.ID == fresh.ID:
+			g.changed(r)
+			return r, nil
+		case r.Digest == fresh.Digest:
+			return r, nil
+		case r.State != Pending && r.State != Approved:
+			return nil, tool.Errorf(tool.Denied, "%s was asked about in another form (request %s): what was decided there was not this call", fresh.Tool, r.ID)
+		}
+		if err := g.withdraw(ctx, r.ID, "the call, its tool or the policies have changed"); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // request makes the Request of a call.
@@ -179,19 +195,78 @@ func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
 	if r.Execution == "" || e.Kind == tool.Unavailable {
 		return e
 	}
-	moved, merr := g.cfg.Store.Move(context.WithoutCancel(ctx), []string{r.ID}, Pending, Withdrawn, Decision{Time: g.cfg.Now(), Note: "the program that waited has ended"})
-	if merr == nil && len(moved) > 0 {
-		g.told(ctx, r.ID)
-	}
+	_ = g.withdraw(context.WithoutCancel(ctx), r.ID, programEnded) // else it expires
 	return e
 }
 
-func (g *Gate) expire(ctx context.Context, r *Request) error {
-	moved, err := g.cfg.Store.Move(ctx, []string{r.ID}, Pending, Expired, Decision{Time: g.cfg.Now()})
-	if err == nil && len(moved) > 0 {
-		g.told(ctx, r.ID)
+const programEnded = "the program that waited has ended"
+
+// Ended withdraws what an execution asked for and nobody took: nothing waits for it any more.
+func (g *Gate) Ended(ctx context.Context, execution string) error {
+	if g.cfg.Store == nil || execution == "" {
+		return nil
+	}
+	for {
+		left, err := g.cfg.Store.List(ctx, Query{States: []State{Pending, Approved}, Execution: execution, Limit: 1000})
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for i := range left {
+			if err := g.withdraw(ctx, left[i].ID, programEnded); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// withdraw ends a request that was not acted on.
+func (g *Gate) withdraw(ctx context.Context, id, why string) error {
+	err := g.settle(ctx, id, Withdrawn, Decision{Time: g.cfg.Now(), Note: why})
+	if err != nil {
+		return err
+	}
+	r, err := g.cfg.Store.Get(ctx, id)
+	if err != nil || r == nil || r.State != Approved {
+		return err
+	}
+	_, err = g.cfg.Store.Move(ctx, []string{id}, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why})
+	if err == nil {
+		g.told(ctx, id)
 	}
 	return err
+}
+
+func (g *Gate) expire(ctx context.Context, r *Request) error {
+	return g.settle(ctx, r.ID, Expired, Decision{Time: g.cfg.Now()})
+}
+
+// settle takes a request that is pending to a state in which nobody decides on it, unless somebody just does.
+func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) error {
+	done, err := g.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return g.settled(ctx, id, to, d)
+}
+
+// settled is settle for whoever is alone.
+func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) error {
+	moved, err := g.cfg.Store.Move(ctx, []string{id}, Pending, to, d)
+	if err == nil && len(moved) > 0 {
+		g.told(ctx, id)
+	}
+	return err
+}
+
+// alone waits until nobody else changes requests that are pending.
+func (g *Gate) alone(ctx context.Context) (done func(), err error) {
+	select {
+	case g.turn <- struct{}{}:
+		return func() { <-g.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // told tells whoever wants to know how a request is now.

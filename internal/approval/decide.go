@@ -18,6 +18,11 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
 		return nil, tool.Errorf(tool.Invalid, "the note is to be text of at most %d bytes", maxNote)
 	}
+	done, err := g.alone(ctx)
+	if err != nil {
+		return nil, tool.AsError(err)
+	}
+	defer done()
 	r, err := g.cfg.Store.Get(ctx, id)
 	switch {
 	case err != nil:
@@ -29,7 +34,7 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		return nil, err
 	}
 	if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
-		if err := g.expire(ctx, r); err != nil {
+		if err := g.settled(ctx, id, Expired, Decision{Time: g.cfg.Now()}); err != nil {
 			return nil, err
 		}
 		r.State = Expired

@@ -1,0 +1,126 @@
+package approval_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// What was asked about before the process ended is not what would be called by the next one: it is asked about anew, whether
+// somebody had said yes or not, and what they said yes to is not made.
+func TestChangedWhileTheProcessWasAway(t *testing.T) {
+	for _, approved := range []bool{false, true} {
+		scenario(t, "policies", approval.Config{}, func(t *testing.T, _ *approval.Gate) {
+			store := approval.NewMemory()
+			ctx, stop := context.WithCancelCause(t.Context())
+			w := wait(ctx, approval.New(approval.Config{Store: store}), ask("ex_1", "1", `{}`))
+			synctest.Wait()
+			stop(errShutdown)
+			<-w.done
+			g := approval.New(approval.Config{Store: store})
+			old := pending(t, g)[0].ID
+			if approved {
+				decide(t, g, old, true)
+			}
+			a := ask("ex_1", "1", `{}`)
+			a.Version = "v2"
+			w = wait(t.Context(), g, a)
+			all := pending(t, g)
+			if len(all) != 1 || all[0].ID == old || all[0].Version != "v2" {
+				t.Fatalf("pending %+v", all)
+			}
+			if r, err := g.Get(t.Context(), old); err != nil || r.State != approval.Withdrawn || (r.Decider == "local:bob") != approved {
+				t.Errorf("the old one: %+v, %v", r, err)
+			}
+			decide(t, g, all[0].ID, true)
+			w.ends(t, "")
+		})
+	}
+}
+
+// What an execution left unanswered is withdrawn when it has ended, what somebody approved and nothing took, too.
+func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
+	scenario(t, "ended", approval.Config{}, func(t *testing.T, g *approval.Gate) {
+		ctx, stop := context.WithCancelCause(t.Context())
+		var all []*waiting
+		for _, id := range []string{"1", "2"} {
+			all = append(all, wait(ctx, g, ask("ex_1", id, `{}`)))
+		}
+		other := wait(t.Context(), g, ask("ex_2", "1", `{}`))
+		synctest.Wait()
+		stop(errShutdown)
+		for _, w := range all {
+			<-w.done
+		}
+		for _, r := range pending(t, g) {
+			if r.Execution == "ex_1" && r.Call == "1" {
+				decide(t, g, r.ID, true)
+			}
+		}
+		if err := g.Ended(t.Context(), "ex_1"); err != nil {
+			t.Fatal(err)
+		}
+		left, err := g.List(t.Context(), approval.Query{})
+		if err != nil || len(left) != 3 {
+			t.Fatal(left, err)
+		}
+		for _, r := range left {
+			if (r.State == approval.Withdrawn) != (r.Execution == "ex_1") {
+				t.Errorf("%s of %s is %s", r.Call, r.Execution, r.State)
+			}
+		}
+		decide(t, g, pending(t, g)[0].ID, true)
+		other.ends(t, "")
+	})
+}
+
+// Of many who decide at once one does, and only what they decided is on record.
+func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
+	var mu sync.Mutex
+	var recorded []approval.State
+	record := func(_ context.Context, _ approval.Decider, _ *approval.Request, to approval.State, _ string) error {
+		time.Sleep(time.Second) // of the bubble: the disk takes its time
+		mu.Lock()
+		defer mu.Unlock()
+		recorded = append(recorded, to)
+		return nil
+	}
+	scenario(t, "deciders", approval.Config{Record: record, Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
+		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
+		id := pending(t, g)[0].ID
+		var wg sync.WaitGroup
+		won := make(chan approval.State, 20)
+		for i := range 20 {
+			wg.Go(func() {
+				r, err := g.Decide(t.Context(), bob, id, i%2 == 0, "")
+				if err == nil {
+					won <- r.State
+				} else if tool.AsError(err).Kind != tool.Conflict {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		<-w.done
+		if len(won) != 1 || len(recorded) != 1 || recorded[0] != <-won {
+			t.Errorf("%d decided, recorded %v", len(won), recorded)
+		}
+	})
+	recorded = nil
+	scenario(t, "expiry at the same moment", approval.Config{Record: record, Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
+		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
+		id := pending(t, g)[0].ID
+		time.Sleep(time.Minute - time.Second/2) // it expires while the decision is being recorded
+		if _, err := g.Decide(t.Context(), bob, id, true, ""); err != nil {
+			t.Error(err)
+		}
+		if w.ends(t, ""); len(recorded) != 1 {
+			t.Errorf("recorded %v", recorded)
+		}
+	})
+}
