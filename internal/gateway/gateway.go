@@ -173,8 +173,8 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	return result, nil
 }
 
-// current says, when a call was approved, whether its tool still is what the person was shown, and the policies are still
-// those that asked.
+// current says, when a call was approved, whether its tool still is what the person was shown, the policies are still
+// those that asked, and whoever asked may still ask: keys are revoked, and hours end, while people think.
 func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 	return func(context.Context) error {
 		if g.cfg.Latest != nil && g.cfg.Latest() != g.cfg.Policy.Version() {
@@ -186,6 +186,9 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 		}
 		if approval.Definition(e.Tool) != approval.Definition(c.Tool) {
 			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
+		}
+		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments, Parent: c.Parent}); d.Effect == policy.Deny {
+			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
 		}
 		return nil
 	}
