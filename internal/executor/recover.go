@@ -79,7 +79,7 @@ func (x *Executor) lost(st *journal.Story) error {
 	case len(unknown) > 0:
 		var names []string
 		for _, c := range unknown {
-			names = append(names, fmt.Sprintf("call %d, %s %s", c.N, cut(c.Tool, 100), short(c.Arguments)))
+			names = append(names, fmt.Sprintf("call %d, %s", c.N, cut(c.Tool, 100))) // its arguments are sealed; this is not
 		}
 		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
 	case st.Record.Lost != "":
