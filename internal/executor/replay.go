@@ -178,7 +178,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 	if begun == nil {
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
 	}
-	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python"}
+	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python", CPU: x.cfg.Limits.CPU}
 	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: namespacesThen(r.program, st.Prepared), Seed: begun.Seed, Session: begun.Session}
 	played, err := st.Try(ctx, box, t)
 	if err != nil {

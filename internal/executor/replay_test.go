@@ -109,7 +109,7 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 
 // A changed program is answered from the record, until its first call that isn't there.
 func TestReplayOfAChangedProgram(t *testing.T) {
-	s := newScene(t, nil)
+	s := newScene(t, func(c *executor.Config) { c.Limits.CPU = time.Second })
 	for language, codes := range map[string][3]string{
 		"typescript": {
 			`const a = await box.write({ n: 1 }); const b = await box.read({ n: 2 }); return a.args.n + b.missing.n;`,
@@ -134,6 +134,11 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 		got = s.replayed(id, executor.ReplayOptions{Program: codes[2]})
 		if got.State != "diverged" || !strings.Contains(got.Differs, `call 2, box.write {"n":3}`) || len(got.Console) != 1 {
 			t.Errorf("%s: %+v", language, got)
+		}
+		for _, endless := range map[string][]string{"typescript": {`for (;;) {}`, `for (;;) await new Promise((ok) => setTimeout(ok, 1))`}, "python": {"while True: pass", "import asyncio\nwhile True: await asyncio.sleep(1)"}}[language] {
+			if got := s.replayed(id, executor.ReplayOptions{Program: endless}); got.State == "done" {
+				t.Errorf("%s: %+v", endless, got)
+			}
 		}
 		if len(s.order) != before {
 			t.Errorf("%s: a replay called %v", language, s.order[before:])

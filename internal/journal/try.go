@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -24,6 +25,7 @@ type Trial struct {
 	// Eager answers each call as soon as it is made, and timers when nothing else is to come. Without it answers and timers come
 	// in the order of the time that they took then; that needs a language whose guests never stand still for a line.
 	Eager bool
+	CPU   time.Duration // CPU time that the program may take
 }
 
 // Try runs a program. Nothing outside is touched; the time is that of the journal.
@@ -39,8 +41,12 @@ func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played,
 		return nil, err
 	}
 	p.lines = append(first, '\n')
-	for {
-		_, err = box.Run(run, &sandbox.Cmd{Guest: p, Keep: true, Ask: p.ask})
+	for left := t.CPU; ; {
+		cmd := &sandbox.Cmd{Guest: p, Keep: true, Ask: p.ask, CPU: left}
+		_, err = box.Run(run, cmd)
+		if left -= cmd.Usage.CPU; err == nil && left <= 0 {
+			err = tool.Errorf(tool.Limit, "the program took more than %v of CPU time", t.CPU)
+		}
 		if err != nil || !p.next() {
 			break
 		}
@@ -70,6 +76,13 @@ func (s *Story) Left(p *Played) (out []*Call) {
 	return out
 }
 
+// How many lines a program may say in a Try, and how many timers it may wait for: one that does so for ever would go on for as
+// long, since no time passes.
+const (
+	maxMessages = 200_000
+	maxTimers   = 20_000
+)
+
 // An event is a line that the guest is yet to be told.
 type event struct {
 	at    int64 // when, in milliseconds since 1970
@@ -92,6 +105,8 @@ type trial struct {
 	used    map[*Call]bool
 	over    bool
 	out     Played
+
+	messages, timers int
 }
 
 func (p *trial) wake() {
@@ -147,6 +162,7 @@ func (p *trial) nextLine() bool {
 	p.at = max(p.at, e.at)
 	m := sandbox.HostMessage{At: p.at, Answer: e.a}
 	if e.timer {
+		p.timers++
 		m.Wake = &sandbox.Wake{}
 	}
 	line, err := tool.Marshal(m)
@@ -159,6 +175,11 @@ func (p *trial) nextLine() bool {
 
 func (p *trial) line(text []byte) {
 	var m sandbox.GuestMessage
+	if p.messages++; (p.messages > maxMessages || p.timers > maxTimers) && !p.over {
+		p.over = true
+		p.out.Differs = "it said more than a program may, and never came to its end"
+		p.stop()
+	}
 	if p.over || json.Unmarshal(text, &m) != nil {
 		return
 	}
