@@ -109,7 +109,7 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 
 // A changed program is answered from the record, until its first call that isn't there.
 func TestReplayOfAChangedProgram(t *testing.T) {
-	s := newScene(t, func(c *executor.Config) { c.Limits.CPU = time.Second })
+	s := newScene(t, func(c *executor.Config) { c.Limits.CPU = 200 * time.Millisecond })
 	for language, codes := range map[string][3]string{
 		"typescript": {
 			`const a = await box.write({ n: 1 }); const b = await box.read({ n: 2 }); return a.args.n + b.missing.n;`,
@@ -376,5 +376,33 @@ func TestRecoveryOfTimers(t *testing.T) {
 	<-over
 	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// An execution with which the process dies again and again is not taken up for ever.
+func TestRecoveryGivesUp(t *testing.T) {
+	s := newScene(t, nil)
+	gate := make(chan struct{})
+	defer close(gate)
+	s.hold["box.read"] = gate
+	over := make(chan error, 1)
+	go func() {
+		_, _, err := s.execute(map[string]any{"code": `await box.read({ n: 1 })`})
+		over <- err
+	}()
+	s.waitFor(`box.read {"n":1}`)
+	for i := range 3 {
+		s.crash(2) // the first write says that it is taken up
+		eventually(t, "it goes on", func() bool { return s.count(`box.read {"n":1}`) == i+2 })
+		<-s.dead.died
+	}
+	<-over
+	s.crash(0)
+	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
+	if err != nil || len(all) != 1 || all[0].State != journal.Interrupted || !strings.Contains(all[0].Why, "3 times") {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if n := s.count(`box.read {"n":1}`); n != 4 {
+		t.Errorf("%d reads", n)
 	}
 }
