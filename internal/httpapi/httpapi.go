@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -325,6 +326,9 @@ func fail(w http.ResponseWriter, err error) {
 	status := statusOf[e.Kind]
 	if status == 0 {
 		status = http.StatusInternalServerError
+	}
+	if s := e.RetrySeconds(); s > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
 	write(w, status, map[string]any{"error": api.Error{Kind: string(e.Kind), Message: e.Msg}})
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
@@ -156,6 +157,19 @@ func TestKinds(t *testing.T) {
 		server(t, tool.Errorf(kind, "because")).Socket().ServeHTTP(w, r)
 		if w.Code != status || !strings.Contains(w.Body.String(), `{"error":{"kind":"`+string(kind)+`","message":"because"}}`) {
 			t.Errorf("%s: %d %s", kind, w.Code, w.Body)
+		}
+	}
+}
+
+// An error that says when it is worth another try says so in HTTP's own words, too.
+func TestRetryAfter(t *testing.T) {
+	for wait, header := range map[time.Duration]string{0: "", time.Millisecond: "1", 90 * time.Second: "90"} {
+		r := httptest.NewRequest("POST", "/api/v1/executions", strings.NewReader(`{"code":"1"}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		server(t, &tool.Error{Kind: tool.Limit, Msg: "over", RetryAfter: wait}).Socket().ServeHTTP(w, r)
+		if got := w.Header().Get("Retry-After"); w.Code != 429 || got != header {
+			t.Errorf("%v: %d, Retry-After %q", wait, w.Code, got)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// MetaError is the key in _meta of a result under which the kind of a failure stands, for clients that read it. The
+// MetaError is the key in _meta of a result under which the kind of a failure stands, and, where that is known, after how
+// many seconds it is worth another try (retry_after, rounded up), for clients that read it. The
 // model reads the text.
 const MetaError = "biplane.dev/error"
 
@@ -31,7 +32,11 @@ func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error
 			msg = "internal error: the call failed inside Biplane, whose log says why"
 		}
 	}
-	meta := map[string]any{MetaError: map[string]any{"kind": e.Kind}}
+	about := map[string]any{"kind": e.Kind}
+	if s := e.RetrySeconds(); s > 0 {
+		about["retry_after"] = s
+	}
+	meta := map[string]any{MetaError: about}
 	res, err := tool.NewResult([]any{tool.TextBlock{Type: "text", Text: msg}}, meta, true)
 	if err != nil {
 		return nil, err

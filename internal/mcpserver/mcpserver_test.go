@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -174,7 +175,7 @@ func TestErrors(t *testing.T) {
 		return func(context.Context, *tool.Call) (*tool.Result, error) { return nil, err }
 	}
 	secret := errors.New("dial unix /secret/path")
-	d.handle("up.echo", fail(tool.Errorf(tool.Denied, "policy denies up.echo: ask an admin")))
+	d.handle("up.echo", fail(&tool.Error{Kind: tool.Denied, Msg: "policy denies up.echo: ask an admin", RetryAfter: 1500 * time.Millisecond}))
 	d.handle("up.other", fail(secret))
 	d.handle("biplane.search", fail(&tool.Error{Kind: tool.Internal, Msg: "audit record can't be written: the call was not made", Err: secret}))
 	d.handle("biplane.execute", fail(tool.Errorf(tool.Internal, "internal: %w", secret)))
@@ -198,6 +199,9 @@ func TestErrors(t *testing.T) {
 			}
 			if got := string(fieldOf(t, res, "result", "_meta", mcpserver.MetaError, "kind")); got != `"`+c.kind+`"` {
 				t.Errorf("%s: kind %s", c.name, got)
+			}
+			if c.kind == "denied" && string(fieldOf(t, res, "result", "_meta", mcpserver.MetaError, "retry_after")) != "2" {
+				t.Errorf("%s: it doesn't say when to try again: %s", c.name, res)
 			}
 			if strings.Contains(res, "/secret/path") {
 				t.Errorf("%s: the cause leaked: %s", c.name, res)

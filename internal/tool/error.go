@@ -37,6 +37,9 @@ type Error struct {
 	RetryAfter time.Duration
 }
 
+// RetrySeconds is RetryAfter in whole seconds, rounded up, as Retry-After of HTTP has it (RFC 9110, section 10.2.3).
+func (e *Error) RetrySeconds() int { return int((e.RetryAfter + time.Second - 1) / time.Second) }
+
 // NotSent marks the error of a call that ended before anything was sent.
 func NotSent(err error) error {
 	if err == nil {
