@@ -6,7 +6,9 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // ApprovalSettings say how calls wait for a person.
@@ -45,4 +47,43 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 			}
 		},
 	})
+}
+
+// askedNoMore withdraws what an execution that has ended had asked people for, unless it only ended with this process.
+func (d *Daemon) askedNoMore(execution string) {
+	if d.stopping.Load() {
+		return
+	}
+	if err := d.approvals.Ended(context.Background(), execution); err != nil {
+		d.log.Warn("withdraw what an execution asked for", "execution", execution, "err", err)
+	}
+}
+
+// sweepApprovals withdraws what executions had asked for that did not outlive the process before this one.
+func (d *Daemon) sweepApprovals(ctx context.Context) error {
+	looked := map[string]bool{"": true} // calls from outside wait for their client to ask again
+	q := approval.Query{States: []approval.State{approval.Pending, approval.Approved}, Limit: 1000}
+	for {
+		all, err := d.approvals.List(ctx, q)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, r := range all {
+			if looked[r.Execution] {
+				continue
+			}
+			looked[r.Execution] = true
+			e, err := d.executor.Details(ctx, tool.Principal{ID: r.Principal}, r.Execution)
+			switch {
+			case err != nil && tool.AsError(err).Kind != tool.NotFound:
+				return err
+			case err == nil && (e.State == journal.Running || e.State == journal.Waiting):
+				continue
+			}
+			if err := d.approvals.Ended(ctx, r.Execution); err != nil {
+				return err
+			}
+		}
+		q.Before = all[len(all)-1].ID
+	}
 }

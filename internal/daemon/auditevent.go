@@ -47,6 +47,7 @@ func (d *Daemon) ended(e *executor.Execution) {
 		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
 	}
 	_ = d.event(context.Background(), ev) // the log has said why; the program has run
+	d.askedNoMore(e.ID)
 }
 
 // onRecord lets what people do over the HTTP API be recorded.

@@ -361,6 +361,7 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 func (d *Daemon) Close() error {
 	var errs []error
 	d.close.Do(func() {
+		d.stopping.Store(true)
 		for _, l := range []net.Listener{d.socket, d.tcp} {
 			if l != nil {
 				if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -28,6 +28,9 @@ func (d *Daemon) recover(ctx context.Context) {
 		if err := d.executor.Recover(ctx); err != nil {
 			d.log.Error("executions that had not ended could not be taken up", "err", err)
 		}
+		if err := d.sweepApprovals(ctx); err != nil {
+			d.log.Error("requests of executions that have ended could not be withdrawn", "err", err)
+		}
 	})
 }
 

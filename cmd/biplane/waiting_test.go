@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// asking gives a program of a kind that makes five writes which a person decides on, the second to fourth together, and a read in
+// between. The third is refused, which the program catches.
+func (k kind) asking(label string) string {
+	code := `const K = "LABEL";
+const w = i => ledger.write({ key: K + i }).catch(e => e.kind);
+const got = [await w(0)];
+await ledger.read({ key: K });
+got.push(...await Promise.all([1, 2, 3].map(w)));
+got.push(await w(4));
+got`
+	if k.language == "python" {
+		code = `import asyncio
+K = "LABEL"
+async def w(i):
+    try:
+        return await ledger.write(key=K + str(i))
+    except ToolError as e:
+        return e.kind
+got = [await w(0)]
+await ledger.read(key=K)
+got += await asyncio.gather(*[w(i) for i in (1, 2, 3)])
+def still(i):
+    return str(ledger.write(key=K + str(i)))  # a function that can't await stands still while a person thinks
+got.append(still(4))
+got`
+	}
+	return strings.ReplaceAll(code, "LABEL", label)
+}
+
+// refused is the write that a person refuses.
+const refused = "2"
+
+// A judge decides on what waits, from a client of its own, however often the process in front of it is killed.
+type judge struct {
+	c      *crash
+	mu     sync.Mutex
+	decide map[string]int // decisions that were confirmed, by key
+	asked  map[string]map[string]bool
+}
+
+// sit decides until ctx ends.
+func (j *judge) sit(ctx context.Context) {
+	for ctx.Err() == nil {
+		list, err := j.c.client().Approvals(ctx, "", false)
+		if err != nil {
+			continue // it was killed
+		}
+		for _, r := range list {
+			key := keyOf(r)
+			d, err := j.c.client().Decide(ctx, r.ID, api.Decision{Approve: !strings.HasSuffix(key, refused), Note: "as " + key})
+			if err == nil && d.ID == r.ID {
+				j.mu.Lock()
+				j.decide[key]++
+				j.mu.Unlock()
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func keyOf(r api.Approval) string {
+	var args struct{ Key string }
+	if json.Unmarshal(r.Arguments, &args) != nil {
+		return ""
+	}
+	return args.Key
+}
+
+// TestCrashWaiting kills biplane at random times while programs wait for a person, who decides before, between and after, from
+// another client. What was approved is written once, or reported as unknown; what was denied never; nothing is asked about or
+// decided on twice, and nothing waits when nothing runs.
+func TestCrashWaiting(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	c := newCrash(t, seed)
+	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
+	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.begin()
+	rounds := 3
+	if os.Getenv("BIPLANE_CRASH") != "" {
+		rounds = 60
+	}
+	states := map[string]int{}
+	for range rounds {
+		c.waiting(states)
+	}
+	t.Logf("executions became %v", states)
+	if states[api.StateDone] == 0 {
+		t.Error("none went on")
+	}
+}
+
+// waiting is one round: a program of each kind, a person, and up to four kills.
+func (c *crash) waiting(states map[string]int) {
+	c.Helper()
+	jobs := c.jobs()
+	client := c.client()
+	var begun sync.WaitGroup
+	for _, j := range jobs {
+		begun.Go(func() {
+			if x, err := client.Run(c.ctx, api.RunRequest{Code: j.asking(j.label), Language: j.language, Session: j.session}); err == nil {
+				j.acked = x
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	person := &judge{c: c, decide: map[string]int{}}
+	var sitting sync.WaitGroup
+	if c.rng.IntN(2) == 0 { // else there is nobody yet, and all of them wait
+		sitting.Go(func() { person.sit(ctx) })
+	} else {
+		begun.Wait()
+		if c.rng.IntN(2) == 0 {
+			sitting.Go(func() { person.sit(ctx) })
+		}
+	}
+	for range 1 + c.rng.IntN(4) {
+		<-time.After(time.Duration(c.rng.Int64N(int64(400 * time.Millisecond))))
+		c.kill()
+		c.begin()
+	}
+	begun.Wait()
+	sitting.Go(func() { person.sit(ctx) })
+	c.rest()
+	cancel()
+	sitting.Wait()
+	c.judged(jobs, person, states)
+	if c.Failed() {
+		c.FailNow()
+	}
+}
+
+// judged holds what became of the programs against the ledger and the requests.
+func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
+	c.Helper()
+	list, err := c.client().Approvals(c.ctx, "", true)
+	if err != nil {
+		c.Fatal(err)
+	}
+	requests := map[string][]api.Approval{}
+	for _, r := range list {
+		if r.State == "pending" || r.State == "approved" {
+			c.Errorf("%s is %s, and nothing runs", keyOf(r), r.State)
+		}
+		requests[keyOf(r)] = append(requests[keyOf(r)], r)
+	}
+	page, err := c.client().Executions(c.ctx, api.ExecutionFilter{Limit: 2 * len(jobs)})
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, j := range jobs {
+		asked, written := c.ledger.of(j.label)
+		var d *api.ExecutionDetail
+		for _, e := range page.Executions {
+			if x, err := c.client().Journal(c.ctx, e.ID); err != nil {
+				c.Fatal(err)
+			} else if strings.Contains(x.Program, `"`+j.label+`"`) {
+				d = x
+			}
+		}
+		if d == nil {
+			if len(asked) > 0 {
+				c.Errorf("%s: the ledger was asked for %v, and no execution is known", j.label, asked)
+			}
+			states["absent"]++
+			continue
+		}
+		states[d.State]++
+		c.writesOf(j, d, requests, person)
+		if d.State == api.StateInterrupted {
+			if !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool { return x.State == api.CallUnknown }) {
+				c.Errorf("%s is interrupted, and no call of it is unknown: %+v", j.label, d.Error)
+			}
+			continue
+		}
+		want := []string{}
+		for i := range 5 {
+			if key := fmt.Sprintf("%s%d", j.label, i); strings.HasSuffix(key, refused) {
+				want = append(want, "denied")
+			} else {
+				want = append(want, written[key]...)
+			}
+		}
+		var value []string
+		if err := json.Unmarshal(d.Value, &value); err != nil || d.State != api.StateDone || len(want) != 5 || !slices.Equal(value, want) {
+			c.Errorf("%s is %s, %+v: it was told\n%s\nand the ledger has\n%q", j.label, d.State, d.Error, d.Value, want)
+		}
+	}
+}
+
+// writesOf checks each write of an execution.
+func (c *crash) writesOf(j *job, d *api.ExecutionDetail, requests map[string][]api.Approval, person *judge) {
+	c.Helper()
+	asked, _ := c.ledger.of(j.label)
+	for i := range 5 {
+		key := fmt.Sprintf("%s%d", j.label, i)
+		all := requests[key]
+		if len(all) > 1 || asked[key] > 1 || person.decide[key] > 1 {
+			c.Errorf("%s: asked about %d times, decided on %d times, sent %d times", key, len(all), person.decide[key], asked[key])
+		}
+		if asked[key] == 0 {
+			continue
+		}
+		if len(all) != 1 || all[0].State != "made" || all[0].Execution != d.ID || string(all[0].Arguments) != fmt.Sprintf(`{"key":%q}`, key) {
+			c.Errorf("%s was sent, and its requests are %+v", key, all)
+		}
+	}
+}
