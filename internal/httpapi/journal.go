@@ -79,35 +79,39 @@ func cut(s string) string {
 	return s
 }
 
-// page gives the executions of p that a filter picks.
+// page gives the executions of p that a filter picks. Several states are picked here, of lists of all: one list for each state would
+// miss an execution that goes from one to the other in between.
 func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
-	slices.Sort(f.States)
-	states := slices.Compact(f.States)
-	if len(states) == 0 {
-		states = []string{""}
+	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1} // one more than is shown says whether there are more
+	if len(f.States) == 1 {
+		q.State = journal.State(f.States[0])
+	} else if len(f.States) > 1 {
+		q.Limit = api.MaxExecutions
 	}
-	var found []executor.ExecutionInfo
-	for _, state := range states {
-		// One more than is shown says whether there are more.
-		part, err := s.cfg.Journals.Executions(ctx, p, journal.Query{Session: f.Session, State: journal.State(state), Before: f.Before, Limit: f.Limit + 1})
+	page := &api.ExecutionPage{Executions: []api.ExecutionInfo{}}
+	for {
+		part, err := s.cfg.Journals.Executions(ctx, p, q)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, part...)
-	}
-	slices.SortStableFunc(found, func(a, b executor.ExecutionInfo) int { return b.Started.Compare(a.Started) })
-	page := &api.ExecutionPage{Executions: []api.ExecutionInfo{}}
-	for i := range found {
-		if found[i].Started.Before(f.Since) {
-			break
+		for i := range part {
+			x := &part[i]
+			switch n := len(page.Executions); {
+			case x.Started.Before(f.Since):
+				return page, nil
+			case len(f.States) > 1 && !slices.Contains(f.States, string(x.State)):
+				continue
+			case n == f.Limit:
+				page.Next = page.Executions[n-1].ID
+				return page, nil
+			}
+			page.Executions = append(page.Executions, s.infoOf(x))
 		}
-		if i == f.Limit {
-			page.Next = found[i-1].ID
-			break
+		if len(part) < q.Max() {
+			return page, nil
 		}
-		page.Executions = append(page.Executions, s.infoOf(&found[i]))
+		q.Before = part[len(part)-1].ID
 	}
-	return page, nil
 }
 
 // orphaned is said of an execution that has not ended, and that nothing runs.
