@@ -137,6 +137,7 @@ func TestTamperedDatabase(t *testing.T) {
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			s := open(t, dir)
 			l := auditLog(t, s)
@@ -211,7 +212,7 @@ func TestPatchedFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	l := auditLog(t, s)
-	fill(t, l, 200)
+	fill(t, l, 60)
 	want, err := l.Records(t.Context(), audit.Query{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)

@@ -207,7 +207,7 @@ func TestSurvivesKill(t *testing.T) {
 // A process that is killed while it records leaves a log that verifies, and has all that its last checkpoint signed.
 func TestKilledWhileRecording(t *testing.T) {
 	dir := t.TempDir()
-	for round := range 4 {
+	for round := range 3 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "STORE_TEST_OWN="+dir, "STORE_TEST_HAMMER=1")
 		out, err := cmd.StdoutPipe()
@@ -219,7 +219,7 @@ func TestKilledWhileRecording(t *testing.T) {
 		}
 		lines := bufio.NewReader(out)
 		text := ""
-		for range 5 + 9*round {
+		for range 2 + 5*round {
 			line, err := lines.ReadString('\n')
 			if err == nil {
 				text, err = strconv.Unquote(strings.TrimSpace(line))
