@@ -322,8 +322,8 @@ func TestUnknownOutcome(t *testing.T) {
 	if d.State != journal.Interrupted || d.Error == nil {
 		t.Fatalf("%+v", d)
 	}
-	holds(t, d.Why, `call 2, box.write {"n":7}`, "unknown")
-	holds(t, d.Error.Message, `call 2, box.write {"n":7}`)
+	holds(t, d.Why, "call 2, box.write", "unknown")
+	holds(t, d.Error.Message, "call 2, box.write")
 	if len(d.Calls) != 2 || d.Calls[0].Value == nil || d.Calls[1].Known() {
 		t.Errorf("%+v", d.Calls)
 	}
