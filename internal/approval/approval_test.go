@@ -209,6 +209,9 @@ func TestWhoDecides(t *testing.T) {
 		{"an administrator's own", true, nil, approval.Decider{Principal: tool.Principal{ID: "key:ci"}, Any: true}, "your own"},
 		{"the wrong group", false, []string{"leads", "legal"}, bob, `a member of "leads" or "legal"`},
 		{"the right group", true, []string{"leads", "staff"}, bob, ""},
+		{"a role, where all who have it may", true, []string{"leads", "approvers"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"approver"}}}, ""},
+		{"a role, where others may", true, []string{"leads"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"approver"}}}, `a member of "leads"`},
+		{"another role", true, []string{"approvers"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"user"}}}, `a member of "approvers"`},
 		{"an administrator", true, []string{"leads"}, approval.Decider{Principal: tool.Principal{ID: "local:root"}, Any: true}, ""},
 	} {
 		scenario(t, tt.name, approval.Config{Separate: tt.separate}, func(t *testing.T, g *approval.Gate) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -108,6 +109,10 @@ func field(h hash.Hash, s string) {
 	io.WriteString(h, s)
 }
 
+// Everybody is the group, of those that policies name, of all who have the role "approver", whatever other groups they are in: an
+// API key is in none.
+const Everybody = "approvers"
+
 // A Decider is who decides.
 type Decider struct {
 	Principal tool.Principal
@@ -123,11 +128,9 @@ func (d Decider) may(r *Request, separate bool) error {
 	if d.Any || len(r.Approvers) == 0 {
 		return nil
 	}
-	for _, g := range p.Groups {
-		for _, a := range r.Approvers {
-			if g == a {
-				return nil
-			}
+	for _, a := range r.Approvers {
+		if slices.Contains(p.Groups, a) || a == Everybody && slices.Contains(p.Roles, "approver") {
+			return nil
 		}
 	}
 	return tool.Errorf(tool.Denied, "%s is decided by a member of %s", r.ID, quoted(r.Approvers))
