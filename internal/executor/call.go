@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -128,7 +129,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	if res != nil {
 		size = len(res.Raw)
 	}
-	unsent := err != nil && tool.AsError(err).Unsent
+	unsent := err != nil && tool.AsError(err).Unsent && !errors.Is(err, errChanged)
 	var blocks []journal.Block
 	value, err := r.outcome(res, err, &blocks)
 	r.mu.Lock()

@@ -37,11 +37,13 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id string) (*p
 	}
 	out := &prior{done: map[string][]priorCall{}, unknown: map[string]priorCall{}}
 	seen := map[string]int{}
-	for n := 0; id != "" && n < maxChain; n++ {
+	for n := 0; id != ""; n++ {
 		st, err := x.story(ctx, p, id)
 		switch {
+		case n > 0 && n == maxChain:
+			return nil, tool.Errorf(tool.Limit, "execute: after: %d executions came one after the other: look what they did, and send a program without after", maxChain)
 		case err != nil && n > 0 && tool.AsError(err).Kind == tool.NotFound:
-			return out, nil // it was thrown away by now
+			return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which it came after, is not kept any more, so what that did isn't known: look, and send a program without after", cut(id, 80))
 		case err != nil && tool.AsError(err).Kind == tool.NotFound:
 			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began", cut(id, 80))
 		case err != nil:
@@ -61,7 +63,7 @@ func (p *prior) add(st *journal.Story, seen map[string]int) {
 	here := map[string]int{}
 	for _, c := range st.Calls {
 		switch {
-		case c.Unknown():
+		case c.Unknown() || doubtful(c):
 			p.unknown[c.Digest] = priorCall{c, st.Record.ID}
 		case c.Known() && c.Failure == nil:
 			k := priorCall{c, st.Record.ID}
@@ -75,6 +77,19 @@ func (p *prior) add(st *journal.Story, seen map[string]int) {
 			}
 		}
 	}
+}
+
+// doubtful reports whether a call that may write left, and its error does not say what became of it: the tool did not answer, or its
+// answer could not be used.
+func doubtful(c *journal.Call) bool {
+	if c.Failure == nil || c.Unsent || c.Sent.IsZero() || c.ReadOnly || c.Idempotent {
+		return false
+	}
+	switch tool.Kind(c.Kind) {
+	case tool.Timeout, tool.Unavailable, tool.Canceled, tool.Limit, tool.Internal, interruptedKind:
+		return true
+	}
+	return false
 }
 
 // take gives the call that answers one of the same tool and arguments; nil where there is none. Its error is that nobody

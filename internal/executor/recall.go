@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -210,6 +211,13 @@ func interrupted(format string, a ...any) error {
 }
 
 var errDiverged = interrupted("run again, it did something else than before")
+
+// errChanged is why a call is not made again that was sent as one which changes nothing.
+var errChanged = errors.New("its tool says now that it may write")
+
+func changedSince(k *journal.Call) error {
+	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything is sent again", k.N, cut(k.Tool, 100), errChanged)
+}
 
 func isInterruption(err error) bool {
 	e := tool.AsError(err)

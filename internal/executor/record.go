@@ -98,14 +98,18 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 	return func(c *tool.Call, decision string) func() error {
 		r.mu.Lock()
 		k := r.exec.Calls[n].note
+		again := !k.Sent.IsZero()
 		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
-		k.Decision, k.Sent = decision, r.x.cfg.Now()
+		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, r.x.cfg.Now(), false, false
 		if c.Tool != nil {
 			k.ReadOnly, k.Idempotent = is(c.Tool.Annotations.ReadOnly), is(c.Tool.Annotations.Idempotent)
 		}
 		sent := *k
 		r.mu.Unlock()
 		p := r.log.Intent(&sent)
+		if again && !sent.ReadOnly && !sent.Idempotent {
+			return func() error { return r.refuse(changedSince(&sent)) }
+		}
 		if sent.ReadOnly {
 			return func() error { return nil }
 		}

@@ -46,8 +46,9 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files}
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
-	if r.prior, err = x.priorOf(ctx, r.principal, a.after); err != nil {
-		x.cfg.Log.Warn("take up an execution", "execution", r.id, "after", a.after, "error", err) // what it corrects is gone: it goes on without
+	var gone error
+	if r.prior, gone = x.priorOf(ctx, r.principal, a.after); gone != nil && tool.AsError(gone).Kind == tool.Internal {
+		return gone // the store can't be read now
 	}
 	for _, c := range st.Calls {
 		if c.From != "" {
@@ -55,7 +56,11 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		}
 	}
 	x.history.begin(r)
-	if why := x.lost(st); why != nil {
+	why := x.lost(st)
+	if why == nil && gone != nil {
+		why = interrupted("what it corrects is not known any more, and could be done twice: %s", tool.AsError(gone).Msg)
+	}
+	if why != nil {
 		r.recount(st)
 		r.finish(why)
 		return nil

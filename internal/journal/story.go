@@ -215,7 +215,8 @@ func (r *reader) call(s *sending) (*Call, error) {
 	return c, nil
 }
 
-// intent takes the intent of a call. One that was made again, since its outcome was not known, has two.
+// intent takes the intent of a call. One that was made again, since its outcome was not known, has two: it may have written
+// where its tool said so of either.
 func (r *reader) intent(text []byte) error {
 	var s sending
 	if err := read(text, &s); err != nil {
@@ -225,6 +226,7 @@ func (r *reader) intent(text []byte) error {
 	if err != nil {
 		return err
 	}
+	c.ReadOnly, c.Idempotent = c.ReadOnly && s.ReadOnly, c.Idempotent && s.Idempotent
 	c.Sent = time.UnixMicro(s.At)
 	r.at(c.Sent)
 	return nil
