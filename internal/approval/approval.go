@@ -83,6 +83,7 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (json.RawMessage, error) {
 // the tool have changed while the process was away, and was not acted on, is withdrawn: the call is asked about as it is now.
 func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 	for {
+		why := "the call, its tool or the policies have changed"
 		r, err := g.cfg.Store.Open(ctx, fresh)
 		switch {
 		case err != nil:
@@ -90,12 +91,14 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 		case r.ID == fresh.ID:
 			g.changed(r)
 			return r, nil
+		case r.State == Approved && r.Execution == "" && !fresh.Created.Before(r.Expires):
+			why = "nobody made the call in time" // a client that gave up may ask again, but not for ever
 		case r.Digest == fresh.Digest:
 			return r, nil
 		case r.State != Pending && r.State != Approved:
 			return nil, tool.Errorf(tool.Denied, "%s was asked about in another form (request %s): what was decided there was not this call", fresh.Tool, r.ID)
 		}
-		if err := g.withdraw(ctx, r.ID, "the call, its tool or the policies have changed"); err != nil {
+		if err := g.withdraw(ctx, r.ID, why); err != nil {
 			return nil, err
 		}
 	}

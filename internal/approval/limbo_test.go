@@ -124,3 +124,29 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 		}
 	})
 }
+
+// An approval of a call from outside is good until its request would have expired, and no longer.
+func TestAnApprovalNobodyUsedIsOverInTime(t *testing.T) {
+	for wait1, asked := range map[time.Duration]int{30 * time.Second: 0, 2 * time.Minute: 1} {
+		scenario(t, wait1.String(), approval.Config{Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := wait(ctx, g, ask("", "1", `{}`))
+			decided := pending(t, g)[0].ID
+			cancel()
+			<-w.done
+			decide(t, g, decided, true)
+			time.Sleep(wait1)
+			ctx, cancel = context.WithCancel(t.Context())
+			w = wait(ctx, g, ask("", "2", `{}`))
+			all := pending(t, g)
+			if len(all) != asked || len(all) == 1 && all[0].ID == decided {
+				t.Errorf("pending %+v", all)
+			}
+			cancel()
+			<-w.done
+			if (w.err == nil) != (asked == 0) {
+				t.Errorf("ended with %v", w.err)
+			}
+		})
+	}
+}

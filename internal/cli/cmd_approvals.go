@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +70,7 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 	}
 	rows := [][]string{head}
 	for _, r := range list {
-		row := []string{r.ID, r.Tool, short(string(r.Arguments), 60), r.Principal, short(r.Reason, 60), moment(r.Expires)}
+		row := []string{r.ID, r.Tool, short(visible(r.Arguments), 60), r.Principal, short(r.Reason, 60), moment(r.Expires)}
 		if all {
 			row = append(row, r.State, r.DecidedBy)
 		}
@@ -118,10 +121,28 @@ func showApproval(w io.Writer, r *api.Approval) {
 	}
 	add("note", r.Note)
 	columns(w, rows...)
-	fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", safe(string(r.Arguments)))
+	fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", visible(r.Arguments))
 	if r.Program != "" {
 		fmt.Fprintf(w, "\nthe program that makes the call:\n%s\n", safe(strings.TrimRight(r.Program, "\n")))
 	}
+}
+
+// visible is JSON as a person reads it who has to answer for it: what doesn't show (controls, marks that turn text around, spaces without
+// width) is written as the escape that means the same.
+func visible(text []byte) string {
+	var b strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || r == '\t' || r == ' ' || r != utf8.RuneError && unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // decideCommand is a command that decides on requests, or on all that wait of an execution.
