@@ -91,7 +91,7 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 // done notes how a call ended.
 func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial bool, r *tool.Result, err error) {
 	e := tool.AsError(err)
-	if e != nil && e.Kind == tool.Canceled || e == nil && r == nil {
+	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // the upstream had no say in it
 		b.untried(c, trial)
 		return
 	}

@@ -118,7 +118,17 @@ func (r *Rule) counts(c *tool.Call, what What) bool {
 	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
 		return false
 	}
-	return matches(r.Principal, c.Principal.ID) && matches(r.Tools, c.Tool.Path())
+	return matches(r.Principal, c.Principal.ID) && (matches(r.Tools, c.Tool.Path()) || matches(r.Tools, asNamed(c.Tool)))
+}
+
+// asNamed is the path of a tool as programs write it: a rule that says "shop.get_order" is about "shop.get-order", too.
+func asNamed(t *tool.Tool) string {
+	return t.Upstream + "." + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, t.Name)
 }
 
 // matches reports whether a pattern, which is empty or was checked, matches s.
@@ -224,7 +234,11 @@ func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Re
 	}
 	r, err := call()
 	done(Spent{})
-	noted(r, err)
+	if err != nil && ctx.Err() != nil { // whoever asked gave up: that says nothing of the upstream
+		noted(nil, nil)
+	} else {
+		noted(r, err)
+	}
 	return r, err
 }
 
@@ -312,10 +326,7 @@ func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 
 // wait gives how long it takes until u is within its rule. l.mu is held.
 func (l *Limiter) wait(u use, now time.Time) time.Duration {
-	tat := l.times[u.key]
-	if tat.Before(now) {
-		tat = now
-	}
+	tat := l.used(u, now)
 	// A single use that is larger than the whole bound waits until nothing is used, or it would wait for ever.
 	cost := min(u.cost, u.rule.Max)
 	free := u.rule.Window - time.Duration(cost*float64(u.rule.Window)/u.rule.Max)
@@ -325,6 +336,25 @@ func (l *Limiter) wait(u use, now time.Time) time.Duration {
 	return tat.Sub(now) - free
 }
 
+// used gives the time at which all that was used is used up. l.mu is held.
+func (l *Limiter) used(u use, now time.Time) time.Time {
+	tat := l.times[u.key]
+	switch most := now.Add(u.rule.Window); {
+	case tat.Before(now):
+		return now
+	case tat.After(most) && (u.rule.What == Calls || u.rule.What == Executions):
+		tat = most // nobody is let through beyond it: the clock was ahead when that was kept
+		l.times[u.key] = tat
+	}
+	return tat
+}
+
+// takes is for how much of the time a use counts: a century at most, which is within what a Duration holds.
+func (u *use) takes() time.Duration {
+	const most = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(u.cost*float64(u.rule.Window)/u.rule.Max, float64(most)))
+}
+
 // charge uses. l.mu is held.
 func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
 	changed := map[string]time.Time{}
@@ -332,11 +362,7 @@ func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
 		if u.cost <= 0 {
 			continue
 		}
-		tat := l.times[u.key]
-		if tat.Before(now) {
-			tat = now
-		}
-		l.times[u.key] = tat.Add(time.Duration(u.cost * float64(u.rule.Window) / u.rule.Max))
+		l.times[u.key] = l.used(u, now).Add(u.takes())
 		changed[u.key] = l.times[u.key]
 	}
 	if l.cfg.Store == nil || len(changed) == 0 {

@@ -1,0 +1,88 @@
+package limit_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A rule names a tool as its upstream does, or as programs do: neither way leads around it.
+func TestARuleHoldsUnderEachNameOfATool(t *testing.T) {
+	for _, pattern := range []string{"shop.get-order", "shop.get_order", "shop.*", "shop.get?order"} {
+		l := limiter(t, start(), nil, limit.Rule{What: limit.Calls, Max: 1, Window: time.Hour, Tools: pattern})
+		if _, err := l.Take(t.Context(), call("ann", "shop.get-order"), false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Take(t.Context(), call("ann", "shop.get-order"), false); err == nil {
+			t.Errorf("%s is not about shop.get-order", pattern)
+		}
+		if _, err := l.Take(t.Context(), call("ann", "shop.put-order"), false); err != nil && pattern != "shop.*" {
+			t.Errorf("%s is about shop.put-order: %v", pattern, err)
+		}
+	}
+}
+
+// What was kept while the clock was years ahead locks nobody out for years, and doesn't let anybody through at once.
+func TestTheClockWasAhead(t *testing.T) {
+	c, s := start(), &memory{}
+	rule := limit.Rule{What: limit.Calls, Max: 2, Window: time.Minute}
+	c.pass(10 * 365 * 24 * time.Hour)
+	l := limiter(t, c, s, rule)
+	for range 2 {
+		if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.pass(-10 * 365 * 24 * time.Hour)
+	l = limiter(t, c, s, rule)
+	_, err := l.Take(t.Context(), call("ann", "shop.get"), false)
+	if e := tool.AsError(err); e == nil || e.RetryAfter <= 0 || e.RetryAfter > time.Minute {
+		t.Errorf("%+v", err)
+	}
+	c.pass(time.Minute)
+	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err != nil {
+		t.Error(err)
+	}
+}
+
+// One use that is a million times the bound is not taken for a negative one.
+func TestAHugeUseCounts(t *testing.T) {
+	c := start()
+	l := limiter(t, c, nil, limit.Rule{What: limit.Egress, Max: 1, Window: 400 * 24 * time.Hour})
+	big := call("ann", "shop.get")
+	big.Arguments = []byte(strings.Repeat("x", 1<<20))
+	if _, err := l.Take(t.Context(), big, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); err == nil {
+		t.Error("nothing was used")
+	}
+}
+
+// An upstream is not kept away from others because of callers that give up soon, nor of calls that were never sent to it.
+func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
+	gone, cancel := context.WithTimeoutCause(t.Context(), 0, context.DeadlineExceeded)
+	defer cancel()
+	l := limiter(t, start(), nil)
+	for range 30 {
+		_, err := l.Guard(gone, call("eve", "shop.slow"), func() (*tool.Result, error) {
+			return nil, tool.Errorf(tool.Timeout, "shop.slow did not answer before the deadline")
+		})
+		if e := tool.AsError(err); e == nil || e.Kind != tool.Timeout {
+			t.Fatal(err)
+		}
+		_, err = l.Guard(t.Context(), call("eve", "shop.slow"), func() (*tool.Result, error) {
+			return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "shop is not called for now"))
+		})
+		if err == nil || !strings.Contains(err.Error(), "is not called for now") {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) { return tool.Text(false, "ok"), nil }); err != nil {
+		t.Error(err)
+	}
+}
