@@ -65,9 +65,10 @@ func (r *run) held(n int, hold *tool.Hold) {
 // it makes together are asked about together.
 const heldPatience = 100 * time.Millisecond
 
-// heldOnly reports whether the program waits for nothing but people. r.mu is held.
+// heldOnly reports whether the program waits for nothing but people: each of its calls does, or as many as may be under way at
+// once, for which the others wait. r.mu is held.
 func (r *run) heldOnly() bool {
-	return len(r.holds.by) > 0 && len(r.holds.by) >= r.outstanding
+	return len(r.holds.by) > 0 && len(r.holds.by) >= min(r.outstanding, r.x.cfg.Limits.Concurrency)
 }
 
 // heldState sets the state of a program by whether it waits for nothing but people. r.mu is held.

@@ -89,3 +89,31 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 		t.Fatalf("resumed: %s, %v", res.Raw, err)
 	}
 }
+
+// A program that makes more calls together than may be under way at once is answered for, too: the others wait for those.
+func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
+	var d *desk
+	r := newRig(t, standard(), func(c *executor.Config) {
+		d = newDesk(c.Door())
+		c.Door = func() tool.Caller { return d }
+		c.AnswerWithin = time.Minute
+		c.Limits.Concurrency = 2
+	})
+	begun := time.Now()
+	texts, failed := r.run("(await Promise.all([1, 2, 3, 4, 5].map(ask => box.echo({ask})))).length")
+	if failed || !strings.Contains(texts[0], "waits for a person") || time.Since(begun) >= time.Minute {
+		t.Fatalf("answered %q after %v", texts, time.Since(begun))
+	}
+	for _, n := range []string{"1", "2", "3", "4", "5"} {
+		d.line(`{"ask":` + n + `}`) <- nil
+	}
+	id := strings.FieldsFunc(texts[0][strings.Index(texts[0], "ex_"):], func(c rune) bool { return c == ' ' || c == '"' })[0]
+	args, _ := json.Marshal(map[string]string{"execution": id})
+	d.mu.Lock()
+	who := d.calls[0].Principal
+	d.mu.Unlock()
+	res, err := r.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args, Principal: who})
+	if err != nil || res.IsError || !strings.Contains(string(res.Raw), `"text":"5"`) {
+		t.Fatalf("resumed: %s, %v", res.Raw, err)
+	}
+}
