@@ -155,7 +155,7 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 }
 
 // Event records what happened, and gives the id of the record. It has reached the disk then, unless it is a read of the
-// record, or the end of an execution, whose call is a record of its own.
+// record, or the end of an execution: that is written in its turn, before the end of the call that answers with it.
 func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	now := l.now()
 	if e.Outcome == Unfinished {
@@ -171,7 +171,7 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 		Effect: cut(e.Decision.Effect, nameBytes), Policy: cut(e.Decision.Policy, nameBytes), Reason: cut(e.Decision.Reason, messageBytes),
 		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: bounded(e.Detail),
 	}
-	if err := l.append(context.WithoutCancel(ctx), a, leaf, true); err != nil {
+	if err := l.append(context.WithoutCancel(ctx), a, leaf, e.Kind != KindExecution); err != nil {
 		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)
 	}
 	return a.Record, nil

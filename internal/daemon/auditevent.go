@@ -47,7 +47,9 @@ func (d *Daemon) ended(e *executor.Execution) {
 		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
 	}
 	_ = d.event(context.Background(), ev) // the log has said why; the program has run
-	d.askedNoMore(e.ID)
+	if len(e.Calls) > 0 {
+		d.askedNoMore(e.ID)
+	}
 }
 
 // onRecord lets what people do over the HTTP API be recorded.

@@ -81,6 +81,7 @@ type Write struct {
 	Seq     int      // of Part, from 1; 0: there is none
 	Part    []byte   // entries
 	Results []Result // what entries of Part refer to
+	Sync    bool     // somebody is about to wait until it is on the disk
 }
 
 // A Result is something large that entries refer to. Equal ones are kept once.

@@ -115,7 +115,7 @@ func (l *Log) Intent(c *Call) Pending {
 	if c.ReadOnly {
 		return nil
 	}
-	return l.flush(false)
+	return l.give(false, true)
 }
 
 // Outcome notes what came of a call.
@@ -308,11 +308,14 @@ func (l *Log) grow(n int64) {
 func (l *Log) lose(why string) { l.rec.Lost, l.results = why, nil }
 
 // flush gives what there is to the store, with the record where it is asked for or the first. l.mu is held.
-func (l *Log) flush(record bool) Pending {
+func (l *Log) flush(record bool) { l.give(record, false) }
+
+// give is flush. With sync it is for the disk. l.mu is held.
+func (l *Log) give(record, sync bool) Pending {
 	if l.closed {
 		return frozen{}
 	}
-	w := &Write{ID: l.rec.ID, Part: l.part, Results: l.results}
+	w := &Write{ID: l.rec.ID, Part: l.part, Results: l.results, Sync: sync}
 	if record || !l.begun || l.stale || l.rec.Lost != "" {
 		rec := l.rec
 		w.Record, w.New, l.begun, l.stale = &rec, !l.begun, true, false

@@ -59,10 +59,10 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 			step{insertResultRef, []any{w.ID, x.Digest}})
 	}
 	if w.Seq == 0 {
-		return e.s.writer.later(&write{steps: steps})
+		return e.s.writer.later(&write{durable: w.Sync, steps: steps})
 	}
 	sealed := e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
-	return e.s.writer.later(&write{run: func(ctx context.Context, to *writer) error {
+	return e.s.writer.later(&write{durable: w.Sync, run: func(ctx context.Context, to *writer) error {
 		for _, s := range steps {
 			if err := to.step(ctx, s); err != nil {
 				return err

@@ -14,8 +14,16 @@ type pending struct {
 
 // later queues a write, which is done all or none, without waiting for it.
 func (w *writer) later(r *write) *pending {
-	r.result = make(chan error, 1)
-	p := &pending{w, r, sync.OnceValue(func() error { return <-r.result })}
+	r.result, r.later = make(chan error, 1), true
+	p := &pending{w, r, sync.OnceValue(func() error {
+		select {
+		case err := <-r.result:
+			return err
+		case w.hurry <- struct{}{}: // what it finds open is committed
+		default: // it is hurrying
+		}
+		return <-r.result
+	})}
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.closed {

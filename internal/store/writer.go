@@ -28,6 +28,7 @@ type writer struct {
 	disk  atomic.Uint64        // the disk has all writes up to this one
 	done  chan struct{}        // closed when the goroutine is gone
 	queue chan *write
+	hurry chan struct{} // somebody waits now for what was given to later
 
 	mu     sync.RWMutex // held while queueing, so that nothing is queued after closed
 	closed bool
@@ -40,6 +41,7 @@ type write struct {
 	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
 	result  chan error
 	done    func(error) // instead of result, of what nobody waits for; called on the writer's goroutine
+	later   bool        // nobody waits for result yet
 	number  uint64      // in the order of writing; set before the result is given
 }
 
@@ -58,7 +60,7 @@ func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, full: true, done: make(chan struct{}), queue: make(chan *write, batch)}
+	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
@@ -181,7 +183,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 			return fail(err)
 		}
 		errs = append(errs, err)
-		more.urgent = more.urgent || r.done == nil
+		more.urgent = more.urgent || r.done == nil && !r.later
 		if i < len(group)-1 || i >= batch {
 			continue
 		}
@@ -244,6 +246,9 @@ func (m *waiting) take() *write {
 	select {
 	case r := <-m.w.queue:
 		return r
+	case <-m.w.hurry:
+		m.urgent = true
+		return m.take()
 	case <-m.late:
 		return nil
 	}
