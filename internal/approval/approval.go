@@ -68,7 +68,11 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (json.RawMessage, error) {
 		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can read its arguments of %d bytes: send less at a time (at most %d)",
 			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
 	}
-	r, err := g.open(ctx, g.request(a))
+	fresh := g.request(a)
+	if err := g.room(ctx, fresh); err != nil {
+		return nil, err
+	}
+	r, err := g.open(ctx, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,32 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (json.RawMessage, error) {
 		defer a.Call.Held(nil)
 	}
 	return g.await(ctx, a, r)
+}
+
+// room reports why a call from outside can't be asked about: so many of its principal's wait that nobody would find the others'. Such
+// requests outlive their calls, so nothing else bounds them.
+func (g *Gate) room(ctx context.Context, fresh *Request) error {
+	if fresh.Execution != "" {
+		return nil
+	}
+	all, err := g.List(ctx, Query{States: []State{Pending, Approved}, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	waiting := 0
+	for i := range all {
+		r := &all[i]
+		switch {
+		case r.Digest == fresh.Digest:
+			return nil // it has been asked about
+		case r.State == Pending && r.Execution == "" && r.Principal == fresh.Principal:
+			waiting++
+		}
+	}
+	if waiting < MaxWaiting {
+		return nil
+	}
+	return tool.Errorf(tool.Limit, "%s was not asked about: %d of your calls wait for a person already, which is the most", fresh.Tool, waiting)
 }
 
 // open gives the request of a call: the one that stands, or fresh. One that is about the call in another form, since policies or

@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -149,4 +150,34 @@ func TestAnApprovalNobodyUsedIsOverInTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that calls and gives up again and again doesn't hide what others wait for; what it asked for, it may ask for again.
+func TestAClientDoesNotFloodPeople(t *testing.T) {
+	scenario(t, "flood", approval.Config{}, func(t *testing.T, g *approval.Gate) {
+		once := func(a *approval.Ask) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := wait(ctx, g, a)
+			synctest.Wait()
+			cancel()
+			<-w.done
+			return w.err
+		}
+		for i := range approval.MaxWaiting + 50 {
+			err := once(ask("", "1", fmt.Sprintf(`{"n": %d}`, i)))
+			if over := tool.AsError(err).Kind == tool.Limit; over != (i >= approval.MaxWaiting) {
+				t.Fatalf("call %d: %v", i, err)
+			}
+		}
+		if all := pending(t, g); len(all) != approval.MaxWaiting {
+			t.Errorf("%d wait", len(all))
+		}
+		other := ask("", "1", `{}`)
+		other.Call.Principal.ID = "key:other"
+		for _, a := range []*approval.Ask{other, ask("ex_1", "1", `{}`), ask("", "9", `{"n": 7}`)} {
+			if err := once(a); tool.AsError(err).Kind == tool.Limit {
+				t.Error(err)
+			}
+		}
+	})
 }

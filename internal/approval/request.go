@@ -55,10 +55,12 @@ type Request struct {
 	Note    string    `json:"note,omitempty"` // what they said of it
 }
 
-// Bounds on what a request holds, in bytes: a person has to read it.
+// Bounds on what a request holds, in bytes, and on how many there are: a person has to read them.
 const (
 	MaxArguments = 1 << 20
 	maxNote      = 1 << 10
+	// MaxWaiting is how many calls of a principal from outside of programs may wait at once.
+	MaxWaiting = 100
 )
 
 // An Ask is a call that policy leaves to a person.
