@@ -19,6 +19,7 @@ import (
 // holds are the calls that wait for a person. Its fields are guarded by run.mu.
 type holds struct {
 	by    map[int]*tool.Hold // by the number of the call
+	most  int                // calls that may be under way at once
 	wait  chan struct{}      // has a token when the program waits for nothing but people
 	total *time.Timer        // ends the execution
 	left  time.Duration      // what it had left when the first of by began to wait
@@ -68,7 +69,7 @@ const heldPatience = 100 * time.Millisecond
 // heldOnly reports whether the program waits for nothing but people: each of its calls does, or as many as may be under way at
 // once, for which the others wait. r.mu is held.
 func (r *run) heldOnly() bool {
-	return len(r.holds.by) > 0 && len(r.holds.by) >= min(r.outstanding, r.x.cfg.Limits.Concurrency)
+	return len(r.holds.by) > 0 && (len(r.holds.by) >= r.outstanding || len(r.holds.by) == r.holds.most)
 }
 
 // heldState sets the state of a program by whether it waits for nothing but people. r.mu is held.

@@ -114,7 +114,7 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	r.exec = Execution{ID: r.id, State: Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, run: r}
 	r.language = a.language
 	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
-	r.holds.wait = make(chan struct{}, 1)
+	r.holds.wait, r.holds.most = make(chan struct{}, 1), x.cfg.Limits.Concurrency
 	r.digest = programDigest(a.Code)
 	return r
 }
