@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -258,11 +259,15 @@ func (p *replaying) done() *api.PolicyReplay {
 	return p.out
 }
 
-// recordPolicy keeps on the record that policies came into force, or were refused.
+// recordPolicy keeps on the record that policies came into force, or were refused, where these are others than the last ones there.
 func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
-	ev := audit.Event{Kind: audit.KindPolicy, Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}}
+	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.Local(), Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}
 	if problem != nil {
 		ev.Outcome, ev.ErrorKind = audit.Failed, tool.AsError(problem).Kind
+	}
+	last, err := d.audit.Records(ctx, audit.Query{Kind: audit.KindPolicy, Limit: 1})
+	if err == nil && len(last) > 0 && problem == nil && last[0].End.Outcome == audit.OK && last[0].Subject.Name == e.Name() && last[0].Detail["version"] == e.Version() {
+		return
 	}
 	if _, err := d.audit.Event(ctx, ev); err != nil {
 		d.log.Error("record the policies", "err", err)

@@ -243,3 +243,27 @@ func TestToolRulesInTheConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Each process says which policies are in force; the record has them once, until others are, or they are refused.
+func TestPoliciesAreRecordedOnce(t *testing.T) {
+	s := newShop(t, readsOnly)
+	first := s.policies.engine.Load()
+	s.write(t, everything)
+	s.policies.reload(t.Context())
+	second := s.policies.engine.Load()
+	d := &Daemon{audit: s.audit, log: slog.New(slog.DiscardHandler)}
+	for _, e := range []*policy.Engine{first, first, second, second, first} {
+		d.recordPolicy(t.Context(), e, nil)
+	}
+	d.recordPolicy(t.Context(), first, tool.Errorf(tool.Invalid, "a mistake"))
+	d.recordPolicy(t.Context(), first, nil)
+	all, err := s.audit.Records(t.Context(), audit.Query{Kind: audit.KindPolicy})
+	if err != nil || len(all) != 5 {
+		t.Fatal(len(all), err)
+	}
+	for i, want := range []string{first.Version(), first.Version(), first.Version(), second.Version(), first.Version()} {
+		if r := all[i]; r.Detail["version"] != want || (r.End.Outcome == audit.Failed) != (i == 1) || r.Principal == "" {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+}

@@ -259,7 +259,7 @@ const (
 	tidyAtMost  = time.Minute
 	// expireEvery is how often sessions are looked for that are to be ended.
 	expireEvery = time.Hour
-	// trimEvery is how often executions are thrown away that are too old or too many.
+	// trimEvery is how often executions are thrown away that are too old or too many; more often where they are kept for less.
 	trimEvery = 5 * time.Minute
 )
 
@@ -277,7 +277,7 @@ func (x *Executor) tidy() {
 			x.expire()
 			last = now
 		}
-		if now := x.cfg.Now(); now.Sub(trimmed) >= trimEvery {
+		if now := x.cfg.Now(); now.Sub(trimmed) >= min(trimEvery, max(x.cfg.Limits.Journal.Keep, time.Minute)) {
 			x.trim()
 			trimmed = now
 		}
