@@ -96,6 +96,8 @@ type Pending interface {
 	Wait() error
 	// Sync is Wait, and waits until it is on the disk, too.
 	Sync() error
+	// Hurry has it written without a pause for what may come with it. It doesn't wait.
+	Hurry()
 }
 
 // A Store keeps journals, sealed. It is safe for concurrent use. Errors are *tool.Errors.

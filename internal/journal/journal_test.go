@@ -41,6 +41,7 @@ type written struct{}
 
 func (written) Wait() error { return nil }
 func (written) Sync() error { return nil }
+func (written) Hurry()      {}
 
 func (m *memory) Digest(data []byte) string                           { return DigestOf("", data) }
 func (m *memory) Get(context.Context, string) (*Record, error)        { return m.rec, nil }

@@ -146,7 +146,9 @@ func (l *Log) Outcome(c *Call) {
 		l.rec.Attempts, l.stale = 0, true
 	}
 	switch {
-	case !c.ReadOnly && !c.Sent.IsZero() || l.held > much:
+	case !c.ReadOnly && !c.Sent.IsZero(): // a crash before this is written leaves a write of which nobody knows
+		l.give(false, false).Hurry()
+	case l.held > much:
 		l.flush(false)
 	case !l.hurry && !l.closed:
 		l.hurry = true
@@ -344,3 +346,4 @@ func (frozen) Wait() error { return errFrozen }
 
 // Sync gives the error.
 func (frozen) Sync() error { return errFrozen }
+func (frozen) Hurry()      {}

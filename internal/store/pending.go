@@ -34,6 +34,14 @@ func (w *writer) later(r *write) *pending {
 	return p
 }
 
+// Hurry has it committed without a pause for what may come with it.
+func (p *pending) Hurry() {
+	select {
+	case p.w.hurry <- struct{}{}:
+	default: // it is hurrying
+	}
+}
+
 // Wait waits until it is committed: the death of this process doesn't take it back.
 func (p *pending) Wait() error { return p.wait() }
 

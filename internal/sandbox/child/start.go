@@ -134,3 +134,7 @@ func own() (string, error) {
 	}
 	return os.Executable()
 }
+
+// called is the name by which this program was called, as its children are. It is read while the program is initialized, since
+// a child may be begun then, beside whatever else comes to change os.Args.
+var called = os.Args[0]

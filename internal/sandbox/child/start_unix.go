@@ -27,7 +27,7 @@ func spawn(program string, args []string, attr *syscall.SysProcAttr) (peer, erro
 	ours := os.NewFile(uintptr(fds[0]), "parent") // it waits in system calls, as the child's end does
 	p := &unixPeer{File: ours}
 	p.cmd = &exec.Cmd{
-		Path: program, Args: append([]string{os.Args[0]}, args...), Env: environment(), Dir: "/",
+		Path: program, Args: append([]string{called}, args...), Env: environment(), Dir: "/",
 		Stderr: &p.said, ExtraFiles: []*os.File{theirs}, SysProcAttr: attr, WaitDelay: time.Second,
 	}
 	if err := p.cmd.Start(); err != nil {

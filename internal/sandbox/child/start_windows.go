@@ -16,7 +16,7 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 		return nil, plan, err
 	}
 	p := &pipePeer{}
-	p.cmd = &exec.Cmd{Path: program, Args: slices.Concat([]string{os.Args[0]}, command, []string{"plain"}, more),
+	p.cmd = &exec.Cmd{Path: program, Args: slices.Concat([]string{called}, command, []string{"plain"}, more),
 		Env: append(environment(), "SYSTEMROOT="+os.Getenv("SYSTEMROOT")), Stderr: &p.said, WaitDelay: time.Second}
 	if p.WriteCloser, err = p.cmd.StdinPipe(); err != nil {
 		return nil, plan, err
