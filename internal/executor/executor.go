@@ -167,7 +167,7 @@ func (x *Executor) Execution(id string) (*Execution, bool) {
 
 // Busy says how many executions are under way and do not only wait: for a slow tool, suspended, or for a person.
 func (x *Executor) Busy() (n int) {
-	for _, r := range x.history.all() {
+	for _, r := range x.history.live() {
 		r.mu.Lock()
 		if r.exec.State == Queued || r.exec.State == Running {
 			n++

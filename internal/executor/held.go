@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -57,8 +56,7 @@ func (r *run) held(n int, hold *tool.Hold) {
 	after := r.exec.State
 	r.mu.Unlock()
 	if before != after {
-		r.log.Update(func(rec *journal.Record) { rec.State = journal.State(after) }, true)
-		r.changed()
+		r.stateChanged(after)
 	}
 }
 

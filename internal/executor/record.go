@@ -110,10 +110,13 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 		if again && !sent.ReadOnly && !sent.Idempotent {
 			return func() error { return r.refuse(changedSince(&sent)) }
 		}
-		if sent.ReadOnly {
-			return func() error { return nil }
+		switch {
+		case !sent.ReadOnly:
+			return p.Sync
+		case p != nil:
+			return p.Wait
 		}
-		return p.Sync
+		return func() error { return nil }
 	}
 }
 
@@ -140,14 +143,19 @@ func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox
 
 // waits notes that the run is suspended until a call is answered, or that it goes on.
 func (r *run) waits(so bool) {
-	state, kept := Running, journal.Running
+	state := Running
 	if so {
-		state, kept = Waiting, journal.Waiting
+		state = Waiting
 	}
 	r.mu.Lock()
 	r.exec.State = state
 	r.mu.Unlock()
-	r.log.Update(func(rec *journal.Record) { rec.State = kept }, true)
+	r.stateChanged(state)
+}
+
+// stateChanged notes the state that the run, which has not ended, is in now.
+func (r *run) stateChanged(s State) {
+	r.log.Update(func(rec *journal.Record) { rec.State = journal.State(s) }, true)
 	r.changed()
 }
 

@@ -40,6 +40,7 @@ type Log struct {
 	stale   bool // and has changed since
 	closed  bool // nothing is written any more
 	last    Pending
+	wrote   Pending // the outcome of a call that may write, the last one; nil: there is none
 	timer   *time.Timer
 }
 
@@ -107,13 +108,14 @@ func (l *Log) Delivered(id, at int64, question bool) {
 	l.add(delivered, delivery{id, at, question})
 }
 
-// Intent notes that a call is about to leave. What it gives is waited for before it does; nil where the call only reads.
+// Intent notes that a call is about to leave. What it gives is waited for before it does: that the intent is on the disk, or, of a
+// call that only reads, that what came of the writes before it is written; nil where there are none.
 func (l *Log) Intent(c *Call) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(intent, l.sending(c, l.now()))
 	if c.ReadOnly {
-		return nil
+		return l.wrote
 	}
 	return l.give(false, true)
 }
@@ -147,7 +149,8 @@ func (l *Log) Outcome(c *Call) {
 	}
 	switch {
 	case !c.ReadOnly && !c.Sent.IsZero(): // a crash before this is written leaves a write of which nobody knows
-		l.give(false, false).Hurry()
+		l.wrote = l.give(false, false)
+		l.wrote.Hurry()
 	case l.held > much:
 		l.flush(false)
 	case !l.hurry && !l.closed:
