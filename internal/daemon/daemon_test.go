@@ -88,21 +88,7 @@ func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err = daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0", Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := errors.Join(<-done, d.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return d, stop
+	return runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0", Version: "test"})
 }
 
 func execute(t *testing.T, c *api.Client, code string) *api.Execution {

@@ -131,22 +131,7 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 		where, args = append(where, "seq < (SELECT seq FROM approval WHERE id = ?)"), append(args, q.Before)
 	}
 	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
-	if err != nil {
-		return nil, readError(ctx, err)
-	}
-	defer rows.Close()
-	var out []approval.Request
-	for rows.Next() {
-		r, err := k.scan(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, *r)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
-	}
-	return out, nil
+	return collect(ctx, rows, err, k.scan)
 }
 
 // Move takes requests from one state to another, each by itself.

@@ -134,22 +134,7 @@ func (e *Executions) Open(ctx context.Context) ([]journal.Record, error) {
 
 func (e *Executions) records(ctx context.Context, query string, args ...any) ([]journal.Record, error) {
 	rows, err := e.s.read.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, readError(ctx, err)
-	}
-	defer rows.Close()
-	var out []journal.Record
-	for rows.Next() {
-		r, err := scanExecution(rows.Scan)
-		if err != nil {
-			return nil, readError(ctx, err)
-		}
-		out = append(out, *r)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
-	}
-	return out, nil
+	return collect(ctx, rows, err, scanExecution)
 }
 
 // Parts gives the parts of a journal.

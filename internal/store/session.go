@@ -87,22 +87,7 @@ func stateBind(r *session.Record) [][]byte {
 // List gives the sessions of an owner.
 func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, error) {
 	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
-	if err != nil {
-		return nil, readError(ctx, err)
-	}
-	defer rows.Close()
-	var out []session.Record
-	for rows.Next() {
-		r, err := scanRecord(rows.Scan)
-		if err != nil {
-			return nil, readError(ctx, err)
-		}
-		out = append(out, *r)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
-	}
-	return out, nil
+	return collect(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) { return scanRecord(scan) })
 }
 
 const (

@@ -217,3 +217,25 @@ func failure(err error) error {
 func closedError() error {
 	return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
 }
+
+// collect reads the rows of a query, each with scan, whose *tool.Errors stay as they are.
+func collect[T any](ctx context.Context, rows *sql.Rows, err error, scan func(func(...any) error) (*T, error)) (out []T, _ error) {
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		v, err := scan(rows.Scan)
+		if known := (*tool.Error)(nil); errors.As(err, &known) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, readError(ctx, err)
+		}
+		out = append(out, *v)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, readError(ctx, err)
+	}
+	return out, nil
+}
