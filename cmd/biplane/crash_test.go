@@ -97,7 +97,7 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(cancel)
 	c := &crash{T: t, ctx: ctx, dir: t.TempDir(), ledger: newLedger(t), rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, tally: map[string]int{}}
-	config := fmt.Sprintf("start_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
+	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
 	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func folder(t *testing.T) string {
 	if err := os.Symlink(self, filepath.Join(dir, "stub")); err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("start_wait: 1m\nmcpServers:\n  stub: { command: %s, args: [%s] }\n", filepath.Join(dir, "stub"), dir)
+	config := fmt.Sprintf("policy: open\nstart_wait: 1m\nmcpServers:\n  stub: { command: %s, args: [%s] }\n", filepath.Join(dir, "stub"), dir)
 	if err := os.WriteFile(filepath.Join(dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

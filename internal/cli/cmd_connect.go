@@ -136,6 +136,9 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				pasted = nil
 				continue
 			}
+			if text == "" {
+				continue
+			}
 			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err == nil {
 				pasted = nil // done says how it went
 			} else if ctx.Err() == nil {
@@ -164,7 +167,7 @@ func await(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
 // maxLine bounds a line that is pasted.
 const maxLine = 64 << 10
 
-// lineReader gives the lines of r that are not empty, and is closed at its end. Reading a terminal can't be given up: the
+// lineReader gives the lines of r without the space around them, and is closed at its end. Reading a terminal can't be given up: the
 // goroutine ends with the process at the latest.
 func lineReader(r io.Reader) <-chan string {
 	out := make(chan string, 1)
@@ -173,9 +176,7 @@ func lineReader(r io.Reader) <-chan string {
 		s := bufio.NewScanner(r)
 		s.Buffer(nil, maxLine)
 		for s.Scan() {
-			if t := strings.TrimSpace(s.Text()); t != "" {
-				out <- t
-			}
+			out <- strings.TrimSpace(s.Text())
 		}
 	}()
 	return out

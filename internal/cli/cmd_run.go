@@ -30,7 +30,10 @@ func runCommand(a *app) *cobra.Command {
 		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all the tools, as an agent's execute does. The program
 is a file, the text after -c, or standard input. Its value goes to standard output as JSON, its console lines and a line
 on the calls it made to standard error. With --session, what the programs of that name before it left is there:
-variables, functions and files.`,
+variables, functions and files.
+
+Where policy leaves a call to a person, and standard input is a terminal, you are asked right here. Else the program waits,
+the exit code is 3, and biplane approvals decides.`,
 		Example: `  biplane run -c 'await search("send a message")'
   biplane run job.ts --timeout 5m
   biplane run --session work -c 'const seen = new Set()'
@@ -61,8 +64,13 @@ variables, functions and files.`,
 				if err != nil {
 					return err
 				}
-				if x.State == "waiting" {
-					return a.waits(ctx, client, x, asJSON)
+				if x.State == api.StateWaiting && !asJSON {
+					if x, err = a.inPlace(ctx, client, x); err != nil {
+						return err
+					}
+				}
+				if x.State == api.StateWaiting {
+					return a.waits(context.WithoutCancel(ctx), client, x, asJSON)
 				}
 				return a.execution(x, asJSON)
 			})
@@ -135,7 +143,7 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 	for _, r := range all {
 		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(string(r.Arguments), 100), clean(r.Reason))
 	}
-	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny); it goes on then: biplane executions watch %[1]s\n", clean(x.ID))
+	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nhear how it ends with: biplane executions watch %[1]s\n", clean(x.ID))
 	return told(exitDenied)
 }
 

@@ -26,7 +26,7 @@ type Settings struct {
 	Warnings  []Problem // what was read, and has no effect
 	Servers   []Server  // in the order of the file
 	Mode      string    // "code", "direct" or "auto"
-	Policy    string    // "open", "read-only", "ask-for-writes", or a folder as it was written
+	Policy    string    // "ask-for-writes" (the default), "read-only", "open", or a folder as it was written
 	PolicyDir string    // that folder, absolute; empty where there is none
 	Tools     []policy.Rule
 	Listen    string        // host:port for serve
@@ -63,7 +63,7 @@ const (
 // DefaultSettings are the settings of an empty configuration.
 func DefaultSettings() *Settings {
 	return &Settings{
-		Mode: "code", Policy: "open", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
+		Mode: "code", Policy: "ask-for-writes", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
 		Sandbox: SandboxSettings{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 128},
 		Journal: JournalSettings{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
 	}

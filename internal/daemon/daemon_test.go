@@ -84,6 +84,9 @@ func (p *peer) meet(ctx context.Context, n int) {
 // run runs a Daemon with the configuration text, until the test ends or stop is called.
 func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	t.Helper()
+	if !strings.Contains(text, "policy:") {
+		text = "policy: open\n" + text // most tests are about calls that are made at once
+	}
 	s, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +238,7 @@ func TestStopped(t *testing.T) {
 func TestSaysWhatItIs(t *testing.T) {
 	var log lockedBuffer
 	s := daemon.DefaultSettings()
+	s.Policy = "open"
 	d, err := daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -174,7 +174,7 @@ func TestStopAnswersOverStdio(t *testing.T) {
 		for _, inTime := range []bool{true, false} {
 			t.Run(fmt.Sprintf("relayed=%v/in time=%v", relayed, inTime), func(t *testing.T) {
 				p, dir := newPeer(t), t.TempDir()
-				text := "mcpServers: { peer: { url: '" + p.URL + "' } }"
+				text := "policy: open\nmcpServers: { peer: { url: '" + p.URL + "' } }"
 				s, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
 				if err != nil {
 					t.Fatal(err)

@@ -125,6 +125,7 @@ func (r *Report) notes() string {
 Measured: the MCP messages between the agent and this Biplane, which ran the real servers, the real door and the real
 sandbox. Definitions are name, description and input schema of each tool, as clients hand them to a model; calls are name
 and arguments; results are the text of the answers. Counted with %s (OpenAI's); for Claude it is an estimate.
+It ran with policy: open, so that nothing waited for you; by default a person is asked before anything is changed.
 All ways began with the same database and left the same changes in it, compared record by record.
 
 Assumed: no model took part. The agents are scripts that make a good model's choices (largest pages; details only of
@@ -136,7 +137,8 @@ suits a program.
 }
 
 const connectText = `
-Put Biplane in front of your own tools. It reads the mcpServers you already have:
+Put Biplane in front of your own tools. It reads the mcpServers you already have. Tools that only read are called at
+once; a call that may change something waits until you say biplane approvals approve:
 
     claude mcp add biplane -- biplane mcp --config /path/to/.mcp.json
 

@@ -45,7 +45,7 @@ func start(t *testing.T, command string, auth *daemon.AuthSettings) (url string,
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	settings := daemon.DefaultSettings()
-	settings.Mode, settings.Auth = "direct", auth
+	settings.Mode, settings.Policy, settings.Auth = "direct", "open", auth
 	settings.Servers = []daemon.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
 	d, err := daemon.New(t.Context(), daemon.Config{Settings: settings, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
 	if err != nil {
