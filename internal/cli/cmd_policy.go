@@ -292,6 +292,9 @@ func showAnswer(w io.Writer, x *api.PolicyAnswer) {
 	if len(x.Approvers) > 0 {
 		rows = append(rows, []string{"approvers", strings.Join(x.Approvers, ", ")})
 	}
+	for _, l := range x.Limits {
+		rows = append(rows, []string{"limit", l})
+	}
 	columns(w, append(rows, []string{"shown", strconv.FormatBool(x.Shown)}, []string{"version", x.Version})...)
 	if x.Change != "" {
 		fmt.Fprintln(w, "\n"+safe(x.Change))

@@ -53,7 +53,7 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*executor.Execut
 	}
 	return func(e *executor.Execution) {
 		spent := limit.Spent{CPU: e.CPU()}
-		if d.limits.Counts(limit.Tokens) {
+		if d.limits.Counts(c, limit.Tokens) {
 			tokens, err := e.Count()
 			if err != nil {
 				d.log.Warn("count the tokens of an execution", "execution", e.ID, "err", err)

@@ -112,7 +112,7 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	x := e.Explain(r)
 	a := &api.PolicyAnswer{
 		Tool: entry.Tool.Path(), Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version, Reason: x.Decision.Reason,
-		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Shown: e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
+		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(), Shown: e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
 	}
 	for _, t := range x.Policies {
 		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds, Missing: append([]string{}, t.Missing...)}

@@ -36,12 +36,12 @@ func (r *run) finish(err error) {
 	r.mu.Lock()
 	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
+	r.answered = res
 	for i := range r.exec.Calls {
 		r.exec.Calls[i].note = nil
 	}
 	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
 	r.mu.Unlock()
-	r.answered = res
 	r.x.history.finish(r, size)
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)

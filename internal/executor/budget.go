@@ -295,14 +295,9 @@ func arrayShape(v json.RawMessage, depth int) string {
 
 // countTokens counts what the agent was given and what it was spared; once.
 func (r *run) countTokens() (Tokens, error) {
-	select {
-	case <-r.done:
-	default:
-		return Tokens{}, nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counted {
+	if r.counted || r.answered == nil { // it has not ended
 		return r.exec.Tokens, nil
 	}
 	var t Tokens

@@ -63,6 +63,14 @@ type Rule struct {
 	Principal string // pattern of an ID, as of path.Match
 	Group     string
 	Tools     string // pattern of paths, "github.*"; for Calls and Egress
+	// Policy is the id of the policy that the rule is of; empty for those of the configuration.
+	Policy string
+}
+
+// ruleOf is a bound of a policy as a Rule. Its key has the policy's id and the bound, and not the policy's version: a
+// changed policy gives nobody a fresh start.
+func ruleOf(b tool.Bound) *Rule {
+	return &Rule{What: What(b.What), Max: b.Max, Window: b.Window, Per: Per(b.Per), Policy: b.Policy}
 }
 
 // String writes the rule as a person would say it.
@@ -76,6 +84,9 @@ func (r *Rule) String() string {
 	}
 	if r.Per != PerAll {
 		s += " for each " + string(r.Per)
+	}
+	if r.Policy != "" {
+		s += " (policy " + r.Policy + ")"
 	}
 	return s
 }
@@ -95,6 +106,9 @@ func (r *Rule) unit() string {
 // key names what the rule counts for a call: its own text, which is what it bounds, and for whom.
 func (r *Rule) key(c *tool.Call) (keys []string) {
 	head := fmt.Sprintf("%s|%v|%s|%s|%s|%s|%s|", r.What, r.Max, r.Window, r.Per, r.Principal, r.Group, r.Tools)
+	if r.Policy != "" {
+		head = fmt.Sprintf("policy %q|", r.Policy) + head
+	}
 	switch r.Per {
 	case PerGroup:
 		for _, g := range c.Principal.Groups {
@@ -190,6 +204,7 @@ type Limiter struct {
 	times map[string]time.Time // by key, when what was used would be used up at an even pace (GCRA's TAT)
 	now   map[string]float64   // by key, how much goes on
 	swept time.Time
+	known bool // what was used before has been read
 }
 
 // New makes a Limiter.
@@ -206,20 +221,30 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 		}
 	}
 	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
-	if cfg.Store != nil && len(cfg.Rules) > 0 {
-		times, err := cfg.Store.Load(ctx, cfg.Now())
-		if err != nil {
+	if len(cfg.Rules) > 0 { // a data folder that can't be read is said at start
+		if err := l.recall(ctx); err != nil {
 			return nil, err
 		}
-		maps.Copy(l.times, times)
 	}
 	return l, nil
 }
 
-// Counts reports whether some rule bounds what.
-func (l *Limiter) Counts(what What) bool {
-	return slices.ContainsFunc(l.cfg.Rules, func(r Rule) bool { return r.What == what })
+// recall reads what was used before; once, and not before there is a rule. l.mu is held, or nobody else has l.
+func (l *Limiter) recall(ctx context.Context) error {
+	if l.known || l.cfg.Store == nil {
+		return nil
+	}
+	times, err := l.cfg.Store.Load(ctx, l.cfg.Now())
+	if err != nil {
+		return err
+	}
+	maps.Copy(l.times, times)
+	l.known = true
+	return nil
 }
+
+// Counts reports whether some rule bounds what of what a call uses.
+func (l *Limiter) Counts(c *tool.Call, what What) bool { return len(l.uses(c, nil, what, 0)) > 0 }
 
 // Guard makes a call of an upstream's tool where the limits and the breaker allow it.
 func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
@@ -253,7 +278,7 @@ type use struct {
 // limit nothing is used, and the error, of kind Limit, says how long to wait. done is told when it is over, with what
 // else it used.
 func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done func(Spent), err error) {
-	if len(l.cfg.Rules) == 0 {
+	if len(l.cfg.Rules) == 0 && len(c.Grant.Bounds) == 0 {
 		return func(Spent) {}, nil
 	}
 	var uses, under []use
@@ -269,6 +294,9 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.recall(context.WithoutCancel(ctx)); err != nil {
+		return nil, tool.NotSent(err)
+	}
 	now := l.cfg.Now()
 	l.sweep(now)
 	for _, u := range uses {
@@ -311,14 +339,22 @@ func (l *Limiter) done(ctx context.Context, c *tool.Call, under []use, s Spent) 
 	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
+// uses adds to to what a call uses of each rule that bounds what: those of the configuration, and those of the policies
+// that allowed it.
 func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
-	for i := range l.cfg.Rules {
-		r := &l.cfg.Rules[i]
-		if !r.counts(c, what) {
-			continue
-		}
+	add := func(r *Rule) {
 		for _, k := range r.key(c) {
 			to = append(to, use{r, k, cost})
+		}
+	}
+	for i := range l.cfg.Rules {
+		if r := &l.cfg.Rules[i]; r.counts(c, what) {
+			add(r)
+		}
+	}
+	for _, b := range c.Grant.Bounds {
+		if b.What == string(what) {
+			add(ruleOf(b))
 		}
 	}
 	return to

@@ -316,3 +316,75 @@ func TestLoops(t *testing.T) {
 		}
 	}
 }
+
+// Bounds of policies hold beside the rules, each policy's for itself, and are not given afresh by a restart.
+func TestBoundsOfPolicies(t *testing.T) {
+	c, s := start(), &memory{}
+	l := limiter(t, c, s)
+	bounded := func(path string, b ...tool.Bound) *tool.Call {
+		c := call("ann", path)
+		c.Grant.Bounds = b
+		return c
+	}
+	two := tool.Bound{Policy: "crm", What: "calls", Max: 2, Window: time.Minute, Per: "principal"}
+	three := tool.Bound{Policy: "dev", What: "calls", Max: 3, Window: time.Minute, Per: "tool"}
+	take := func(l *limit.Limiter, c *tool.Call) string {
+		if _, err := l.Take(t.Context(), c, false); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	for range 2 {
+		if got := take(l, bounded("shop.get", two, three)); got != "" {
+			t.Fatal(got)
+		}
+	}
+	l = limiter(t, c, s)
+	if got := take(l, bounded("shop.get", two, three)); !strings.Contains(got, "2 calls in 60 s for each principal (policy crm)") {
+		t.Errorf("after a restart: %q", got)
+	}
+	if got := take(l, bounded("shop.get", three)); got != "" { // the refused call used nothing of it
+		t.Errorf("the other policy's: %q", got)
+	}
+	if got := take(l, bounded("shop.get", three)); !strings.Contains(got, "3 calls in 60 s for each tool (policy dev)") {
+		t.Errorf("the other policy's, used up: %q", got)
+	}
+	other := two
+	other.Policy = "crm2"
+	for _, free := range []*tool.Call{call("ann", "shop.get"), bounded("shop.get", other), bounded("shop.put", three)} {
+		if got := take(l, free); got != "" {
+			t.Errorf("%s within %+v: %q", free.Path, free.Grant.Bounds, got)
+		}
+	}
+	one := bounded("biplane.execute", tool.Bound{Policy: "p", What: "concurrent", Max: 1, Per: "principal"}, tool.Bound{Policy: "p", What: "tokens", Max: 10, Window: time.Hour, Per: "all"})
+	done, err := l.Take(t.Context(), one, true)
+	if err != nil || !l.Counts(one, limit.Tokens) || l.Counts(one, limit.CPU) {
+		t.Fatalf("%v, tokens %t, cpu %t", err, l.Counts(one, limit.Tokens), l.Counts(one, limit.CPU))
+	}
+	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "1 executions at once") {
+		t.Errorf("two at once: %v", err)
+	}
+	done(limit.Spent{Tokens: 20})
+	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "10 tokens in 1 h (policy p)") {
+		t.Errorf("after 20 tokens: %v", err)
+	}
+}
+
+// Where it is not known what was used, nothing that is bounded is let through.
+func TestBoundsThatCantBeRead(t *testing.T) {
+	l := limiter(t, start(), broken{})
+	c := call("ann", "shop.get")
+	if _, err := l.Take(t.Context(), c, false); err != nil {
+		t.Fatal(err)
+	}
+	c.Grant.Bounds = []tool.Bound{{Policy: "p", What: "calls", Max: 1, Window: time.Minute, Per: "all"}}
+	if _, err := l.Take(t.Context(), c, false); err == nil || !tool.AsError(err).Unsent {
+		t.Errorf("got %v", err)
+	}
+}
+
+type broken struct{ *memory }
+
+func (broken) Load(context.Context, time.Time) (map[string]time.Time, error) {
+	return nil, errors.New("disk broken")
+}

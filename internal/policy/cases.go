@@ -53,7 +53,8 @@ type CaseResult struct {
 //	see shop.get_order                                        whether it is listed: yes or no
 //
 // A decision is the effect, the ids of the policies that decide, and where they ask the groups that decide:
-// "ask writes [approvers]"; then the fields that are left out of the result: "allow crm without **.ssn". Where only the effect is wanted, the rest may be anything.
+// "ask writes [approvers]"; then the fields that are left out of the result, "allow crm without **.ssn", and how much may be
+// used, "allow crm within calls: 10 per 1m (crm)". Where only the effect is wanted, the rest may be anything.
 func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error) {
 	a := txtar.Parse(archive)
 	run := &caseRun{file: name, tools: map[string]*tool.Tool{}}
@@ -243,6 +244,9 @@ func (d Decision) summary() string {
 	}
 	if d.Effect != Deny && len(d.Redact) > 0 {
 		s += " without " + strings.Join(d.Redact, ", ")
+	}
+	if d.Effect != Deny && len(d.Grant.Bounds) > 0 {
+		s += " within " + strings.Join(d.Limits(), ", ")
 	}
 	return s
 }

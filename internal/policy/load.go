@@ -181,7 +181,10 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 			}
 			r.bounds.tier = t
 		case "limit":
-			wrong("limit", "@limit(%q): nothing holds limits yet in this build, and a bound that nothing holds is worse than none: take it out, or forbid the call", value)
+			var err error
+			if r.bounds.limits, err = limitsOf(p, value); err != nil {
+				wrong("limit", "@limit: %s", tool.AsError(err).Msg)
+			}
 		case "redact":
 			var err error
 			if r.bounds.redact, err = redactPaths(value); err != nil {
@@ -191,9 +194,9 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 				wrong("redact", "@redact leaves fields out of what tools answer to programs, not out of what programs answer: put it on the permit of the call")
 			}
 		default:
-			wrong(string(name), "there is no annotation @%s%s", name, meant(string(name), []string{"id", "reason", "ask", "tier", "redact"}))
+			wrong(string(name), "there is no annotation @%s%s", name, meant(string(name), []string{"id", "reason", "ask", "tier", "limit", "redact"}))
 		}
-		if r.forbid && (name == "ask" || name == "tier" || name == "redact") {
+		if r.forbid && (name == "ask" || name == "tier" || name == "limit" || name == "redact") {
 			wrong(string(name), "@%s bounds what is permitted: a forbid has no use for it", name)
 		}
 	}

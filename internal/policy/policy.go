@@ -2,7 +2,7 @@
 //
 // Policies are written in Cedar (https://docs.cedarpolicy.com). What no policy permits is denied, and a forbid wins over
 // every permit. Annotations on permits add bounds: @ask leaves the call to a person, @tier names the weakest isolation
-// that the program behind it may run at, @redact leaves fields out of results. Of all permits that a call satisfies the strictest bounds hold, so the order of
+// that the program behind it may run at, @limit bounds how much is used over time, @redact leaves fields out of results. Of all permits that a call satisfies the strictest bounds hold, so the order of
 // policies never matters, and adding a bound never loosens one.
 //
 // In two places this is stricter than Cedar. A forbid that can't be evaluated denies; Cedar would leave it out, and a
@@ -97,6 +97,7 @@ type bounds struct {
 	approvers []string
 	tier      tool.Tier
 	redact    []string // paths of fields of results
+	limits    []tool.Bound
 }
 
 // New makes an Engine. The error is an *Error inside a *tool.Error of kind invalid.
@@ -195,7 +196,7 @@ func (e *Engine) decide(r Request) Decision {
 	}
 	switch {
 	case effect == cedar.Allow:
-		return e.granted(satisfied)
+		return e.granted(satisfied, r.Tool.Upstream == reserved)
 	case len(satisfied) > 0:
 		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: because(satisfied, "it is forbidden")}
 	}
@@ -211,9 +212,9 @@ func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
 	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, plain(worst.Message))
 }
 
-// granted combines the bounds of all permits that are satisfied: the strictest of each.
-func (e *Engine) granted(permits []*rule) Decision {
-	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier}, Redact: redactions(permits)}
+// granted combines the bounds of all permits that are satisfied, for a program or a call: the strictest of each.
+func (e *Engine) granted(permits []*rule, program bool) Decision {
+	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier, Bounds: boundsOf(permits, program)}, Redact: redactions(permits)}
 	var asking, tiered []*rule
 	for _, p := range permits {
 		if p.bounds.ask {

@@ -33,11 +33,15 @@ func policyOf(t *rapid.T, i int) string {
 	pick := func(label string, list []string) string { return rapid.SampledFrom(list).Draw(t, label) }
 	var b strings.Builder
 	fmt.Fprintf(&b, "@id(\"p%d\")", i)
-	effect := pick("effect", []string{"permit", "permit", "forbid"})
-	if effect == "permit" {
-		b.WriteString(pick("bound", []string{"", "", `@ask("a,b")`, `@ask("b")`, `@ask("c")`, `@tier("wasm")`, `@tier("process")`, `@tier("gvisor")`, `@reason("r")`}))
+	effect, act := pick("effect", []string{"permit", "permit", "forbid"}), pick("what", acts)
+	bound := `@limit("calls: 2 per 1m, egress: 30 per 1m for all")`
+	if strings.HasSuffix(act, `== Action::"execute"`) {
+		bound = `@limit("concurrent: 3")`
 	}
-	fmt.Fprintf(&b, " %s (%s, %s, %s)", effect, pick("who", people), pick("what", acts), pick("where", scopes))
+	if effect == "permit" {
+		b.WriteString(pick("bound", []string{"", "", `@ask("a,b")`, `@ask("b")`, `@ask("c")`, `@tier("wasm")`, `@tier("process")`, `@tier("gvisor")`, bound, `@reason("r")`}))
+	}
+	fmt.Fprintf(&b, " %s (%s, %s, %s)", effect, pick("who", people), act, pick("where", scopes))
 	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
 		fmt.Fprintf(&b, " %s { %s }", pick("when", []string{"when", "when", "unless"}), pick("condition", append(slices.Clone(sureConditions), unsureConditions...)))
 	}
@@ -122,10 +126,15 @@ func TestShownAndStrictest(t *testing.T) {
 		if d.Effect == policy.Deny && strings.Contains(more, "permit") {
 			return
 		}
-		if now := engineOf(t, append(list, more), 1).Decide(r); strict[now.Effect] < strict[d.Effect] || d.Effect != policy.Deny && now.Effect != policy.Deny && now.Grant.Tier < d.Grant.Tier {
+		if now := engineOf(t, append(list, more), 1).Decide(r); strict[now.Effect] < strict[d.Effect] || d.Effect != policy.Deny && now.Effect != policy.Deny && (now.Grant.Tier < d.Grant.Tier || lost(d, now)) {
 			t.Fatalf("%+v\nbecame %+v with %s", d, now, more)
 		}
 	})
+}
+
+// lost reports whether a bound on how much is used is no longer there.
+func lost(was, now policy.Decision) bool {
+	return slices.ContainsFunc(was.Grant.Bounds, func(b tool.Bound) bool { return !slices.Contains(now.Grant.Bounds, b) })
 }
 
 // What is shown can be called, with some arguments, from somewhere: policies on one argument each don't contradict each

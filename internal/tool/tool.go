@@ -110,7 +110,18 @@ type Principal struct {
 
 // A Grant bounds a call that policy allowed.
 type Grant struct {
-	Tier Tier // weakest isolation that a program may run at
+	Tier   Tier    // weakest isolation that a program may run at
+	Bounds []Bound // how much may be used over time: all of them hold
+}
+
+// A Bound is how much of something a policy lets be used: at once at most Max, and over long times Max in a Window. The
+// words are those of package limit.
+type Bound struct {
+	Policy string        // the id of the policy: each counts for itself
+	What   string        // "calls", "egress", "executions", "concurrent", "cpu", "tokens"
+	Max    float64       // calls, bytes, executions, seconds of CPU time, tokens
+	Window time.Duration // 0 for "concurrent"
+	Per    string        // "principal", "upstream", "tool", "all"
 }
 
 // State says how an upstream is.

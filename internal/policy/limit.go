@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// limitText is one bound of @limit: "calls: 10 per 1m for each tool".
+var limitText = regexp.MustCompile(`^([a-z]+) *: *([0-9]+)(?: +per +([0-9a-z.]+))?(?: +for +(?:(all)|each +([a-z]+)))?$`)
+
+// The most that a bound lets through, and the longest window.
+const (
+	maxLimit  = 1 << 50
+	maxWindow = 400 * 24 * time.Hour
+	minWindow = time.Second
+)
+
+// limitsOf reads what @limit of a policy says. What would hold for nothing is an error.
+func limitsOf(p *cedar.Policy, value string) ([]tool.Bound, error) {
+	var out []tool.Bound
+	for _, text := range names(value) {
+		b, err := boundOf(text)
+		if err != nil {
+			return nil, err
+		}
+		if only, ok := p.AST().Action.(ast.ScopeTypeEq); ok {
+			if action := string(only.Entity.ID); action == executeAction && ofCalls(b) || action == callAction && !ofCalls(b) {
+				return nil, tool.Errorf(tool.Invalid, "%q holds for nothing, since this permits %q only: calls and egress are of call, executions, concurrent, cpu and tokens of execute", clip(text), action)
+			}
+		}
+		out = append(out, b)
+	}
+	if len(out) == 0 {
+		return nil, tool.Errorf(tool.Invalid, `it needs how much may be used: @limit("calls: 10 per 1m, egress: 100000 per 1d")`)
+	}
+	slices.SortFunc(out, compareBounds)
+	return slices.Compact(out), nil
+}
+
+// ofCalls reports whether b is about calls of tools; else it is about programs.
+func ofCalls(b tool.Bound) bool {
+	return b.What == string(limit.Calls) || b.What == string(limit.Egress)
+}
+
+// boundOf reads one bound.
+func boundOf(text string) (tool.Bound, error) {
+	m := limitText.FindStringSubmatch(text)
+	if m == nil {
+		return tool.Bound{}, tool.Errorf(tool.Invalid, `%q is no limit: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clip(text))
+	}
+	b := tool.Bound{What: m[1], Per: cmp.Or(m[4], m[5], string(limit.PerPrincipal))}
+	if !slices.Contains(limit.Whats(), limit.What(b.What)) {
+		return b, tool.Errorf(tool.Invalid, "%q can't be limited: it is one of %v%s", b.What, limit.Whats(), meant(b.What, textsOf(limit.Whats())))
+	}
+	if b.Per == string(limit.PerGroup) || m[5] == string(limit.PerAll) {
+		return b, tool.Errorf(tool.Invalid, "%q: a limit of a policy is for each principal, upstream or tool, or for all: whom it is about is what the policy itself says", clip(text))
+	}
+	n, err := strconv.ParseInt(m[2], 10, 64)
+	if err != nil || n > maxLimit {
+		return b, tool.Errorf(tool.Invalid, "%q: the most is %d", clip(text), int64(maxLimit))
+	}
+	b.Max = float64(n)
+	if m[3] != "" {
+		if b.Window, err = windowOf(m[3]); err != nil {
+			return b, err
+		}
+	}
+	rule := limit.Rule{What: limit.What(b.What), Max: b.Max, Window: b.Window, Per: limit.Per(b.Per)}
+	if err := rule.Check(); err != nil {
+		return b, tool.Errorf(tool.Invalid, "%q: %s", clip(text), tool.AsError(err).Msg)
+	}
+	return b, nil
+}
+
+// windowOf reads 90s, 1m, 1h30m and 7d.
+func windowOf(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		var days int
+		if days, err = strconv.Atoi(n); err == nil {
+			d = time.Duration(min(days, 10_000)) * 24 * time.Hour
+		}
+	}
+	if err != nil || d < minWindow || d > maxWindow {
+		return 0, tool.Errorf(tool.Invalid, "%q is no window: it is a time like 10s, 1m, 1h or 7d, at most 400d", clip(s))
+	}
+	return d, nil
+}
+
+// boundsOf joins what all permits say of how much may be used, of programs or of calls: each holds for itself, and so the
+// strictest.
+func boundsOf(permits []*rule, programs bool) []tool.Bound {
+	var out []tool.Bound
+	for _, p := range permits {
+		for _, b := range p.bounds.limits {
+			if ofCalls(b) != programs {
+				b.Policy = p.id
+				out = append(out, b)
+			}
+		}
+	}
+	slices.SortFunc(out, compareBounds)
+	return out
+}
+
+func compareBounds(a, b tool.Bound) int {
+	return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.What, b.What), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Max, b.Max))
+}
+
+// Limits says how much may be used, in the words of @limit, each with the policy's id: "calls: 10 per 1m (crm)".
+func (d Decision) Limits() []string {
+	var out []string
+	for _, b := range d.Grant.Bounds {
+		s := fmt.Sprintf("%s: %.0f", b.What, b.Max)
+		if b.Window > 0 {
+			s += " per " + windowText(b.Window)
+		}
+		switch limit.Per(b.Per) {
+		case limit.PerPrincipal:
+		case limit.PerAll:
+			s += " for all"
+		default:
+			s += " for each " + b.Per
+		}
+		out = append(out, s+" ("+b.Policy+")")
+	}
+	return out
+}
+
+// windowText writes a window as windowOf reads it.
+func windowText(d time.Duration) string {
+	if d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	s := d.String() // 1h0m0s
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func textsOf[T ~string](all []T) []string {
+	out := make([]string, len(all))
+	for i, w := range all {
+		out[i] = string(w)
+	}
+	return out
+}
