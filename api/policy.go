@@ -64,8 +64,8 @@ type PolicyAnswer struct {
 	Approvers []string      `json:"approvers,omitempty"`
 	Tier      string        `json:"tier"`
 	Limits    []string      `json:"limits,omitempty"` // how much may be used, each with the policy that says so
-	Shown     bool          `json:"shown"`  // the tool is listed and found
-	Change    string        `json:"change"` // the smallest change after which the effect would be another one
+	Shown     bool          `json:"shown"`            // the tool is listed and found
+	Change    string        `json:"change"`           // the smallest change after which the effect would be another one
 	Policies  []PolicyTrace `json:"policies"`
 }
 
