@@ -53,7 +53,7 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 }
 
 func TestSuspendedProgramsCanBeStopped(t *testing.T) {
-	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 100 * time.Millisecond })
+	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 2 * time.Second })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan outcome)
 	wait := func(f func()) outcome {
