@@ -13,7 +13,7 @@ import (
 type AuditRecord struct {
 	ID        string            `json:"record"` // ids are in the order of time
 	Seq       int64             `json:"seq"`    // index of its first leaf in the log
-	Kind      string            `json:"kind"`   // "call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "read", "record"
+	Kind      string            `json:"kind"`   // "call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "read", "record"
 	Time      time.Time         `json:"time"`
 	Principal string            `json:"principal,omitempty"`
 	Client    string            `json:"client,omitempty"`

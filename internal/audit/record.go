@@ -19,6 +19,7 @@ const (
 	KindPolicy        Kind = "policy"        // a policy took effect, or was refused
 	KindKey           Kind = "key"           // a key was made or withdrawn
 	KindApproval      Kind = "approval"      // a person decided
+	KindFile          Kind = "file"          // a program was refused one of its files
 	KindRead          Kind = "read"          // the record itself was read, exported or proved
 	KindRecord        Kind = "record"        // the record itself: found broken, payloads thrown away
 )

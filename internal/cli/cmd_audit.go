@@ -18,7 +18,7 @@ import (
 
 // The words of the record's filters.
 var (
-	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "read", "record"}
+	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "read", "record"}
 	auditOutcomes = []string{"ok", "error", "failed"}
 )
 

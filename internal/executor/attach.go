@@ -114,7 +114,10 @@ func (r *run) attach(files []journal.File) error {
 	for _, f := range files {
 		name := "./workspace/" + f.Path
 		var err error
-		if dir := path.Dir(f.Path); dir != "." {
+		if r.recall == nil { // else it was decided on before
+			err = r.pass("write", name, "")
+		}
+		if dir := path.Dir(f.Path); err == nil && dir != "." {
 			err = r.fs.Mkdir("./workspace/"+dir, true)
 		}
 		if err == nil {

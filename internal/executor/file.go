@@ -39,7 +39,7 @@ func (x *Executor) newFS(ctx context.Context, p tool.Principal, l *live) (fs *vf
 // file answers a request for a file. The files are ours, never the host's.
 func (r *run) file(f *sandbox.File) error {
 	if r.recall.told(f.ID) { // it hears the answer that it had; what it did to files is done again
-		_, _ = r.fileOp(f)
+		r.fileAgain(f, r.recall.heard[f.ID])
 		return nil
 	}
 	if r.stream.full() { // whoever takes the guest's messages can't wait until it reads
@@ -52,8 +52,8 @@ func (r *run) file(f *sandbox.File) error {
 	return r.post(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
 }
 
-// fileOp does what a program asks for.
-func (r *run) fileOp(f *sandbox.File) (json.RawMessage, error) {
+// fileDone does what a program asks for.
+func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	r.mu.Lock()
 	r.fileOps++
 	many := r.fileOps > maxFiles
@@ -195,6 +195,9 @@ const maxEmbedded = 8 << 20
 
 // embed makes an embedded resource of a file (MCP EmbeddedResource).
 func (r *run) embed(name string) (json.RawMessage, error) {
+	if err := r.pass("read", name, ""); err != nil {
+		return nil, err
+	}
 	data, err := r.fs.Read(name, 0, maxEmbedded+1)
 	switch {
 	case err != nil:

@@ -35,15 +35,26 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	}()
 	q.Files = r.module
 	if strings.Contains(q.Source, "skills") { // an import of one says so
-		if q.Skills, err = modules(r.fs); err != nil {
+		if q.Skills, err = modules(r.fs); err == nil {
+			err = r.importable(q.Skills, q.Source)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	return r.x.cfg.Programs.Prepare(q)
+	p, err = r.x.cfg.Programs.Prepare(q)
+	if err != nil && r.barred != nil {
+		return nil, r.barred // it says more than that a module isn't there
+	}
+	return p, err
 }
 
 // module gives the text of a module in ./workspace.
 func (r *run) module(path string) (string, bool) {
+	if err := r.pass("read", path, ""); err != nil {
+		r.barred = err
+		return "", false
+	}
 	data, err := r.fs.Read(path, 0, -1)
 	return string(data), err == nil
 }

@@ -22,13 +22,13 @@ type recall struct {
 	lines []journal.Heard
 
 	mu      sync.Mutex
-	answers []journal.Heard // to questions, which the guest has yet to ask
-	heard   map[int64]bool  // what the lines answer
-	unseen  map[int64]bool  // calls that the guest has yet to make again
+	answers []journal.Heard  // to questions, which the guest has yet to ask
+	heard   map[int64][]byte // the lines that answer, by what they answer
+	unseen  map[int64]bool   // calls that the guest has yet to make again
 }
 
 func newRecall(st *journal.Story) *recall {
-	c := &recall{story: st, heard: map[int64]bool{}, unseen: map[int64]bool{}}
+	c := &recall{story: st, heard: map[int64][]byte{}, unseen: map[int64]bool{}}
 	for _, h := range st.Heard {
 		if h.Question {
 			c.answers = append(c.answers, h)
@@ -36,7 +36,7 @@ func newRecall(st *journal.Story) *recall {
 		}
 		c.lines = append(c.lines, h)
 		if h.Answers != 0 {
-			c.heard[h.Answers] = true
+			c.heard[h.Answers] = h.Text
 		}
 	}
 	for _, k := range st.Calls {
@@ -46,7 +46,7 @@ func newRecall(st *journal.Story) *recall {
 }
 
 // told reports whether the guest hears the answer to this call or file operation among what it heard before.
-func (c *recall) told(id int64) bool { return c != nil && c.heard[id] }
+func (c *recall) told(id int64) bool { return c != nil && c.heard[id] != nil }
 
 // call gives the call of the guest's as it was made before; nil: it never was.
 func (c *recall) call(id int64) *journal.Call {
@@ -155,7 +155,7 @@ func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 		case m.Call != nil:
 			return r.callAgain(m.Call)
 		case m.File != nil:
-			_, _ = r.fileOp(m.File) // what it did to files is done again
+			r.fileAgain(m.File, h.Text)
 		}
 		return nil
 	})

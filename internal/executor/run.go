@@ -59,6 +59,9 @@ type run struct {
 	recall   *recall                              // what it heard before this process began; nil: it began in this one
 	wait     func(context.Context) (*hold, error) // its place among those that wait for its session; nil: it has none yet
 	prior    *prior                               // what the execution before it did; nil: it corrects none
+	fencing  sync.Mutex                           // guards fence
+	fence    fence                                // around its files
+	barred   error                                // why it may not read a module that its text imports
 	cpu      time.Duration                        // CPU time of the Runs that are over
 	ran      error                                // why the last Run didn't leave a guest that can go on
 	saved    time.Duration                        // how long that took
@@ -169,6 +172,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal, l); err != nil {
 		return err
 	}
+	r.fence = fence{access: r.x.cfg.Access, use: FileUse{Principal: r.principal, Execution: r.id, Session: a.session}}
 	if err := r.attach(a.files); err != nil {
 		return err
 	}

@@ -181,6 +181,10 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 	if err != nil {
 		return nil, err
 	}
+	around := fence{access: x.cfg.Access, use: FileUse{Principal: p, Session: name}}
+	if err := around.pass(ctx, fs, op.Op, op.Path, op.To); err != nil {
+		return nil, err
+	}
 	v, err := fileOp(fs, &op, func(handle string) ([]byte, error) { return x.bytesOf(p.ID, handle) })
 	if err != nil {
 		return nil, err

@@ -51,6 +51,7 @@ type CaseResult struct {
 //	inside                                                    from inside a program, from here on; outside ends that
 //	call shop.get_order {"id": 1}                             decide
 //	see shop.get_order                                        whether it is listed: yes or no
+//	read workspace/a.csv                                      decide on a file; or write
 //
 // A decision is the effect, the ids of the policies that decide, and where they ask the groups that decide:
 // "ask writes [approvers]"; then the fields that are left out of the result, "allow crm without **.ssn", and how much may be
@@ -188,8 +189,12 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 		}
 		r.Arguments = json.RawMessage(args)
 		return c.engine.Decide(r).summary(), true, nil
+	case readAction, writeAction:
+		r := c.request
+		r.File = &FileUse{Path: rest, Write: verb == writeAction}
+		return c.engine.Decide(r).summary(), true, nil
 	default:
-		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see", clip(verb))
+		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, read, write", clip(verb))
 	}
 	return "", false, err
 }

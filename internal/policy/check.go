@@ -16,10 +16,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checker makes what checks policies against the schema of calls whose arguments have a type.
-func checker(arguments string) (*validate.Validator, error) {
+// checker makes what checks policies against a schema.
+func checker(text string) (*validate.Validator, error) {
 	var s schema.Schema
-	if err := s.UnmarshalCedar([]byte(schemaFor(arguments))); err != nil {
+	if err := s.UnmarshalCedar([]byte(text)); err != nil {
 		return nil, fmt.Errorf("policy schema: %w", err)
 	}
 	resolved, err := s.Resolve()
@@ -32,13 +32,11 @@ func checker(arguments string) (*validate.Validator, error) {
 // undecided are actions that Cedar policies of others have and that nothing here asks about yet.
 var undecided = map[string]string{
 	"connect": "programs have no network here, whatever policy says",
-	"read":    "programs read no files here but their own session's, whatever policy says",
-	"write":   "programs write no files here but their own session's, whatever policy says",
 }
 
 // checkBase says what is wrong in the policies whatever the tools: names of entities, actions and attributes, and types.
 func (e *Engine) checkBase() (problems []Problem) {
-	check, err := checker("{}")
+	check, err := checker(schemaOfAll("{}"))
 	if err != nil {
 		return []Problem{{File: "policies", Message: err.Error()}}
 	}
@@ -47,13 +45,14 @@ func (e *Engine) checkBase() (problems []Problem) {
 		for _, a := range r.entities("Action") {
 			if why, ok := undecided[a]; ok {
 				problems = append(problems, r.problem(f, a, "action %s is decided on nowhere yet: %s; take it out", a, why))
-			} else if a != callAction && a != executeAction {
-				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, []string{callAction, executeAction})))
+			} else if !slices.Contains(actions, a) {
+				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, actions)))
 			}
 		}
 		if !e.cfg.Labels && r.looksAt("labels") {
 			problems = append(problems, r.problem(f, "labels", "labels of data are kept nowhere yet in this build, and a policy that looks at them would hold for nothing: take it out, or use tags"))
 		}
+		problems = append(problems, r.checkFiles(f)...)
 		hidden, err := r.without(func(string) bool { return true })
 		if err != nil {
 			problems = append(problems, r.problem(f, "", "%s", plain(err.Error())))
@@ -84,7 +83,7 @@ func (e *Engine) Check(tools []*tool.Tool) (problems, warnings []Problem) {
 			problems, warnings = append(problems, wrong...), append(warnings, partly...)
 		}
 	}
-	return problems, warnings
+	return problems, append(warnings, e.checkCovered()...)
 }
 
 // unknown says which of the tools and upstreams that the rule names there are not.
@@ -174,7 +173,7 @@ func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems 
 func (r *rule) checkTool(f File, s *shape) []Problem {
 	unknown := map[string]bool{}
 	typ := s.cedar("", unknown)
-	check, err := checker(typ)
+	check, err := checker(schemaFor(typ))
 	if err != nil {
 		return []Problem{r.problem(f, "", "%s", plain(err.Error()))}
 	}
@@ -207,8 +206,10 @@ func (r *rule) about(t *tool.Tool) bool {
 		return string(s.Entity.ID) == t.Path()
 	case ast.ScopeTypeIn:
 		return string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
+	case ast.ScopeTypeIs:
+		return s.Type == toolType
 	case ast.ScopeTypeIsIn:
-		return string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
+		return s.Type == toolType && string(s.Entity.ID) == t.Upstream || string(s.Entity.ID) == t.Path()
 	}
 	return true
 }
@@ -258,7 +259,7 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 
 // attributes are all that the schema names, for did-you-means.
 var attributes = []string{
-	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
+	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
 	"arguments", "program", "tier", "now", "hour", "weekday",
 }
 

@@ -41,6 +41,7 @@ const (
 type Request struct {
 	Principal tool.Principal
 	Tool      *tool.Tool
+	File      *FileUse        // instead of Tool: what a program does to one of its files
 	Arguments json.RawMessage // a JSON object; nil means {}
 	Parent    string          // the execution that asks; empty for a call from outside
 	Labels    []string        // of the data that the session or execution has read
@@ -76,9 +77,10 @@ type Engine struct {
 	cfg     Config
 	rules   []*rule // by id
 	version string
-	reads   bool     // some policy looks at arguments
-	timed   bool     // some policy looks at the time
-	known   sync.Map // path of a tool to its *facts: what was worked out of it
+	free    map[string]Decision // on files, by action: see freely
+	reads   bool                // some policy looks at arguments
+	timed   bool                // some policy looks at the time
+	known   sync.Map            // path of a tool to its *facts: what was worked out of it
 }
 
 // A rule is one policy, ready to be evaluated.
@@ -119,6 +121,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, newError(problems)
 	}
 	e.version = digest(cfg)
+	e.free = e.freely()
 	return e, nil
 }
 
@@ -174,11 +177,8 @@ func (e *Engine) Decide(r Request) Decision {
 }
 
 func (e *Engine) decide(r Request) Decision {
-	if r.Tool == nil {
-		return Decision{Effect: Deny, Policy: "none", Reason: "there is no tool to decide on"}
-	}
-	if own(r.Tool) {
-		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}
+	if d, ok := e.settled(r); ok {
+		return d
 	}
 	w, err := e.world(r)
 	if err != nil {
@@ -195,6 +195,8 @@ func (e *Engine) decide(r Request) Decision {
 		satisfied = append(satisfied, e.rule(reason.PolicyID))
 	}
 	switch {
+	case effect == cedar.Allow && r.File != nil:
+		return unasked(e.granted(satisfied, false))
 	case effect == cedar.Allow:
 		return e.granted(satisfied, r.Tool.Upstream == reserved)
 	case len(satisfied) > 0:

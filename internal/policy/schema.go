@@ -34,6 +34,14 @@ entity Tool in [Upstream] = {
   tags: Set<String>,      // of the configuration
   labels: Set<String>,    // of the configuration: "confidential", "pii", "untrusted", "public", "external"
 };
+entity Folder;
+entity File in [Folder] = { // of a program; it has the attributes of tools, too, for policies that name no action
+  path: String,           // "workspace/data.csv", "skills/retry.ts"; the entity is File::"<path>", in each of its folders
+  name: String,           // the last part of path
+  readOnly: Bool,         // it is read, not written
+  destructive: Bool,      // it is written
+  upstream: String, idempotent: Bool, openWorld: Bool, tags: Set<String>, labels: Set<String>, // "", false, false, none, none
+};
 `
 
 const schemaContext = `  arguments: %s,
@@ -50,15 +58,23 @@ const schemaActions = `action "call" appliesTo { principal: User, resource: Tool
 action "execute" appliesTo { principal: User, resource: Tool, context: Context };
 `
 
+const schemaFiles = `action "read", "write" appliesTo { principal: User, resource: File, context: FileContext };
+`
+
 // schemaFor writes the Cedar schema of calls whose arguments have a type.
 func schemaFor(arguments string) string {
 	return schemaHead + "type Context = {\n" + fmt.Sprintf(schemaContext, arguments) + "};\n" + schemaActions
 }
 
+// schemaOfAll is schemaFor with what is decided on besides calls.
+func schemaOfAll(arguments string) string {
+	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") + "};\n" + schemaFiles
+}
+
 // Schema writes the Cedar schema of all that policies can name, with the types of the arguments of tools.
 func Schema(tools []*tool.Tool) string {
 	var b strings.Builder
-	b.WriteString(schemaFor("Arguments"))
+	b.WriteString(schemaOfAll("Arguments"))
 	b.WriteString("\n// The arguments of tools. Arguments is any of these, so that what is not required is asked for with has first.\ntype Arguments = {};\n")
 	used := map[string]bool{}
 	for _, t := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Tool) int { return strings.Compare(a.Path(), b.Path()) }) {

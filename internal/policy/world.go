@@ -20,7 +20,7 @@ type world struct {
 
 // world makes that of a request. The error says what is wrong in its arguments.
 func (e *Engine) world(r Request) (*world, error) {
-	w := &world{facts: e.facts(r.Tool), user: userOf(r.Principal)}
+	w := &world{facts: e.factsOf(r), user: userOf(r.Principal)}
 	var args cedar.Record
 	if e.reads {
 		var err error
@@ -82,7 +82,7 @@ func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 	case w.facts.entity.UID:
 		return w.facts.entity, true
 	}
-	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == actionType
+	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == folderType || id.Type == actionType
 }
 
 // Shows reports whether r.Principal may call r.Tool with some arguments: see Sight.

@@ -32,6 +32,7 @@ var errorTable = map[string]struct {
 	"ENOSPC":       {"no space left on device", tool.Limit},
 	"EDQUOT":       {"disk quota exceeded", tool.Limit},
 	"EIO":          {"i/o error", tool.Internal},
+	"EACCES":       {"permission denied", tool.Denied},
 }
 
 // fail makes an Error.

@@ -86,7 +86,7 @@ func (e *Evidence) files() []file {
 		{"inventory/tools.csv", "Every tool that could be called then, with a digest of its schema: a tool that changes shows as another digest in the next folder.", []string{cc61, cc81}, e.tools},
 		{"access.csv", "Who may call which tool under the policy in effect, decided without arguments: 'ask' means that a person decides on each call, 'depends' that the arguments decide, and a policy may still refuse single calls for theirs. Keys are decided on with their roles; principals known only from records of the period without any.", []string{cc61, cc62, cc63, h312a}, e.access},
 		{"decisions.csv", "Every call of the period: who, which tool, when, what was decided by which policy and why, how it ended, with digests of what was sent and answered. The content of calls is not here.", []string{cc61, cc66, cc72, h308, h312b}, csvOf(audit.KindCall)},
-		{"executions.csv", "Every program that agents ran in the period, and how it ended.", []string{cc72, h312b}, csvOf(audit.KindExecution)},
+		{"executions.csv", "Every program that agents ran in the period, how it ended, and which of their files programs were refused.", []string{cc72, h312b}, csvOf(audit.KindExecution, audit.KindFile)},
 		{"approvals.csv", "Every decision of a person on a call that waited for one.", []string{cc63, cc73, h312a}, csvOf(audit.KindApproval)},
 		{"sign-ins.csv", "Every sign-in, here or at an upstream, that was accepted or refused.", []string{cc61, cc62, h312d}, csvOf(audit.KindSignIn)},
 		{"changes.csv", "Every change of configuration, policy, keys and sessions: digests and the names of what changed, never values.", []string{cc62, cc63, cc81}, csvOf(audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindSession)},

@@ -37,7 +37,7 @@ func all() []*audit.Record {
 		c.End = end
 		add(c)
 	}
-	for _, k := range []audit.Kind{audit.KindExecution, audit.KindSession, audit.KindSignIn, audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindApproval, audit.KindRead, audit.KindRecord} {
+	for _, k := range []audit.Kind{audit.KindExecution, audit.KindSession, audit.KindSignIn, audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindApproval, audit.KindFile, audit.KindRead, audit.KindRecord} {
 		for _, o := range []audit.Outcome{audit.OK, audit.Failed} {
 			add(audit.Record{Kind: k, Principal: "local:ann", Subject: audit.Subject{Name: "n", File: "f"}, Detail: map[string]string{"action": "do", "b": "1"}, End: audit.End{Outcome: o, Time: at}})
 		}

@@ -1,0 +1,176 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// The names that policies know files by.
+const (
+	fileType   = cedar.EntityType("File")
+	folderType = cedar.EntityType("Folder")
+
+	readAction  = "read"
+	writeAction = "write"
+)
+
+// actions are all that is decided on.
+var actions = []string{callAction, executeAction, readAction, writeAction}
+
+// A FileUse is what a program does to one of its files. Files in ./tools are no matter of policy: they declare only what may be
+// called, and nobody writes them.
+type FileUse struct {
+	Path  string // clean, below the root: "workspace/a/b.csv", "skills/retry.ts"
+	Write bool   // made, changed, moved or removed; else its content is read
+}
+
+func (u *FileUse) action() string {
+	if u.Write {
+		return writeAction
+	}
+	return readAction
+}
+
+// facts are what policies can know of a file. It has the attributes of tools, too, so that a policy which names no action holds for
+// files as it does for tools: reading one only reads.
+func (u *FileUse) facts() *facts {
+	folders := []cedar.EntityUID{cedar.NewEntityUID(folderType, cedar.String(u.Path))} // it may be one, and is made by a write
+	for i, c := range u.Path {
+		if c == '/' {
+			folders = append(folders, cedar.NewEntityUID(folderType, cedar.String(u.Path[:i])))
+		}
+	}
+	no := cedar.Boolean(false)
+	return &facts{action: u.action(), entity: cedar.Entity{
+		UID: cedar.NewEntityUID(fileType, cedar.String(u.Path)), Parents: cedar.NewEntityUIDSet(folders...),
+		Attributes: cedar.NewRecord(cedar.RecordMap{
+			"path": cedar.String(u.Path), "name": cedar.String(u.Path[strings.LastIndexByte(u.Path, '/')+1:]), "upstream": cedar.String(""),
+			"readOnly": cedar.Boolean(!u.Write), "destructive": cedar.Boolean(u.Write), "idempotent": no, "openWorld": no,
+			"tags": setOf(nil), "labels": setOf(nil),
+		}),
+	}}
+}
+
+// factsOf gives what policies can know of what a request is about.
+func (e *Engine) factsOf(r Request) *facts {
+	if r.File != nil {
+		return r.File.facts()
+	}
+	return e.facts(r.Tool)
+}
+
+// settled gives the decision on a request that needs no look at the policies.
+func (e *Engine) settled(r Request) (d Decision, ok bool) {
+	switch {
+	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && own(r.Tool):
+		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true
+	case r.File != nil:
+		d, ok = e.free[r.File.action()]
+		return d, ok
+	case r.Tool == nil:
+		return Decision{Effect: Deny, Policy: "none", Reason: "there is no tool to decide on"}, true
+	}
+	return Decision{}, false
+}
+
+// unasked makes of a decision on a file what holds: nobody is asked about files, of which a program may use thousands.
+func unasked(d Decision) Decision {
+	if d.Effect == Ask {
+		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked about files: permit them by a policy of their own, and this one for calls only"
+	}
+	return d
+}
+
+// freely gives the decisions on the actions on files that are the same for every file and everybody: some permit is without conditions,
+// and nothing else bounds or forbids. So programs whose files are no matter of policy pay nothing for it.
+func (e *Engine) freely() map[string]Decision {
+	free := map[string]Decision{}
+	for _, action := range []string{readAction, writeAction} {
+		var permits []*rule
+		open := true
+		for _, r := range e.rules {
+			if !r.concerns(action) {
+				continue
+			}
+			if r.forbid || r.bounds.ask || r.bounds.tier > e.cfg.Tier {
+				open = false
+				break
+			}
+			if r.always() {
+				permits = append(permits, r)
+			}
+		}
+		if open && len(permits) > 0 {
+			free[action] = Decision{Effect: Allow, Policy: idsOf(permits), Reason: because(permits, "it is permitted"), Grant: tool.Grant{Tier: e.cfg.Tier}, Version: e.version}
+		}
+	}
+	return free
+}
+
+// concerns reports whether the rule's scope fits an action.
+func (r *rule) concerns(action string) bool {
+	switch s := r.policy.AST().Action.(type) {
+	case ast.ScopeTypeEq:
+		return string(s.Entity.ID) == action
+	case ast.ScopeTypeIn:
+		return string(s.Entity.ID) == action
+	case ast.ScopeTypeInSet:
+		return slices.ContainsFunc(s.Entities, func(id cedar.EntityUID) bool { return string(id.ID) == action })
+	}
+	return true
+}
+
+// always reports whether the rule holds for everybody and all files.
+func (r *rule) always() bool {
+	p := r.policy.AST()
+	_, anybody := p.Principal.(ast.ScopeTypeAll)
+	_, anything := p.Resource.(ast.ScopeTypeAll)
+	is, files := p.Resource.(ast.ScopeTypeIs)
+	return anybody && (anything || files && is.Type == fileType) && len(p.Conditions) == 0
+}
+
+// only reports whether the rule's scope fits none but these actions.
+func (r *rule) only(these ...string) bool {
+	return !slices.ContainsFunc(actions, func(a string) bool { return r.concerns(a) && !slices.Contains(these, a) })
+}
+
+// checkFiles says what is wrong in what the rule says of files.
+func (r *rule) checkFiles(f File) (problems []Problem) {
+	if r.bounds.ask && r.only(readAction, writeAction) {
+		problems = append(problems, r.problem(f, "@ask", "nobody is asked about files, of which a program may use thousands: permit them, or forbid them"))
+	}
+	if (len(r.bounds.limits) > 0 || len(r.bounds.redact) > 0) && r.only(readAction, writeAction) {
+		problems = append(problems, r.problem(f, "", "@limit and @redact bound calls, and nothing holds them for files: take them out, or forbid the files"))
+	}
+	areas := []string{"workspace", "skills"}
+	for _, kind := range []string{"File", "Folder"} {
+		for _, id := range r.entities(kind) {
+			area, _, below := strings.Cut(id, "/")
+			switch {
+			case slices.Contains(areas, area) && (below || kind == "Folder") && !strings.HasSuffix(id, "/") && !slices.Contains(strings.Split(id, "/"), ".."):
+			case kind == "Folder":
+				problems = append(problems, r.problem(f, id, "there is no %s::%s: folders are \"workspace\", \"skills\", and those below, as in \"workspace/reports\"%s", kind, quote(id), meant(id, areas)))
+			default:
+				problems = append(problems, r.problem(f, id, "there is no %s::%s: files are named as in \"workspace/data.csv\" and \"skills/retry.ts\"", kind, quote(id)))
+			}
+		}
+	}
+	return problems
+}
+
+// checkCovered warns of policies that permit nobody a file: programs can't read or write their own then.
+func (e *Engine) checkCovered() (warnings []Problem) {
+	for _, action := range []string{readAction, writeAction} {
+		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.concerns(action) }) && len(e.rules) > 0 {
+			warnings = append(warnings, Problem{File: e.rules[0].file, Message: fmt.Sprintf(
+				`no policy permits programs to %s their files, so all are denied: add permit (principal, action == Action::"%[1]s", resource is File); as those that come with Biplane have it`, action)})
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,78 @@
+package vfs
+
+import "strings"
+
+// A Touch is one file, or directory, whose content an operation reads, or which it makes, changes, moves or removes.
+type Touch struct {
+	Path  string // clean, below the root: "workspace/a/b.csv"
+	Write bool
+}
+
+// Touches says what an operation of the guest protocol does to which files, whether or not it will succeed; for whoever decides on
+// that before. What is moved is read and written where it was, and written where it goes to, with all that is in it: else a file that must not
+// be read could be read under another name. Names and sizes are no content: list and stat touch nothing.
+func (f *FS) Touches(op, path, to string) []Touch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	src, e := f.locate(op, path)
+	if e != nil || src.area == root {
+		return nil // the operation says why it can't be
+	}
+	switch op {
+	case "read":
+		return []Touch{{src.clean(), false}}
+	case "write", "truncate", "mkdir":
+		return []Touch{{src.clean(), true}}
+	case "rm", "rmdir":
+		var all []Touch
+		for _, p := range f.below(src) {
+			all = append(all, Touch{p, true})
+		}
+		return all
+	case "rename", "copy":
+		dst, e := f.locate(op, to)
+		if e != nil || dst.area == root {
+			return nil
+		}
+		from, there := src.clean(), dst.clean()
+		if op == "copy" {
+			return []Touch{{from, false}, {there, true}}
+		}
+		var all []Touch
+		for _, p := range f.below(src) {
+			all = append(all, Touch{p, false}, Touch{p, true}, Touch{there + strings.TrimPrefix(p, from), true})
+		}
+		return all
+	}
+	return nil
+}
+
+// clean is the path of a place as it is named outside.
+func (p place) clean() string {
+	area := map[area]string{toolsArea: "tools", workspaceArea: "workspace", skillsArea: "skills"}[p.area]
+	return strings.Join(append([]string{area}, p.names...), "/")
+}
+
+// below gives the paths of what is at a place, and of all in it. f.mu is held.
+func (f *FS) below(p place) []string {
+	all := []string{p.clean()}
+	n, e := f.look(p)
+	if e != nil || !n.dir {
+		return all
+	}
+	walk(n, "", func(path string, _ Entry) bool {
+		all = append(all, all[0]+"/"+path)
+		return true
+	})
+	return all
+}
+
+// Refused is the error of an operation that whoever decides on it refuses, for a reason.
+func Refused(op, path, why string, err error) *Error {
+	e := fail("EACCES", map[string]string{"read": "open", "write": "open", "copy": "copyfile"}[op], path, why)
+	if e.Op == "" {
+		e.Op = printable(op)
+	}
+	e.Err = err
+	return e
+}
