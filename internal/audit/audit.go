@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
+
+// LabelsDetail is the entry of a call's Detail that names the labels of what its caller had read when it was decided on, with commas
+// between. Without it there were none.
+const LabelsDetail = "labels"
 
 // What bounds texts from outside in the record, in bytes.
 const (
@@ -118,6 +123,9 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 		Tool: cut(path, nameBytes), Upstream: cut(upstream, nameBytes), Execution: cut(c.Parent, nameBytes), Call: cut(c.ID, nameBytes),
 		Effect: cut(d.Effect, nameBytes), Policy: cut(d.Policy, nameBytes), Reason: cut(d.Reason, messageBytes),
 		Arguments: l.keep.arguments(a, args).bytesOf(),
+	}
+	if len(c.Labels) > 0 {
+		leaf.Detail = bounded(map[string]string{LabelsDetail: strings.Join(c.Labels, ",")})
 	}
 	if err := l.append(ctx, a, leaf, durable); err != nil {
 		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)

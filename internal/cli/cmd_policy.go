@@ -278,7 +278,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 	f.StringVar(&p.Agent, "agent", "", "the agent that acts")
 	f.StringVar(&p.Client, "client", "", "the client software, name/version")
 	f.BoolVar(&q.Program, "program", false, "the call comes from inside a program")
-	f.StringSliceVar(&q.Labels, "label", nil, "a label of the session")
+	f.StringSliceVar(&q.Labels, "labels", nil, "labels of what was read before: confidential, pii, untrusted")
 	f.StringVar(&at, "at", "", "the `time` of the call (RFC 3339; default now)")
 	addOutput(c, &output)
 	return c

@@ -28,7 +28,7 @@ type Settings struct {
 	Mode      string    // "code", "direct" or "auto"
 	Policy    string    // "ask-for-writes" (the default), "read-only", "open", or a folder as it was written
 	PolicyDir string    // that folder, absolute; empty where there is none
-	Tools     []policy.Rule
+	Tools     []policy.Rule // what is said of tools and of upstreams
 	Listen    string        // host:port for serve
 	Auth      *AuthSettings // nil: nobody signs in
 	TLS       TLSSettings
@@ -202,6 +202,11 @@ func (r *reader) settings(root *node, s *Settings) {
 		"limits":     func(n *node) { s.Limits = r.limits(n) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 	})
+	for _, u := range s.Servers {
+		if len(u.Labels) > 0 {
+			s.Tools = append(s.Tools, policy.Rule{Upstream: u.Name, Labels: u.Labels})
+		}
+	}
 	r.exposed(listen, s)
 }
 

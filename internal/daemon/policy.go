@@ -61,9 +61,7 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 		}
 		r.object(v, what, key{
 			"tags": func(n *node) { rule.Tags = r.texts(n, what+".tags") },
-			"labels": func(n *node) {
-				r.wrong(n, "%s.labels is not available yet in this build: no session keeps the labels of what it has read; use tags", what)
-			},
+			"labels":      func(n *node) { rule.Labels = r.labels(n, what) },
 			"read_only":   flag("read_only", &rule.ReadOnly),
 			"destructive": flag("destructive", &rule.Destructive),
 			"idempotent":  flag("idempotent", &rule.Idempotent),
@@ -72,6 +70,15 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 		rules = append(rules, rule)
 	})
 	return rules
+}
+
+// labels reads the labels of a tool or of an upstream.
+func (r *reader) labels(n *node, what string) []string {
+	list := r.texts(n, what+".labels")
+	if err := policy.CheckLabels(list, policy.Labels()); err != nil {
+		r.wrong(n, "%s.labels: %s", what, err)
+	}
+	return list
 }
 
 // PolicyConfig gives what the engine of the settings' policies is made of. The error says why the folder can't be read.

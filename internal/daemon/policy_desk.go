@@ -105,6 +105,9 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 			return nil, err
 		}
 	}
+	if err := policy.CheckLabels(q.Labels, policy.Sources()); err != nil {
+		return nil, err
+	}
 	r := policy.Request{Principal: d.principal(q.Principal), Tool: entry.Tool, Arguments: q.Arguments, Labels: q.Labels, Time: q.Time}
 	if q.Program {
 		r.Parent = "ex_question"
@@ -216,12 +219,13 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 		return nil, "the credential was refused, before any policy", nil
 	case t == nil:
 		return nil, "the tool is not there now", nil
-	case p.looks.Labels:
-		return nil, "the policies look at labels of sessions, and the record has none", nil
 	case p.looks.Principal && r.Principal != p.local.ID:
 		return nil, "the policies look at groups, roles or agents, and the record has but the id and the client of who called", nil
 	}
 	q := &policy.Request{Principal: tool.Principal{ID: r.Principal, Client: r.Client}, Tool: t.Tool, Parent: r.Subject.Execution, Time: r.Time.In(time.Local)}
+	if said := r.Detail[audit.LabelsDetail]; said != "" {
+		q.Labels = strings.Split(said, ",")
+	}
 	if r.Principal == p.local.ID {
 		q.Principal = p.local
 		q.Principal.Client = r.Client

@@ -27,6 +27,7 @@ type Server struct {
 	Headers map[string]string
 	OAuth   OAuthSettings
 
+	Labels []string // of all its tools: see policy.Labels
 	narrow narrowing
 	shown  Shown
 }
@@ -43,6 +44,7 @@ type Shown struct {
 	URL      string            `json:"url,omitempty"`
 	Headers  map[string]string `json:"headers,omitempty"`
 	OAuth    *ShownOAuth       `json:"oauth,omitempty"`
+	Labels   []string          `json:"labels,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"`
 }
 
@@ -139,6 +141,7 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 		"transport": func(n *node) { typeNode = n },
 		"disabled":  func(n *node) { s.Disabled = r.boolean(n, what+".disabled") },
 		"enabled":   func(n *node) { s.Disabled = !r.boolean(n, what+".enabled") },
+		"labels":    func(n *node) { s.Labels = r.labels(n, what); s.shown.Labels = s.Labels },
 		"timeout":   func(n *node) { s.Timeout = r.timeout(n, what) },
 		"timeouts":  func(n *node) { s.Timeouts = r.timeouts(n, what+".timeouts") },
 	}

@@ -87,7 +87,7 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream))
 	}
 	decision := g.decide(policy.Request{
-		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent,
+		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent, Labels: c.Labels,
 	})
 	next.Grant = decision.Grant
 	return g.recorded(ctx, &next, decision, caller)
@@ -146,7 +146,7 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	case policy.Allow:
 	case policy.Ask:
 		approved, err := g.cfg.Approval.Wait(ctx, &approval.Ask{
-			Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Approvers: d.Approvers, Current: g.current(c),
+			Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Labels: c.Labels, Approvers: d.Approvers, Current: g.current(c),
 		})
 		if err != nil {
 			return nil, tool.NotSent(err)
@@ -187,7 +187,7 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 		if approval.Definition(e.Tool) != approval.Definition(c.Tool) {
 			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
 		}
-		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments, Parent: c.Parent}); d.Effect == policy.Deny {
+		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels}); d.Effect == policy.Deny {
 			return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
 		}
 		return nil
@@ -213,5 +213,5 @@ func (g *Gateway) guarded(ctx context.Context, c *tool.Call, caller tool.Caller)
 			err = tool.Errorf(tool.Internal, "%s broke down inside: whether it took effect is unknown", c.Path)
 		}
 	}()
-	return caller.Call(ctx, c)
+	return g.labelled(ctx, c, caller)
 }

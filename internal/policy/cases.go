@@ -47,7 +47,7 @@ type CaseResult struct {
 //	# a comment
 //	as ann in ops, dev with client=claude/1.0 roles=admin agent=ci   who asks, from here on
 //	at 2026-03-02T22:15:00+01:00                              when, from here on
-//	labels pii, untrusted                                     of the session, from here on
+//	labels pii, untrusted                                     of what was read, from here on; without any, nothing was
 //	inside                                                    from inside a program, from here on; outside ends that
 //	call shop.get_order {"id": 1}                             decide
 //	see shop.get_order                                        whether it is listed: yes or no
@@ -114,6 +114,9 @@ func (c *caseRun) read(text []byte) (rules []Rule, err error) {
 		return nil, err
 	}
 	for _, t := range list {
+		if err := CheckLabels(t.Labels, Labels()); err != nil {
+			return nil, err
+		}
 		made := &tool.Tool{Upstream: t.Upstream, Name: t.Name, InputSchema: t.InputSchema, Annotations: t.Annotations}
 		if c.tools[made.Path()] != nil {
 			return nil, fmt.Errorf("%s is there twice", made.Path())
@@ -171,6 +174,7 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 		c.request.Time, err = time.Parse(time.RFC3339, rest)
 	case "labels":
 		c.request.Labels = names(rest)
+		err = CheckLabels(c.request.Labels, Sources())
 	case "inside":
 		c.request.Parent = "ex_case"
 	case "outside":

@@ -49,10 +49,8 @@ func (e *Engine) checkBase() (problems []Problem) {
 				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, actions)))
 			}
 		}
-		if !e.cfg.Labels && r.looksAt("labels") {
-			problems = append(problems, r.problem(f, "labels", "labels of data are kept nowhere yet in this build, and a policy that looks at them would hold for nothing: take it out, or use tags"))
-		}
 		problems = append(problems, r.checkFiles(f)...)
+		problems = append(problems, r.wrongLabels(f)...)
 		hidden, err := r.without(func(string) bool { return true })
 		if err != nil {
 			problems = append(problems, r.problem(f, "", "%s", plain(err.Error())))
@@ -283,18 +281,6 @@ func (r *rule) argumentPaths() []string {
 		}
 	})
 	return sorted(paths)
-}
-
-// looksAt reports whether the rule names an attribute of the context or of the resource.
-func (r *rule) looksAt(attr string) (found bool) {
-	r.walk(func(m map[string]any) {
-		for _, op := range []string{".", "has"} {
-			n, _ := m[op].(map[string]any)
-			left, _ := n["left"].(map[string]any)
-			found = found || n["attr"] == attr && (left["Var"] == "context" || left["Var"] == "resource")
-		}
-	})
-	return found
 }
 
 // walk calls f for each object of the rule's JSON form.

@@ -10,7 +10,6 @@ import (
 type Looks struct {
 	Arguments bool
 	Principal bool // more of it than its ID and client: groups, roles, the agent
-	Labels    bool // of the session
 	Program   bool // whether a program asks
 }
 
@@ -31,7 +30,6 @@ func (e *Engine) Looks() Looks {
 				case "principal":
 					l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
 				case "context":
-					l.Labels = l.Labels || attr == "labels"
 					l.Program = l.Program || attr == "program"
 				}
 			}

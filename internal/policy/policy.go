@@ -44,7 +44,7 @@ type Request struct {
 	File      *FileUse        // instead of Tool: what a program does to one of its files
 	Arguments json.RawMessage // a JSON object; nil means {}
 	Parent    string          // the execution that asks; empty for a call from outside
-	Labels    []string        // of the data that the session or execution has read
+	Labels    []string        // of what whoever asks has read
 	Time      time.Time       // zero: now. Its location is that of hour and weekday
 }
 
@@ -66,10 +66,7 @@ type Config struct {
 	Rules []Rule // what the administrator says of tools
 	// Tier is that at which programs run here. A permit that asks for more denies.
 	Tier tool.Tier
-	// Labels says that sessions keep the labels of what they have read. Without that, a policy that looks at labels is an
-	// error: it would hold for nothing.
-	Labels bool
-	Now    func() time.Time // nil: time.Now
+	Now  func() time.Time // nil: time.Now
 }
 
 // An Engine decides. It is safe for concurrent use, and its decisions depend on requests and the time alone.

@@ -53,8 +53,8 @@ func TestCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := policy.Config{Labels: true}
-			if f, ok := policy.Starter(strings.TrimSuffix(filepath.Base(name), ".txtar")); ok {
+			cfg := policy.Config{}
+			if f, ok := policy.Starter(strings.TrimPrefix(strings.TrimSuffix(filepath.Base(name), ".txtar"), "trio-")); ok {
 				cfg.Files = []policy.File{f}
 			}
 			a := txtar.Parse(archive)
@@ -137,7 +137,9 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 		{`@redact("a") permit(principal, action == Action::"execute", resource);`, `put it on the permit of the call`},
 		{`@redact("") permit(principal, action, resource);`, `@redact needs the fields`},
 		{`@redact("a") forbid(principal, action, resource);`, `a forbid has no use for it`},
-		{`permit(principal, action, resource) unless { context.labels.contains("pii") };`, `labels of data are kept nowhere yet`},
+		{`permit(principal, action, resource) unless { context.labels.contains("pi") };`, `x.cedar:1:71: there is no label "pi": did you mean "pii"?`},
+		{`forbid(principal, action, resource) when { principal.id == "x" && context.labels.containsAny(["pii", "external"]) };`, `context.labels never has "external"`},
+		{`permit(principal, action, resource) when { ["publik"].contains("x") || resource.labels.containsAll(["publik"]) };`, `there is no label "publik": did you mean "public"?`},
 		{`@id("a") permit(principal, action, resource); @id("a") forbid(principal, action, resource);`, `the id "a" is that of x.cedar:1 too`},
 		{"permit(principal, action, resource)\n  when { \"a };", `x.cedar:2:10: this is not Cedar: literal not terminated`},
 		{`permit(principal action, resource);`, `x.cedar:1:24: this is not Cedar`},
@@ -245,7 +247,7 @@ func hundred(tb testing.TB) (*policy.Engine, policy.Request) {
 permit (principal in Group::"dev", action == Action::"call", resource in Upstream::"github") when { context.arguments.repo like "acme/*" };
 forbid (principal, action, resource) when { context.labels.contains("pii") && resource.labels.contains("public") };
 forbid (principal, action, resource) when { principal.client like "bad/*" };`)
-	e, err := policy.New(policy.Config{Labels: true, Files: []policy.File{{Name: "hundred.cedar", Text: b.Bytes()}}, Rules: []policy.Rule{{Pattern: "github.*", Tags: []string{"vcs"}}}})
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "hundred.cedar", Text: b.Bytes()}}, Rules: []policy.Rule{{Pattern: "github.*", Tags: []string{"vcs"}}}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func requestOf(t *rapid.T) policy.Request {
 }
 
 func engineOf(t *rapid.T, policies []string, files int) *policy.Engine {
-	c := policy.Config{Labels: true, Tier: tool.Process, Rules: []policy.Rule{{Pattern: "shop.get", Tags: []string{"prod"}}}}
+	c := policy.Config{Tier: tool.Process, Rules: []policy.Rule{{Pattern: "shop.get", Tags: []string{"prod"}}}}
 	for i := range files {
 		c.Files = append(c.Files, policy.File{Name: fmt.Sprintf("%d.cedar", i)})
 	}
@@ -196,6 +196,39 @@ func TestExplanationAgrees(t *testing.T) {
 	})
 }
 
+// Under the policies that come with Biplane, whoever has read more is never allowed more; and where only one side of the trio
+// was read nothing changes.
+func TestMoreLabelsNeverLoosen(t *testing.T) {
+	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
+	some := func(t *rapid.T, of []string, name string) []string { return rapid.SliceOfDistinct(rapid.SampledFrom(of), rapid.ID).Draw(t, name) }
+	rapid.Check(t, func(t *rapid.T) {
+		f, _ := policy.Starter(rapid.SampledFrom(policy.Starters()).Draw(t, "policy"))
+		hint := rapid.SampledFrom([]*bool{nil, new(bool), new(true)})
+		r := requestOf(t)
+		r.Tool.Annotations = tool.Annotations{ReadOnly: hint.Draw(t, "read only"), OpenWorld: hint.Draw(t, "open world")}
+		e, err := policy.New(policy.Config{Tier: tool.WASM, Files: []policy.File{f}, Rules: []policy.Rule{
+			{Upstream: "shop", Labels: some(t, policy.Labels(), "shop")}, {Pattern: "bank.p*", Labels: some(t, policy.Labels(), "bank")},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Labels = some(t, policy.Sources(), "less")
+		less := e.Decide(r)
+		r.Labels = tool.Joined(r.Labels, some(t, policy.Sources(), "more"))
+		if more := e.Decide(r); strict[more.Effect] < strict[less.Effect] {
+			t.Fatalf("%+v, with more labels %+v", less, more)
+		}
+		r.Labels = nil
+		none := e.Decide(r)
+		for _, half := range [][]string{{"untrusted"}, {"confidential", "pii"}} {
+			r.Labels = half
+			if d := e.Decide(r); d.Effect != none.Effect || d.Policy != none.Policy {
+				t.Fatalf("with %v %+v, with none %+v", half, d, none)
+			}
+		}
+	})
+}
+
 func FuzzPolicies(f *testing.F) {
 	for _, name := range policy.Starters() {
 		file, _ := policy.Starter(name)
@@ -206,7 +239,7 @@ func FuzzPolicies(f *testing.F) {
 	}
 	tl := &tool.Tool{Upstream: "shop", Name: "get", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"number"},"d":{"type":"array","items":{"type":"string"}}}}`)}
 	f.Fuzz(func(t *testing.T, text, args []byte) {
-		e, err := policy.New(policy.Config{Labels: true, Files: []policy.File{{Name: "x.cedar", Text: text}}})
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: text}}})
 		if err != nil {
 			if tool.AsError(err).Kind != tool.Invalid {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 // of itself. Where several rules fit a tool, their tags and labels are joined, and of two that differ on a hint the
 // more careful one counts: the order of rules never matters.
 type Rule struct {
+	Upstream    string // all of its tools; where it is set, Pattern isn't looked at
 	Pattern     string // of exact paths, with * for any characters: "github.*", "*.delete_*"
 	Tags        []string
 	Labels      []string // see Labels
@@ -23,9 +24,11 @@ type Rule struct {
 	OpenWorld   *bool
 }
 
-// Labels are the labels that tools and upstreams may have. The first three say what comes from a tool, the others where
-// what it is given goes.
-func Labels() []string { return []string{"confidential", "pii", "untrusted", "public", "external"} }
+// Sources are the labels that say what comes from a tool: whoever hears it carries them on.
+func Sources() []string { return []string{"confidential", "pii", "untrusted"} }
+
+// Labels are all labels that tools and upstreams may have: those of Sources, and two that say where what a tool is given goes.
+func Labels() []string { return append(Sources(), "public", "external") }
 
 // String is all that the rule says.
 func (r Rule) String() string {
@@ -35,13 +38,21 @@ func (r Rule) String() string {
 		}
 		return fmt.Sprint(*b)
 	}
-	return fmt.Sprintf("rule %q %q %q %s %s %s %s", r.Pattern, sorted(r.Tags), sorted(r.Labels), flag(r.ReadOnly), flag(r.Destructive), flag(r.Idempotent), flag(r.OpenWorld))
+	return fmt.Sprintf("rule %q %q %q %q %s %s %s %s", r.Upstream, r.Pattern, sorted(r.Tags), sorted(r.Labels), flag(r.ReadOnly), flag(r.Destructive), flag(r.Idempotent), flag(r.OpenWorld))
 }
 
 func sorted(list []string) []string {
 	out := slices.Clone(list)
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// fits reports whether the rule is about a tool.
+func (r Rule) fits(t *tool.Tool) bool {
+	if r.Upstream != "" {
+		return r.Upstream == t.Upstream
+	}
+	return fits(r.Pattern, t.Path())
 }
 
 // fits reports whether a path fits a pattern, in which * stands for any characters.
@@ -92,8 +103,8 @@ type facts struct {
 	tool   *tool.Tool
 	entity cedar.Entity
 	action string
-	labels []string
-	shape  *shape // of its arguments
+	comes  []string // the labels of what comes from it, sorted
+	shape  *shape   // of its arguments
 }
 
 // facts gives those of a tool, worked out once.
@@ -118,19 +129,19 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 	if t.Upstream == reserved && t.Name == "execute" {
 		f.action = executeAction
 	}
-	var tags []string
+	var tags, labels []string
 	var said Rule
 	for _, r := range rules {
-		if !fits(r.Pattern, t.Path()) {
+		if !r.fits(t) {
 			continue
 		}
-		tags, f.labels = append(tags, r.Tags...), append(f.labels, r.Labels...)
+		tags, labels = append(tags, r.Tags...), append(labels, r.Labels...)
 		said.ReadOnly = careful(said.ReadOnly, r.ReadOnly, false)
 		said.Destructive = careful(said.Destructive, r.Destructive, true)
 		said.Idempotent = careful(said.Idempotent, r.Idempotent, false)
 		said.OpenWorld = careful(said.OpenWorld, r.OpenWorld, true)
 	}
-	f.labels = sorted(f.labels)
+	f.comes = slices.DeleteFunc(sorted(labels), func(l string) bool { return !slices.Contains(Sources(), l) })
 	readOnly := effective(said.ReadOnly, h.ReadOnly, false)
 	f.entity = cedar.Entity{
 		UID:     cedar.NewEntityUID(toolType, cedar.String(t.Path())),
@@ -141,7 +152,7 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 			"destructive": cedar.Boolean(!readOnly && effective(said.Destructive, h.Destructive, true)),
 			"idempotent":  cedar.Boolean(readOnly || effective(said.Idempotent, h.Idempotent, false)),
 			"openWorld":   cedar.Boolean(effective(said.OpenWorld, h.OpenWorld, true)),
-			"tags":        setOf(tags), "labels": setOf(f.labels),
+			"tags":        setOf(tags), "labels": setOf(labels),
 		}),
 	}
 	return f
@@ -177,5 +188,5 @@ func setOf(list []string) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// LabelsOf gives the labels that the administrator gave a tool, sorted.
-func (e *Engine) LabelsOf(t *tool.Tool) []string { return e.facts(t).labels }
+// SourceOf gives the labels of what comes from a tool, those of Sources, sorted. They are not to be changed.
+func (e *Engine) SourceOf(t *tool.Tool) []string { return e.facts(t).comes }

@@ -64,6 +64,11 @@ type Call struct {
 	Held      func(*Hold)    // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
 	Progress  func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
 	Log       func(Log)      // told of what the tool logs while the call runs; nil: nobody wants it; never called after Call returned
+	// Labels are those of the data that its caller has read, sorted: what it sends may come of that.
+	Labels []string
+	// Carries is told the labels of what comes from its tool, before any of that goes back: its result, the text of its error, its
+	// progress, what it logs. With an error none of it does. Nil: nobody keeps labels.
+	Carries func(labels []string) error
 	// Leaving is told by the door that a call which was decided on, as it goes on, is about to leave; c is not changed or kept.
 	// What it gives is called once the call is on record: with an error of it the call doesn't leave. Nil: nobody wants to know.
 	Leaving func(c *Call, decision string) (sure func() error)

@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// CheckLabels says which of a list is not one of known, which is Labels or Sources.
+func CheckLabels(list, known []string) error {
+	for _, l := range list {
+		if !slices.Contains(known, l) {
+			return tool.Errorf(tool.Invalid, "%q is none of the labels %s%s", clip(l), strings.Join(known, ", "), meant(l, known))
+		}
+	}
+	return nil
+}
+
+// wrongLabels says which labels that the rule asks for can never be there: a policy that looks for one would hold for nothing.
+func (r *rule) wrongLabels(f File) (problems []Problem) {
+	r.walk(func(m map[string]any) {
+		for _, op := range []string{"contains", "containsAll", "containsAny"} {
+			n, _ := m[op].(map[string]any)
+			holder := labelsOf(n["left"])
+			if holder == "" {
+				continue
+			}
+			for _, label := range literals(n["right"]) {
+				switch {
+				case !slices.Contains(Labels(), label):
+					problems = append(problems, r.problem(f, label, "there is no label %s%s", quote(label), meant(label, Labels())))
+				case holder == "context" && !slices.Contains(Sources(), label):
+					problems = append(problems, r.problem(f, label, "context.labels never has %s, which says where data goes: ask resource.labels for it", quote(label)))
+				}
+			}
+		}
+	})
+	return problems
+}
+
+// labelsOf names whose labels a node of the JSON form is: "context", "resource", or "" where it is something else.
+func labelsOf(node any) string {
+	n, _ := node.(map[string]any)
+	get, _ := n["."].(map[string]any)
+	left, _ := get["left"].(map[string]any)
+	if holder, _ := left["Var"].(string); get["attr"] == "labels" && (holder == "context" || holder == "resource") {
+		return holder
+	}
+	return ""
+}
+
+// literals gives the texts that stand in a node: one, or those of a set.
+func literals(node any) (out []string) {
+	n, _ := node.(map[string]any)
+	if s, ok := n["Value"].(string); ok {
+		return []string{s}
+	}
+	list, _ := n["Set"].([]any)
+	for _, e := range list {
+		out = append(out, literals(e)...)
+	}
+	return out
+}
