@@ -137,6 +137,7 @@ type Execution struct {
 	Tier    string          `json:"tier"`
 	Missing []string        `json:"missing,omitempty"` // protections of the sandbox that are not armed on that host
 	Session string          `json:"session"`
+	Labels  []string        `json:"labels,omitempty"`  // of what it had read, and whoever sent it
 	Rebuilt string          `json:"rebuilt,omitempty"` // why the session had to be rebuilt, by running its earlier programs again
 	MS      int64           `json:"ms"`                // wall time
 	Tokens  *Tokens         `json:"tokens,omitempty"`  // where they were asked for

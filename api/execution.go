@@ -61,6 +61,7 @@ type ExecutionDetail struct {
 	Error   *ProgramError   `json:"error"` // null unless it failed or was interrupted
 	Console []ConsoleLine   `json:"console"`
 	Notes   []string        `json:"notes,omitempty"`
+	Labels  []string        `json:"labels,omitempty"` // of what it had read, and whoever sent it
 	Tier    string          `json:"tier"`
 	Engine  string          `json:"engine"`         // build that ran it
 	Lost    string          `json:"lost,omitempty"` // why it can't be replayed; empty when it can
@@ -91,8 +92,9 @@ type ExecutionCall struct {
 	Result    string          `json:"result,omitempty"` // SHA-256 of what the program was given
 	Value     json.RawMessage `json:"value,omitempty"`  // what it was given, where one call was asked for
 	Error     string          `json:"error,omitempty"`
-	Order     int             `json:"order,omitempty"` // in which its answer was given to the program, from 1
-	From      string          `json:"from,omitempty"`  // the execution whose journal answered it
+	Order     int             `json:"order,omitempty"`  // in which its answer was given to the program, from 1
+	From      string          `json:"from,omitempty"`   // the execution whose journal answered it
+	Labels    []string        `json:"labels,omitempty"` // of what came of it
 }
 
 // A ReplayRequest says how to replay an execution.

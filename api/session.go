@@ -29,6 +29,7 @@ type Session struct {
 	Files        int       `json:"files"`
 	JournalBytes int64     `json:"journal_bytes"` // of what it can be rebuilt from; 0 when that was too much to keep
 	Engine       string    `json:"engine"`        // build of the engine that the state is of
+	Labels       []string  `json:"labels"`        // of what its programs have read: "confidential", "pii", "untrusted"
 	Note         string    `json:"note,omitempty"`
 }
 

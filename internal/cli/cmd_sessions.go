@@ -68,10 +68,10 @@ func tableOfSessions(w io.Writer, all []api.Session) {
 		fmt.Fprintln(w, "No sessions: biplane run --session NAME begins one.")
 		return
 	}
-	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "LAST USED"}}
+	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "HAS READ", "LAST USED"}}
 	for _, s := range all {
 		rows = append(rows, []string{s.Name, s.State, strings.Join(s.Languages, ", "), strconv.Itoa(s.Programs), strconv.Itoa(s.Files),
-			bytesText(s.StateBytes + s.FileBytes), moment(s.Used)})
+			bytesText(s.StateBytes + s.FileBytes), dash(strings.Join(s.Labels, ", ")), moment(s.Used)})
 	}
 	columns(w, rows...)
 }
@@ -86,7 +86,7 @@ func showSession(w io.Writer, s *api.Session) {
 		{"programs", strconv.Itoa(s.Programs)}, {"memory, packed", bytesText(s.StateBytes)},
 		{"files", count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
 		{"created", moment(s.Created)}, {"last used", moment(s.Used)}, {"ends unless used", moment(s.Expires)},
-		{"engine", s.Engine}, {"journal", rebuild},
+		{"engine", s.Engine}, {"journal", rebuild}, {"has read", dash(strings.Join(s.Labels, ", "))},
 	}...)
 }
 

@@ -24,7 +24,7 @@ func lineOf(v any) ([]byte, error) {
 // showExecution writes an execution for people.
 func showExecution(w io.Writer, d *api.ExecutionDetail) {
 	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", dash(d.Session)}, {"language", d.Language}, {"started", moment(d.Started)}, {"took", took(d.MS)}}
-	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"can't be replayed", d.Lost}} {
+	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"has read", strings.Join(d.Labels, ", ")}, {"can't be replayed", d.Lost}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}

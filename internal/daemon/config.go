@@ -21,13 +21,13 @@ import (
 
 // Settings are what a configuration file says, checked, with what it leaves out filled in.
 type Settings struct {
-	File      string    // the file, absolute; empty when there is none
-	Sum       string    // SHA-256 of its text, in hexadecimal
-	Warnings  []Problem // what was read, and has no effect
-	Servers   []Server  // in the order of the file
-	Mode      string    // "code", "direct" or "auto"
-	Policy    string    // "ask-for-writes" (the default), "read-only", "open", or a folder as it was written
-	PolicyDir string    // that folder, absolute; empty where there is none
+	File      string        // the file, absolute; empty when there is none
+	Sum       string        // SHA-256 of its text, in hexadecimal
+	Warnings  []Problem     // what was read, and has no effect
+	Servers   []Server      // in the order of the file
+	Mode      string        // "code", "direct" or "auto"
+	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as it was written
+	PolicyDir string        // that folder, absolute; empty where there is none
 	Tools     []policy.Rule // what is said of tools and of upstreams
 	Listen    string        // host:port for serve
 	Auth      *AuthSettings // nil: nobody signs in

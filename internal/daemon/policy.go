@@ -60,7 +60,7 @@ func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 			}
 		}
 		r.object(v, what, key{
-			"tags": func(n *node) { rule.Tags = r.texts(n, what+".tags") },
+			"tags":        func(n *node) { rule.Tags = r.texts(n, what+".tags") },
 			"labels":      func(n *node) { rule.Labels = r.labels(n, what) },
 			"read_only":   flag("read_only", &rule.ReadOnly),
 			"destructive": flag("destructive", &rule.Destructive),

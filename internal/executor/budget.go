@@ -97,7 +97,7 @@ func (r *run) valueText(e *Execution) string {
 	if err == nil && n <= budget {
 		return v
 	}
-	h := r.x.left.keep(&leftover{principal: r.principal.ID, value: e.Value})
+	h := r.x.left.keep(&leftover{principal: r.principal.ID, labels: r.labels.All(), value: e.Value})
 	if err != nil {
 		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
 		return r.overText(v, h, head(v, budget*2), tail(v, budget/2))
@@ -135,7 +135,7 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	if err := field(fields, "limit", &limit, "a whole number"); err != nil {
 		return nil, err
 	}
-	l, err := r.x.left.get(r.principal.ID, h)
+	l, err := r.leftover(h)
 	if err != nil {
 		return nil, err
 	}

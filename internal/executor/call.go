@@ -212,6 +212,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 		}
 	}()
 	return r.x.cfg.Door().Call(r.ctx, &tool.Call{ID: fmt.Sprintf("%s.%d", r.id, n+1), Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest,
+		Labels: r.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }})
 }
 
@@ -274,7 +275,7 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 
 // keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or a new one.
 func (r *run) keep(handle string, b block, raw json.RawMessage) string {
-	l := &leftover{handle: handle, principal: r.principal.ID, block: raw, data: b.Data}
+	l := &leftover{handle: handle, principal: r.principal.ID, labels: r.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
 			l.data, l.text = *b.Resource.Text, true

@@ -44,6 +44,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.prior, err = x.priorOf(ctx, c.Principal, a.after); err != nil {
 		return nil, err
 	}
+	r.labels.Add(tool.Joined(r.prior.carried(), c.Labels))
 	if x.cfg.Admit != nil {
 		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
 			return nil, err
@@ -55,7 +56,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		r.finish(errClosing)
 		return nil, errClosing
 	}
-	res, err := x.await(ctx, r, c.Progress, r.holds.wait)
+	res, err := x.await(ctx, r, c, r.holds.wait)
 	if err != nil { // whoever asked is gone: so is the program
 		r.cancel(err)
 		<-r.done
@@ -85,19 +86,22 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	}
 	r, ok := x.history.get(id)
 	if !ok || r.principal.ID != c.Principal.ID {
-		return x.answerOf(ctx, c.Principal, id)
+		return x.answerOf(ctx, c, id)
 	}
-	return x.await(ctx, r, c.Progress, nil)
+	return x.await(ctx, r, c, nil)
 }
 
 // answerOf gives the answer of an execution that only its journal knows.
-func (x *Executor) answerOf(ctx context.Context, p tool.Principal, id string) (*tool.Result, error) {
+func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
 	kept := x.cfg.Limits.KeptFor
 	if x.cfg.Journal != nil {
 		kept = x.cfg.Limits.Journal.Keep
-		st, err := x.story(ctx, p, id)
+		st, err := x.story(ctx, c.Principal, id)
 		switch {
 		case err == nil && st.End != nil && st.End.Answer != nil:
+			if err := tells(c, st.Labels()); err != nil {
+				return nil, err
+			}
 			return tool.ParseResult(st.End.Answer)
 		case err == nil:
 			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", cut(id, 80), st.Record.State)
@@ -116,12 +120,34 @@ const (
 	progressAtLeast = 5 * time.Second
 )
 
-// await waits for the end of r, no longer than Config.AnswerWithin, nor after held has a token. Its error is the end of ctx.
-func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progress), held <-chan struct{}) (*tool.Result, error) {
+// await waits for the end of r, no longer than Config.AnswerWithin, nor after held has a token. Its error is the end of ctx, or that
+// whoever made the call c can't carry on what the program carries.
+func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) (*tool.Result, error) {
+	err := x.awaitEnd(ctx, r, c, held)
+	if err != nil {
+		return nil, err
+	}
+	var res *tool.Result
+	select {
+	case <-r.done:
+		res = r.answered
+	default:
+		if res, err = r.goesOn(); err != nil {
+			return nil, err
+		}
+	}
+	if err := tells(c, r.labels.All()); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// awaitEnd waits until r has ended, or goes on for longer than whoever made the call waits.
+func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) error {
 	answerBy := time.NewTimer(x.cfg.AnswerWithin)
 	defer answerBy.Stop()
 	var tick <-chan time.Time
-	if progress != nil {
+	if c.Progress != nil {
 		t := time.NewTicker(progressEvery)
 		defer t.Stop()
 		tick = t.C
@@ -131,21 +157,24 @@ func (x *Executor) await(ctx context.Context, r *run, progress func(tool.Progres
 	for {
 		select {
 		case <-r.done:
-			return r.answered, nil
+			return nil
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-answerBy.C:
-			return r.goesOn()
+			return nil
 		case <-held:
 			settled = time.After(heldPatience)
 		case <-settled:
 			if r.waitingText() != "" {
-				return r.goesOn()
+				return nil
 			}
 		case <-tick:
 			p := r.progress()
 			if news := p.Message != last.Message || p.Done-last.Done >= progressAtLeast.Seconds(); news && p.Done > last.Done {
-				progress(p)
+				if err := tells(c, r.labels.All()); err != nil {
+					return err
+				}
+				c.Progress(p)
 				last = p
 			}
 		}

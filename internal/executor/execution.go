@@ -34,6 +34,7 @@ type Execution struct {
 	Tier    tool.Tier       `json:"tier"`
 	Missing []string        `json:"missing,omitempty"` // protections of the sandbox that are not armed on this host
 	Session string          `json:"session"`
+	Labels  []string        `json:"labels,omitempty"`  // of what it had read, and whoever sent it
 	Rebuilt string          `json:"rebuilt,omitempty"` // why its session had to be rebuilt, by running its earlier programs again
 	MS      int64           `json:"ms"`                // wall time so far
 	Tokens  Tokens          `json:"tokens"`            // filled in by Count

@@ -53,6 +53,7 @@ type Details struct {
 	Error   *Failure        `json:"error"`
 	Console []Line          `json:"console"`
 	Notes   []string        `json:"notes,omitempty"`
+	Labels  []string        `json:"labels,omitempty"` // of what it had read, and whoever sent it
 }
 
 // ReplayOptions say how an execution is replayed. The zero value runs it to its end, as it was.
@@ -166,13 +167,13 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*D
 	if err != nil {
 		return nil, err
 	}
-	d := &Details{ExecutionInfo: x.executionInfo(&st.Record), Program: st.Begin.Source, Value: json.RawMessage("null"), Console: []Line{}, Calls: []journal.Call{}}
+	d := &Details{ExecutionInfo: x.executionInfo(&st.Record), Program: st.Begin.Source, Value: json.RawMessage("null"), Console: []Line{}, Calls: []journal.Call{}, Labels: st.Labels()}
 	for _, c := range st.Calls {
 		d.Calls = append(d.Calls, *c)
 	}
 	if r := x.now(&d.ExecutionInfo); r != nil && st.End == nil {
 		e := r.snapshot()
-		d.Value, d.Error, d.Console, d.Notes = e.Value, e.Error, e.Console, e.Notes
+		d.Value, d.Error, d.Console, d.Notes, d.Labels = e.Value, e.Error, e.Console, e.Notes, e.Labels
 		r.mu.Lock()
 		d.Calls = r.journalCalls(st.Calls)
 		r.mu.Unlock()

@@ -61,15 +61,17 @@ func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	if many {
 		return nil, r.refuse(tool.Errorf(tool.Limit, "the program asked for files more than %s times", group(maxFiles)))
 	}
-	return fileOp(r.fs, f, func(h string) ([]byte, error) { return r.x.bytesOf(r.principal.ID, h) })
+	return fileOp(r.fs, f, func(h string) ([]byte, error) {
+		l, err := r.leftover(h)
+		if err != nil {
+			return nil, err
+		}
+		return l.bytes()
+	})
 }
 
-// bytesOf gives the bytes of a kept block.
-func (x *Executor) bytesOf(owner, handle string) ([]byte, error) {
-	l, err := x.left.get(owner, handle)
-	if err != nil {
-		return nil, err
-	}
+// bytes gives the bytes of what was kept.
+func (l *leftover) bytes() ([]byte, error) {
 	if l.block == nil {
 		return l.value, nil
 	}
@@ -78,7 +80,7 @@ func (x *Executor) bytesOf(owner, handle string) ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(l.data)
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", cut(handle, 80), err)
+		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", cut(l.handle, 80), err)
 	}
 	return data, nil
 }

@@ -47,7 +47,9 @@ func runUntilKilled(dir string) error {
 	if err != nil {
 		return err
 	}
-	door := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "x"), nil })
+	door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, "x"), c.Carries([]string{"pii"})
+	})
 	x, err := executor.New(executor.Config{Driver: &puppet{engine: "1"}, Door: func() tool.Caller { return door }, Programs: verbatim{}, Store: sessions, Key: key})
 	if err != nil {
 		return err
@@ -100,6 +102,9 @@ func TestKill(t *testing.T) {
 			}
 			if i.Programs < done[name] || i.Programs > begun[name] {
 				t.Fatalf("session %s: %d programs, %d were acknowledged, %d begun", name, i.Programs, done[name], begun[name])
+			}
+			if len(i.Labels) != 1 || i.Labels[0] != "pii" {
+				t.Fatalf("session %s: %d programs read what is labelled pii, and it has %q", name, i.Programs, i.Labels)
 			}
 			done[name] = i.Programs
 			s.wantAll(name, i.Programs)

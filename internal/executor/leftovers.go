@@ -16,6 +16,7 @@ import (
 type leftover struct {
 	handle    string
 	principal string
+	labels    []string        // of what the execution had read
 	value     json.RawMessage // a program's value, as JSON
 	block     json.RawMessage // or a content block, an object
 	data      string          // of a block: its text or base64

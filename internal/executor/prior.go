@@ -21,6 +21,7 @@ const maxChain = 32
 type prior struct {
 	mu      sync.Mutex
 	done    map[string][]priorCall // by the call's digest, in their order
+	labels  []string               // of what they had read
 	unknown map[string]priorCall   // those of which nobody knows whether they took effect
 }
 
@@ -52,6 +53,7 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id string) (*p
 			return nil, tool.Errorf(tool.Conflict, "execute: after: execution %s has not ended: wait for it with resume", id)
 		}
 		out.add(st, seen)
+		out.labels = tool.Joined(out.labels, st.Labels())
 		id = st.Record.After
 	}
 	return out, nil
@@ -110,6 +112,14 @@ func (p *prior) take(path string, args json.RawMessage) (*priorCall, error) {
 		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s had sent this call, and whether it took effect is unknown: look first, with a tool that reads; without after it is sent again", c.of))
 	}
 	return nil, nil
+}
+
+// carried gives the labels of what they had read.
+func (p *prior) carried() []string {
+	if p == nil {
+		return nil
+	}
+	return p.labels
 }
 
 // reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made. unhold follows.

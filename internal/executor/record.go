@@ -20,7 +20,7 @@ func (r *run) begins(a arguments) {
 	}
 	rec := journal.Record{ID: r.id, Principal: r.principal.ID, Client: r.principal.Client, Session: a.session, Language: r.language,
 		State: journal.Running, Started: r.exec.Started, After: a.after}
-	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Principal: r.principal}
+	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Principal: r.principal, Labels: r.labels.All()}
 	r.log = journal.NewLog(r.x.cfg.Journal, rec, b, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
 }
 
@@ -169,7 +169,7 @@ func (r *run) journalEnd(e *Execution, res *tool.Result) {
 		r.x.cfg.Log.Error("write down an execution", "execution", r.id, "error", err)
 	}
 	r.mu.Lock()
-	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw}
+	end := journal.End{State: journal.State(e.State), Execution: raw, Undefined: e.Undefined, Answer: res.Raw, Labels: e.Labels}
 	if r.spoke {
 		end.Said = r.voice.Sum()
 	}

@@ -93,11 +93,14 @@ type run struct {
 
 	asking   int // questions that are being answered
 	holds    holds
-	admitted func(*Execution)  // told how it ended; nil: nobody wants to know
-	digest   string            // of its text
-	late     []json.RawMessage // answers that came after the program's end, for its session
-	naps     naps
-	stopRun  context.CancelCauseFunc // ends the Run that is under way
+	admitted func(*Execution) // told how it ended; nil: nobody wants to know
+	digest   string           // of its text
+
+	labels    tool.Labels       // of what it has read, and whoever sent it
+	labelling sync.Mutex        // held while they grow, and those of its session
+	late      []json.RawMessage // answers that came after the program's end, for its session
+	naps      naps
+	stopRun   context.CancelCauseFunc // ends the Run that is under way
 
 	// The program's own time runs while no call is outstanding.
 	left    time.Duration
@@ -127,6 +130,7 @@ func (r *run) snapshot() *Execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.exec
+	e.Labels = r.labels.All()
 	e.Console = append([]Line{}, e.Console...)
 	e.Calls = append([]CallRecord{}, e.Calls...)
 	if e.State == Queued || e.State == Running || e.State == Waiting {
@@ -226,8 +230,14 @@ func (r *run) enterSession(name string) (err error) {
 			return err
 		}
 	}
-	r.hold, err = r.x.acquired(r.ctx, wait)
-	return err
+	if r.hold, err = r.x.acquired(r.ctx, wait); err != nil {
+		return err
+	}
+	if err := r.carries(tool.Joined(r.labels.All(), r.hold.labels)); err != nil {
+		r.hold.release()
+		return err
+	}
+	return nil
 }
 
 // retries reports whether a program never began, because the process was gone that held its session's guest: the store
@@ -561,7 +571,7 @@ func (r *run) emit(h string) {
 
 // shown gives the content block for what a program emits.
 func (r *run) shown(h string) (json.RawMessage, error) {
-	l, err := r.x.left.get(r.principal.ID, h)
+	l, err := r.leftover(h)
 	if err == nil && l.block != nil {
 		return l.block, nil
 	}

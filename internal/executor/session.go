@@ -76,6 +76,7 @@ type live struct {
 	rec    *session.Record // nil: there is no such session in the store yet
 	state  *session.State
 	files  *session.Files
+	labels []string                   // of what its programs have read, sorted; those of a run that has the turn are changed under its labelling
 	hot    map[string]sandbox.Sandbox // by language; each is as state has it
 }
 
@@ -349,6 +350,9 @@ func (x *Executor) load(ctx context.Context, l *live) error {
 			}
 			rec.State = nil
 		}
+		if err := x.loadLabels(ctx, l); err != nil {
+			return err
+		}
 		l.loaded = true
 	}
 	if l.rec == nil || x.cfg.Now().Before(x.cfg.Limits.Sessions.expires(l.rec)) {
@@ -363,7 +367,7 @@ func (x *Executor) end(ctx context.Context, l *live) error {
 	if err := x.cfg.Store.End(ctx, l.rec); err != nil {
 		return err
 	}
-	l.rec, l.state, l.files = nil, &session.State{}, &session.Files{}
+	l.rec, l.state, l.files, l.labels = nil, &session.State{}, &session.Files{}, nil
 	return err
 }
 
@@ -382,7 +386,7 @@ func (x *Executor) commit(ctx context.Context, l *live, c *session.Change, state
 	}
 	rec.Revision++
 	rec.Used = now
-	state.Files = files.List()
+	state.Files, state.Labels, rec.Labels = files.List(), l.labels, l.labels
 	rec.Languages, rec.StateBytes, rec.JournalBytes = nil, 0, state.Journal.Bytes
 	for _, g := range state.Guests {
 		rec.Languages = append(rec.Languages, g.Language)

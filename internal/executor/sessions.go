@@ -26,6 +26,7 @@ type SessionInfo struct {
 	Files        int       `json:"files"`
 	JournalBytes int64     `json:"journal_bytes"` // 0 when it is too long to be rebuilt
 	Engine       string    `json:"engine"`
+	Labels       []string  `json:"labels"`         // of what its programs have read
 	Note         string    `json:"note,omitempty"` // what happened to it just now
 }
 
@@ -33,7 +34,7 @@ func (x *Executor) info(r *session.Record) SessionInfo {
 	i := SessionInfo{
 		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(), Used: r.Used.UTC(),
 		Expires: x.cfg.Limits.Sessions.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes, Files: r.Files,
-		JournalBytes: r.JournalBytes, Engine: r.Engine,
+		JournalBytes: r.JournalBytes, Engine: r.Engine, Labels: append([]string{}, r.Labels...),
 	}
 	if i.Languages == nil {
 		i.Languages = []string{}
@@ -185,7 +186,9 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 	if err := around.pass(ctx, fs, op.Op, op.Path, op.To); err != nil {
 		return nil, err
 	}
-	v, err := fileOp(fs, &op, func(handle string) ([]byte, error) { return x.bytesOf(p.ID, handle) })
+	v, err := fileOp(fs, &op, func(string) ([]byte, error) {
+		return nil, tool.Errorf(tool.Invalid, "a handle means something to programs only")
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -240,6 +243,9 @@ func (x *Executor) ForkSession(ctx context.Context, p tool.Principal, from, to s
 		return nil, noSession(from)
 	case dst.rec != nil:
 		return nil, taken(to)
+	}
+	if err := x.label(ctx, dst.live, src.labels); err != nil {
+		return nil, err
 	}
 	c := &session.Change{Record: &session.Record{Programs: src.rec.Programs, Engine: src.rec.Engine}, Refer: src.files.Refs(), Journal: src.rec.ID}
 	for _, g := range src.state.Guests {

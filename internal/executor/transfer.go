@@ -38,7 +38,8 @@ func (x *Executor) exported(ctx context.Context, p tool.Principal, name string) 
 		return nil, err
 	}
 	defer h.release()
-	e := &session.Exported{Name: name, Exported: x.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine, State: h.state, Guests: map[string][]byte{}}
+	e := &session.Exported{Name: name, Exported: x.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine, State: h.state.Clone(), Guests: map[string][]byte{}}
+	e.State.Labels = h.labels
 	for _, g := range h.state.Guests {
 		if e.Guests[g.Language], err = x.cfg.Store.Blob(ctx, g.Blob); err != nil {
 			return nil, err
@@ -96,6 +97,9 @@ func (x *Executor) ImportSession(ctx context.Context, p tool.Principal, name str
 // takeIn stores an imported session.
 func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*SessionInfo, error) {
 	c := &session.Change{Record: &session.Record{Programs: e.Programs, Engine: e.Engine}}
+	if err := checkLabels(e.State); err != nil {
+		return nil, err
+	}
 	journals, err := takeJournal(c, e)
 	if err != nil {
 		return nil, err
@@ -110,6 +114,9 @@ func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*S
 	}
 	files, err := h.files.Next(tree, c)
 	if err != nil {
+		return nil, err
+	}
+	if err := x.label(ctx, h.live, state.Labels); err != nil {
 		return nil, err
 	}
 	if err := x.commit(ctx, h.live, c, state, files); err != nil {

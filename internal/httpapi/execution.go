@@ -93,7 +93,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 // wire gives an execution as the API shows it.
 func wire(x *executor.Execution) *api.Execution {
 	out := &api.Execution{
-		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session,
+		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
 		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},
 	}
 	for _, c := range x.Calls {

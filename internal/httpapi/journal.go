@@ -218,7 +218,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 func (s *Server) detailOf(x *executor.Details) *api.ExecutionDetail {
 	d := &api.ExecutionDetail{
 		ExecutionInfo: s.infoOf(&x.ExecutionInfo), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
-		Console: wireConsole(x.Console), Notes: x.Notes, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
+		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
 	}
 	if d.Error == nil && x.Why != "" {
 		d.Error = &api.ProgramError{Kind: api.StateInterrupted, Message: x.Why}
@@ -253,7 +253,7 @@ const shownArguments = 16 << 10
 func callOf(c *journal.Call, over bool) api.ExecutionCall {
 	out := api.ExecutionCall{
 		Call: c.N, Tool: c.Tool, State: api.CallPending, Digest: c.Digest, Decision: c.Decision, ReadOnly: c.ReadOnly,
-		Started: c.Sent.UTC(), MS: c.MS, Bytes: c.Bytes, Error: c.Error, Order: c.Order, From: c.From,
+		Started: c.Sent.UTC(), MS: c.MS, Bytes: c.Bytes, Error: c.Error, Order: c.Order, From: c.From, Labels: c.Labels,
 	}
 	if len(c.Arguments) <= shownArguments {
 		out.Arguments = c.Arguments

@@ -247,7 +247,7 @@ func answerSession(w http.ResponseWriter, status int) func(*executor.SessionInfo
 func wireSession(i *executor.SessionInfo) api.Session {
 	return api.Session{
 		Name: i.Name, Owner: i.Owner, Languages: append([]string{}, i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
-		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Note: i.Note,
+		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
 	}
 }
 

@@ -35,6 +35,7 @@ type Begin struct {
 	Files    []File        `json:"files,omitempty"` // that were sent along
 	// Principal is who began it, as it was then: calls that it makes later are bounded as those before were.
 	Principal tool.Principal `json:"principal"`
+	Labels    []string       `json:"labels,omitempty"` // of what whoever sent it had read
 }
 
 // A File is one that was sent along with a program, by its path below ./workspace.
@@ -66,6 +67,7 @@ type End struct {
 	Execution json.RawMessage `json:"execution,omitempty"` // in the shape of biplane run --json
 	Undefined bool            `json:"undefined,omitempty"`
 	Answer    json.RawMessage `json:"answer,omitempty"` // the result of execute
+	Labels    []string        `json:"labels,omitempty"` // of all that it had read
 	Said      string          `json:"said,omitempty"`   // the digest of all that the guest said (Voice); empty where it did not end by itself
 	Texts     []Text          `json:"texts,omitempty"`
 	At        int64           `json:"at"` // microseconds since 1970
@@ -112,6 +114,7 @@ type ending struct {
 	Kind    string              `json:"kind,omitempty"`
 	From    string              `json:"from,omitempty"`
 	Unsent  bool                `json:"unsent,omitempty"`
+	Labels  []string            `json:"labels,omitempty"`
 }
 
 // appendEntry adds an entry to a part.

@@ -138,8 +138,9 @@ type Call struct {
 	MS         int64           `json:"ms"`                   // from the program's asking to the outcome
 	Bytes      int             `json:"bytes"`                // of the result
 	Error      string          `json:"error,omitempty"`
-	Kind       string          `json:"kind,omitempty"` // of the error
-	From       string          `json:"from,omitempty"` // the execution whose journal answered it
+	Kind       string          `json:"kind,omitempty"`   // of the error
+	From       string          `json:"from,omitempty"`   // the execution whose journal answered it
+	Labels     []string        `json:"labels,omitempty"` // of what came of it
 
 	Value   json.RawMessage     `json:"-"` // what the program was given; nil for undefined
 	Failure *sandbox.GuestError `json:"-"` // or thrown

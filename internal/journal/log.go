@@ -127,7 +127,7 @@ func (l *Log) Outcome(c *Call) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := ending{Value: c.Value, Failure: c.Failure, Blocks: c.Blocks, MS: c.MS, Bytes: c.Bytes, Error: c.Error, Kind: c.Kind, From: c.From, Unsent: c.Unsent}
+	e := ending{Value: c.Value, Failure: c.Failure, Blocks: c.Blocks, MS: c.MS, Bytes: c.Bytes, Error: c.Error, Kind: c.Kind, From: c.From, Unsent: c.Unsent, Labels: c.Labels}
 	e.sending = sending{N: c.N, ID: c.ID, At: c.Ended.UnixMicro()}
 	if c.Sent.IsZero() {
 		e.sending = l.sending(c, c.Ended)

@@ -62,6 +62,18 @@ func Bare(r Record) *Story { return &Story{Record: r, byID: map[int64]*Call{}, l
 // Call gives the call that the guest knows by an ID; nil where there is none.
 func (s *Story) Call(id int64) *Call { return s.byID[id] }
 
+// Labels are those of all that the execution had read, as far as its journal knows, sorted.
+func (s *Story) Labels() []string {
+	out := tool.Joined(nil, s.Begin.Labels)
+	for _, c := range s.Calls {
+		out = tool.Joined(out, c.Labels)
+	}
+	if s.End != nil {
+		out = tool.Joined(out, s.End.Labels)
+	}
+	return out
+}
+
 // Unknown gives the calls that were sent, may have written, and whose outcome nobody knows.
 func (s *Story) Unknown() (out []*Call) {
 	for _, c := range s.Calls {
@@ -257,6 +269,7 @@ func (r *reader) outcome(text []byte) error {
 	}
 	c.Ended = time.UnixMicro(e.At)
 	c.Value, c.Failure, c.Blocks, c.MS, c.Bytes, c.Error, c.Kind, c.From, c.Unsent = e.Value, e.Failure, e.Blocks, e.MS, e.Bytes, e.Error, e.Kind, e.From, e.Unsent
+	c.Labels = e.Labels
 	r.at(c.Ended)
 	return nil
 }

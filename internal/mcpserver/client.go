@@ -15,6 +15,7 @@ import (
 type client struct {
 	principal tool.Principal
 	ctx       context.Context        // done when the connection is over, and with it all its calls
+	labels    tool.Labels            // of what came over the connection: its agent may send that on
 	level     atomic.Pointer[string] // least log level it asked for, up to 2025-11-25
 }
 

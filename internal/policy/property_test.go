@@ -200,7 +200,9 @@ func TestExplanationAgrees(t *testing.T) {
 // was read nothing changes.
 func TestMoreLabelsNeverLoosen(t *testing.T) {
 	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
-	some := func(t *rapid.T, of []string, name string) []string { return rapid.SliceOfDistinct(rapid.SampledFrom(of), rapid.ID).Draw(t, name) }
+	some := func(t *rapid.T, of []string, name string) []string {
+		return rapid.SliceOfDistinct(rapid.SampledFrom(of), rapid.ID).Draw(t, name)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		f, _ := policy.Starter(rapid.SampledFrom(policy.Starters()).Draw(t, "policy"))
 		hint := rapid.SampledFrom([]*bool{nil, new(bool), new(true)})

@@ -30,7 +30,8 @@ type Record struct {
 	FileBytes    int64    // of the files, unpacked
 	Files        int      // files and directories
 	JournalBytes int64
-	State        []byte // an encoded State; nil in lists
+	Labels       []string // of what its programs have read, sorted; in lists only
+	State        []byte   // an encoded State; nil in lists
 }
 
 // A Blob is bytes under a random name. They never change.
@@ -86,6 +87,12 @@ type Store interface {
 	Save(ctx context.Context, c *Change) error
 	// End deletes a session and what only it refers to.
 	End(ctx context.Context, r *Record) error
+
+	// Labels gives the labels of a session, sorted, whether there is one of the name or not.
+	Labels(ctx context.Context, owner, name string) ([]string, error)
+	// Label adds labels to those of a session, which may not be there yet: when it returns, the death of this process loses nothing of
+	// it. They go with the session's End. Those that were given before old to sessions which never came to be are forgotten.
+	Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error
 
 	// Blob gives the bytes of a blob. One that is gone, or was changed by others, is an error of kind conflict.
 	Blob(ctx context.Context, id string) ([]byte, error)

@@ -16,6 +16,8 @@ type State struct {
 	Guests  []Guest `json:"guests,omitempty"`
 	Files   string  `json:"files,omitempty"` // the blob that lists the files; empty: there are none
 	Journal Mark    `json:"journal"`
+	// Labels are those that the session had when it was saved, sorted. Store.Labels may have more, of programs that did not end well.
+	Labels []string `json:"labels,omitempty"`
 }
 
 // A Guest is one interpreter of a session, between two programs.

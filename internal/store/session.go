@@ -48,9 +48,7 @@ func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
 	err := scan(append([]any{&r.ID, &r.Owner, &r.Name, &r.Revision, &created, &used, &r.Programs, &languages, &r.Engine,
 		&r.StateBytes, &r.FileBytes, &r.Files, &r.JournalBytes}, more...)...)
 	r.Created, r.Used = time.UnixMicro(created), time.UnixMicro(used)
-	if languages != "" {
-		r.Languages = strings.Split(languages, ",")
-	}
+	r.Languages = split(languages)
 	return r, err
 }
 
@@ -86,8 +84,13 @@ func stateBind(r *session.Record) [][]byte {
 
 // List gives the sessions of an owner.
 func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, error) {
-	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
-	return collect(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) { return scanRecord(scan) })
+	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+`, `+labelsOf+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
+	return collect(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) {
+		var labels string
+		r, err := scanRecord(scan, &labels)
+		r.Labels = split(labels)
+		return r, err
+	})
 }
 
 const (
@@ -179,7 +182,7 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 	if err != nil {
 		return err
 	}
-	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}}
+	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}, {endLabels, []any{r.Owner, r.Name}}}
 	for _, id := range blobs {
 		steps = append(steps, step{dropBlob, []any{id}})
 	}

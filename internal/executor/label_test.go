@@ -1,0 +1,319 @@
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A customs is a door whose tools box.LABEL bring data of that label, and which notes what whoever calls has read.
+type customs struct {
+	mu  sync.Mutex
+	saw []string // the labels at each call of box.out, with commas
+}
+
+func (c *customs) door(cfg *executor.Config) {
+	door := tool.CallerFunc(func(_ context.Context, call *tool.Call) (*tool.Result, error) {
+		name := strings.TrimPrefix(call.Path, "box.")
+		if name == "out" {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.saw = append(c.saw, strings.Join(call.Labels, ","))
+			return tool.Text(false, "gone"), nil
+		}
+		if err := call.Carries([]string{name}); err != nil {
+			return nil, err
+		}
+		return tool.Text(false, "data"), nil
+	})
+	cfg.Door = func() tool.Caller { return door }
+}
+
+// last gives what whoever called box.out last had read.
+func (c *customs) last() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.saw) == 0 {
+		return "nothing called"
+	}
+	return c.saw[len(c.saw)-1]
+}
+
+// from runs a program for a connection that carries labels.
+func (s *stage) from(conn *tool.Labels, args map[string]any) (*tool.Result, error) {
+	raw, err := tool.Marshal(args)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.x.Execute().Call(s.t.Context(), &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann, Labels: conn.All(),
+		Carries: func(l []string) error { conn.Add(l); return nil }})
+}
+
+func read1(label string) op { return op{Call: "box." + label} }
+
+var out = op{Call: "box.out"}
+
+func (s *stage) labels(name string) string {
+	s.t.Helper()
+	i, err := s.x.Session(s.t.Context(), ann, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Join(i.Labels, ",")
+}
+
+func TestSessionsCarryLabels(t *testing.T) {
+	c := &customs{}
+	s := newStage(t, c.door)
+	s.do("work", out, read1("pii"), out)
+	if c.saw[0] != "" || c.saw[1] != "pii" || s.labels("work") != "pii" {
+		t.Fatalf("saw %q, session %q", c.saw, s.labels("work"))
+	}
+	s.bad("work", read1("untrusted"), op{Fail: "on purpose"})
+	if got := s.labels("work"); got != "pii,untrusted" {
+		t.Errorf("after a program that failed: %q", got)
+	}
+	s.restart()
+	s.do("work", out)
+	if c.last() != "pii,untrusted" {
+		t.Errorf("after a restart: %q", c.last())
+	}
+	file := s.export("work", "")
+	if _, err := s.x.ForkSession(t.Context(), ann, "work", "copy"); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := s.load("again", file, ""); err != nil || len(i.Labels) != 2 {
+		t.Fatalf("%+v, %v", i, err)
+	}
+	for _, name := range []string{"copy", "again"} {
+		if s.do(name, out); c.last() != "pii,untrusted" || s.labels(name) != "pii,untrusted" {
+			t.Errorf("%s: %q, %q", name, c.last(), s.labels(name))
+		}
+	}
+	if s.do("", out); c.last() != "" {
+		t.Errorf("a program without a session: %q", c.last())
+	}
+	if err := s.x.EndSession(t.Context(), ann, "work"); err != nil {
+		t.Fatal(err)
+	}
+	if s.do("work", out); c.last() != "" {
+		t.Errorf("a new session of the name: %q", c.last())
+	}
+}
+
+// A session whose first program failed is none, but who names it again carries on what that one read.
+func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
+	c := &customs{}
+	s := newStage(t, c.door)
+	s.bad("work", read1("confidential"), op{Fail: "on purpose"})
+	s.restart()
+	s.do("work", out)
+	if c.last() != "confidential" {
+		t.Errorf("%q", c.last())
+	}
+	s.bad("other", read1("pii"), op{Fail: "on purpose"})
+	s.pass(40 * 24 * 3600e9)
+	s.bad("third", read1("pii"), op{Fail: "on purpose"}) // what is too old is forgotten on the way
+	s.restart()
+	if s.do("other", out); c.last() != "" {
+		t.Errorf("after 40 days: %q", c.last())
+	}
+}
+
+// A session that was changed in the store can't lose labels of what it holds.
+func TestLabelsOfTheStateAreSealed(t *testing.T) {
+	c := &customs{}
+	s := newStage(t, c.door)
+	s.do("work", read1("pii"))
+	s.stop()
+	s.execSQL(`DELETE FROM session_label`)
+	s.start()
+	if s.do("work", out); c.last() != "pii" {
+		t.Errorf("%q", c.last())
+	}
+}
+
+func TestConnectionsCarryLabels(t *testing.T) {
+	c, conn := &customs{}, &tool.Labels{}
+	s := newStage(t, c.door)
+	all := func(l *tool.Labels) string { return strings.Join(l.All(), ",") }
+	if _, err := s.from(conn, map[string]any{"code": ops(read1("pii"))}); err != nil || all(conn) != "pii" {
+		t.Fatalf("%q, %v", all(conn), err)
+	}
+	if _, err := s.from(conn, map[string]any{"code": ops(out), "session": "work"}); err != nil || c.last() != "pii" || s.labels("work") != "pii" {
+		t.Fatalf("the next program: %q, %q, %v", c.last(), s.labels("work"), err)
+	}
+	res, err := s.from(&tool.Labels{}, map[string]any{"code": ops(read1("untrusted"), op{Fail: "on purpose"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := idOf(t, res)
+	if _, err = s.from(&tool.Labels{}, map[string]any{"code": ops(out), "after": id}); err != nil || c.last() != "untrusted" {
+		t.Errorf("a correction: %q, %v", c.last(), err)
+	}
+	resume := func() string {
+		later := &tool.Labels{}
+		_, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: []byte(fmt.Sprintf(`{"execution":%q}`, id)), Principal: ann, Carries: func(l []string) error { later.Add(l); return nil }})
+		if err != nil {
+			t.Error(err)
+		}
+		return all(later)
+	}
+	if got := resume(); got != "untrusted" {
+		t.Errorf("resumed: %q", got)
+	}
+	s.restart()
+	if got := resume(); got != "untrusted" {
+		t.Errorf("resumed after a restart: %q", got)
+	}
+	if d, err := s.x.Details(t.Context(), ann, id); err != nil || strings.Join(d.Labels, ",") != "untrusted" || len(d.Calls) != 1 || len(d.Calls[0].Labels) != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// What can't be kept on record as read is not read.
+func TestWithoutLabelsNothingIsTold(t *testing.T) {
+	c := &customs{}
+	s := newStage(t, c.door)
+	raw, err := tool.Marshal(map[string]any{"code": ops(read1("pii"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.x.Execute().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann, Carries: func([]string) error { return tool.Errorf(tool.Internal, "no room") }})
+	if res != nil || err == nil || !strings.Contains(err.Error(), "is withheld") {
+		t.Errorf("%v, %v", res, err)
+	}
+}
+
+// What an execution leaves under a handle carries the labels to whoever reads it.
+func TestLeftoversCarryLabels(t *testing.T) {
+	a := standard()
+	a["pii"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, strings.Repeat("secret ", 9000)), c.Carries([]string{"pii"})
+	}
+	r := newRig(t, a, nil)
+	texts, failed := r.run(`return await box.pii()`)
+	_, h, found := strings.Cut(texts[0], `readResult("`)
+	if h, _, _ = strings.Cut(h, `"`); failed || !found {
+		t.Fatal(texts[0])
+	}
+	for _, code := range []string{`await readResult(%q, {offset: 0, limit: 5}); await box.echo({})`, `import { writeFile } from "node:fs/promises"; await writeFile("f", { handle: %q } as any); await box.echo({})`} {
+		r.mu.Lock()
+		r.calls = nil
+		r.mu.Unlock()
+		if texts, failed := r.run(fmt.Sprintf(code, h)); failed {
+			t.Fatal(texts)
+		}
+		if !slices.Equal(r.calls[len(r.calls)-1].Labels, []string{"pii"}) {
+			t.Errorf("%s: %v", code, r.calls[len(r.calls)-1].Labels)
+		}
+	}
+}
+
+// Whatever programs do, forks, failures and restarts between them: labels only grow, and each call says all of them.
+func TestLabelsOnlyGrow(t *testing.T) {
+	base, c, round := t, &customs{}, 0
+	s := newStage(t, c.door)
+	rapid.Check(t, func(t *rapid.T) {
+		round++
+		names := rapid.Map(rapid.SampledFrom([]string{"a", "b", "c"}), func(n string) string { return fmt.Sprint(n, round) })
+		model, there := map[string][]string{}, map[string]bool{}
+		var file []byte
+		var filed []string
+		t.Repeat(map[string]func(*rapid.T){
+			"run": func(t *rapid.T) {
+				name, conn := names.Draw(t, "session"), &tool.Labels{}
+				conn.Add(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"confidential", "untrusted"}), rapid.ID).Draw(t, "connection"))
+				has := tool.Joined(model[name], conn.All())
+				var list []op
+				var want []string
+				for range rapid.IntRange(0, 4).Draw(t, "calls") {
+					what := rapid.SampledFrom([]string{"out", "out", "pii", "confidential", "untrusted"}).Draw(t, "call")
+					list = append(list, op{Call: "box." + what, Ask: rapid.Bool().Draw(t, "ask")}, op{Set: "_="})
+					if what == "out" {
+						want = append(want, strings.Join(has, ","))
+					} else {
+						has = tool.Joined(has, []string{what})
+					}
+				}
+				fails := rapid.Bool().Draw(t, "fails")
+				if fails {
+					list = append(list, op{Fail: "on purpose"})
+				}
+				c.saw = nil
+				res, err := s.from(conn, map[string]any{"code": ops(list...), "session": name})
+				if err != nil || res.IsError != fails {
+					t.Fatalf("%v %v", res, err)
+				}
+				if !slices.Equal(c.saw, want) || !slices.Equal(conn.All(), has) {
+					t.Fatalf("%v: calls said %q, want %q; the connection has %q, want %q", list, c.saw, want, conn.All(), has)
+				}
+				if model[name] = has; !fails {
+					there[name] = true
+				}
+			},
+			"fork": func(t *rapid.T) {
+				from, to := names.Draw(t, "from"), names.Draw(t, "to")
+				if _, err := s.x.ForkSession(base.Context(), ann, from, to); err == nil {
+					model[to], there[to] = tool.Joined(model[to], model[from]), true
+				}
+			},
+			"export": func(t *rapid.T) {
+				if name := names.Draw(t, "session"); there[name] {
+					file, filed = s.export(name, ""), model[name]
+				}
+			},
+			"import": func(t *rapid.T) {
+				name := names.Draw(t, "session")
+				if file == nil || there[name] {
+					return
+				}
+				if _, err := s.load(name, file, ""); err != nil {
+					t.Fatal(err)
+				}
+				model[name], there[name] = tool.Joined(model[name], filed), true
+			},
+			"end": func(t *rapid.T) {
+				if name := names.Draw(t, "session"); there[name] {
+					if err := s.x.EndSession(base.Context(), ann, name); err != nil {
+						t.Fatal(err)
+					}
+					delete(model, name)
+					delete(there, name)
+				}
+			},
+			"write": func(t *rapid.T) {
+				_, _ = s.file(names.Draw(t, "session"), sandbox.File{Op: "write", Path: "f", Data: "x"})
+			},
+			"restart": func(*rapid.T) { s.restart() },
+			"": func(t *rapid.T) {
+				all, err := s.x.Sessions(base.Context(), ann)
+				if err != nil || len(all) != len(there) {
+					t.Fatalf("%d sessions, want %v: %v", len(all), there, err)
+				}
+				for _, i := range all {
+					if !there[i.Name] {
+						t.Fatalf("there is a session %s", i.Name)
+					}
+					if !slices.Equal(i.Labels, append([]string{}, model[i.Name]...)) {
+						t.Fatalf("%s has %q, want %q", i.Name, i.Labels, model[i.Name])
+					}
+				}
+			},
+		})
+		for name := range there {
+			if err := s.x.EndSession(base.Context(), ann, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
