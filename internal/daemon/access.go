@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/executor"
@@ -18,7 +19,7 @@ type fileAccess struct {
 
 func (f fileAccess) decide(u executor.FileUse) policy.Decision {
 	return f.policies.engine.Load().Decide(policy.Request{
-		Principal: u.Principal, Parent: u.Execution, File: &policy.FileUse{Path: u.Path, Write: u.Write},
+		Principal: u.Principal, Parent: u.Execution, File: &policy.FileUse{Path: u.Path, Write: u.Write}, Labels: u.Labels,
 	})
 }
 
@@ -38,8 +39,12 @@ func (f fileAccess) Refused(ctx context.Context, u executor.FileUse, err error) 
 		action = "write"
 	}
 	d := f.decide(u)
+	detail := map[string]string{"action": action}
+	if len(u.Labels) > 0 {
+		detail[audit.LabelsDetail] = strings.Join(u.Labels, ",")
+	}
 	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{ // it is refused all the same; the log has said why there is no record
 		Kind: audit.KindFile, Principal: u.Principal, Subject: audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
-		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason}, Detail: map[string]string{"action": action},
+		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason}, Detail: detail,
 	}, err))
 }

@@ -25,6 +25,7 @@ type FileUse struct {
 	Principal tool.Principal
 	Execution string // whose program it is; empty: a person's, by the API
 	Session   string
+	Labels    []string // of what it has read: of a program, or of the session
 }
 
 // maxRefusals is how many refusals of one execution are recorded.
@@ -65,6 +66,7 @@ func (f *fence) pass(ctx context.Context, fs *vfs.FS, op, path, to string) error
 func (r *run) pass(op, path, to string) error {
 	r.fencing.Lock()
 	defer r.fencing.Unlock()
+	r.fence.use.Labels = r.labels.All()
 	return r.fence.pass(r.ctx, r.fs, op, path, to)
 }
 
@@ -92,7 +94,7 @@ func (r *run) importable(skills map[string]string, source string) error {
 		base, _, _ := strings.Cut(name, ".")
 		named := strings.Contains(source, "skills/"+base) || strings.Contains(source, "skills."+base) || strings.Contains(source, "skills import") && strings.Contains(source, base)
 		u := r.fence.use
-		u.Touch = vfs.Touch{Path: "skills/" + name}
+		u.Touch, u.Labels = vfs.Touch{Path: "skills/" + name}, r.labels.All()
 		switch {
 		case r.fence.access == nil || r.fence.access.May(u) == nil:
 		case named:

@@ -182,7 +182,7 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 	if err != nil {
 		return nil, err
 	}
-	around := fence{access: x.cfg.Access, use: FileUse{Principal: p, Session: name}}
+	around := fence{access: x.cfg.Access, use: FileUse{Principal: p, Session: name, Labels: h.labels}}
 	if err := around.pass(ctx, fs, op.Op, op.Path, op.To); err != nil {
 		return nil, err
 	}
