@@ -50,7 +50,7 @@ func bootImage(lang language) (img *image, err error) {
 	g := &guest{region: r, host: booter{until: time.Now().Add(bootPatience)}, clock: bootTime, random: rand.NewChaCha8([32]byte{})}
 	img = &image{lang: lang}
 	err = g.enter(func() (err error) {
-		img.words, img.version, err = lang.boot(g, lang.source)
+		img.words, img.version, err = lang.boot(g, lang.source())
 		return err
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func bootImage(lang language) (img *image, err error) {
 // identify gives the identity of an engine's build: all that makes a guest go on as it would have.
 func identify(lang language, img *image, memory []byte) identity {
 	h := sha256.New()
-	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module, sha256.Sum256([]byte(lang.source)), img.version, img.words, len(memory))
+	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module, sha256.Sum256([]byte(lang.source())), img.version, img.words, len(memory))
 	_, _ = h.Write(memory) // never fails
 	return identity(h.Sum(nil))
 }
@@ -121,14 +121,14 @@ func (i *image) pack(c *codec) ([]byte, error) {
 	for _, r := range i.hot {
 		fields = le.AppendUint32(le.AppendUint32(fields, r.first), r.n)
 	}
-	return c.pack(head{imageMagic, i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), func(b []byte, page uint32) {
+	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), func(b []byte, page uint32) {
 		copy(b, i.at(page, len(b)))
 	})
 }
 
 // unpackImage gives the image of lang that was packed.
 func unpackImage(c *codec, lang language) (*image, error) {
-	h, u, err := c.open(lang.golden, imageMagic)
+	h, u, err := c.open(lang.golden, lang.magic())
 	if err != nil {
 		return nil, fmt.Errorf("unpack the embedded engine for %s: %w", lang.name, err)
 	}

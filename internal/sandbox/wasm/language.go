@@ -8,8 +8,10 @@ type language struct {
 	// doesn't are stopped by taking their memory away, at once, and don't step back for others: they give their turn
 	// away after a quantum, and go on.
 	polls  bool
-	module string // SHA-256 of the WebAssembly module, in hexadecimal digits
-	source string // the guest's side of the protocol, which boot evaluates
+	module string        // SHA-256 of the WebAssembly module, in hexadecimal digits
+	source func() string // the guest's side of the protocol, which boot evaluates
+	// plain says that the golden image isn't compressed: it is unpacked by every process, before its first program.
+	plain  bool
 	first  string // a first line of the host's, as usual as can be: what it has the guest write to is made ready for all
 	golden []byte // the packed image, empty where there is none
 
@@ -45,6 +47,14 @@ type engine interface {
 
 // languages are what guests may be written in; the first is what a Spec without a Runtime means.
 func languages() []language { return []language{javaScript(), python()} }
+
+// magic is what the language's packed image begins with.
+func (l language) magic() string {
+	if l.plain {
+		return plainMagic
+	}
+	return imageMagic
+}
 
 // A span of a guest's memory: [from, to).
 type span struct{ from, to uint32 }

@@ -17,10 +17,10 @@ import (
 
 // What is packed, an image or a snapshot, is laid out like this; numbers are little-endian:
 //
-//	16 bytes  what it is, and the version of the layout: imageMagic or stateMagic
+//	16 bytes  what it is, and the version of the layout: imageMagic, plainMagic or stateMagic
 //	16 bytes  name of the language, padded with zeros
 //	32 bytes  identity of the engine's build: SHA-256, see identify
-//	...       a frame of zstd (RFC 8878) with what the kind says, and then pages:
+//	...       a frame of zstd (RFC 8878), or in a plain image the bytes themselves, with what the kind says, and then pages:
 //	          u32 n; n times u32 first page, u32 number of pages, in order and apart; then, for each sixteen or fewer
 //	          pages of a run: a u64 for each page, whose bits, from the lowest on, say which of its 64 lines of 64 bytes
 //	          are not all zeros; and these lines
@@ -29,6 +29,7 @@ import (
 // Pages are of pageSize bytes, whatever the system's are. Those of a snapshot are XORed with the image's.
 const (
 	imageMagic = "biplane image 1\n"
+	plainMagic = "biplane plain 1\n"
 	stateMagic = "biplane state 1\n"
 	nameSize   = 16
 	idSize     = 32
@@ -83,21 +84,16 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 	out.WriteString(h.magic)
 	out.Write(append([]byte(h.lang), make([]byte, nameSize)...)[:nameSize])
 	out.Write(h.id[:])
-	w, ok := c.encoders.Get().(*zstd.Encoder)
-	if ok && level == zstd.SpeedFastest {
-		w.Reset(&out)
-	} else {
-		var err error
-		if w, err = zstd.NewWriter(&out, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20)); err != nil {
-			return nil, err
-		}
+	w, err := c.writer(&out, h, level)
+	if err != nil {
+		return nil, err
 	}
 	fields = binary.LittleEndian.AppendUint32(fields, uint32(len(runs)))
 	for _, r := range runs {
 		fields = binary.LittleEndian.AppendUint32(fields, r.first)
 		fields = binary.LittleEndian.AppendUint32(fields, r.n)
 	}
-	_, err := w.Write(fields)
+	_, err = w.Write(fields)
 	room := c.room()
 	defer c.rooms.Put(room)
 	for _, r := range runs {
@@ -112,11 +108,29 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("pack a guest: %w", err)
 	}
-	if level == zstd.SpeedFastest {
-		c.encoders.Put(w)
+	if e, ok := w.(*zstd.Encoder); ok && level == zstd.SpeedFastest {
+		c.encoders.Put(e)
 	}
 	return binary.LittleEndian.AppendUint32(out.Bytes(), castagnoli(out.Bytes())), nil
 }
+
+// writer gives what the rest goes through to out.
+func (c *codec) writer(out *bytes.Buffer, h head, level zstd.EncoderLevel) (io.WriteCloser, error) {
+	if h.magic == plainMagic {
+		return plain{out}, nil
+	}
+	if w, ok := c.encoders.Get().(*zstd.Encoder); ok && level == zstd.SpeedFastest {
+		w.Reset(out)
+		return w, nil
+	}
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
+}
+
+// A plain writer leaves the bytes as they are.
+type plain struct{ io.Writer }
+
+// Close does nothing.
+func (plain) Close() error { return nil }
 
 // open checks what was packed and begins to read it. The caller closes the unpacker.
 func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
@@ -133,6 +147,9 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	}
 	h.lang = string(bytes.TrimRight(b[len(magic):][:nameSize], "\x00"))
 	h.id = identity(b[len(magic)+nameSize:])
+	if magic == plainMagic {
+		return h, &unpacker{c: c, r: bytes.NewReader(b[headSize : len(b)-sumSize])}, nil
+	}
 	d, ok := c.decoders.Get().(*zstd.Decoder)
 	if !ok {
 		var err error
@@ -140,7 +157,7 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 			return h, nil, err
 		}
 	}
-	u := &unpacker{c: c, d: d}
+	u := &unpacker{c: c, r: d, d: d}
 	if err := d.Reset(bytes.NewReader(b[headSize : len(b)-sumSize])); err != nil {
 		u.err = err
 	}
@@ -150,13 +167,14 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 // An unpacker reads fields. After an error, which it keeps, it gives zeros.
 type unpacker struct {
 	c   *codec
-	d   *zstd.Decoder
+	r   io.Reader
+	d   *zstd.Decoder // r, where it is one
 	err error
 	buf [8]byte
 }
 
 func (u *unpacker) close() {
-	if u.d.Reset(nil) == nil {
+	if u.d != nil && u.d.Reset(nil) == nil {
 		u.c.decoders.Put(u.d)
 	}
 }
@@ -164,7 +182,7 @@ func (u *unpacker) close() {
 // fill fills b.
 func (u *unpacker) fill(b []byte) {
 	if u.err == nil {
-		_, u.err = io.ReadFull(u.d, b)
+		_, u.err = io.ReadFull(u.r, b)
 	}
 	if u.err != nil {
 		clear(b)
@@ -299,7 +317,7 @@ func (u *unpacker) expand(b []byte, room *room) {
 // end checks that nothing is left.
 func (u *unpacker) end() error {
 	if u.err == nil {
-		if n, err := io.ReadFull(u.d, u.buf[:1]); n > 0 || err != io.EOF {
+		if n, err := io.ReadFull(u.r, u.buf[:1]); n > 0 || err != io.EOF {
 			u.err = errors.New("it holds more than it says")
 		}
 	}

@@ -129,7 +129,7 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 // makeImage unpacks the language's image, or boots its engine where there is none.
 func (d *Driver) makeImage(l language) (img *image, err error) {
 	if l.name == "js" && d.cfg.Prelude != "" {
-		l.source, l.golden = d.cfg.Prelude, nil
+		l.source, l.golden = func() string { return d.cfg.Prelude }, nil
 	}
 	if len(l.golden) > 0 {
 		img, err = unpackImage(&d.codec, l)
