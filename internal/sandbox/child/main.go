@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -35,6 +36,10 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 		if box, err := driver.Create(context.Background(), sandbox.Spec{}); err == nil {
 			_ = box.Close() // it was empty
 		} // else Create says so to those who ask
+		// Beside arming, most of which is waiting for the kernel: a driver tries itself out once, and the parent asks at once.
+		var tried sync.WaitGroup
+		tried.Go(func() { _, _ = driver.Probe(context.Background()) }) // whoever asks hears
+		defer tried.Wait()
 	}
 	h := hello{Protections: arm(args[0], all)}
 	if err := w.send(kindHello, 0, 0, encodeHello(h), nil); err != nil {
