@@ -27,6 +27,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -90,6 +91,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		cfg.Version = "dev"
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC().Truncate(time.Second)}
+	var warm sync.WaitGroup
+	warm.Go(program.Warm) // while the store is opened and the engine's process begins
+	defer warm.Wait()
 	defer func() {
 		if err != nil {
 			d.Close()

@@ -17,8 +17,8 @@ import (
 const probeFlag = "probe="
 
 // Main is what a child does, in a process that a Driver started: args are what follows its Command. It makes a driver,
-// lets it make a sandbox, so that all it needs of the system is open, arms every protection, and then serves until the
-// parent ends. The error is why it couldn't begin, or how the parent broke the protocol.
+// lets it make a sandbox, so that all it needs of the system is open, arms every protection while the driver tries itself
+// out (Probe), and then serves until the parent ends. The error is why it couldn't begin, or how the parent broke the protocol.
 func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if len(args) == 0 {
 		return tool.Errorf(tool.Invalid, "this command is for Biplane itself: it becomes a process around the embedded engine")
