@@ -119,6 +119,8 @@ type RunRequest struct {
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 	// After is an execution of which this is a corrected form: calls that it had made are answered from its journal.
 	After string `json:"after,omitempty"`
+	// Mode is "plan" where the program's writes are to be shown to a person, all at once, before any of them is made.
+	Mode string `json:"mode,omitempty"`
 	// NoWait asks for an answer within 50 seconds, whether the program has ended or not.
 	NoWait bool `json:"no_wait,omitempty"`
 	// Tokens asks for Execution.Tokens to be counted, which takes a moment.

@@ -8,10 +8,25 @@ import (
 	"time"
 )
 
-// An Approval is a call that waits for a person, or waited for one.
+// The kinds of an Approval.
+const (
+	KindCall = "call"
+	KindPlan = "plan" // of all that a program would write
+)
+
+// A PlannedWrite is one call of a plan.
+type PlannedWrite struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`           // byte for byte what is sent
+	Simulated bool            `json:"simulated,omitempty"` // they hold a simulated answer, and will be refused
+}
+
+// An Approval is a call that waits for a person, or waited for one, or a plan.
 type Approval struct {
 	ID        string          `json:"id"`
 	State     string          `json:"state"` // "pending", "approved", "made" (approved, and the call was let through), "denied", "expired", "withdrawn"
+	Kind      string          `json:"kind"`
+	Writes    []PlannedWrite  `json:"writes,omitempty"` // of a plan; in lists only where they are short
 	Execution string          `json:"execution"`
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"` // byte for byte what is sent; in lists only where they are short

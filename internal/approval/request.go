@@ -90,17 +90,8 @@ func (a *Ask) digest() string {
 	h := sha256.New()
 	c := a.Call
 	for _, part := range []string{
-		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), Definition(c.Tool), string(c.Arguments), a.Call.Program, a.Version,
+		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), c.Tool.Digest(), string(c.Arguments), a.Call.Program, a.Version,
 	} {
-		field(h, part)
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Definition is a digest of what a tool is said to do and take.
-func Definition(t *tool.Tool) string {
-	h := sha256.New()
-	for _, part := range []string{t.Upstream, t.Name, t.Description, string(t.InputSchema), string(t.OutputSchema), string(t.Raw)} {
 		field(h, part)
 	}
 	return hex.EncodeToString(h.Sum(nil))

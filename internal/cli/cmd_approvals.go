@@ -70,13 +70,42 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 	}
 	rows := [][]string{head}
 	for _, r := range list {
-		row := []string{r.ID, r.Tool, short(visible(r.Arguments), 60), r.Principal, short(r.Reason, 60), moment(r.Expires)}
+		row := []string{r.ID, r.Tool, short(argumentsOf(&r), 60), r.Principal, short(r.Reason, 60), moment(r.Expires)}
 		if all {
 			row = append(row, r.State, r.DecidedBy)
 		}
 		rows = append(rows, row)
 	}
 	columns(w, rows...)
+}
+
+// argumentsOf is what a list shows of what is asked for.
+func argumentsOf(r *api.Approval) string {
+	if r.Kind != api.KindPlan {
+		return visible(r.Arguments)
+	}
+	var names []string
+	for _, w := range r.Writes {
+		names = append(names, w.Tool)
+	}
+	if len(names) == 0 {
+		return "a long plan"
+	}
+	return count(len(names), "call") + ": " + tally(names)
+}
+
+// writesOf lists the calls of a plan.
+func writesOf(w io.Writer, writes []api.PlannedWrite, most int) {
+	for i, c := range writes {
+		args := visible(c.Arguments)
+		if most > 0 {
+			args = short(args, most)
+		}
+		fmt.Fprintf(w, "  %d. %s %s\n", i+1, clean(c.Tool), args)
+		if c.Simulated {
+			fmt.Fprintln(w, "     its arguments hold a simulated answer: the call will be refused")
+		}
+	}
 }
 
 func approvalsShowCommand(a *app) *cobra.Command {
@@ -121,9 +150,14 @@ func showApproval(w io.Writer, r *api.Approval) {
 	}
 	add("note", r.Note)
 	columns(w, rows...)
-	fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", visible(r.Arguments))
+	if r.Kind == api.KindPlan {
+		fmt.Fprintf(w, "\nall that the program writes, as it is sent:\n")
+		writesOf(w, r.Writes, 0)
+	} else {
+		fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", visible(r.Arguments))
+	}
 	if r.Program != "" {
-		fmt.Fprintf(w, "\nthe program that makes the call:\n%s\n", safe(strings.TrimRight(r.Program, "\n")))
+		fmt.Fprintf(w, "\nthe program that asks:\n%s\n", safe(strings.TrimRight(r.Program, "\n")))
 	}
 }
 

@@ -23,7 +23,7 @@ const programBytes = 4 << 20
 func runCommand(a *app) *cobra.Command {
 	var code, language, session, after string
 	var timeout time.Duration
-	var asJSON bool
+	var asJSON, plan bool
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
 		Short: "Run a program here, as an agent would",
@@ -33,15 +33,22 @@ on the calls it made to standard error. With --session, what the programs of tha
 variables, functions and files.
 
 Where policy leaves a call to a person, and standard input is a terminal, you are asked right here. Else the program waits,
-the exit code is 3, and biplane approvals decides.`,
+the exit code is 3, and biplane approvals decides.
+
+With --plan nothing is written before a person has seen all of it: the program runs with its reads live, its writes are
+noted, their answers simulated; "biplane approvals" shows the list. When it is approved, the program runs again, and may make exactly those writes.`,
 		Example: `  biplane run -c 'await search("send a message")'
   biplane run job.ts --timeout 5m
+  biplane run job.ts --plan
   biplane run --session work -c 'const seen = new Set()'
   biplane run --language python -c 'sum(range(10))'
   echo 'github.list_issues({ repo: "a/b" })' | biplane run - --json`,
 		Args: atMost(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.RunRequest{Code: code, Language: language, Session: session, After: after, TimeoutSeconds: timeout.Seconds(), Tokens: asJSON}
+			if plan {
+				req.Mode = "plan"
+			}
 			switch given := cmd.Flags().Changed("code"); {
 			case given && len(args) > 0:
 				return usage("give either a file or -c, not both")
@@ -81,6 +88,7 @@ the exit code is 3, and biplane approvals decides.`,
 	f.StringVar(&language, "language", "", "typescript, javascript or python (default: by the file's name, else typescript)")
 	f.StringVar(&session, "session", "", "session to run in; the first program of a `name` begins it")
 	f.StringVar(&after, "after", "", "the `execution` of which this is a corrected form: calls that it had made are not made again")
+	f.BoolVar(&plan, "plan", false, "ask a person once for all that the program writes, before any of it is")
 	f.DurationVar(&timeout, "timeout", 0, "of the program's own time, tools' time not counted (default 1m)")
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, the error, the console, the calls and the figures")
 	words(c, "language", "typescript", "javascript", "python")
@@ -141,6 +149,11 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 	}
 	fmt.Fprintf(a.Err, "execution %s waits for a person:\n", clean(x.ID))
 	for _, r := range all {
+		if r.Kind == api.KindPlan {
+			fmt.Fprintf(a.Err, "  %s\n", clean(r.Reason))
+			writesOf(a.Err, r.Writes, 100)
+			continue
+		}
 		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(string(r.Arguments), 100), clean(r.Reason))
 	}
 	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nhear how it ends with: biplane executions watch %[1]s\n", clean(x.ID))

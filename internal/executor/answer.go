@@ -26,7 +26,7 @@ func (r *run) finish(err error) {
 	e := r.snapshot()
 	var res *tool.Result
 	if err := r.guard("an answer", func() (err error) {
-		res, err = tool.NewResult(r.blocks(e), r.meta(e.State), e.State != Done)
+		res, err = tool.NewResult(r.content(e), r.meta(e.State), e.State != Done)
 		return err
 	}); err != nil {
 		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
@@ -75,10 +75,14 @@ func (r *run) conclude(err error) {
 	if r.dropped > 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", count(r.dropped, "console line"), sizeText(r.x.cfg.Limits.Console)))
 	}
+	if left := r.plan.leftOver(); left != "" && r.exec.State != Queued {
+		e.Notes = append(e.Notes, left)
+	}
 	if lost := r.log.Lost(); lost != "" {
 		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
 	}
 	switch {
+	case err == nil && r.concluded():
 	case err == nil && r.end != nil && r.end.Done != nil:
 		e.State, e.Value = Done, r.end.Done.Value
 		if bytes.Contains(e.Value, []byte(program.FileName)) {
@@ -140,6 +144,18 @@ func (r *run) unawaited(ids []int64) string {
 		count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
+// content makes that of the answer: of a plan that was carried out, what that answered.
+func (r *run) content(e *Execution) []any {
+	if r.plan == nil || r.plan.answer == nil {
+		return r.blocks(e)
+	}
+	var out []any
+	for _, b := range r.plan.answer.Content {
+		out = append(out, b)
+	}
+	return append(out, tool.TextBlock{Type: "text", Text: notesText(e.Notes[len(e.Notes)-1:])})
+}
+
 // blocks makes the content of the answer.
 func (r *run) blocks(e *Execution) []any {
 	var out []any
@@ -192,7 +208,7 @@ func (r *run) sessionText(e *Execution) string {
 	switch {
 	case e.Session == "":
 		return ""
-	case e.State != Done:
+	case e.State != Done || r.planning():
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
 	return "session " + e.Session + r.origin.text()

@@ -87,6 +87,10 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.An
 		case <-ctx.Done():
 		case <-r.ctx.Done():
 		}
+		if r.plan != nil {
+			r.plan.timer(m.Sleep.MS)
+			r.plan.wake()
+		}
 		return &sandbox.Answer{}, false
 	}
 	return &sandbox.Answer{Error: guestError(tool.Errorf(tool.Internal, "this can't be asked"))}, false

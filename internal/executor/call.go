@@ -125,6 +125,11 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 		err = errNotMade
 	}
 	r.turns.leave(turn)
+	return r.came(n, path, res, err)
+}
+
+// came notes what the n-th call came to, and gives what the program is told of it.
+func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMessage, *sandbox.GuestError) {
 	size := 0
 	if res != nil {
 		size = len(res.Raw)
@@ -148,12 +153,17 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	if failure != nil {
 		rec.Error = failure.Message
 	}
-	if unsent {
+	if r.plan.simulated(n) {
+		rec.unsent, rec.Error = true, NotMade+"it is planned, and its answer was simulated"
+	} else if unsent {
 		rec.Error = NotMade + strings.TrimPrefix(rec.Error, NotMade)
 	}
 	r.saw(res)
 	k := r.outcomeOf(rec, value, failure, blocks)
 	r.mu.Unlock()
+	if unsent && k != nil {
+		r.plan.back(n, k.Arguments)
+	}
 	r.log.Outcome(k)
 	r.changed()
 	return value, failure
@@ -211,9 +221,16 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 			res, err = nil, tool.Errorf(tool.Internal, "the call failed inside biplane: whether it took effect is not known")
 		}
 	}()
-	return r.x.cfg.Door().Call(r.ctx, &tool.Call{ID: fmt.Sprintf("%s.%d", r.id, n+1), Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest,
+	c := r.callOf(n, path, args)
+	c.Write = r.writing(n)
+	return r.x.cfg.Door().Call(r.ctx, c)
+}
+
+// callOf makes the n-th call as the door is given it.
+func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
+	return &tool.Call{ID: fmt.Sprintf("%s.%d", r.id, n+1), Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest,
 		Labels: r.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
-		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }})
+		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }
 
 // reported notes what the tool of the n-th call says of its progress.

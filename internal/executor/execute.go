@@ -24,7 +24,9 @@ type arguments struct {
 	session  string // empty: none
 	after    string // the execution that it corrects; empty: none
 	timeout  time.Duration
-	files    []journal.File // that it finds in ./workspace
+	files    []journal.File   // that it finds in ./workspace
+	plan     bool             // it is planned: nothing is written before a person has seen all of it
+	carries  *journal.Planned // the plan that it carries out; nil: none
 }
 
 // Execute is the tool execute: {code, language?, session?, timeout_seconds?}. It answers with text blocks: the value
@@ -41,7 +43,10 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		return nil, err
 	}
 	r := x.newRun(ctx, c.Principal, a)
-	if r.prior, err = x.priorOf(ctx, c.Principal, a.after); err != nil {
+	if r.plan, err = planFor(a, x.cfg.Now()); err != nil {
+		return nil, err
+	}
+	if r.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
 		return nil, err
 	}
 	r.labels.Add(tool.Joined(r.prior.carried(), c.Labels))
@@ -277,17 +282,19 @@ func (r *run) meta(s State) map[string]any {
 // arguments reads the arguments of execute, strictly.
 func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
-	fields, err := object(raw, "execute", "code", "language", "session", "after", "timeout_seconds", "files")
+	fields, err := object(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds", "files")
 	if err != nil {
 		return a, err
 	}
 	lim := x.cfg.Limits
 	seconds := lim.Timeout.Seconds()
+	var mode string
 	if err := errors.Join(
 		field(fields, "code", &a.Code, "a string: the text of the program"),
 		field(fields, "language", &a.Language, "a string: \"typescript\" or \"python\""),
 		field(fields, "session", &a.session, "a string: the name of the session"),
 		field(fields, "after", &a.after, "a string: the id of an execution"),
+		field(fields, "mode", &mode, "a string: \"run\" or \"plan\""),
 		field(fields, "timeout_seconds", &seconds, "a number of seconds"),
 	); err != nil {
 		return a, tool.AsError(err)
@@ -306,6 +313,9 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	if err := x.sessionArguments(fields, a.session, language); err != nil {
 		return a, err
 	}
+	if a.plan, err = x.mode(mode); err != nil {
+		return a, err
+	}
 	if a.files, err = attachments(fields["files"]); err != nil {
 		return a, err
 	}
@@ -315,6 +325,19 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	}
 	a.timeout = time.Duration(seconds * float64(time.Second))
 	return a, nil
+}
+
+// mode reports whether a program is to be planned.
+func (x *Executor) mode(mode string) (plan bool, _ error) {
+	switch {
+	case mode == "" || mode == "run":
+		return false, nil
+	case mode != "plan":
+		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", cut(mode, 40))
+	case x.cfg.Journal == nil:
+		return false, tool.Errorf(tool.Unavailable, "execute: nothing can be planned here, since nothing is stored: leave mode out")
+	}
+	return true, nil
 }
 
 // sessionArguments checks what needs more than its text.

@@ -95,6 +95,10 @@ func (r *run) waitingText() string {
 	var calls []string
 	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {
 		h := r.holds.by[n]
+		if r.planning() && r.plan.whole != nil {
+			calls = append(calls, "- "+r.plan.planText(h))
+			continue
+		}
 		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", r.exec.Calls[n].Tool, cut(r.exec.Calls[n].args, maxShort), h.Request, h.Reason))
 	}
 	if len(calls) == 0 {

@@ -31,8 +31,9 @@ type priorCall struct {
 	of string // the execution
 }
 
-// priorOf reads what an execution of p did, and those that it came after; nil where id is empty.
-func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id string) (*prior, error) {
+// priorOf reads what an execution of p did, and those that it came after, for the one that comes after it; nil where id is empty. What a
+// plan did is what carrying it out did.
+func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next string) (*prior, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -49,12 +50,23 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id string) (*p
 			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began", cut(id, 80))
 		case err != nil:
 			return nil, err
-		case st.End == nil:
+		case st.End == nil && next != carrierOf(id):
 			return nil, tool.Errorf(tool.Conflict, "execute: after: execution %s has not ended: wait for it with resume", id)
+		}
+		if st.Planned != nil && next != carrierOf(id) {
+			switch rec, err := x.cfg.Journal.Get(ctx, carrierOf(id)); {
+			case err != nil:
+				return nil, err
+			case rec != nil:
+				id = rec.ID
+				continue
+			case st.Call(journal.PlanCall) != nil && !st.Call(journal.PlanCall).Sent.IsZero():
+				return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which carried out the plan of %s, is not kept any more, so what it did isn't known: look, and send a program without after", carrierOf(id), id)
+			}
 		}
 		out.add(st, seen)
 		out.labels = tool.Joined(out.labels, st.Labels())
-		id = st.Record.After
+		id, next = st.Record.After, id
 	}
 	return out, nil
 }
@@ -65,6 +77,7 @@ func (p *prior) add(st *journal.Story, seen map[string]int) {
 	here := map[string]int{}
 	for _, c := range st.Calls {
 		switch {
+		case c.Simulated():
 		case c.Unknown() || doubtful(c):
 			p.unknown[c.Digest] = priorCall{c, st.Record.ID}
 		case c.Known() && c.Failure == nil:

@@ -13,6 +13,9 @@ import (
 
 // What a run writes down of itself. Of one that nothing is written of, run.log is nil.
 
+// planMode is the mode of a Begin whose program is planned.
+const planMode = "plan"
+
 // begins begins the journal of a new run.
 func (r *run) begins(a arguments) {
 	if r.x.cfg.Journal == nil {
@@ -20,7 +23,10 @@ func (r *run) begins(a arguments) {
 	}
 	rec := journal.Record{ID: r.id, Principal: r.principal.ID, Client: r.principal.Client, Session: a.session, Language: r.language,
 		State: journal.Running, Started: r.exec.Started, After: a.after}
-	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Principal: r.principal, Labels: r.labels.All()}
+	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout, Files: a.files, Carries: a.carries, Principal: r.principal, Labels: r.labels.All()}
+	if a.plan {
+		b.Mode = planMode
+	}
 	r.log = journal.NewLog(r.x.cfg.Journal, rec, b, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/journal"
@@ -24,11 +25,21 @@ func (x *Executor) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// What carries out a plan comes before what waits for that: it is there by then.
+	slices.SortStableFunc(open, func(a, b journal.Record) int { return waitsFor(&a) - waitsFor(&b) })
 	var errs []error
 	for i := range open {
 		errs = append(errs, x.takeUp(ctx, &open[i]))
 	}
 	return errors.Join(errs...)
+}
+
+// waitsFor is 1 for what may wait for another execution, and 0 for what carries out a plan.
+func waitsFor(r *journal.Record) int {
+	if r.After != "" && r.ID == carrierOf(r.After) {
+		return 0
+	}
+	return 1
 }
 
 // takeUp takes up one.
@@ -43,11 +54,16 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if err != nil || st == nil {
 		return err
 	}
-	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files}
+	a := arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language, session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
+		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries}
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
-	var gone error
-	if r.prior, gone = x.priorOf(ctx, r.principal, a.after); gone != nil && tool.AsError(gone).Kind == tool.Internal {
+	var wrong, gone error
+	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
+		wrong = r.plan.again(st)
+		r.left = r.timeout // its clock stands still
+	}
+	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read now
 	}
 	r.labels.Add(tool.Joined(r.prior.carried(), st.Labels()))
@@ -61,10 +77,18 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if why == nil && gone != nil {
 		why = interrupted("what it corrects is not known any more, and could be done twice: %s", tool.AsError(gone).Msg)
 	}
+	if why == nil && wrong != nil {
+		why = interrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
+	}
 	if why != nil {
 		r.recount(st)
 		r.finish(why)
 		return nil
+	}
+	if st.Planned != nil { // its program has come to its end
+		r.recall = nil
+		r.recount(st)
+		a.session = ""
 	}
 	var wait func(context.Context) (*hold, error)
 	if a.session != "" {
@@ -92,7 +116,7 @@ func (x *Executor) lost(st *journal.Story) error {
 		return interrupted("%s", st.Record.Lost)
 	case st.Begin.Source == "":
 		return interrupted("its journal can't be read")
-	case st.Record.Attempts >= maxAttempts && st.Record.State != journal.Waiting:
+	case st.Planned == nil && st.Record.Attempts >= maxAttempts && st.Record.State != journal.Waiting:
 		return interrupted("biplane ended %d times while it did", maxAttempts)
 	}
 	return nil

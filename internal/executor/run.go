@@ -62,6 +62,7 @@ type run struct {
 	fencing  sync.Mutex                           // guards fence
 	fence    fence                                // around its files
 	barred   error                                // why it may not read a module that its text imports
+	plan     *planned                             // what it has to do with a plan; nil: nothing
 	cpu      time.Duration                        // CPU time of the Runs that are over
 	ran      error                                // why the last Run didn't leave a guest that can go on
 	saved    time.Duration                        // how long that took
@@ -150,7 +151,17 @@ func (r *run) live(a arguments) {
 	defer total.Stop()
 	r.bounded(total, left)
 	defer r.cancel(nil)
-	r.finish(r.guard("an execution", func() error { return r.prepareAndRun(a) }))
+	r.finish(r.guard("an execution", func() error {
+		if !r.planning() {
+			return r.prepareAndRun(a)
+		}
+		if r.plan.whole == nil { // else a person looks at it
+			if err := r.prepareAndRun(a); err != nil || !r.well() {
+				return err
+			}
+		}
+		return r.propose()
+	}))
 }
 
 // guard makes a panic of f an error: a fault of ours over one odd program must not take its neighbours along.
@@ -200,7 +211,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 			r.x.queue.leave()
 		}
 	}()
-	if err := r.recall.sameState(r, caps); err != nil {
+	if err := errors.Join(r.recall.sameState(r, caps), r.asPlanned()); err != nil {
 		return err
 	}
 	if err := r.open(l); err != nil {
@@ -337,7 +348,7 @@ func (r *run) sendFirst() error {
 	if r.recall != nil && len(r.recall.lines) > 0 {
 		return r.sendAgain()
 	}
-	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: newSeed(), Session: r.hold != nil}
+	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: r.seed(), Session: r.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err
@@ -351,7 +362,20 @@ func (r *run) sendFirst() error {
 }
 
 // now is the time that a program is told, in milliseconds since the epoch.
-func (r *run) now() int64 { return r.x.cfg.Now().UnixMilli() }
+func (r *run) now() int64 {
+	if r.plan != nil {
+		return r.plan.now()
+	}
+	return r.x.cfg.Now().UnixMilli()
+}
+
+// seed is the randomness of the program.
+func (r *run) seed() string {
+	if r.plan != nil {
+		return r.plan.seed
+	}
+	return newSeed()
+}
 
 // maxTimer is the longest time that a program can set a timer for: no execution lasts longer.
 const maxTimer = 1 << 31
@@ -366,6 +390,9 @@ func (r *run) setTimer(ms float64) {
 		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.behind(r.now()), 0)
 		r.naps.due = time.Now().Add(wait)
 		r.wake.Reset(wait)
+		if r.plan != nil {
+			r.plan.timer(ms)
+		}
 	}
 }
 
@@ -374,6 +401,9 @@ func (r *run) awake() {
 	r.mu.Lock()
 	r.naps.due, r.naps.active = time.Time{}, time.Now()
 	r.mu.Unlock()
+	if r.plan != nil {
+		r.plan.wake()
+	}
 	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
 	if err == nil {
 		err = r.stream.send(line, about{at: r.now()}, false)

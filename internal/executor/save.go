@@ -16,12 +16,12 @@ import (
 // settle ends a program for its session: what it left is stored, before anybody is told that it ended well, or it has
 // never been. err is how the program ended as far as its sandbox is concerned; what settle gives is how it ended.
 func (r *run) settle(err error) error {
-	r.mu.Lock()
-	well := err == nil && r.end != nil && r.end.Done != nil
-	r.mu.Unlock()
+	well := err == nil && r.well()
 	switch {
 	case well && r.recall.done():
 		return nil // what it left was stored before
+	case well && r.planning():
+		return r.recall.whole() // nothing of it is kept
 	case well:
 		if err = r.recall.whole(); err == nil {
 			err = r.save()
@@ -35,6 +35,13 @@ func (r *run) settle(err error) error {
 		r.box = nil
 	}
 	return err
+}
+
+// well reports whether the program said that it ended well.
+func (r *run) well() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end != nil && r.end.Done != nil
 }
 
 // save stores what the program left: the state of its session and its files, and skills, in one step.

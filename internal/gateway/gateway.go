@@ -64,6 +64,9 @@ func New(cfg Config) (*Gateway, error) {
 // Errors are *tool.Error: NotFound (with the nearest names), Invalid (with what is wrong in the arguments), Denied,
 // Internal where the record can't be written (the call is then not made), and whatever the upstream gives.
 func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Plan != nil {
+		return g.plan(ctx, c)
+	}
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {
@@ -90,6 +93,9 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent, Labels: c.Labels,
 	})
 	next.Grant = decision.Grant
+	if c.Write != nil && decision.Effect != policy.Deny && !g.cfg.Policy.ReadOnly(entry.Tool) {
+		return g.takenOver(ctx, &next, decision, caller)
+	}
 	return g.recorded(ctx, &next, decision, caller)
 }
 
@@ -106,22 +112,32 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 
 // recorded makes the call between the two halves of its record.
 func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
+	return g.record(ctx, c, d, d, caller)
+}
+
+// record is recorded where what the record says of the decision, said, is not what is to be done.
+func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decision, caller tool.Caller) (*tool.Result, error) {
 	sure := func() error { return nil }
 	if d.Effect == policy.Allow { // before the record, so that one flush of the disk serves both
 		sure = leaving(c, d)
 	}
-	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(d.Effect), Policy: versioned(d), Reason: d.Reason})
+	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(said.Effect), Policy: versioned(said), Reason: said.Reason})
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, tool.NotSent(context.Cause(ctx))
-		}
-		return nil, &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " + tool.AsError(err).Msg, Err: err, Unsent: true}
+		return nil, unrecorded(ctx, c, err)
 	}
 	result, err := g.decided(ctx, c, d, caller, sure)
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
 	// made: to hide what came of it would invite a second one.
 	_ = entry.End(ctx, result, err)
 	return result, err
+}
+
+// unrecorded is why a call is not made that can't be recorded.
+func unrecorded(ctx context.Context, c *tool.Call, err error) error {
+	if ctx.Err() != nil {
+		return tool.NotSent(context.Cause(ctx))
+	}
+	return &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " + tool.AsError(err).Msg, Err: err, Unsent: true}
 }
 
 // leaving tells whoever keeps a journal of its own that the call is about to leave.
@@ -177,14 +193,17 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 // those that asked, and whoever asked may still ask: keys are revoked, and hours end, while people think.
 func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 	return func(context.Context) error {
-		if g.cfg.Latest != nil && g.cfg.Latest() != g.cfg.Policy.Version() {
+		if g.version() != g.cfg.Policy.Version() {
 			return tool.Errorf(tool.Conflict, "the policies have changed since: call it again, to have it decided on by the new ones")
+		}
+		if c.Plan != nil {
+			return g.currentPlan(c)
 		}
 		e := g.cfg.Catalog.View().Entry(c.Tool.Upstream, c.Tool.Name)
 		if e == nil {
 			return tool.Errorf(tool.NotFound, "%s is not there any more", c.Tool.Path())
 		}
-		if approval.Definition(e.Tool) != approval.Definition(c.Tool) {
+		if e.Tool.Digest() != c.Tool.Digest() {
 			return tool.Errorf(tool.Conflict, "%s has changed since: what it does may not be what was approved", c.Tool.Path())
 		}
 		if d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels}); d.Effect == policy.Deny {

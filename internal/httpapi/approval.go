@@ -7,6 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/plan"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -76,8 +77,17 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 }
 
 func wireApproval(r *approval.Request) api.Approval {
+	kind, writes := api.KindCall, []api.PlannedWrite(nil)
+	if r.Tool == plan.Path {
+		kind = api.KindPlan
+		if p, err := plan.Parse(r.Arguments); err == nil { // else it is a long one in a list
+			for _, w := range p.Writes {
+				writes = append(writes, api.PlannedWrite{Tool: w.Tool, Arguments: w.Arguments, Simulated: w.Simulated})
+			}
+		}
+	}
 	return api.Approval{
-		ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool, Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
+		Kind: kind, Writes: writes, ID: r.ID, State: string(r.State), Execution: r.Execution, Tool: r.Tool, Arguments: r.Arguments, Principal: r.Principal, Person: r.Person,
 		Agent: r.Agent, Client: r.Client, Policy: r.Policy, Reason: r.Reason, Labels: r.Labels, Approvers: r.Approvers, Digest: r.Digest,
 		Created: r.Created, Expires: r.Expires, DecidedBy: r.Decider, Decided: r.Decided, Note: r.Note,
 	}

@@ -28,6 +28,9 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	if req.After != "" {
 		args["after"] = req.After
 	}
+	if req.Mode != "" {
+		args["mode"] = req.Mode
+	}
 	if req.TimeoutSeconds != 0 {
 		args["timeout_seconds"] = req.TimeoutSeconds
 	}

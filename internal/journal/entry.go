@@ -22,6 +22,7 @@ const (
 	intent    kind = 'i' // a call is about to leave: a sending
 	outcome   kind = 'o' // what came of a call: an ending
 	again     kind = 'r' // its process died before the guest said anything: what it heard before is void
+	planned   kind = 'w' // what the program would write: a Planned
 	ended     kind = 'e' // how it ended: an End
 )
 
@@ -32,7 +33,9 @@ type Begin struct {
 	Session  string        `json:"session,omitempty"`
 	After    string        `json:"after,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
-	Files    []File        `json:"files,omitempty"` // that were sent along
+	Files    []File        `json:"files,omitempty"`   // that were sent along
+	Mode     string        `json:"mode,omitempty"`    // "plan": it is planned
+	Carries  *Planned      `json:"carries,omitempty"` // the plan that it carries out; nil: none
 	// Principal is who began it, as it was then: calls that it makes later are bounded as those before were.
 	Principal tool.Principal `json:"principal"`
 	Labels    []string       `json:"labels,omitempty"` // of what whoever sent it had read
@@ -59,6 +62,14 @@ type Prepared struct {
 	Session    string              `json:"session,omitempty"`  // the session's ID; empty: there is none, or it was new
 	Revision   int64               `json:"revision,omitempty"` // of the session; 0: it was new
 	Programs   int                 `json:"programs,omitempty"` // how many programs the session's journal had: its guest is what they left
+}
+
+// A Planned is the plan of a program that has come to its end without writing anything, and what the program saw beside what it read: it
+// sees that again when the plan is carried out.
+type Planned struct {
+	Plan json.RawMessage `json:"plan"` // a plan.Plan, as it is approved
+	Seed string          `json:"seed"` // of its randomness
+	At   int64           `json:"at"`   // the time of day at its beginning, in milliseconds since 1970
 }
 
 // An End is how an execution ended.
@@ -97,6 +108,7 @@ type sending struct {
 	Decision   string          `json:"decision,omitempty"`
 	ReadOnly   bool            `json:"read_only,omitempty"`
 	Idempotent bool            `json:"idempotent,omitempty"`
+	Plan       *InPlan         `json:"plan,omitempty"`
 	At         int64           `json:"at"` // microseconds
 }
 

@@ -141,6 +141,7 @@ type Call struct {
 	Kind       string          `json:"kind,omitempty"`   // of the error
 	From       string          `json:"from,omitempty"`   // the execution whose journal answered it
 	Labels     []string        `json:"labels,omitempty"` // of what came of it
+	Plan       *InPlan         `json:"plan,omitempty"`   // what it is in a plan; nil: nothing
 
 	Value   json.RawMessage     `json:"-"` // what the program was given; nil for undefined
 	Failure *sandbox.GuestError `json:"-"` // or thrown
@@ -148,6 +149,20 @@ type Call struct {
 	Unsent  bool                `json:"-"` // it surely had no effect
 	at      time.Time           // of its delivery
 }
+
+// An InPlan says what a call is in a plan: of a program that is planned it was simulated, and never left; of one that carries out a plan it is
+// one of the calls that were approved.
+type InPlan struct {
+	Tool       string `json:"tool"`       // exact path
+	Definition string `json:"definition"` // digest of what the tool is said to do
+	Policies   string `json:"policies"`   // the version of those that decided
+}
+
+// PlanCall is the ID of the call by which an execution asks about its plan. No guest makes one of that ID.
+const PlanCall int64 = -1
+
+// Simulated reports whether the call was planned, and not sent.
+func (c *Call) Simulated() bool { return c.Plan != nil && c.Sent.IsZero() }
 
 // Known reports whether the call's outcome is known.
 func (c *Call) Known() bool { return !c.Ended.IsZero() }

@@ -89,6 +89,14 @@ func (l *Log) Prepared(p Prepared) {
 	l.add(prepared, p)
 }
 
+// Planned notes the plan of a program, and gives what is waited for before a person is asked about it.
+func (l *Log) Planned(p Planned) Pending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(planned, p)
+	return l.give(false, true)
+}
+
 // Again says that the program begins once more: what its guest heard before is void.
 func (l *Log) Again() { l.put(again, nil) }
 
@@ -168,7 +176,7 @@ func blockBytes(blocks []Block) (n int) {
 
 func (l *Log) sending(c *Call, at time.Time) sending {
 	s := sending{N: c.N, ID: c.ID, Tool: c.Tool, Arguments: c.Arguments, Digest: c.Digest, Decision: c.Decision,
-		ReadOnly: c.ReadOnly, Idempotent: c.Idempotent, At: at.UnixMicro()}
+		ReadOnly: c.ReadOnly, Idempotent: c.Idempotent, Plan: c.Plan, At: at.UnixMicro()}
 	if len(c.Arguments) > large {
 		s.Arguments, s.Large = nil, l.keep(c.Arguments)
 	}

@@ -26,6 +26,7 @@ type Story struct {
 	Prepared *Prepared // nil: the program was not prepared yet
 	Heard    []Heard   // from the Run on; none where it was not sent
 	Calls    []*Call   // in their order
+	Planned  *Planned  // nil: there is no plan of it
 	End      *End      // nil: it has not ended
 
 	parts int
@@ -144,6 +145,9 @@ func (r *reader) entry(k kind, text []byte) error {
 		return r.intent(text)
 	case outcome:
 		return r.outcome(text)
+	case planned:
+		r.st.Planned = &Planned{}
+		return read(text, r.st.Planned)
 	case again:
 		r.st.Heard = nil
 		return nil
@@ -211,7 +215,7 @@ func (r *reader) call(s *sending) (*Call, error) {
 	if c := r.st.byID[s.ID]; c != nil {
 		return c, nil
 	}
-	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent}
+	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent, Plan: s.Plan}
 	if s.Large != "" {
 		var err error
 		if c.Arguments, err = r.text(s.Large); err != nil {

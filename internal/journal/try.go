@@ -69,7 +69,7 @@ func (s *Story) Left(p *Played) (out []*Call) {
 		made[c.Digest]++
 	}
 	for _, c := range s.Calls {
-		if made[c.Digest]--; made[c.Digest] < 0 {
+		if made[c.Digest]--; made[c.Digest] < 0 && c.ID != PlanCall {
 			out = append(out, c)
 		}
 	}

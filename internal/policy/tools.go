@@ -104,8 +104,12 @@ type facts struct {
 	entity cedar.Entity
 	action string
 	comes  []string // the labels of what comes from it, sorted
+	reads  bool     // it only reads, as far as anybody who may say so has
 	shape  *shape   // of its arguments
 }
+
+// ReadOnly reports whether a tool only reads, as policies see it: the administrator's word comes before the upstream's hint.
+func (e *Engine) ReadOnly(t *tool.Tool) bool { return e.facts(t).reads }
 
 // facts gives those of a tool, worked out once.
 func (e *Engine) facts(t *tool.Tool) *facts {
@@ -143,6 +147,7 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 	}
 	f.comes = slices.DeleteFunc(sorted(labels), func(l string) bool { return !slices.Contains(Sources(), l) })
 	readOnly := effective(said.ReadOnly, h.ReadOnly, false)
+	f.reads = readOnly
 	f.entity = cedar.Entity{
 		UID:     cedar.NewEntityUID(toolType, cedar.String(t.Path())),
 		Parents: cedar.NewEntityUIDSet(cedar.NewEntityUID(upstreamType, cedar.String(t.Upstream))),

@@ -7,7 +7,10 @@ package tool
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -42,6 +45,15 @@ type Tool struct {
 // Path is the exact name of the tool in the whole catalog: "<upstream>.<name>".
 func (t *Tool) Path() string { return t.Upstream + "." + t.Name }
 
+// Digest is that of what the tool is said to do and take, SHA-256 in hexadecimal.
+func (t *Tool) Digest() string {
+	h := sha256.New()
+	for _, part := range []string{t.Upstream, t.Name, t.Description, string(t.InputSchema), string(t.OutputSchema), string(t.Raw)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // Annotations are an upstream's own hints about a tool (MCP ToolAnnotations). They are not to be trusted for more
 // than a default: nil means that the upstream said nothing.
 type Annotations struct {
@@ -72,6 +84,19 @@ type Call struct {
 	// Leaving is told by the door that a call which was decided on, as it goes on, is about to leave; c is not changed or kept.
 	// What it gives is called once the call is on record: with an error of it the call doesn't leave. Nil: nobody wants to know.
 	Leaving func(c *Call, decision string) (sure func() error)
+	// Write takes over a call that is not denied and may write: its program is being planned, or carries out a plan that was approved. c is as the
+	// door has it, policies is their version. Its error refuses the call. Nil: the call is asked about and made as any.
+	Write func(c *Call, policies string) (*Instead, error)
+	// Plan carries out what Arguments say, which are those of a plan (package plan), once a person has approved it. It is set in the
+	// one call by which an execution asks about its plan, in place of a tool of the catalog.
+	Plan Caller
+}
+
+// An Instead is what becomes of a call that was taken over.
+type Instead struct {
+	Result    *Result         // its answer: nothing is sent. Nil: it is made
+	Arguments json.RawMessage // with these, byte for byte
+	Reason    string          // for the record
 }
 
 // A Hold is a call's wait for a person.

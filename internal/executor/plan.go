@@ -1,0 +1,369 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A program that is planned runs twice. The first execution reads, and notes what it would write; nothing that it leaves is kept. At its end it
+// asks once for all of that, by a call of its own through the door. When a person has approved it, that call runs the program again, as a second
+// execution: it is told what the first one read, sees the same randomness and the same time, and may make the calls of the plan. What it comes to is
+// what the first one answers.
+
+// A planned is what a run has to do with a plan; nil: nothing.
+type planned struct {
+	args arguments // that the run began with
+	of   string    // the execution whose plan it carries out; empty: it is planned itself
+	seed string    // the program's randomness and
+	from int64     // the time at its beginning, in milliseconds: the same both times
+
+	mu    sync.Mutex
+	clock int64   // the time that the program is told. It goes on by the program's own timers only
+	due   float64 // milliseconds from then to its next one
+
+	// Of one that is planned.
+	writes   map[int]plan.Write // by the number of the call
+	policies string
+	whole    *plan.Plan   // what a person is asked about; nil: not yet
+	carried  *Execution   // how carrying it out ended; nil: not yet
+	answer   *tool.Result // of that
+
+	// Of one that carries a plan out.
+	set   *plan.Set
+	taken map[int]*journal.InPlan // calls that were taken out of it, by their number
+
+	state string // of the session, as the program found it when it was planned
+}
+
+// carrierOf is the id of the execution that carries out a plan, so that a process which starts again finds it.
+func carrierOf(id string) string { return id + "_run" }
+
+// planFor makes the planned of a run; nil where it has nothing to do with a plan.
+func planFor(a arguments, now time.Time) (*planned, error) {
+	switch {
+	case a.carries != nil:
+		whole, err := plan.Parse(a.carries.Plan)
+		if err != nil {
+			return nil, err
+		}
+		return &planned{args: a, of: a.after, seed: a.carries.Seed, from: a.carries.At, clock: a.carries.At, state: whole.State,
+			set: plan.NewSet(whole), taken: map[int]*journal.InPlan{}}, nil
+	case a.plan:
+		at := now.UnixMilli()
+		return &planned{args: a, seed: newSeed(), from: at, clock: at, writes: map[int]plan.Write{}}, nil
+	}
+	return nil, nil
+}
+
+// planning reports whether the run is planned: nothing that it does is to be kept.
+func (r *run) planning() bool { return r.plan != nil && r.plan.set == nil }
+
+// again takes over what a journal knows of a run whose process ended.
+func (p *planned) again(st *journal.Story) error {
+	if run, at := st.Run(); run != nil {
+		p.seed, p.from, p.clock = run.Seed, at, at
+		for _, h := range st.Heard {
+			p.clock = max(p.clock, h.At)
+		}
+	}
+	for _, k := range st.Calls {
+		switch {
+		case k.Plan == nil:
+		case p.set == nil:
+			p.note(k.N-1, k.Plan, k.Arguments)
+		case k.Known() && !k.Unsent:
+			p.set.Done(k.Plan.Tool, k.Arguments)
+		}
+	}
+	if st.Planned == nil {
+		return nil
+	}
+	var err error
+	p.whole, err = plan.Parse(st.Planned.Plan)
+	return err
+}
+
+// now is the time that the program is told.
+func (p *planned) now() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clock
+}
+
+// timer notes in how many milliseconds the program's next timer is due.
+func (p *planned) timer(ms float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = max(min(ms, maxTimer), 0)
+}
+
+// wake moves the clock on to that timer.
+func (p *planned) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock += int64(math.Ceil(p.due))
+	p.due = 0
+}
+
+// note notes a call that was not sent.
+func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policies = in.Policies
+	p.writes[n] = plan.Write{Tool: in.Tool, Arguments: args, Simulated: plan.Marked(args), Definition: in.Definition}
+}
+
+// writing gives what the door does with the n-th call if that may write; nil: what it does with any.
+func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
+	p := r.plan
+	if p == nil {
+		return nil
+	}
+	return func(c *tool.Call, policies string) (*tool.Instead, error) {
+		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
+		out := &tool.Instead{}
+		if p.set == nil {
+			p.note(n, in, c.Arguments)
+			out.Result, out.Reason = plan.Simulate(c.Tool, n), "its program is being planned: it was not sent"
+		} else {
+			approved, err := p.set.Take(in.Tool, c.Arguments, in.Definition, policies)
+			if err != nil {
+				return nil, err
+			}
+			out.Arguments, out.Reason = approved, "approved with the plan of execution "+p.of
+			p.mu.Lock()
+			p.taken[n] = in
+			p.mu.Unlock()
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if k := r.exec.Calls[n].note; k != nil {
+			k.Plan = in
+		}
+		return out, nil
+	}
+}
+
+// simulated reports whether the n-th call was answered in place of its tool.
+func (p *planned) simulated(n int) bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.writes[n]
+	return ok
+}
+
+// back puts the n-th call back into the plan that is carried out, if it was taken out of it: it was not sent.
+func (p *planned) back(n int, args json.RawMessage) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if in := p.taken[n]; in != nil {
+		delete(p.taken, n)
+		p.set.Return(in.Tool, args)
+	}
+}
+
+// asPlanned notes in which state of its session a program is planned. It is an error where a plan was made in another one.
+func (r *run) asPlanned() error {
+	if r.plan == nil {
+		return nil
+	}
+	state := ""
+	if r.hold != nil && r.hold.rec != nil {
+		state = fmt.Sprintf("%s@%d", r.hold.rec.ID, r.hold.rec.Revision)
+	}
+	if r.planning() {
+		r.plan.state = state
+	} else if r.recall == nil && r.plan.state != state {
+		return tool.Errorf(tool.Conflict, "session %s has changed since the plan was made, or is gone: nothing was written; plan it again", r.exec.Session)
+	}
+	return nil
+}
+
+// propose asks a person for all that the program would write, and has it carried out.
+func (r *run) propose() error {
+	p := r.plan
+	if p.whole == nil {
+		p.whole = &plan.Plan{Session: p.args.session, State: p.state, Policies: p.policies}
+		for _, n := range slices.Sorted(maps.Keys(p.writes)) {
+			p.whole.Writes = append(p.whole.Writes, p.writes[n])
+		}
+		if len(p.whole.Writes) == 0 {
+			r.exec.Notes = append(r.exec.Notes, "planned: the program writes nothing, so there is nothing to approve")
+			return nil
+		}
+		raw, err := p.whole.Encode()
+		if err != nil {
+			return err
+		}
+		if err := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from}).Sync(); err != nil {
+			return tool.Errorf(tool.Internal, "the plan was not asked about: it can't be written to the journal: %w", err)
+		}
+	}
+	if known, err := r.proposed(); known {
+		return err
+	}
+	return r.askFor()
+}
+
+// proposed reports whether the journal knows how asking for the plan ended, and gives that.
+func (r *run) proposed() (known bool, _ error) {
+	r.mu.Lock()
+	last := len(r.exec.Calls) - 1
+	var k *journal.Call
+	if last >= 0 {
+		k = r.exec.Calls[last].note
+	}
+	if k == nil || k.ID != journal.PlanCall {
+		r.mu.Unlock()
+		return false, nil
+	}
+	if !k.Known() {
+		r.exec.Calls = r.exec.Calls[:last] // it is made again
+	}
+	r.mu.Unlock()
+	switch {
+	case !k.Known():
+		return false, nil
+	case k.Failure != nil:
+		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
+	}
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments})
+	return true, err
+}
+
+// askFor makes the call by which the run asks for its plan.
+func (r *run) askFor() error {
+	raw, err := r.plan.whole.Encode()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	n := len(r.exec.Calls)
+	note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path)
+	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: plan.Path, args: short(raw), pending: true, begun: time.Now(), note: note})
+	r.begin()
+	r.mu.Unlock()
+	c := r.callOf(n, plan.Path, raw)
+	c.Plan = tool.CallerFunc(r.carryOut)
+	var res *tool.Result
+	err = r.guard("a plan", func() (err error) {
+		res, err = r.x.cfg.Door().Call(r.ctx, c)
+		return err
+	})
+	value, _ := r.came(n, plan.Path, res, err)
+	r.unhold(len(value))
+	return err
+}
+
+// carryOut runs the program again, once, and waits for its end. A person has approved what it may write.
+func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	id := carrierOf(r.id)
+	b, ok := r.x.history.get(id)
+	if !ok {
+		st, err := journal.Load(ctx, r.x.cfg.Journal, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case st != nil:
+			return r.carriedBefore(st)
+		}
+		if b, err = r.carrier(ctx, id, c.Arguments); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		b.cancel(context.Cause(ctx))
+		<-b.done
+		return nil, context.Cause(ctx)
+	}
+	r.plan.carried, r.plan.answer = b.snapshot(), b.answered
+	r.cpu += b.cpu
+	r.labels.Add(r.plan.carried.Labels)
+	return tool.Text(false, "carried out as execution "+id), nil
+}
+
+// carriedBefore takes how carrying the plan out ended in another process.
+func (r *run) carriedBefore(st *journal.Story) (_ *tool.Result, err error) {
+	e := &Execution{}
+	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
+		return nil, interrupted("execution %s had begun to carry the plan out, and what came of it is not known: look what it did", st.Record.ID)
+	}
+	e.Undefined = st.End.Undefined
+	if r.plan.answer, err = tool.ParseResult(st.End.Answer); err != nil {
+		return nil, err
+	}
+	r.plan.carried = e
+	r.labels.Add(e.Labels)
+	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
+}
+
+// carrier begins the execution that carries the plan out.
+func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
+	a := r.plan.args
+	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.from}
+	b := r.x.newRun(ctx, r.principal, a)
+	b.id, b.exec.ID = id, id
+	var err error
+	if b.plan, err = planFor(a, r.x.cfg.Now()); err != nil {
+		return nil, err
+	}
+	if b.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
+		return nil, err
+	}
+	b.labels.Add(tool.Joined(b.prior.carried(), r.labels.All()))
+	b.begins(a)
+	r.x.history.begin(b)
+	if !r.x.start(func() { b.live(a) }) {
+		b.log.Freeze() // the next process begins it
+		return nil, errClosing
+	}
+	return b, nil
+}
+
+// concluded makes the end of carrying the plan out that of the run, and reports whether there was one. r.mu is held.
+func (r *run) concluded() bool {
+	if r.plan == nil || r.plan.carried == nil {
+		return false
+	}
+	e, c := &r.exec, r.plan.carried
+	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console, c.Calls, c.Undefined
+	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", count(len(r.plan.whole.Writes), "call"), c.ID))
+	return true
+}
+
+// leftOver says which calls of a plan the program did not make when it carried the plan out; empty: none.
+func (p *planned) leftOver() string {
+	if p == nil || p.set == nil {
+		return ""
+	}
+	left := p.set.Left()
+	if left == 0 {
+		return ""
+	}
+	return count(left, "call") + " of the plan not made"
+}
+
+// planText is what the agent reads while a person looks at the plan.
+func (p *planned) planText(h *tool.Hold) string {
+	const most = 30
+	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", count(len(p.whole.Writes), "call"), h.Request, p.whole.Text(most))
+}
