@@ -84,9 +84,15 @@ func (p *person) decide(ctx context.Context, client *api.Client, id string) (lat
 	if len(r.Labels) > 0 {
 		fmt.Fprintf(p.out, "data read: %s\n", clean(strings.Join(r.Labels, ", ")))
 	}
-	lines(p.out, "  ", visible(r.Arguments))
+	question := "Make this call?"
+	if r.Kind == api.KindPlan {
+		writesOf(p.out, r.Writes, 0)
+		question = "Make all of these calls?"
+	} else {
+		lines(p.out, "  ", visible(r.Arguments))
+	}
 	for {
-		fmt.Fprint(p.out, "Make this call? [y]es, [n]o, or Enter to decide later: ")
+		fmt.Fprint(p.out, question+" [y]es, [n]o, or Enter to decide later: ")
 		var said string
 		select {
 		case line, ok := <-p.lines:
