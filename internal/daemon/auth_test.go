@@ -180,6 +180,11 @@ func runWith(t *testing.T, c daemon.Config) (d *daemon.Daemon, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d, running(t, d)
+}
+
+// running runs a daemon until stop is called, or the test ends.
+func running(t *testing.T, d *daemon.Daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
@@ -190,5 +195,5 @@ func runWith(t *testing.T, c daemon.Config) (d *daemon.Daemon, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return d, stop
+	return stop
 }
