@@ -361,58 +361,6 @@ func (r *run) sendFirst() error {
 	return nil
 }
 
-// now is the time that a program is told, in milliseconds since the epoch.
-func (r *run) now() int64 {
-	if r.plan != nil {
-		return r.plan.now()
-	}
-	return r.x.cfg.Now().UnixMilli()
-}
-
-// seed is the randomness of the program.
-func (r *run) seed() string {
-	if r.plan != nil {
-		return r.plan.seed
-	}
-	return newSeed()
-}
-
-// maxTimer is the longest time that a program can set a timer for: no execution lasts longer.
-const maxTimer = 1 << 31
-
-// setTimer arranges for the one wake-up that the program asks for.
-func (r *run) setTimer(ms float64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wake.Stop()
-	r.naps.due = time.Time{}
-	if ms >= 0 {
-		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.behind(r.now()), 0)
-		r.naps.due = time.Now().Add(wait)
-		r.wake.Reset(wait)
-		if r.plan != nil {
-			r.plan.timer(ms)
-		}
-	}
-}
-
-// awake tells the program that the time has come.
-func (r *run) awake() {
-	r.mu.Lock()
-	r.naps.due, r.naps.active = time.Time{}, time.Now()
-	r.mu.Unlock()
-	if r.plan != nil {
-		r.plan.wake()
-	}
-	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
-	if err == nil {
-		err = r.stream.send(line, about{at: r.now()}, false)
-	}
-	if err != nil {
-		r.x.cfg.Log.Debug("wake a guest", "execution", r.id, "error", err)
-	}
-}
-
 // errEnded is how a call ends that went on for longer after the program's end than anybody waits.
 var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
 
