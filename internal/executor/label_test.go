@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -316,4 +317,59 @@ func TestLabelsOnlyGrow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A program that goes on when its process has died carries on what it had read, and so does its session.
+func TestLabelsSurviveACrash(t *testing.T) {
+	for _, session := range []string{"", "work"} {
+		var mu sync.Mutex
+		var saw [][]string
+		s := newScene(t, func(c *executor.Config) {
+			next := c.Door()
+			door := tool.CallerFunc(func(ctx context.Context, call *tool.Call) (*tool.Result, error) {
+				if call.Path == "box.image" {
+					mu.Lock()
+					saw = append(saw, call.Labels)
+					mu.Unlock()
+				}
+				res, err := next.Call(ctx, call)
+				if err == nil && call.Path == "box.read" {
+					err = call.Carries([]string{"pii"})
+				}
+				return res, err
+			})
+			c.Door = func() tool.Caller { return door }
+		})
+		s.hold["box.image"] = make(chan struct{})
+		s.reach = make(chan string, 100)
+		args := map[string]any{"code": `await box.read({}); await box.image({}); "over"`}
+		if session != "" {
+			args["session"] = session
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_, _, _ = s.execute(args) // its process dies
+		}()
+		for <-s.reach != "box.image {}" {
+		}
+		all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d executions, %v", len(all), err)
+		}
+		s.crash(0)
+		<-over
+		close(s.hold["box.image"])
+		d := s.ended(all[0].ID)
+		mu.Lock()
+		if len(saw) != 2 || !slices.Equal(saw[0], saw[1]) || !slices.Equal(d.Labels, []string{"pii"}) || !slices.Equal(saw[0], d.Labels) {
+			t.Errorf("before and after %q, at the end %q", saw, d.Labels)
+		}
+		mu.Unlock()
+		if session != "" {
+			if i, err := s.x.Session(t.Context(), s.who, session); err != nil || !slices.Equal(i.Labels, []string{"pii"}) {
+				t.Errorf("%+v, %v", i, err)
+			}
+		}
+	}
 }
