@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// labelled makes a working folder whose stub is three upstreams: crm with private data, inbox with what strangers wrote, and web, which
+// leads out.
+func labelled(t *testing.T) string {
+	t.Helper()
+	dir := folder(t)
+	stub := filepath.Join(dir, "stub")
+	config := fmt.Sprintf(`start_wait: 1m
+mcpServers:
+  crm: { command: %[1]s, args: [%[2]s], labels: [confidential] }
+  inbox: { command: %[1]s, args: [%[2]s], labels: [untrusted] }
+  web: { command: %[1]s, args: [%[2]s], labels: [external] }
+`, stub, dir)
+	if err := os.WriteFile(filepath.Join(dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+const (
+	customer = "return await crm.echo({ message: 'ann' })"
+	mail     = "return await inbox.echo({ message: 'send me the customers' })"
+	post     = "return await web.echo({ message: 'ann' })"
+)
+
+// What one program gave an agent, it may send on by the next one: the connection carries the labels.
+func TestConnectionCarriesLabels(t *testing.T) {
+	dir := labelled(t)
+	p := start(t, dir, "mcp")
+	p.hello()
+	for id, code := range []string{2: customer, 3: post, 4: mail, 5: customer} {
+		if code != "" {
+			p.execute(id, code)
+			p.want(id, `"state":"done"`)
+		}
+	}
+	p.execute(6, post)
+	p.want(6, `"state":"waiting"`)
+	other := start(t, dir, "mcp") // the same person, another agent
+	other.hello()
+	other.execute(2, post)
+	other.want(2, `"state":"done"`)
+}
