@@ -6,61 +6,11 @@ import (
 	"fmt"
 	"sort"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
-	"github.com/tiktoken-go/tokenizer"
-
+	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
-
-// A counter counts tokens; its tables are loaded when first needed.
-type counter struct {
-	once  sync.Once
-	codec tokenizer.Codec
-	err   error
-}
-
-func (c *counter) load() (tokenizer.Codec, error) {
-	c.once.Do(func() { c.codec, c.err = tokenizer.Get(tokenizer.O200kBase) })
-	return c.codec, c.err
-}
-
-// piece is how many bytes are counted at once: the counting of one long word without spaces is not linear.
-const piece = 4 << 10
-
-// count counts the tokens of s, and stops when there are more than most (0: never). Text is counted in pieces, so that
-// hostile text costs no more than other; that is at most a token a piece too much.
-func (c *counter) count(s string, most int) (int, error) {
-	codec, err := c.load()
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for s != "" {
-		part := head(s, piece)
-		k, err := codec.Count(part)
-		if err != nil {
-			return 0, err
-		}
-		if n += k; most > 0 && n > most {
-			return n, nil
-		}
-		s = s[len(part):]
-	}
-	return n, nil
-}
-
-// head gives the first n bytes of s or fewer, whole characters.
-func head(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for i := 0; i < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); i++ {
-		n--
-	}
-	return s[:n]
-}
 
 // tail gives the last n bytes of s or fewer, whole characters.
 func tail(s string, n int) string {
@@ -75,15 +25,15 @@ func tail(s string, n int) string {
 }
 
 // fit gives how many bytes of s, from its beginning or its end, are about so many tokens.
-func (c *counter) fit(s string, tokens int, part func(string, int) string) (string, error) {
-	n := min(len(s), tokens*8)
+func (x *Executor) fit(s string, budget int, part func(string, int) string) (string, error) {
+	n := min(len(s), budget*8)
 	for {
 		p := part(s, n)
-		k, err := c.count(p, 0)
-		if err != nil || k <= tokens {
+		k, err := x.tokens.Count(p, 0)
+		if err != nil || k <= budget {
 			return p, err
 		}
-		n = min(n-1, len(p)*tokens/k)
+		n = min(n-1, len(p)*budget/k)
 	}
 }
 
@@ -93,19 +43,19 @@ func (r *run) valueText(e *Execution) string {
 	if len(v) <= budget { // no token is shorter than a byte
 		return v
 	}
-	n, err := r.x.tokens.count(v, budget)
+	n, err := r.x.tokens.Count(v, budget)
 	if err == nil && n <= budget {
 		return v
 	}
 	h := r.x.left.keep(&leftover{principal: r.principal.ID, labels: r.labels.All(), value: e.Value})
 	if err != nil {
 		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
-		return r.overText(v, h, head(v, budget*2), tail(v, budget/2))
+		return r.overText(v, h, tokens.Head(v, budget*2), tail(v, budget/2))
 	}
-	first, err1 := r.x.tokens.fit(v, budget*6/10, head)
-	last, err2 := r.x.tokens.fit(v, budget*2/10, tail)
+	first, err1 := r.x.fit(v, budget*6/10, tokens.Head)
+	last, err2 := r.x.fit(v, budget*2/10, tail)
 	if err1 != nil || err2 != nil {
-		first, last = head(v, budget*2), tail(v, budget/2)
+		first, last = tokens.Head(v, budget*2), tail(v, budget/2)
 	}
 	return r.overText(v, h, first, last)
 }
@@ -304,7 +254,7 @@ func (r *run) countTokens() (Tokens, error) {
 	for _, raw := range r.answered.Content {
 		var b block
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
-			n, err := r.x.tokens.count(b.Text, 0)
+			n, err := r.x.tokens.Count(b.Text, 0)
 			if err != nil {
 				return t, err
 			}
@@ -313,7 +263,7 @@ func (r *run) countTokens() (Tokens, error) {
 	}
 	all, size := 0, 0
 	for _, raw := range r.seen {
-		n, err := r.x.tokens.count(string(raw), 0)
+		n, err := r.x.tokens.Count(string(raw), 0)
 		if err != nil {
 			return t, err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -72,6 +73,7 @@ type Config struct {
 	Admit   func(context.Context, *tool.Call) (done func(*Execution), err error)
 	Ended   func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
 	Journal journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
+	Tokens  *tokens.Counter  // default one of its own
 	Log     *slog.Logger     // default slog.Default()
 	Now     func() time.Time // default time.Now
 }
@@ -83,7 +85,7 @@ type Executor struct {
 	queue   *queue
 	left    *leftovers
 	history *history
-	tokens  *counter
+	tokens  *tokens.Counter
 	lives   *lives
 	skills  *skills
 
@@ -115,12 +117,15 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Tokens == nil {
+		cfg.Tokens = &tokens.Counter{}
+	}
 	x := &Executor{
 		cfg:     cfg,
 		queue:   newQueue(cfg.Limits.Executions, cfg.Limits.Queue),
 		left:    newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
 		history: newHistory(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
-		tokens:  &counter{},
+		tokens:  cfg.Tokens,
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	x.lives = newLives(cfg.Limits.Sessions, cfg.Now)

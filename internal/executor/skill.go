@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
@@ -238,7 +239,7 @@ func describeSkill(name, source string) SkillInfo {
 	}
 	s.Description = firstComment(source)
 	var names []string
-	for _, m := range find().FindAllStringSubmatch(head(source, 256<<10), maxSignatures) {
+	for _, m := range find().FindAllStringSubmatch(tokens.Head(source, 256<<10), maxSignatures) {
 		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces().ReplaceAllString(m[1], " ")), "=>"))
 		s.Signatures = append(s.Signatures, cut(sig, 300))
 		if n := exportName(sig); n != "" {
@@ -268,7 +269,7 @@ func exportName(signature string) string {
 // firstComment gives the first sentence-like part of what a module says of itself at its beginning, or of its first
 // documented export.
 func firstComment(source string) string {
-	source = head(source, 64<<10)
+	source = tokens.Head(source, 64<<10)
 	text := ""
 	if m := docstring().FindStringSubmatch(source); m != nil {
 		text = m[1] + m[2]

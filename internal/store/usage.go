@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/usage"
+)
+
+// What is sealed for usage, each for a purpose of its own.
+const (
+	whoPurpose       = "usage-who"
+	whoDigestPurpose = "usage-who-digest"
+)
+
+// Usage keeps what was used, with who used it sealed: a usage.Store.
+type Usage struct {
+	s   *Store
+	key *secret.Key
+}
+
+// Usage gives what was used, of which key seals by whom.
+func (s *Store) Usage(key *secret.Key) *Usage { return &Usage{s, key} }
+
+const (
+	hourSpan = 3600
+	daySpan  = 86400
+)
+
+// The statements, of the columns that usage.Columns names.
+var (
+	usageColumns = strings.Join(usage.Columns(), ", ")
+	usageSums    = eachColumn("sum(%[1]s)")
+	addUsage     = `INSERT INTO usage (start, span, who, upstream, tool, ` + usageColumns + `)
+		SELECT ?, ?, (SELECT id FROM usage_who WHERE digest = ?), ?, ?` + strings.Repeat(", ?", len(usage.Columns())) + ` WHERE true
+		ON CONFLICT DO UPDATE SET ` + eachColumn("%[1]s = %[1]s + excluded.%[1]s")
+	compactUsage = `INSERT INTO usage (start, span, who, upstream, tool, ` + usageColumns + `)
+		SELECT start / 86400 * 86400, 86400, who, upstream, tool, ` + usageSums + ` FROM usage WHERE span = 3600 AND start < ? GROUP BY 1, who, upstream, tool
+		ON CONFLICT DO UPDATE SET ` + eachColumn("%[1]s = %[1]s + excluded.%[1]s")
+)
+
+const (
+	addWho      = `INSERT OR IGNORE INTO usage_who (digest, data) VALUES (?, ?)`
+	dropCompact = `DELETE FROM usage WHERE span = 3600 AND start < ?`
+	dropUsage   = `DELETE FROM usage WHERE start < ?`
+	dropWho     = `DELETE FROM usage_who WHERE NOT EXISTS (SELECT 1 FROM usage WHERE who = usage_who.id)`
+)
+
+func eachColumn(format string) string {
+	var out []string
+	for _, c := range usage.Columns() {
+		out = append(out, fmt.Sprintf(format, c))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Add adds rows of hours to what is kept of the same hour and key: all or none. It survives the death of the process, and may be
+// lost with the power.
+func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
+	var steps []step
+	known := map[usage.Who][]byte{}
+	for i := range rows {
+		r := &rows[i]
+		digest := known[r.Who]
+		if digest == nil {
+			text, err := tool.Marshal(r.Who)
+			if err != nil {
+				return err
+			}
+			sum := u.key.MAC(whoDigestPurpose, text)
+			digest = sum[:]
+			known[r.Who] = digest
+			steps = append(steps, step{addWho, []any{digest, u.key.Seal(whoPurpose, text, digest)}})
+		}
+		args := append([]any{r.Start.Unix(), hourSpan, digest, r.Upstream, r.Tool}, r.Values()...)
+		steps = append(steps, step{addUsage, args})
+	}
+	return u.s.writer.all(ctx, false, steps)
+}
+
+// Sum calls f with what is kept, added up as far as the selection says.
+func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) error) error {
+	whos, err := u.whos(ctx)
+	if err != nil {
+		return err
+	}
+	start, toolName := "0", "''"
+	switch {
+	case s.Hours:
+		start = "start"
+	case s.Days:
+		start = "start / 86400 * 86400"
+	}
+	if s.Tools {
+		toolName = "tool"
+	}
+	rows, err := u.s.read.QueryContext(ctx, `SELECT `+start+`, who, upstream, `+toolName+`, `+usageSums+`
+		FROM usage WHERE start >= ? AND start < ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`, s.From.Unix(), s.To.Unix())
+	if err != nil {
+		return readError(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r usage.Row
+		var at, who int64
+		if err := rows.Scan(append([]any{&at, &who, &r.Upstream, &r.Tool}, r.Scan()...)...); err != nil {
+			return readError(ctx, err)
+		}
+		r.Start, r.Who = time.Unix(at, 0).UTC(), whos[who]
+		if err := f(r); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return readError(ctx, err)
+	}
+	return nil
+}
+
+// whos gives who is who.
+func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
+	rows, err := u.s.read.QueryContext(ctx, `SELECT id, digest, data FROM usage_who`)
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	defer rows.Close()
+	out := map[int64]usage.Who{}
+	for rows.Next() {
+		var id int64
+		var digest, sealed []byte
+		if err := rows.Scan(&id, &digest, &sealed); err != nil {
+			return nil, readError(ctx, err)
+		}
+		text, err := u.key.Unseal(whoPurpose, sealed, digest)
+		var w usage.Who
+		if err == nil {
+			err = json.Unmarshal(text, &w)
+		}
+		if err != nil {
+			return nil, tool.Errorf(tool.Conflict, "who used what can't be read with the key of this data folder, or was changed there: restore the folder from a backup: %w", err)
+		}
+		out[id] = w
+	}
+	if err := rows.Err(); err != nil {
+		return nil, readError(ctx, err)
+	}
+	return out, nil
+}
+
+// Compact makes days of hours before one moment, and throws away what is before another, with those of whom nothing is left.
+func (u *Usage) Compact(ctx context.Context, hours, drop time.Time) error {
+	return u.s.writer.all(ctx, false, []step{
+		{dropUsage, []any{drop.Unix()}},
+		{compactUsage, []any{hours.Unix()}},
+		{dropCompact, []any{hours.Unix()}},
+		{dropWho, nil},
+	})
+}

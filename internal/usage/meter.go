@@ -1,0 +1,290 @@
+package usage
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tokens"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Config makes a Meter. Store must be set.
+type Config struct {
+	Store  Store
+	Tokens *tokens.Counter // default one of its own
+	Prices *Prices         // nil: no money is shown
+	Keep   time.Duration   // how long rows are kept; default 400 days
+	Hours  time.Duration   // how long hours are told apart, before they become days; default 14 days
+	Every  time.Duration   // how often what was counted is written; default 2 s
+	Log    *slog.Logger    // default none
+	Now    func() time.Time
+}
+
+// A Meter counts what passes. It is safe for concurrent use. Run writes what it counted.
+type Meter struct {
+	cfg Config
+
+	mu      sync.Mutex
+	counts  map[slot]*Counts // not written yet
+	clients clients
+	work    work
+
+	writing   sync.Mutex // one writes at a time
+	compacted time.Time
+}
+
+// A slot is a key in an hour.
+type slot struct {
+	Key
+	hour int64 // seconds since 1970
+}
+
+// Defaults of Config.
+const (
+	defaultKeep  = 400 * 24 * time.Hour
+	defaultHours = 14 * 24 * time.Hour
+	defaultEvery = 2 * time.Second
+)
+
+// New makes a Meter.
+func New(cfg Config) *Meter {
+	if cfg.Tokens == nil {
+		cfg.Tokens = &tokens.Counter{}
+	}
+	if cfg.Keep <= 0 {
+		cfg.Keep = defaultKeep
+	}
+	if cfg.Hours <= 0 {
+		cfg.Hours = min(defaultHours, cfg.Keep)
+	}
+	if cfg.Every <= 0 {
+		cfg.Every = defaultEvery
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork()}
+}
+
+// unknown is the upstream of a call that names no tool.
+const unknown = "unknown"
+
+// Counted counts the calls that go to next. named gives the tool that a path names, nil for none.
+func (m *Meter) Counted(next tool.Caller, named func(path string) *tool.Tool) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		start := time.Now()
+		r, err := next.Call(ctx, c)
+		m.passed(c, named(c.Path), r, err, time.Since(start))
+		return r, err
+	})
+}
+
+// passed counts a call that has ended.
+func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
+	n := Counts{Calls: 1, MS: took.Milliseconds()}
+	key := Key{Upstream: unknown}
+	if t != nil {
+		key.Upstream, key.Tool = t.Upstream, t.Name
+	}
+	sent := true
+	if err != nil {
+		e := tool.AsError(err)
+		n.Failed, sent = 1, !e.Unsent
+		if e.Kind == tool.Denied && e.Unsent {
+			n.Denied = 1
+		}
+	} else if r != nil && r.IsError {
+		n.Failed = 1
+	}
+	if sent {
+		n.Sent = int64(len(c.Arguments))
+	}
+	if r != nil {
+		n.Received = int64(len(r.Raw))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.slot(c.Principal, key)
+	m.counts[s].Add(n)
+	inside := c.Parent != ""
+	m.noted(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
+	if r != nil {
+		m.noted(job{slot: s, kind: kindOf(inside, true), content: r})
+	}
+}
+
+// noted takes what has tokens: to be counted, or else estimated. m.mu is held.
+func (m *Meter) noted(j job) {
+	if n := j.size(); n > 0 && !m.work.add(j) {
+		m.counts[j.slot].tell(j.kind, m.work.estimate(&j, n), false)
+	}
+}
+
+// Ended counts a program that has ended.
+func (m *Meter) Ended(p tool.Principal, cpu time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[m.slot(p, Key{Upstream: Own, Tool: "execute"})].Add(Counts{Executions: 1, CPU: cpu.Microseconds()})
+}
+
+// maxSlots is how many keys are told apart between two writes. What is over it is counted without its client and agent.
+const maxSlots = 4096
+
+// maxText is how many bytes of a fact of a principal are kept.
+const maxText = 200
+
+// slot gives where to count something of p. m.mu is held.
+func (m *Meter) slot(p tool.Principal, k Key) slot {
+	now := m.cfg.Now()
+	k.Who = Who{Principal: fact(p.ID), Person: fact(p.Person), Agent: fact(p.Agent), Client: m.clients.known(p.ID, fact(p.Client), now)}
+	if len(m.counts) >= maxSlots {
+		k.Client, k.Agent = others, ""
+	}
+	s := slot{k, now.Truncate(time.Hour).Unix()}
+	if m.counts[s] == nil {
+		m.counts[s] = &Counts{}
+	}
+	return s
+}
+
+// fact is a fact of a principal as it is kept.
+func fact(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(tokens.Head(s, maxText), "")
+}
+
+// others stands for clients that are not told apart.
+const others = "(others)"
+
+// maxClients is how many clients of one principal are told apart in a day: what a client calls itself is its own choice, and
+// each is a row.
+const maxClients = 64
+
+// clients are those that were seen this day, by principal.
+type clients struct {
+	day  int64
+	seen map[string]map[string]bool
+}
+
+func (c *clients) known(principal, client string, now time.Time) string {
+	if day := now.Unix() / 86400; c.seen == nil || day != c.day {
+		c.day, c.seen = day, map[string]map[string]bool{}
+	}
+	of := c.seen[principal]
+	switch {
+	case of[client]:
+		return client
+	case len(of) >= maxClients || len(c.seen) >= maxSlots:
+		return others
+	case of == nil:
+		of = map[string]bool{}
+		c.seen[principal] = of
+	}
+	of[client] = true
+	return client
+}
+
+// Run counts tokens and writes what was counted, until ctx is done, and then the rest. What can't be written is kept for the
+// next time, and said in the log.
+func (m *Meter) Run(ctx context.Context) {
+	late, cancel := later(ctx)
+	defer cancel()
+	tick := time.NewTicker(m.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.work.wake:
+			m.writing.Lock()
+			m.count(late)
+			m.writing.Unlock()
+			continue
+		case <-tick.C:
+		case <-ctx.Done():
+			m.flush(late)
+			return
+		}
+		m.flush(late)
+		m.compact(late)
+	}
+}
+
+// lastly is how long the last counting and writing may take.
+const lastly = 3 * time.Second
+
+// later gives a context that ends a while after ctx.
+func later(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(lastly):
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() { stop(); cancel() }
+}
+
+// flush counts the tokens of what passed, and writes all that was counted.
+func (m *Meter) flush(ctx context.Context) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.count(ctx)
+	m.mu.Lock()
+	counts := m.counts
+	m.counts = map[slot]*Counts{}
+	m.mu.Unlock()
+	if len(counts) == 0 {
+		return
+	}
+	rows := make([]Row, 0, len(counts))
+	for s, c := range counts {
+		rows = append(rows, Row{Key: s.Key, Start: time.Unix(s.hour, 0).UTC(), Counts: *c})
+	}
+	for len(rows) > 0 {
+		n := min(len(rows), chunk)
+		if err := m.cfg.Store.Add(ctx, rows[:n]); err != nil {
+			m.cfg.Log.Warn("usage could not be written; it is tried again", "rows", len(rows), "err", err)
+			break
+		}
+		rows = rows[n:]
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		s := slot{rows[i].Key, rows[i].Start.Unix()}
+		if m.counts[s] == nil {
+			m.counts[s] = &Counts{}
+		}
+		m.counts[s].Add(rows[i].Counts)
+	}
+}
+
+// chunk is how many rows are written at once: the store's one writer has others to serve.
+const chunk = 128
+
+// compact makes days of old hours and drops what is older than is kept; once a day, and when the process begins.
+func (m *Meter) compact(ctx context.Context) {
+	const day = 24 * time.Hour
+	today := m.cfg.Now().UTC().Truncate(day)
+	if !m.compacted.Before(today) {
+		return
+	}
+	if err := m.cfg.Store.Compact(ctx, today.Add(-m.cfg.Hours).Truncate(day), today.Add(-m.cfg.Keep).Truncate(day)); err != nil {
+		m.cfg.Log.Warn("old usage could not be compacted", "err", err)
+	}
+	m.compacted = today
+}
+
+// Report says what was used, what has not been written yet included. Its errors are of kind Invalid and Limit, and the store's.
+func (m *Meter) Report(ctx context.Context, q Query) (*Report, error) {
+	m.flush(ctx)
+	return report(ctx, m.cfg.Store, m.cfg.Prices, q)
+}
