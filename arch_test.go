@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"gateway":     {"tool", "policy", "approval", "audit", "catalog", "limit", "plan"},
 	"store":       {"tool", "usage", "approval", "audit", "identity", "secret", "session", "journal"},
 	"mcpserver":   {"tool", "identity"},
-	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor", "journal", "sandbox", "plan"},
+	"httpapi":     {"api", "tool", "policy", "approval", "audit", "identity", "executor", "journal", "sandbox", "plan", "usage"},
 	"demo":        {"tool", "api", "daemon"},
 	"bench":       {"tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "executor", "sandbox", "sandbox/wasm", "sandbox/child"},
 	"daemon":      {"*"},

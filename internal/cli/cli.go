@@ -48,6 +48,7 @@ var commands = []func(*app) *cobra.Command{
 	policyCommand,
 	connectCommand,
 	auditCommand,
+	usageCommand,
 	keysCommand,
 	configCommand,
 	doctorCommand,

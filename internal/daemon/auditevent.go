@@ -34,6 +34,7 @@ func withError(e audit.Event, err error) audit.Event {
 // ended records how a program ended.
 func (d *Daemon) ended(e *executor.Execution) {
 	d.metrics.ended(e)
+	d.usage.Ended(e.Principal, e.CPU())
 	ev := audit.Event{
 		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
 		Detail: map[string]string{

@@ -17,6 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/usage"
 )
 
 // Settings are what a configuration file says, checked, with what it leaves out filled in.
@@ -39,6 +40,8 @@ type Settings struct {
 	Approvals ApprovalSettings
 	Limits    []limit.Rule
 	Journal   JournalSettings
+	Usage     UsageSettings
+	Prices    *usage.Prices // nil: usage is not priced
 
 	parts map[string][sha256.Size]byte // what the file's parts are, by their names
 }
@@ -201,6 +204,8 @@ func (r *reader) settings(root *node, s *Settings) {
 		"approvals":  func(n *node) { r.approvals(n, &s.Approvals) },
 		"limits":     func(n *node) { s.Limits = r.limits(n) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
+		"usage":      func(n *node) { r.usage(n, &s.Usage) },
+		"prices":     func(n *node) { s.Prices = r.prices(n) },
 	})
 	for _, u := range s.Servers {
 		if len(u.Labels) > 0 {

@@ -29,7 +29,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/usage"
 )
 
 // Config is what a Daemon is made of.
@@ -60,6 +62,8 @@ type Daemon struct {
 	audit     *audit.Log
 	approvals *approval.Gate
 	limits    *limit.Limiter
+	tokens    *tokens.Counter
+	usage     *usage.Meter
 	driver    closingDriver
 	kind      string // of driver
 	catalog   *catalog.Catalog
@@ -90,7 +94,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.Version == "" {
 		cfg.Version = "dev"
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC().Truncate(time.Second)}
+	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, started: time.Now().UTC().Truncate(time.Second)}
 	var warm sync.WaitGroup
 	warm.Go(program.Warm) // while the store is opened and the engine's process begins
 	defer warm.Wait()
@@ -157,7 +161,8 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	d.metrics = newMetrics(d.cfg.Version, d.catalog.View, d.upstreams.states, func() (int, int) { return d.executor.Load() })
-	door := d.metrics.counted(d.policies)
+	d.usage = d.newUsage(key)
+	door := d.usage.Counted(d.metrics.counted(d.policies), d.named)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
@@ -184,7 +189,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
-		Sessions: d.executor, Journals: d.executor, Approvals: d.approvals, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Sessions: d.executor, Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
 			return d.mcp.ServeStdio(ctx, rw, rw)
@@ -225,6 +230,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		wg.Go(func() { d.ledger.sender.Run(upstreams) })
 	}
 	wg.Go(func() { d.policies.watch(upstreams) })
+	wg.Go(func() { d.usage.Run(upstreams) })
 
 	d.recover(ctx)
 	failed := make(chan error, 2)

@@ -23,6 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/usage"
 )
 
 // Config is what a Server is made of. All must be set but what says otherwise.
@@ -37,7 +38,8 @@ type Config struct {
 	Journals  Journals
 	Audit     Audit
 	Approvals Approvals
-	Policies  Policies       // nil: none
+	Policies  Policies // nil: none
+	Usage     func(context.Context, usage.Query) (*usage.Report, error)
 	Ready     func() error   // why the process can't do its work yet; nil when it can
 	Principal tool.Principal // the local user
 
@@ -178,6 +180,7 @@ var routes = []route{
 	{"GET " + api.Prefix + "/approvals", viewer, (*Server).approvals},
 	{"GET " + api.Prefix + "/approvals/{id}", viewer, (*Server).approval},
 	{"POST " + api.Prefix + "/approvals/{id}", approver, (*Server).decide},
+	{"GET " + api.Prefix + "/usage", viewer, (*Server).usage},
 	{"GET " + api.Prefix + "/policy/schema", auditor, (*Server).policySchema},
 	{"POST " + api.Prefix + "/policy/check", auditor, (*Server).policyCheck},
 	{"POST " + api.Prefix + "/policy/explain", auditor, (*Server).policyExplain},

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// What usage can be shown by.
+var usageBy = []string{"principal", "person", "agent", "client", "upstream", "tool", "hour", "day", "month"}
+
+func usageCommand(a *app) *cobra.Command {
+	var output, since, from, to string
+	var by []string
+	c := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what was used and saved, in tokens and money, and export it",
+		Long: `Shows calls, executions, CPU time, bytes and tokens, by principal or by whatever else is asked for. Tokens are counted as
+o200k_base does, which is an estimate for other models. "Kept out" are tokens of results that stayed inside programs, and of the
+arguments that programs wrote; "saved" are these less what execute, resume and search took. Money needs prices in the configuration.
+You see your own usage; an auditor or admin, and the local user on the machine itself, everybody's.`,
+		Example: `  biplane usage
+  biplane usage --since 7d --by upstream,tool
+  biplane usage --from 2026-03-01 --to 2026-04-01 --by principal,agent -o csv > march.csv
+  biplane usage --since 90d --by month -o json`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := api.UsageQuery{By: by}
+			var err error
+			if q.From, q.To, err = usagePeriod(since, from, to, time.Now()); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				u, err := client.Usage(ctx, q)
+				if err != nil {
+					return err
+				}
+				if output == "csv" {
+					return usageCSV(a.Out, u)
+				}
+				return a.print(output, u, func(w io.Writer) { usageTable(w, u) })
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&since, "since", "", "how far back, like 7d or 12h (default 30d)")
+	f.StringVar(&from, "from", "", "from this `day` on (UTC), like 2026-03-01, or a time (RFC 3339)")
+	f.StringVar(&to, "to", "", "before this `day` (default now)")
+	f.StringSliceVar(&by, "by", []string{"principal"}, "what is told apart: "+strings.Join(usageBy, ", ")+"; several with commas")
+	words(c, "by", usageBy...)
+	f.StringVarP(&output, "output", "o", "table", "table, json or csv")
+	words(c, "output", "table", "json", "csv")
+	return c
+}
+
+// usagePeriod reads --since, or --from and --to.
+func usagePeriod(since, from, to string, now time.Time) (a, b time.Time, err error) {
+	if since != "" && from != "" {
+		return a, b, usage("give --since or --from, not both")
+	}
+	b = now
+	if to != "" {
+		if b, err = usageTime("--to", to); err != nil {
+			return a, b, err
+		}
+	}
+	if from != "" {
+		a, err = usageTime("--from", from)
+		return a, b, err
+	}
+	if since == "" {
+		since = "30d"
+	}
+	ago, err := pastDays(since)
+	if err != nil {
+		return a, b, err
+	}
+	return now.Add(-ago), b, nil
+}
+
+func usageTime(flag, s string) (time.Time, error) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usage("%s %s is no day like 2026-03-01, and no time like 2026-03-01T12:00:00Z", flag, short(s, 40))
+}
+
+func usageTable(w io.Writer, u *api.Usage) {
+	head := []string{}
+	for _, by := range u.By {
+		head = append(head, strings.ToUpper(by))
+	}
+	head = append(head, "CALLS", "FAILED", "PROGRAMS", "CPU", "SENT", "READ", "WRITTEN", "KEPT OUT", "SAVED")
+	if u.Currency != "" {
+		head = append(head, "COST "+u.Currency, "SAVED "+u.Currency)
+	}
+	rows := [][]string{head}
+	row := func(of []string, l *api.UsageLine) {
+		cells := append(of, digits(l.Calls), digits(l.Failed), digits(l.Executions), cpuText(l.CPUMS), bytesText(l.Sent),
+			digits(l.Read), digits(l.Written), digits(l.KeptOut+l.Unwritten), digits(l.Saved))
+		if l.Cost != nil && l.SavedCost != nil {
+			cells = append(cells, moneyText(*l.Cost), moneyText(*l.SavedCost))
+		}
+		rows = append(rows, cells)
+	}
+	for i := range u.Lines {
+		of := []string{}
+		for _, by := range u.By {
+			v := short(u.Lines[i].Value(by), 60)
+			if v == "" {
+				v = "-"
+			}
+			of = append(of, v)
+		}
+		row(of, &u.Lines[i])
+	}
+	total := make([]string, len(u.By))
+	total[0] = "total"
+	row(total, &u.Total)
+	columns(w, rows...)
+	fmt.Fprintln(w, "\n"+usageNote(u))
+}
+
+// usageNote says what the figures are, and what they aren't.
+func usageNote(u *api.Usage) string {
+	s := fmt.Sprintf("From %s to %s (UTC).", u.From.UTC().Format("2006-01-02 15:04"), u.To.UTC().Format("2006-01-02 15:04"))
+	if u.Own {
+		s += " Your own usage only."
+	}
+	s += "\nRead, written, kept out and saved are tokens, as o200k_base counts them: an estimate for other models."
+	t := u.Total
+	if all := t.Read + t.Written + t.KeptOut + t.Unwritten; t.Estimated > 0 && all > 0 {
+		s += fmt.Sprintf(" %.1f %% of them come from samples.", 100*float64(t.Estimated)/float64(all))
+	}
+	if u.Currency == "" {
+		s += "\nFor money, name prices in the configuration."
+	}
+	return s
+}
+
+// digits writes a number in groups of three.
+func digits(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if s[0] == '-' {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+func cpuText(ms int64) string {
+	if ms < 10_000 {
+		return strconv.FormatInt(ms, 10) + " ms"
+	}
+	return digits(ms/1000) + " s"
+}
+
+func moneyText(v float64) string {
+	if v != 0 && v < 1 && v > -1 {
+		return strconv.FormatFloat(v, 'f', 4, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+// usageCSV writes one line a line, without the total: who adds them up would have everything twice (RFC 4180).
+func usageCSV(w io.Writer, u *api.Usage) error {
+	c := csv.NewWriter(w)
+	c.UseCRLF = true
+	head := append([]string{"from", "to"}, u.By...)
+	head = append(head, "calls", "failed", "denied", "ms", "sent_bytes", "received_bytes", "executions", "cpu_ms",
+		"tokens_read", "tokens_written", "tokens_kept_out", "tokens_unwritten", "tokens_estimated", "tokens_saved", "currency", "cost", "saved_cost")
+	if err := c.Write(head); err != nil {
+		return err
+	}
+	for i := range u.Lines {
+		l := &u.Lines[i]
+		row := []string{u.From.UTC().Format(time.RFC3339), u.To.UTC().Format(time.RFC3339)}
+		for _, by := range u.By {
+			row = append(row, inert(clean(l.Value(by))))
+		}
+		for _, n := range []int64{l.Calls, l.Failed, l.Denied, l.MS, l.Sent, l.Received, l.Executions, l.CPUMS,
+			l.Read, l.Written, l.KeptOut, l.Unwritten, l.Estimated, l.Saved} {
+			row = append(row, strconv.FormatInt(n, 10))
+		}
+		row = append(row, u.Currency)
+		for _, v := range []*float64{l.Cost, l.SavedCost} {
+			cell := ""
+			if v != nil {
+				cell = strconv.FormatFloat(*v, 'f', 6, 64)
+			}
+			row = append(row, cell)
+		}
+		if err := c.Write(row); err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins like one, after spaces or
+// not, gets a ' in front (OWASP, CSV injection).
+func inert(cell string) string {
+	if t := strings.TrimSpace(cell); t != "" && slices.Contains([]rune("=+-@|%＝＋－＠"), []rune(t)[0]) {
+		return "'" + cell
+	}
+	return cell
+}
