@@ -118,6 +118,7 @@ type shown struct {
 	Sandbox   shownSandbox   `json:"sandbox"`
 	Sessions  shownSessions  `json:"sessions"`
 	Journal   shownJournal   `json:"journal"`
+	Usage     shownUsage     `json:"usage"`
 
 	Audit daemon.ShownAudit `json:"audit"`
 }
@@ -125,6 +126,23 @@ type shown struct {
 type shownJournal struct {
 	Keep  string `json:"keep"`
 	Bytes string `json:"bytes"`
+}
+
+type shownUsage struct {
+	Keep   string   `json:"keep"`
+	Hours  string   `json:"hours"`
+	Prices []string `json:"prices"` // "3 USD in, 15 USD out", those of some clients with their pattern; empty: none
+}
+
+func showUsage(s *daemon.Settings) shownUsage {
+	out := shownUsage{Keep: span(s.Usage.Keep), Hours: span(s.Usage.Hours), Prices: []string{}}
+	if p := s.Prices; p != nil {
+		out.Prices = append(out.Prices, fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
+		for _, c := range p.Special {
+			out.Prices = append(out.Prices, fmt.Sprintf("%s: %g %s in, %g %s out", c.Pattern, c.Input, p.Currency, c.Output, p.Currency))
+		}
+	}
+	return out
 }
 
 type shownAuth struct {
@@ -202,6 +220,7 @@ func show(s *daemon.Settings, dir string) shown {
 		},
 		Sessions: showSessions(s.Sessions.Complete()),
 		Journal:  shownJournal{Keep: span(s.Journal.Keep), Bytes: daemon.FormatSize(s.Journal.Bytes)},
+		Usage:    showUsage(s),
 		Audit:    s.Audit.Shown(),
 	}
 	for i := range s.Servers {
@@ -255,7 +274,8 @@ func showTable(w io.Writer, v shown) {
 		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused}, []string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},
 		[]string{"sessions.workspace", n.Workspace}, []string{"sessions.files", strconv.Itoa(n.Files)}, []string{"sessions.count", strconv.Itoa(n.Count)},
 		[]string{"sessions.hot", strconv.Itoa(n.Hot)}, []string{"sessions.suspend_after", n.SuspendAfter},
-		[]string{"journal.keep", v.Journal.Keep}, []string{"journal.bytes", v.Journal.Bytes})
+		[]string{"journal.keep", v.Journal.Keep}, []string{"journal.bytes", v.Journal.Bytes},
+		[]string{"usage.keep", v.Usage.Keep}, []string{"usage.hours", v.Usage.Hours}, []string{"prices", cmp.Or(strings.Join(v.Usage.Prices, "; "), "none")})
 	showAudit(w, v.Audit)
 	for _, s := range v.Servers {
 		fmt.Fprintln(w)

@@ -69,6 +69,7 @@ func DefaultSettings() *Settings {
 		Mode: "code", Policy: "ask-for-writes", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
 		Sandbox: SandboxSettings{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 128},
 		Journal: JournalSettings{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
+		Usage:   UsageSettings{Keep: 400 * 24 * time.Hour, Hours: 14 * 24 * time.Hour},
 	}
 }
 

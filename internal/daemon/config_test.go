@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -348,4 +349,29 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestPrices(t *testing.T) {
+	s, err := parse("/etc/b/biplane.yaml", "prices: { clients: { 'claude*': { output: 20 }, 'cursor/*': {} }, currency: EUR, output: 15, input: 0.25 }\nusage: { keep: 90d, hours: 36h }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(*s.Prices); got != "{EUR {0.25 15} [{claude* {0.25 20}} {cursor/* {0.25 15}}]}" {
+		t.Error(got)
+	}
+	if s.Usage.Keep != 90*24*time.Hour || s.Usage.Hours != 36*time.Hour {
+		t.Errorf("%+v", s.Usage)
+	}
+	for text, want := range map[string]string{
+		"prices: { input: -1 }":                      "prices.input must be what a million tokens cost",
+		"prices: { input: NaN }":                     "prices.input must be what a million tokens cost",
+		"prices: { clients: { '[': { input: 1 } } }": "is no pattern of agents and clients",
+		"prices: { currency: '=1+1' }":               "prices.currency must be the code of a currency",
+		"prices: { model: 1 }":                       "prices has no key",
+		"usage: { keep: 1s }":                        "usage.keep",
+	} {
+		if _, err := parse("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

@@ -102,7 +102,7 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	} else if r != nil && r.IsError {
 		n.Failed = 1
 	}
-	if sent {
+	if sent && key.Upstream != Own && t != nil {
 		n.Sent = int64(len(c.Arguments))
 	}
 	if r != nil {
@@ -113,7 +113,9 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	s := m.slot(c.Principal, key)
 	m.counts[s].Add(n)
 	inside := c.Parent != ""
-	m.noted(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
+	if sent || !inside { // a model wrote it in vain; nobody is spared a call that was not made
+		m.noted(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
+	}
 	if r != nil {
 		m.noted(job{slot: s, kind: kindOf(inside, true), content: r})
 	}

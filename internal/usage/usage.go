@@ -41,7 +41,7 @@ type Counts struct {
 	Failed     int64 // of those, that ended with an error, the tool's own included, or were not made
 	Denied     int64 // of those, that policy or a person denied
 	MS         int64 // from the door and back, waiting for people included
-	Sent       int64 // bytes of arguments of calls that were made
+	Sent       int64 // bytes of arguments that were sent to upstreams
 	Received   int64 // bytes of results
 	Executions int64 // programs that ended
 	CPU        int64 // µs of CPU time of programs
@@ -50,7 +50,7 @@ type Counts struct {
 	Read      int64 // of results that a model was given
 	Written   int64 // of arguments, programs among them, that a model wrote
 	Kept      int64 // of results that stayed inside programs
-	Unwritten int64 // of arguments that programs wrote
+	Unwritten int64 // of arguments that programs wrote, of calls that were made
 	Estimated int64 // how many of all these were not counted, but come from the tokens in a byte of what was
 }
 
