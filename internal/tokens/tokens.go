@@ -3,6 +3,7 @@ package tokens
 
 import (
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer"
@@ -11,13 +12,20 @@ import (
 // A Counter counts tokens; its tables (some megabytes, in some 20 ms) are loaded when first needed. The zero Counter is
 // ready, and safe for concurrent use.
 type Counter struct {
-	once  sync.Once
-	codec tokenizer.Codec
-	err   error
+	once   sync.Once
+	codec  tokenizer.Codec
+	err    error
+	loaded atomic.Bool
 }
 
+// Loaded reports whether the tables are there, so that counting costs no more than that.
+func (c *Counter) Loaded() bool { return c.loaded.Load() }
+
 func (c *Counter) load() (tokenizer.Codec, error) {
-	c.once.Do(func() { c.codec, c.err = tokenizer.Get(tokenizer.O200kBase) })
+	c.once.Do(func() {
+		c.codec, c.err = tokenizer.Get(tokenizer.O200kBase)
+		c.loaded.Store(true)
+	})
 	return c.codec, c.err
 }
 

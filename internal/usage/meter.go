@@ -197,6 +197,7 @@ func (c *clients) known(principal, client string, now time.Time) string {
 // Run counts tokens and writes what was counted, until ctx is done, and then the rest. What can't be written is kept for the
 // next time, and said in the log.
 func (m *Meter) Run(ctx context.Context) {
+	write := context.WithoutCancel(ctx) // the store says itself when it is closed
 	late, cancel := later(ctx)
 	defer cancel()
 	tick := time.NewTicker(m.cfg.Every)
@@ -204,21 +205,37 @@ func (m *Meter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-m.work.wake:
-			m.writing.Lock()
-			m.count(late)
-			m.writing.Unlock()
+			if !m.little() {
+				m.writing.Lock()
+				m.count(late)
+				m.writing.Unlock()
+			}
 			continue
 		case <-tick.C:
 		case <-ctx.Done():
-			m.flush(late)
+			if m.little() {
+				cancel()
+			}
+			m.flush(write, late)
 			return
 		}
-		m.flush(late)
-		m.compact(late)
+		m.flush(write, late)
+		m.compact(write)
 	}
 }
 
-// lastly is how long the last counting and writing may take.
+// few is how many bytes are not worth the tables of the counter.
+const few = 1 << 10
+
+// little reports whether what waits to be counted isn't worth to load the counter's tables: a process that lives for one
+// small program ends without them, and estimates. Any other has them with the next tick.
+func (m *Meter) little() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.work.held < few && !m.cfg.Tokens.Loaded()
+}
+
+// lastly is how long the last counting may take.
 const lastly = 3 * time.Second
 
 // later gives a context that ends a while after ctx.
@@ -234,11 +251,11 @@ func later(ctx context.Context) (context.Context, context.CancelFunc) {
 	return late, func() { stop(); cancel() }
 }
 
-// flush counts the tokens of what passed, and writes all that was counted.
-func (m *Meter) flush(ctx context.Context) {
+// flush counts the tokens of what passed, as long as counting goes on, and writes all that was counted.
+func (m *Meter) flush(ctx, counting context.Context) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	m.count(ctx)
+	m.count(counting)
 	m.mu.Lock()
 	counts := m.counts
 	m.counts = map[slot]*Counts{}
@@ -287,6 +304,6 @@ func (m *Meter) compact(ctx context.Context) {
 
 // Report says what was used, what has not been written yet included. Its errors are of kind Invalid and Limit, and the store's.
 func (m *Meter) Report(ctx context.Context, q Query) (*Report, error) {
-	m.flush(ctx)
+	m.flush(ctx, ctx)
 	return report(ctx, m.cfg.Store, m.cfg.Prices, q)
 }

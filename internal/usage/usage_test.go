@@ -231,6 +231,24 @@ func TestRunWritesTheRest(t *testing.T) {
 	}
 }
 
+// A process that ends at once doesn't load the tables for a few words, and says that it estimates.
+func TestAMomentIsEstimated(t *testing.T) {
+	for _, c := range []struct {
+		words     int
+		estimated bool
+	}{{20, true}, {2000, false}} {
+		s := &memory{}
+		m, call := meter(t, s, nil)
+		call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, strings.Repeat("hello ", c.words)), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		m.Run(ctx)
+		if len(s.rows) != 1 || s.rows[0].Read < int64(c.words)/2 || s.rows[0].Read > int64(c.words)*3 || (s.rows[0].Estimated > 0) != c.estimated {
+			t.Errorf("%d words: %+v", c.words, s.rows)
+		}
+	}
+}
+
 // Each count has a column, and each once.
 func TestColumns(t *testing.T) {
 	c := usage.Counts{}
