@@ -190,17 +190,23 @@ func TestClientsAreBounded(t *testing.T) {
 // What is more than can be counted is estimated, near to what it is, and said to be.
 func TestEstimates(t *testing.T) {
 	m, call := meter(t, &memory{}, nil)
-	text := strings.Repeat("hello world ", 5000) // 10,000 tokens
-	for range 100 {
-		call("crm.list", "ex_1", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, text), nil)
+	ann := tool.Principal{ID: "ann"}
+	text := strings.Repeat("hello world ", 2000) // 4,000 tokens
+	call("crm.list", "ex_1", ann, `{}`, tool.Text(false, text), nil)
+	if l := ask(t, m, "tool")["crm.list"]; l.Kept < 4000 || l.Kept > 4010 || l.Estimated != 0 {
+		t.Errorf("within the budget: %+v", l.Counts)
 	}
-	call("crm.huge", "ex_1", tool.Principal{ID: "ann"}, ``, tool.Text(false, strings.Repeat(text, 150)), nil)
+	m.Leave(100)
+	for range 9 {
+		call("crm.list", "ex_1", ann, `{}`, tool.Text(false, text), nil)
+	}
+	call("crm.huge", "ex_1", ann, ``, tool.Text(false, strings.Repeat("a", 9<<20)), nil)
 	lines := ask(t, m, "tool")
-	if l := lines["crm.list"]; l.Kept < 900_000 || l.Kept > 2_000_000 || l.Estimated == 0 || l.Estimated > l.Kept+l.Unwritten {
-		t.Errorf("%+v", l.Counts)
+	if l := lines["crm.list"]; l.Kept < 39_000 || l.Kept > 41_000 || l.Estimated < 35_000 || l.Estimated > l.Kept+l.Unwritten {
+		t.Errorf("over it: %+v", l.Counts)
 	}
 	if l := lines["crm.huge"]; l.Kept < 1_000_000 || l.Kept > 4_000_000 || l.Estimated != l.Kept {
-		t.Errorf("%+v", l.Counts)
+		t.Errorf("too large: %+v", l.Counts)
 	}
 }
 
