@@ -45,6 +45,7 @@ function refill() {
 
 function byte() {
   if (!seeded) throw new ErrorCtor("there is no randomness here: the host gave no seed");
+  if (unread !== undefined) read();
   if (used === 64) refill();
   return stream[used++];
 }
@@ -53,6 +54,18 @@ const word = () => byte() | byte() << 8 | byte() << 16 | byte() << 24;
 
 const hex = "0123456789abcdef";
 const nibble = (s, i) => indexOf(hex, s[i]);
+
+let unread; // digits of a seed that nothing was made of yet: most programs use no randomness
+
+function read() {
+  const digits = unread;
+  unread = undefined;
+  for (let i = 0; i < 8; i++) {
+    let w = 0;
+    for (let j = 3; j >= 0; j--) w = w << 8 | nibble(digits, 8 * i + 2 * j) << 4 | nibble(digits, 8 * i + 2 * j + 1);
+    key[i] = w;
+  }
+}
 
 // Math.random: sfc32 by Chris Doty-Humphrey, seeded from the above when it is first used.
 let a = 0, b = 0, c = 0, d = 1, fast = false;
@@ -73,12 +86,7 @@ export function seed(digits, goOn) {
   used = 64;
   if (!goOn) origin = now();
   seeded = digits !== undefined;
-  if (!seeded) return;
-  for (let i = 0; i < 8; i++) {
-    let w = 0;
-    for (let j = 3; j >= 0; j--) w = w << 8 | nibble(digits, 8 * i + 2 * j) << 4 | nibble(digits, 8 * i + 2 * j + 1);
-    key[i] = w;
-  }
+  unread = digits;
 }
 
 define(MathObject, "random", named(() => {

@@ -2,7 +2,7 @@
 
 import {
   MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, getOwnPropertyDescriptor, global, hasOwn, isArray, join,
-  keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setHas, startsWith,
+  keys, list, mapForEach, mapGet, mapHas, mapSet, named, record, setAdd, setHas, startsWith,
 } from "./primordials.js";
 import { callTool } from "./calls.js";
 import { mustBeFile } from "./files.js";
@@ -14,37 +14,52 @@ const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
 const silent = new SetCtor();
 for (const n of ["then", "catch", "finally", "toJSON", "__proto__", "prototype", "caller", "arguments", "$$typeof", "nodeType", "inspect"]) setAdd(silent, n);
 
-function refuse(name) {
-  return () => { throw new TypeErrorCtor(name + " holds tools: it can't be changed"); };
+function refuse() { throw new TypeErrorCtor(this.label + " holds tools: it can't be changed"); }
+
+const textOf = (l) => "[" + l.label + ": " + join(l.names, ", ") + "]";
+
+// Whether a listing lists k. The set of its names is made when it is first asked for: most programs use a few tools of many.
+function lists(l, k) {
+  if (l.listed === undefined) {
+    l.listed = new SetCtor();
+    for (let i = 0; i < l.names.length; i++) setAdd(l.listed, l.names[i]);
+  }
+  return setHas(l.listed, k);
 }
+
+function memberOf(l, k) {
+  if (l.made === undefined) l.made = new MapCtor();
+  let m = mapGet(l.made, k);
+  if (m === undefined) mapSet(l.made, k, m = l.make(k));
+  return m;
+}
+
+// The traps of all listings; this is the listing.
+const traps = record({
+  get(t, k) {
+    if (typeof k === "symbol") return k === inspectCustom ? () => textOf(this) : undefined;
+    if (lists(this, k)) return memberOf(this, k);
+    if (setHas(silent, k)) return k === "toJSON" ? () => textOf(this) : undefined;
+    if (k === "toString" || k === "toLocaleString") return () => textOf(this);
+    if (hasOwn(ObjectPrototype, k)) return ObjectPrototype[k];
+    return memberOf(this, k);
+  },
+  has(t, k) { return lists(this, k); },
+  ownKeys() {
+    const out = [];
+    for (let i = 0; i < this.names.length; i++) define(out, i, this.names[i], true);
+    return out;
+  },
+  getOwnPropertyDescriptor(t, k) {
+    return lists(this, k) ? { __proto__: null, value: memberOf(this, k), enumerable: true, configurable: true, writable: false } : undefined;
+  },
+  set: refuse, defineProperty: refuse, deleteProperty: refuse, setPrototypeOf: refuse, preventExtensions: refuse,
+  getPrototypeOf: () => null, isExtensible: () => true,
+});
 
 /** An object whose members come from make(key), listed under names; any other key is tried too. */
 function listing(label, names, make) {
-  const made = new MapCtor(), listed = new SetCtor(), shown = list();
-  for (let i = 0; i < names.length; i++) { setAdd(listed, names[i]); push(shown, names[i]); }
-  const text = () => "[" + label + ": " + join(shown, ", ") + "]";
-  const member = (k) => {
-    let m = mapGet(made, k);
-    if (m === undefined) mapSet(made, k, m = make(k));
-    return m;
-  };
-  const refused = refuse(label);
-  const handler = record({
-    get(t, k) {
-      if (typeof k === "symbol") return k === inspectCustom ? text : undefined;
-      if (setHas(listed, k)) return member(k);
-      if (setHas(silent, k)) return k === "toJSON" ? () => text() : undefined;
-      if (k === "toString" || k === "toLocaleString") return text;
-      if (hasOwn(ObjectPrototype, k)) return ObjectPrototype[k];
-      return member(k);
-    },
-    has: (t, k) => setHas(listed, k),
-    ownKeys: () => { const out = []; for (let i = 0; i < shown.length; i++) define(out, i, shown[i], true); return out; },
-    getOwnPropertyDescriptor: (t, k) => setHas(listed, k) ? { __proto__: null, value: member(k), enumerable: true, configurable: true, writable: false } : undefined,
-    set: refused, defineProperty: refused, deleteProperty: refused, setPrototypeOf: refused, preventExtensions: refused,
-    getPrototypeOf: () => null, isExtensible: () => true,
-  });
-  return new ProxyCtor(create(null), handler);
+  return new ProxyCtor(create(null), { __proto__: traps, label, names, make, listed: undefined, made: undefined });
 }
 
 function toolFunction(path) {
@@ -57,8 +72,8 @@ let tools;
 
 // Makes a global of a run, unless a program of the session has put something of its own there.
 function lend(name, value, before, goesOn) {
-  const own = getOwnPropertyDescriptor(globalThis, name);
-  if (goesOn && own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name))) return;
+  const own = goesOn ? getOwnPropertyDescriptor(globalThis, name) : undefined;
+  if (own !== undefined && !(mapHas(before, name) && own.value === mapGet(before, name))) return;
   global(name, value);
   mapSet(lent, name, value);
 }
