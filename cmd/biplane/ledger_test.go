@@ -34,6 +34,7 @@ type ledger struct {
 	mu     sync.Mutex
 	writes map[string][]string // by key: what was answered to each that took effect
 	asked  map[string]int      // by key: requests that came
+	odd    []string            // arguments of writes that are not what programs here approve, byte for byte
 	under  int                 // calls under way
 	slow   bool                // so are reads
 	trap   *trap
@@ -86,8 +87,8 @@ func (l *ledger) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	var m struct {
 		Method string `json:"method"`
 		Params struct {
-			Name      string            `json:"name"`
-			Arguments map[string]string `json:"arguments"`
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
 		} `json:"params"`
 	}
 	_ = json.Unmarshal(body, &m)
@@ -98,7 +99,13 @@ func (l *ledger) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	next.ServeHTTP(w, r)
 	if m.Method == "tools/call" && m.Params.Name == "write" {
 		_ = http.NewResponseController(w).Flush()
-		l.at(answered, m.Params.Arguments["key"])
+		var args struct{ Key string }
+		if err := json.Unmarshal(m.Params.Arguments, &args); err != nil || string(m.Params.Arguments) != fmt.Sprintf(`{"key":%q}`, args.Key) {
+			l.mu.Lock()
+			l.odd = append(l.odd, string(m.Params.Arguments))
+			l.mu.Unlock()
+		}
+		l.at(answered, args.Key)
 	}
 }
 
