@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"sandbox/sandboxtest":   {"tool", "sandbox"},
 	"upstream/mcp":          {"tool", "upstream"},
 	"upstream/oauth":        {"tool"},
-	"approval/approvaltest": {"approval"},
+	"approval/approvaltest": {"tool", "approval"},
 	"audit/audittest":       {"tool", "audit"},
 	"identity/identitytest": {},
 	"audit/sink":            {"tool"},

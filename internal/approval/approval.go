@@ -194,18 +194,17 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (json.RawMessage, e
 	}
 	if a.Current != nil {
 		if err := a.Current(ctx); err != nil {
-			_, merr := g.cfg.Store.Move(context.WithoutCancel(ctx), []string{r.ID}, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: "what was approved has changed"})
-			if merr != nil {
-				return nil, merr
+			if err := g.withdraw(context.WithoutCancel(ctx), r.ID, "what was approved has changed"); err != nil {
+				return nil, err
 			}
 			return nil, &tool.Error{Kind: tool.Denied, Msg: fmt.Sprintf("%s was approved, but is not what would be called now: %s; call again, and it is asked about anew", r.Tool, tool.AsError(err).Msg), Err: err}
 		}
 	}
-	moved, err := g.cfg.Store.Move(ctx, []string{r.ID}, Approved, Made, Decision{})
+	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Made, Decision{})
 	switch {
 	case err != nil:
 		return nil, err
-	case len(moved) == 0:
+	case !moved:
 		return nil, usedUp(r)
 	}
 	return r.Arguments, nil
@@ -262,7 +261,7 @@ func (g *Gate) withdraw(ctx context.Context, id, why string) error {
 	if err != nil || r == nil || r.State != Approved {
 		return err
 	}
-	_, err = g.cfg.Store.Move(ctx, []string{id}, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why})
+	_, err = g.cfg.Store.Move(ctx, id, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why})
 	if err == nil {
 		g.told(ctx, id)
 	}
@@ -285,8 +284,8 @@ func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) erro
 
 // settled is settle for whoever is alone.
 func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) error {
-	moved, err := g.cfg.Store.Move(ctx, []string{id}, Pending, to, d)
-	if err == nil && len(moved) > 0 {
+	moved, err := g.cfg.Store.Move(ctx, id, Pending, to, d)
+	if err == nil && moved {
 		g.told(ctx, id)
 	}
 	return err

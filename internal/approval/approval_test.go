@@ -14,7 +14,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	approvaltest.Run(t, func(*testing.T) approvaltest.Store { return approval.NewMemory() })
+	approvaltest.Run(t, func(*testing.T) approvaltest.Store { return approvaltest.NewMemory() })
 }
 
 func ask(execution, id, args string) *approval.Ask {
@@ -82,7 +82,7 @@ func scenario(t *testing.T, name string, cfg approval.Config, f func(t *testing.
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			if cfg.Store == nil {
-				cfg.Store = approval.NewMemory()
+				cfg.Store = approvaltest.NewMemory()
 			}
 			f(t, approval.New(cfg))
 		})
@@ -240,13 +240,13 @@ func TestAfterRestart(t *testing.T) {
 	for _, decideWhen := range []string{"before", "between", "after"} {
 		for _, approve := range []bool{true, false} {
 			scenario(t, decideWhen, approval.Config{}, func(t *testing.T, g *approval.Gate) {
-				store := approval.NewMemory()
+				store := approvaltest.NewMemory()
 				g = approval.New(approval.Config{Store: store})
 				ctx, stop := context.WithCancelCause(t.Context())
 				w := wait(ctx, g, ask("ex_1", "1", `{"n": 1}`))
 				id := pending(t, g)[0].ID
 				if decideWhen == "before" { // the process ends before its call could hear of it
-					if _, err := store.Move(t.Context(), []string{id}, approval.Pending, map[bool]approval.State{true: approval.Approved, false: approval.Denied}[approve],
+					if _, err := store.Move(t.Context(), id, approval.Pending, map[bool]approval.State{true: approval.Approved, false: approval.Denied}[approve],
 						approval.Decision{Decider: "local:bob", Time: time.Now()}); err != nil {
 						t.Fatal(err)
 					}

@@ -50,14 +50,14 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 				return nil, tool.Errorf(tool.Unavailable, "request %s was not decided on: the decision can't be recorded: %w", id, err)
 			}
 		}
-		moved, err := g.cfg.Store.Move(ctx, []string{id}, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
+		moved, err := g.cfg.Store.Move(ctx, id, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
 		if err != nil {
 			return nil, err
 		}
 		if r, err = g.cfg.Store.Get(ctx, id); err != nil || r == nil {
 			return nil, unknown(id)
 		}
-		if len(moved) > 0 {
+		if moved {
 			g.wake(id)
 			g.changed(r)
 			return r, nil

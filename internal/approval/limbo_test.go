@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestChangedWhileTheProcessWasAway(t *testing.T) {
 	for _, approved := range []bool{false, true} {
 		scenario(t, "policies", approval.Config{}, func(t *testing.T, _ *approval.Gate) {
-			store := approval.NewMemory()
+			store := approvaltest.NewMemory()
 			ctx, stop := context.WithCancelCause(t.Context())
 			w := wait(ctx, approval.New(approval.Config{Store: store}), ask("ex_1", "1", `{}`))
 			synctest.Wait()

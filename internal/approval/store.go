@@ -2,12 +2,8 @@ package approval
 
 import (
 	"context"
-	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Query picks requests. Zero fields pick all.
@@ -38,9 +34,9 @@ type Store interface {
 	Get(ctx context.Context, id string) (*Request, error)
 	// List gives what q picks, newest first, without arguments that are over ListedArguments.
 	List(ctx context.Context, q Query) ([]Request, error)
-	// Move takes requests from one state to another, with who decided, when and what they said, and gives those that were
-	// in that state.
-	Move(ctx context.Context, ids []string, from, to State, d Decision) (moved []string, err error)
+	// Move takes a request from one state to another, with who decided, when and what they said, and reports whether it was in
+	// that state.
+	Move(ctx context.Context, id string, from, to State, d Decision) (moved bool, err error)
 }
 
 // A Decision is who decided, when, and what they said.
@@ -49,16 +45,6 @@ type Decision struct {
 	Time    time.Time
 	Note    string
 }
-
-// A Memory is a Store that holds requests in memory, for tests and for a process that keeps nothing.
-type Memory struct {
-	mu     sync.Mutex
-	all    []*Request // oldest first
-	closed bool
-}
-
-// NewMemory makes an empty Memory.
-func NewMemory() *Memory { return &Memory{} }
 
 // Stands reports whether a request still answers for its subject: it is pending or approved, or it is about a call of an
 // execution, which is one call however often a restart makes it anew, and was decided on or has expired.
@@ -70,109 +56,6 @@ func (r *Request) Stands() bool {
 		return r.Execution != ""
 	}
 	return false
-}
-
-// Open adds a request.
-func (m *Memory) Open(ctx context.Context, r *Request) (*Request, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.usable(ctx); err != nil {
-		return nil, err
-	}
-	for _, old := range m.all {
-		if old.Subject == r.Subject && old.Stands() {
-			c := *old
-			return &c, nil
-		}
-	}
-	c := *r
-	m.all = append(m.all, &c)
-	return r, nil
-}
-
-// Get gives a request.
-func (m *Memory) Get(ctx context.Context, id string) (*Request, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.usable(ctx); err != nil {
-		return nil, err
-	}
-	if i := m.find(id); i >= 0 {
-		c := *m.all[i]
-		return &c, nil
-	}
-	return nil, nil
-}
-
-// List gives what q picks.
-func (m *Memory) List(ctx context.Context, q Query) (out []Request, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.usable(ctx); err != nil {
-		return nil, err
-	}
-	end := len(m.all)
-	if q.Before != "" {
-		end = max(m.find(q.Before), 0)
-	}
-	for _, r := range slices.Backward(m.all[:end]) {
-		if len(q.States) > 0 && !slices.Contains(q.States, r.State) || q.Execution != "" && q.Execution != r.Execution {
-			continue
-		}
-		c := *r
-		if len(c.Arguments) > ListedArguments {
-			c.Arguments = nil
-		}
-		if out = append(out, c); len(out) == q.Max() {
-			break
-		}
-	}
-	return out, nil
-}
-
-// Move takes requests from one state to another.
-func (m *Memory) Move(ctx context.Context, ids []string, from, to State, d Decision) (moved []string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.usable(ctx); err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		if i := m.find(id); i >= 0 && m.all[i].State == from {
-			m.all[i].move(to, d)
-			moved = append(moved, id)
-		}
-	}
-	return moved, nil
-}
-
-func (r *Request) move(to State, d Decision) {
-	r.State = to
-	if !d.Time.IsZero() {
-		r.Decider, r.Decided, r.Note = d.Decider, d.Time.UTC().Truncate(time.Microsecond), d.Note
-	}
-}
-
-func (m *Memory) find(id string) int {
-	return slices.IndexFunc(m.all, func(r *Request) bool { return r.ID == id })
-}
-
-func (m *Memory) usable(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return tool.AsError(err)
-	}
-	if m.closed {
-		return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
-	}
-	return nil
-}
-
-// Close ends the Memory.
-func (m *Memory) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	return nil
 }
 
 func quoted(names []string) string {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/gateway"
@@ -57,7 +58,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				}
 				version := e.Version()
 				w.version.Store(&version)
-				people := approval.New(approval.Config{Store: approval.NewMemory()})
+				people := approval.New(approval.Config{Store: approvaltest.NewMemory()})
 				g, err := gateway.New(gateway.Config{
 					Catalog: w.cat, Policy: e, Approval: people, Audit: audit.New(audit.Config{}), Log: slog.New(slog.DiscardHandler),
 					Latest: func() string { return *w.version.Load() },

@@ -134,27 +134,20 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	return collect(ctx, rows, err, k.scan)
 }
 
-// Move takes requests from one state to another, each by itself.
-func (k *Approvals) Move(ctx context.Context, ids []string, from, to approval.State, d approval.Decision) (moved []string, err error) {
-	for _, id := range ids {
-		query, args := moveApproval, []any{string(to), id, string(from)}
-		if !d.Time.IsZero() {
-			query, args = decideApproval, []any{string(to), d.Decider, d.Time.UnixMicro(), d.Note, id, string(from)}
-		}
-		var n int64
-		err := k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-			res, err := w.conn.ExecContext(ctx, query, args...)
-			if err == nil {
-				n, err = res.RowsAffected()
-			}
-			return err
-		})
-		if err != nil {
-			return moved, err
-		}
-		if n > 0 {
-			moved = append(moved, id)
-		}
+// Move takes a request from one state to another.
+func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
+	query, args := moveApproval, []any{string(to), id, string(from)}
+	if !d.Time.IsZero() {
+		query, args = decideApproval, []any{string(to), d.Decider, d.Time.UnixMicro(), d.Note, id, string(from)}
 	}
-	return moved, nil
+	err = k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+		res, err := w.conn.ExecContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		moved = n > 0
+		return err
+	})
+	return moved, err
 }

@@ -107,8 +107,8 @@ func oneStands(t *testing.T, s Store) {
 
 func move(t *testing.T, s Store, id string, from, to approval.State, want bool) {
 	t.Helper()
-	moved, err := s.Move(t.Context(), []string{id}, from, to, approval.Decision{Decider: "local:bob", Time: epoch, Note: "fine"})
-	if err != nil || (len(moved) == 1) != want {
+	moved, err := s.Move(t.Context(), id, from, to, approval.Decision{Decider: "local:bob", Time: epoch, Note: "fine"})
+	if err != nil || moved != want {
 		t.Fatalf("moved %v, %v, want %t", moved, err, want)
 	}
 }
@@ -119,7 +119,7 @@ func moves(t *testing.T, s Store) {
 	move(t, s, "apr_1", approval.Pending, approval.Approved, true)
 	move(t, s, "apr_1", approval.Pending, approval.Denied, false)
 	move(t, s, "apr_9", approval.Pending, approval.Denied, false)
-	if moved, err := s.Move(t.Context(), []string{"apr_1"}, approval.Approved, approval.Made, approval.Decision{}); len(moved) != 1 || err != nil {
+	if moved, err := s.Move(t.Context(), "apr_1", approval.Approved, approval.Made, approval.Decision{}); !moved || err != nil {
 		t.Fatal(moved, err)
 	}
 	got, err := s.Get(t.Context(), "apr_1")
@@ -172,13 +172,15 @@ func parallel(t *testing.T, s Store) {
 			to = approval.Denied
 		}
 		wg.Go(func() {
-			moved, err := s.Move(context.Background(), []string{"apr_1"}, approval.Pending, to, approval.Decision{Decider: "x", Time: epoch})
+			moved, err := s.Move(context.Background(), "apr_1", approval.Pending, to, approval.Decision{Decider: "x", Time: epoch})
 			if err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			won += len(moved)
+			if moved {
+				won++
+			}
 		})
 	}
 	wg.Wait()
