@@ -51,12 +51,10 @@ func (r *run) held(n int, hold *tool.Hold) {
 			h.left = 0
 		}
 	}
-	before := r.exec.State
-	r.heldState()
-	after := r.exec.State
+	changed, now := r.weigh()
 	r.mu.Unlock()
-	if before != after {
-		r.stateChanged(after)
+	if changed {
+		r.stateChanged(now)
 	}
 }
 
@@ -70,11 +68,13 @@ func (r *run) heldOnly() bool {
 	return len(r.holds.by) > 0 && (len(r.holds.by) >= r.outstanding || len(r.holds.by) == r.holds.most)
 }
 
-// heldState sets the state of a program by whether it waits for nothing but people. r.mu is held.
-func (r *run) heldState() {
-	switch {
-	case r.heldOnly():
-		r.exec.State = Waiting
+// weigh sets the state of a run that has begun and not ended: it waits when it is suspended, or for nothing but people. r.mu is held.
+func (r *run) weigh() (changed bool, now State) {
+	held := r.heldOnly()
+	if now = Running; held || r.naps.asleep {
+		now = Waiting
+	}
+	if held {
 		if r.naps.able && r.naps.timer != nil {
 			r.naps.set = true
 			r.naps.timer.Reset(heldPatience)
@@ -83,9 +83,10 @@ func (r *run) heldState() {
 		case r.holds.wait <- struct{}{}:
 		default:
 		}
-	case len(r.holds.by) == 0 && r.exec.State == Waiting:
-		r.exec.State = Running
 	}
+	changed = r.exec.State != now
+	r.exec.State = now
+	return changed, now
 }
 
 // waitingText says what a program waits for people for; empty when it doesn't.

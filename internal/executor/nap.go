@@ -31,6 +31,7 @@ type naps struct {
 	set      bool          // timer is running
 	due      time.Time     // of the program's own timer; zero: there is none
 	count    int
+	asleep   bool // it is suspended
 	held     bool // the guest stands still for its next line (GuestMessage.Hold)
 }
 

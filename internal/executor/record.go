@@ -149,14 +149,13 @@ func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox
 
 // waits notes that the run is suspended until a call is answered, or that it goes on.
 func (r *run) waits(so bool) {
-	state := Running
-	if so {
-		state = Waiting
-	}
 	r.mu.Lock()
-	r.exec.State = state
+	r.naps.asleep = so
+	changed, now := r.weigh()
 	r.mu.Unlock()
-	r.stateChanged(state)
+	if changed {
+		r.stateChanged(now)
+	}
 }
 
 // stateChanged notes the state that the run, which has not ended, is in now.

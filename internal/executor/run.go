@@ -410,7 +410,7 @@ func (r *run) settleCall() {
 		r.alarm.Reset(max(r.left, 0))
 	}
 	if len(r.holds.by) > 0 {
-		r.heldState()
+		r.weigh()
 	}
 }
 
