@@ -49,3 +49,29 @@ func TestConnectionCarriesLabels(t *testing.T) {
 	other.execute(2, post)
 	other.want(2, `"state":"done"`)
 }
+
+// The process that an agent speaks through is killed, and another takes its place: the agent still knows what it read.
+func TestTakeoverCarriesLabels(t *testing.T) {
+	dir := labelled(t)
+	owner := start(t, dir, "mcp")
+	owner.hello()
+	relay := start(t, dir, "mcp")
+	relay.hello()
+	relay.execute(2, customer)
+	relay.want(2, `"state":"done"`)
+	next := start(t, dir, "mcp")
+	next.hello()
+	if err := owner.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	relay.execute(3, mail)
+	if relay.answer(3) == "" { // it may have gone to the one that was killed
+		t.Fatal("no answer")
+	}
+	relay.execute(4, mail)
+	relay.want(4, `"state":"done"`)
+	relay.execute(5, post)
+	relay.want(5, `"state":"waiting"`)
+	next.execute(2, post)
+	next.want(2, `"state":"done"`)
+}

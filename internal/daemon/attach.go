@@ -152,8 +152,8 @@ func socketClient(folder string) *api.Client {
 	}}}
 }
 
-// dialStdio opens a connection to the owner of the data folder that is to an agent what stdio is.
-func dialStdio(ctx context.Context, folder string) (*backend, error) {
+// dialStdio opens a connection of a name to the owner of the data folder that is to an agent what stdio is.
+func dialStdio(ctx context.Context, folder, name string) (*backend, error) {
 	conn, err := dialSocket(ctx, folder)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func dialStdio(ctx context.Context, folder string) (*backend, error) {
 		conn.Close()
 		return nil, err
 	}
-	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n"+httpapi.ConnectionHeader+": "+name+"\r\n\r\n")
 	if err != nil {
 		conn.Close()
 		return nil, err

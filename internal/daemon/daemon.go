@@ -28,6 +28,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -70,6 +71,7 @@ type Daemon struct {
 	upstreams *upstreams
 	policies  *policies
 	executor  *executor.Executor
+	sessions  session.Store
 	index     *index
 	metrics   *metrics
 	ledger    *ledger // the record, for people
@@ -190,9 +192,9 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
 		Sessions: d.executor, Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
-		Stdio: func(ctx context.Context, rw io.ReadWriteCloser) error {
+		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
-			return d.mcp.ServeStdio(ctx, rw, rw)
+			return d.serveConnection(ctx, connection, rw, rw)
 		},
 	})))
 }

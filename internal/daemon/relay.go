@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -44,7 +45,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 		log = slog.New(slog.DiscardHandler)
 	}
 	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
-	r := &relay{cfg: cfg, log: log, out: out, pending: map[string]json.RawMessage{}}
+	r := &relay{cfg: cfg, log: log, out: out, pending: map[string]json.RawMessage{}, name: rand.Text()}
 	return r.run(ctx, in)
 }
 
@@ -71,6 +72,7 @@ type relay struct {
 	cfg Config
 	log *slog.Logger
 
+	name    string     // of the connection, for the processes that serve it
 	writing sync.Mutex // held for each line to out
 	out     io.Writer
 
@@ -181,7 +183,7 @@ func (r *relay) connect(ctx context.Context) (*backend, error) {
 		if d != nil {
 			return r.ownBackend(ctx, d), nil
 		}
-		back, err := dialStdio(ctx, r.cfg.DataDir)
+		back, err := dialStdio(ctx, r.cfg.DataDir, r.name)
 		if err == nil {
 			return back, nil
 		}
@@ -198,7 +200,7 @@ func (r *relay) ownBackend(ctx context.Context, d *Daemon) *backend {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := d.ServeStdio(context.WithoutCancel(ctx), inR, outW)
+		err := d.serveConnection(context.WithoutCancel(ctx), r.name, inR, outW)
 		if err != nil {
 			r.log.Error("mcp", "err", err)
 		}

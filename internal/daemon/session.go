@@ -75,6 +75,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	if err != nil {
 		return err
 	}
+	d.sessions = sessions
 	inside := d.upstreams.waitingOne(door)
 	d.executor, err = executor.New(executor.Config{
 		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible}),

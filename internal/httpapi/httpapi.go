@@ -46,14 +46,14 @@ type Config struct {
 	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal says with which status and
 	// header it is refused. Nil: there is no sign-in.
 	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
-	AnyHost      bool                                                   // Network takes requests for any Host
-	Resource     http.Handler                                           // the metadata of the protected resource (RFC 9728); nil: none
-	Keys         Keys                                                   // the API keys, which are managed over the socket only
-	SignIns      SignIns                                                // nil: none
-	MCP          http.Handler                                           // at /mcp; nil: none
-	Metrics      http.Handler                                           // at /metrics; nil: none
-	Stdio        func(ctx context.Context, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
-	Log          *slog.Logger                                           // nil: none
+	AnyHost      bool                                                                      // Network takes requests for any Host
+	Resource     http.Handler                                                              // the metadata of the protected resource (RFC 9728); nil: none
+	Keys         Keys                                                                      // the API keys, which are managed over the socket only
+	SignIns      SignIns                                                                   // nil: none
+	MCP          http.Handler                                                              // at /mcp; nil: none
+	Metrics      http.Handler                                                              // at /metrics; nil: none
+	Stdio        func(ctx context.Context, connection string, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
+	Log          *slog.Logger                                                              // nil: none
 }
 
 // An Index answers what there is.

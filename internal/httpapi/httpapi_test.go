@@ -64,7 +64,7 @@ func server(t *testing.T, err error) *httpapi.Server {
 		Sessions: newSessions(), Journals: journals{},
 		Ready:   func() error { return err },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
-		Stdio: func(_ context.Context, rw io.ReadWriteCloser) error {
+		Stdio: func(_ context.Context, _ string, rw io.ReadWriteCloser) error {
 			line, _ := bufio.NewReader(rw).ReadString('\n')
 			_, err := io.WriteString(rw, "got "+line)
 			return err

@@ -15,10 +15,19 @@ import (
 // MCP: lines of JSON-RPC in both directions.
 const StdioProtocol = "biplane-mcp-stdio"
 
+// ConnectionHeader names a connection that outlives the processes which serve it, so that the next one knows what the agent read
+// through those before: a name that can't be guessed, of at most 64 characters.
+const ConnectionHeader = "Biplane-Connection"
+
 // stdio takes the connection over, and speaks MCP on it until one side ends it.
 func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), StdioProtocol) {
 		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it needs the header Upgrade: %s", StdioProtocol))
+		return
+	}
+	name := r.Header.Get(ConnectionHeader)
+	if len(name) > 64 {
+		fail(w, tool.Errorf(tool.Invalid, "the header %s is too long", ConnectionHeader))
 		return
 	}
 	s.mu.Lock()
@@ -35,10 +44,10 @@ func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Internal, "this connection can't be taken over: %w", err))
 		return
 	}
-	go s.serveStdio(conn, buf)
+	go s.serveStdio(conn, buf, name)
 }
 
-func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter) {
+func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 	defer s.taken.Done()
 	defer conn.Close()
 	stop := context.AfterFunc(s.ctx, func() { conn.Close() })
@@ -46,7 +55,7 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+StdioProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	if err := s.cfg.Stdio(s.ctx, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
+	if err := s.cfg.Stdio(s.ctx, name, connection{buf, conn}); err != nil && s.ctx.Err() == nil {
 		s.log.Warn("mcp over the socket", "err", err)
 	}
 }

@@ -104,8 +104,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 
 	c := &tool.Call{Arguments: req.Params.Arguments, Principal: s.principal(ctx, req.ClientInfo())}
 	if from := clientOf(ctx); from != nil {
-		c.Labels = from.labels.All()
-		c.Carries = func(labels []string) error { from.labels.Add(labels); return nil }
+		c.Labels, c.Carries = from.labels.All(), from.carry
 	}
 	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
 		c.Arguments = args

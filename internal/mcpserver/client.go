@@ -16,6 +16,7 @@ type client struct {
 	principal tool.Principal
 	ctx       context.Context        // done when the connection is over, and with it all its calls
 	labels    tool.Labels            // of what came over the connection: its agent may send that on
+	keep      func([]string) error   // keeps them for longer than this process lives; may be nil
 	level     atomic.Pointer[string] // least log level it asked for, up to 2025-11-25
 }
 
@@ -54,6 +55,17 @@ func (s *Server) Cut(principal string) {
 func clientOf(ctx context.Context) *client {
 	c, _ := ctx.Value(clientKey{}).(*client)
 	return c
+}
+
+// carry has the connection carry labels on.
+func (c *client) carry(labels []string) error {
+	if c.keep != nil && len(tool.Joined(c.labels.All(), labels)) > len(c.labels.All()) {
+		if err := c.keep(labels); err != nil {
+			return err
+		}
+	}
+	c.labels.Add(labels)
+	return nil
 }
 
 // setLogLevel says whether level is one that there is.

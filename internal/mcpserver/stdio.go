@@ -22,6 +22,17 @@ import (
 //
 // A line that is no message is answered with an error, and the conversation goes on.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return s.Continue(ctx, in, out, Conversation{})
+}
+
+// A Conversation is what is known of a connection that outlives the processes which serve it.
+type Conversation struct {
+	Labels  []string                    // of what came over it before
+	Carries func(labels []string) error // keeps more for the next process; nil: there is none
+}
+
+// Continue is ServeStdio for a connection that another process may have served before.
+func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, known Conversation) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -32,6 +43,9 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	defer s.stdio.Done()
 	ctx, gone := s.withClient(ctx, s.cfg.Local)
 	defer gone()
+	from := clientOf(ctx)
+	from.labels.Add(known.Labels)
+	from.keep = known.Carries
 	c := newConn(in, out, s)
 	defer c.forget()
 	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)

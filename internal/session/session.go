@@ -91,7 +91,7 @@ type Store interface {
 	// Labels gives the labels of a session, sorted, whether there is one of the name or not.
 	Labels(ctx context.Context, owner, name string) ([]string, error)
 	// Label adds labels to those of a session, which may not be there yet: when it returns, the death of this process loses nothing of
-	// it. They go with the session's End. Those that were given before old to sessions which never came to be are forgotten.
+	// it. They go with the session's End. Those that were given before old to names of which there is no session are forgotten.
 	Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error
 
 	// Blob gives the bytes of a blob. One that is gone, or was changed by others, is an error of kind conflict.

@@ -14,12 +14,12 @@ const (
 	labelsOf = `(SELECT coalesce(group_concat(label), '') FROM session_label WHERE session_label.owner = session.owner AND session_label.name = session.name)`
 )
 
-// Labels gives the labels of the sessions of an owner and name, those that were and never came to be.
+// Labels gives the labels under a name: of the owner's session, of one that never came to be, or of a connection.
 func (k *Sessions) Labels(ctx context.Context, owner, name string) ([]string, error) {
 	return k.strings(ctx, `SELECT label FROM session_label WHERE owner = ? AND name = ? ORDER BY label`, owner, name)
 }
 
-// Label adds labels, and forgets those of before old that are of sessions which never came to be.
+// Label adds labels, and forgets those of before old under names of which there is no session.
 func (k *Sessions) Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error {
 	steps := []step{{dropLabels, []any{old.UnixMicro()}}}
 	for _, l := range labels {

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/mcpserver"
+)
+
+// remembered is how long the labels are kept of a connection that outlived a process.
+const remembered = 30 * 24 * time.Hour
+
+// serveConnection speaks MCP over a connection which outlives this process, and may have outlived others: its agent remembers what
+// came through those. Without a name it is one that ends with this process.
+func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+	if name == "" {
+		return d.mcp.ServeStdio(ctx, in, out)
+	}
+	owner, name := identity.Local().ID, "connection:"+name // no session has such a name
+	labels, err := d.sessions.Labels(ctx, owner, name)
+	if err != nil {
+		return err
+	}
+	return d.mcp.Continue(ctx, in, out, mcpserver.Conversation{Labels: labels, Carries: func(labels []string) error {
+		now := time.Now()
+		return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
+	}})
+}
