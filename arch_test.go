@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"sandbox":  {"tool"},
 	"upstream": {"tool"},
 	"typegen":  {"tool"},
+	"egress":   {"tool"},
 	"vfs":      {"tool"},
 	"program":  {"tool", "catalog", "program/check"},
 

@@ -42,6 +42,7 @@ type Settings struct {
 	Journal   JournalSettings
 	Usage     UsageSettings
 	Prices    *usage.Prices // nil: usage is not priced
+	Network   NetworkSettings
 
 	parts map[string][sha256.Size]byte // what the file's parts are, by their names
 }
@@ -207,6 +208,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 		"usage":      func(n *node) { r.usage(n, &s.Usage) },
 		"prices":     func(n *node) { s.Prices = r.prices(n) },
+		"network":    func(n *node) { r.network(n, &s.Network) },
 	})
 	for _, u := range s.Servers {
 		if len(u.Labels) > 0 {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type Daemon struct {
 	keys      *identity.Keys
 	audit     *audit.Log
 	approvals *approval.Gate
+	network   network
 	limits    *limit.Limiter
 	tokens    *tokens.Counter
 	usage     *usage.Meter
@@ -151,6 +153,7 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	d.approvals = d.newApprovals(key)
+	d.network = d.newNetwork()
 	if d.limits, err = d.newLimits(context.Background()); err != nil {
 		return err
 	}
@@ -170,10 +173,12 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	own := builtin()
-	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: own, Health: tool.Health{State: tool.Ready}, Caller: table{
+	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: table{
 		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills)),
 		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
+		"fetch":   d.network,
+		"send":    d.network,
 	}})
 	d.edges(door, own)
 	return nil
@@ -238,7 +243,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	servers := []*server{serve(d.socket, d.taking(d.http.Socket()), d.log, failed)}
 	if d.tcp != nil {
-		servers = append(servers, serve(d.tcp, d.taking(d.network()), d.log, failed))
+		servers = append(servers, serve(d.tcp, d.taking(d.listener()), d.log, failed))
 	}
 	select {
 	case <-ctx.Done():
@@ -386,6 +391,9 @@ func (d *Daemon) Close() error {
 		}
 		if d.executor != nil {
 			errs = append(errs, d.executor.Close())
+		}
+		if d.network.client != nil {
+			d.network.client.Close()
 		}
 		if d.driver != nil {
 			errs = append(errs, d.driver.Close())

@@ -132,8 +132,8 @@ func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
 	return c
 }
 
-// network serves the address that is listened on.
-func (d *Daemon) network() http.Handler {
+// listener serves the address that is listened on.
+func (d *Daemon) listener() http.Handler {
 	if d.cfg.Settings.Auth == nil {
 		return d.http.Loopback()
 	}

@@ -137,7 +137,7 @@ func TestFailureText(t *testing.T) {
 	text := r.failure("await box.text()\nawait box.fail({ id: 3 })")
 	holds(t, text, "ToolError: no such record (from box.fail) (line 2, column", "> 2 | await box.fail({ id: 3 })", `- box.fail {"id":3} -> failed: no such record`)
 
-	holds(t, r.failure(`return await fetch("https://example.com")`), "fetch is not defined", "hint: fetch is not available", "tools only")
+	holds(t, r.failure(`return await new WebSocket("wss://example.com")`), "WebSocket is not defined", "hint: there is no network", "tools only")
 	holds(t, r.failure(`const x: number = `), "(line 1")
 	holds(t, r.failure(`await new Promise(() => {})`), "never settle", "no call and no timer")
 	holds(t, r.failure(`throw { code: 3 }`), "the program threw { code: 3 }")

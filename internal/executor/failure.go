@@ -203,9 +203,8 @@ var notDefined = regexp.MustCompile(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is n
 
 // absent are the names that programs expect from elsewhere, and what there is instead.
 var absent = map[string]string{
-	"fetch":          "fetch is not available: programs reach the outside through tools only. search(\"...\") finds one",
-	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds one",
-	"WebSocket":      "there is no network: programs reach the outside through tools only. search(\"...\") finds one",
+	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
+	"WebSocket":      "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
 	"axios":          "packages are not available: programs reach the outside through tools only. search(\"...\") finds one",
 	"require":        "require is not available: packages can't be loaded; tools are globals (github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
 	"module":         "there is no module object: return the value, or export default a function",

@@ -29,11 +29,6 @@ func checker(text string) (*validate.Validator, error) {
 	return validate.New(resolved), nil
 }
 
-// undecided are actions that Cedar policies of others have and that nothing here asks about yet.
-var undecided = map[string]string{
-	"connect": "programs have no network here, whatever policy says",
-}
-
 // checkBase says what is wrong in the policies whatever the tools: names of entities, actions and attributes, and types.
 func (e *Engine) checkBase() (problems []Problem) {
 	check, err := checker(schemaOfAll("{}"))
@@ -43,13 +38,11 @@ func (e *Engine) checkBase() (problems []Problem) {
 	for _, r := range e.rules {
 		f := e.file(r)
 		for _, a := range r.entities("Action") {
-			if why, ok := undecided[a]; ok {
-				problems = append(problems, r.problem(f, a, "action %s is decided on nowhere yet: %s; take it out", a, why))
-			} else if !slices.Contains(actions, a) {
+			if !slices.Contains(actions, a) {
 				problems = append(problems, r.problem(f, a, "there is no action %s%s", quote(a), meant(a, actions)))
 			}
 		}
-		problems = append(problems, r.checkFiles(f)...)
+		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
 		problems = append(problems, r.wrongLabels(f)...)
 		hidden, err := r.without(func(string) bool { return true })
 		if err != nil {
@@ -257,8 +250,8 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 
 // attributes are all that the schema names, for did-you-means.
 var attributes = []string{
-	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
-	"arguments", "program", "tier", "now", "hour", "weekday",
+	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port", "scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
+	"arguments", "program", "tier", "method", "now", "hour", "weekday",
 }
 
 // entities gives the ids of the entities of a type that the rule names, anywhere.

@@ -194,12 +194,18 @@ func (e *Engine) decide(r Request) Decision {
 	switch {
 	case effect == cedar.Allow && r.File != nil:
 		return unasked(e.granted(satisfied, false))
+	case effect == cedar.Allow && Network(r.Tool):
+		return unheld(e.granted(satisfied, false))
 	case effect == cedar.Allow:
 		return e.granted(satisfied, r.Tool.Upstream == reserved)
 	case len(satisfied) > 0:
 		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: because(satisfied, "it is forbidden")}
 	}
-	return Decision{Effect: Deny, Policy: "none", Reason: e.unpermitted(found.Errors)}
+	why := e.unpermitted(found.Errors)
+	if Network(r.Tool) {
+		why = "no policy permits programs to connect to " + string(w.facts.entity.UID.ID) + strings.TrimPrefix(why, "no policy permits it")
+	}
+	return Decision{Effect: Deny, Policy: "none", Reason: why}
 }
 
 // unpermitted says why no permit was satisfied.

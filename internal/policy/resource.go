@@ -21,7 +21,7 @@ const (
 )
 
 // actions are all that is decided on.
-var actions = []string{callAction, executeAction, readAction, writeAction}
+var actions = []string{callAction, executeAction, readAction, writeAction, connectAction}
 
 // A FileUse is what a program does to one of its files. Files in ./tools are no matter of policy: they declare only what may be
 // called, and nobody writes them.
@@ -58,11 +58,18 @@ func (u *FileUse) facts() *facts {
 }
 
 // factsOf gives what policies can know of what a request is about.
-func (e *Engine) factsOf(r Request) *facts {
-	if r.File != nil {
-		return r.File.facts()
+func (e *Engine) factsOf(r Request) (*facts, error) {
+	switch {
+	case r.File != nil:
+		return r.File.facts(), nil
+	case Network(r.Tool):
+		t, err := TargetOf(r.Arguments)
+		if err != nil {
+			return nil, err
+		}
+		return t.facts(), nil
 	}
-	return e.facts(r.Tool)
+	return e.facts(r.Tool), nil
 }
 
 // settled gives the decision on a request that needs no look at the policies.

@@ -42,6 +42,15 @@ entity File in [Folder] = { // of a program; it has the attributes of tools, too
   destructive: Bool,      // it is written
   upstream: String, idempotent: Bool, openWorld: Bool, tags: Set<String>, labels: Set<String>, // "", false, false, none, none
 };
+entity Host = {           // of the network; it has the attributes of tools, too
+  host: String,           // "api.example.com", in lower case; the entity is Host::"<host>"
+  port: Long,             // 443
+  scheme: String,         // "https", "http"
+  name: String,           // as host
+  readOnly: Bool,         // false: whatever is asked for carries data out
+  destructive: Bool, idempotent: Bool, // by the method: all but GET and HEAD may change something
+  upstream: String, openWorld: Bool, tags: Set<String>, labels: Set<String>, // "", true, none, ["external"]
+};
 `
 
 const schemaContext = `  arguments: %s,
@@ -58,7 +67,8 @@ const schemaActions = `action "call" appliesTo { principal: User, resource: Tool
 action "execute" appliesTo { principal: User, resource: Tool, context: Context };
 `
 
-const schemaFiles = `action "read", "write" appliesTo { principal: User, resource: File, context: FileContext };
+const schemaRest = `action "read", "write" appliesTo { principal: User, resource: File, context: FileContext };
+action "connect" appliesTo { principal: User, resource: Host, context: ConnectContext };
 `
 
 // schemaFor writes the Cedar schema of calls whose arguments have a type.
@@ -68,7 +78,8 @@ func schemaFor(arguments string) string {
 
 // schemaOfAll is schemaFor with what is decided on besides calls.
 func schemaOfAll(arguments string) string {
-	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") + "};\n" + schemaFiles
+	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") + "};\ntype ConnectContext = {\n" +
+		fmt.Sprintf(schemaContext, "{}") + "  method: String,         // \"GET\"\n};\n" + schemaRest
 }
 
 // Schema writes the Cedar schema of all that policies can name, with the types of the arguments of tools.

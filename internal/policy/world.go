@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -20,16 +21,30 @@ type world struct {
 
 // world makes that of a request. The error says what is wrong in its arguments.
 func (e *Engine) world(r Request) (*world, error) {
-	w := &world{facts: e.factsOf(r), user: userOf(r.Principal)}
+	about, err := e.factsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{facts: about, user: userOf(r.Principal)}
 	var args cedar.Record
 	if e.reads {
-		var err error
-		if args, err = arguments(r.Arguments, w.facts.shape); err != nil {
+		given := r.Arguments
+		if w.facts.tool == nil { // they are in what it is about
+			given = nil
+		}
+		if args, err = arguments(given, w.facts.shape); err != nil {
 			return nil, err
 		}
 	}
 	w.about = e.about(r)
 	w.about["arguments"] = args
+	if w.facts.action == connectAction {
+		t, err := TargetOf(r.Arguments)
+		if err != nil {
+			return nil, err
+		}
+		w.about["method"] = cedar.String(t.Method)
+	}
 	w.about["program"] = cedar.Boolean(r.Parent != "")
 	w.about["labels"] = setOf(r.Labels)
 	return w, nil
@@ -140,6 +155,9 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	}
 	if own(t) {
 		return true
+	}
+	if Network(t) { // which hosts depends on the call
+		return slices.ContainsFunc(s.engine.rules, func(r *rule) bool { return !r.forbid && r.concerns(connectAction) })
 	}
 	w := &world{facts: s.engine.facts(t), user: s.user}
 	env := s.env

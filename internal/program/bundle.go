@@ -361,6 +361,7 @@ func (p *Program) InModule(stack string) (at Place, ok bool) {
 
 // module gives the place in a module of a place in Code.
 func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
+	genLine -= p.lead
 	for _, m := range p.modules {
 		if genLine <= m.lines {
 			line, col, ok := m.steps.position(genLine, genCol)

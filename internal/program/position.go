@@ -92,6 +92,7 @@ func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
 	if p.steps == nil {
 		return 0, 0, false
 	}
+	genLine -= p.lead
 	for _, m := range p.modules {
 		genLine -= m.lines
 	}

@@ -82,6 +82,7 @@ type Program struct {
 
 	fleeting bool     // the same text may be another program the next time: it depends on files
 	steps    *steps   // of what runs in "js"
+	lead     int      // lines of ours that stand before all of "js"
 	modules  []*given // of it: their code stands before that of the steps
 	python   *python  // of what runs in "python"
 }
@@ -140,6 +141,8 @@ func prepareScript(q Request, language string, x *check.Index) (*Program, *Error
 		}
 		prog.Code = code.String() + prog.Code
 	}
+	before, lines := lead(prog.Code)
+	prog.Code, prog.lead = before+prog.Code, lines
 	if x == nil {
 		return prog, nil
 	}

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/netip"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/egress"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// NetworkSettings say what programs may reach besides what is public.
+type NetworkSettings struct {
+	Private []netip.Prefix
+}
+
+func (r *reader) network(n *node, s *NetworkSettings) {
+	r.object(n, "network", key{
+		"private": func(n *node) {
+			for _, text := range r.texts(n, "network.private") {
+				p, err := netip.ParsePrefix(text)
+				if err != nil || p != p.Masked() {
+					r.wrong(n, "network.private: %q is no range of addresses: write one like 10.20.0.0/16, or 127.0.0.1/32 for one address", clip(text))
+					continue
+				}
+				s.Private = append(s.Private, p)
+			}
+		},
+	})
+}
+
+// networkTools are those of ours that programs reach the network by, as fetch. Agents see neither: their calls come from inside of
+// programs only.
+func networkTools() []*tool.Tool {
+	yes, no := true, false
+	schema := func(methods string) json.RawMessage {
+		return json.RawMessage(`{"type":"object","properties":{"url":{"type":"string","maxLength":8192},"method":{"type":"string","enum":[` + methods + `]},"headers":{"type":"object","additionalProperties":{"type":"string"}},"body":{"type":"string"},"base64":{"type":"boolean","description":"body is base64"}},"required":["url"],"additionalProperties":false}`)
+	}
+	return []*tool.Tool{
+		{Upstream: catalog.Reserved, Name: "fetch", Title: "Read from a host", Description: "What fetch(url) in a program calls.", InputSchema: schema(`"GET","HEAD"`),
+			Annotations: tool.Annotations{ReadOnly: &yes, Idempotent: &yes}},
+		{Upstream: catalog.Reserved, Name: "send", Title: "Send to a host", Description: "What fetch(url, { method }) in a program calls where the method may change something.",
+			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`), Annotations: tool.Annotations{ReadOnly: &no}},
+	}
+}
+
+// A network is the Caller of the network's tools.
+type network struct{ client *egress.Client }
+
+func (d *Daemon) newNetwork() network {
+	return network{egress.New(egress.Config{Private: d.cfg.Settings.Network.Private, Version: d.cfg.Version})}
+}
+
+// Call makes a request of a program. What policy decided on is where it goes: both take it from policy.TargetOf.
+func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if c.Parent == "" {
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for programs: call fetch in one", c.Path))
+	}
+	t, err := policy.TargetOf(c.Arguments)
+	if err != nil {
+		return nil, tool.NotSent(err)
+	}
+	var a struct {
+		Headers map[string]string `json:"headers"`
+		Body    string            `json:"body"`
+		Base64  bool              `json:"base64"`
+	}
+	if err := json.Unmarshal(c.Arguments, &a); err != nil {
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "fetch: %w", err))
+	}
+	q := egress.Request{Method: t.Method, URL: t.URL, Header: a.Headers, Body: []byte(a.Body)}
+	if a.Base64 {
+		if q.Body, err = base64.StdEncoding.DecodeString(a.Body); err != nil {
+			return nil, tool.NotSent(tool.Errorf(tool.Invalid, "fetch: the body is not valid base64: %w", err))
+		}
+	}
+	resp, err := n.client.Do(ctx, q)
+	switch e := tool.AsError(err); {
+	case err == nil:
+		return response(t, resp)
+	case e.Kind == tool.Unavailable && t.Reads():
+		return tool.Text(true, e.Msg), nil // of one host, not of all: it is no reason to stop calling others
+	default:
+		return nil, err
+	}
+}
+
+// response is what a program's fetch makes its Response of.
+func response(t *policy.Target, r *egress.Response) (*tool.Result, error) {
+	v := struct {
+		Status     int               `json:"status"`
+		StatusText string            `json:"statusText"`
+		URL        string            `json:"url"`
+		Headers    map[string]string `json:"headers"`
+		Text       *string           `json:"text,omitempty"`
+		Base64     *string           `json:"base64,omitempty"`
+	}{Status: r.Status, StatusText: r.Text, URL: t.URL.String(), Headers: r.Headers}
+	if text := string(r.Body); utf8.ValidString(text) {
+		v.Text = &text
+	} else {
+		data := base64.StdEncoding.EncodeToString(r.Body)
+		v.Base64 = &data
+	}
+	structured, err := tool.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := tool.Marshal(map[string]any{"content": []any{}, "structuredContent": structured})
+	if err != nil {
+		return nil, err
+	}
+	return tool.ParseResult(raw)
+}

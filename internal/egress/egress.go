@@ -1,0 +1,237 @@
+// Package egress makes the requests of programs to hosts of the network, for whoever decided that they may be made.
+//
+// A host is looked up once, and what is dialed is an address that was checked: public, or in a range that the configuration names. So a name
+// that resolves to another address a moment later (DNS rebinding) reaches nothing, nor does one that points at this machine, its network,
+// or the metadata of a cloud. Redirects are not followed, no proxy of the environment is used, no cookie is kept and no credential added. What is
+// sent and what comes back is bounded in size and time.
+package egress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds of a request and of its answer.
+const (
+	MaxBody    = 8 << 20 // bytes, each way; of an answer, unpacked
+	maxHeaders = 64
+	maxHeader  = 16 << 10 // bytes of all headers that are sent
+	maxAnswer  = 64 << 10 // bytes of all headers that come back
+	maxTime    = 60 * time.Second
+)
+
+// Config makes a Client. Its zero value reaches public addresses only.
+type Config struct {
+	Private []netip.Prefix // addresses that may be reached besides public ones
+	Version string         // of Biplane, for User-Agent
+	// Lookup resolves a name; nil: as this machine does.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// A Request is what a program sends.
+type Request struct {
+	Method string
+	URL    *url.URL // absolute, http or https
+	Header map[string]string
+	Body   []byte
+}
+
+// A Response is what came back.
+type Response struct {
+	Status  int
+	Text    string            // of the status, "Not Found"
+	Headers map[string]string // by their names in lower case; several of one name are joined by ", "
+	Body    []byte
+}
+
+// A Client makes requests. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	http *http.Client
+}
+
+// New makes a Client.
+func New(cfg Config) *Client {
+	if cfg.Lookup == nil {
+		cfg.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	c := &Client{cfg: cfg}
+	c.http = &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer, TLSHandshakeTimeout: 10 * time.Second,
+			ResponseHeaderTimeout: maxTime, IdleConnTimeout: 30 * time.Second, MaxConnsPerHost: 32, MaxIdleConns: 64,
+		},
+	}
+	return c
+}
+
+// Close closes connections that are kept.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do sends a request. An error of kind Denied says that no address of the host may be reached; one of kind Invalid, what is wrong in the
+// request; both, that nothing was sent.
+func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	r, err := request(ctx, q)
+	if err != nil {
+		return nil, tool.NotSent(err)
+	}
+	r.Header.Set("User-Agent", "biplane/"+c.cfg.Version)
+	if ua := q.Header["user-agent"]; ua != "" {
+		r.Header.Set("User-Agent", ua)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.failed(ctx, q, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+	switch {
+	case err != nil:
+		return nil, c.failed(ctx, q, err)
+	case len(body) > MaxBody:
+		return nil, tool.Errorf(tool.Limit, "%s answered with over %d MiB: ask for less at a time", q.URL.Host, MaxBody>>20)
+	}
+	out := &Response{Status: resp.StatusCode, Text: http.StatusText(resp.StatusCode), Headers: map[string]string{}, Body: body}
+	for name, values := range resp.Header {
+		out.Headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD")
+	}
+	return out, nil
+}
+
+// failed is the error of a request that came to nothing.
+func (c *Client) failed(ctx context.Context, q Request, err error) error {
+	var e *tool.Error
+	switch {
+	case errors.As(err, &e) && (e.Kind == tool.Denied || e.Unsent):
+		return e
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return tool.Errorf(tool.Timeout, "%s did not answer within %s", q.URL.Host, maxTime)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // the program knows the address
+	}
+	return tool.Errorf(tool.Unavailable, "%s %s: %w", q.Method, q.URL.Host, err)
+}
+
+// ours are headers that belong to the connection, not to the program.
+var ours = []string{"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "keep-alive", "expect", "accept-encoding"}
+
+func request(ctx context.Context, q Request) (*http.Request, error) {
+	if len(q.Body) > MaxBody {
+		return nil, tool.Errorf(tool.Limit, "the body has %d bytes: the most is %d MiB", len(q.Body), MaxBody>>20)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.Method, q.URL.String(), bytes.NewReader(q.Body))
+	if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "fetch: %w", err)
+	}
+	r.GetBody = nil // it is sent once
+	size := 0
+	for name, value := range q.Header {
+		lower := strings.ToLower(name)
+		if size += len(name) + len(value); size > maxHeader || len(q.Header) > maxHeaders {
+			return nil, tool.Errorf(tool.Limit, "the request has over %d headers, or %d KiB of them", maxHeaders, maxHeader>>10)
+		}
+		if slices.Contains(ours, lower) || strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
+			return nil, tool.Errorf(tool.Invalid, "the header %q can't be set by a program: leave it out", name)
+		}
+		if !token(name) || strings.ContainsAny(value, "\r\n\x00") {
+			return nil, tool.Errorf(tool.Invalid, "%q is no header of HTTP", name)
+		}
+		r.Header.Set(name, value)
+	}
+	return r, nil
+}
+
+// token reports whether s may be the name of a header (RFC 9110, section 5.6.2).
+func token(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
+	})
+}
+
+// dial looks a host up, and connects to the first of its addresses that may be reached.
+func (c *Client) dial(ctx context.Context, network, hostport string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return nil, err
+	}
+	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	if a, err := netip.ParseAddr(host); err == nil {
+		addrs = []netip.Addr{a}
+	} else if addrs, err = c.cfg.Lookup(ctx, host); err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: 15 * time.Second}
+	var last error
+	for _, a := range addrs {
+		if a = a.Unmap(); !c.mayReach(a) {
+			continue
+		}
+		conn, err := d.DialContext(ctx, network, netip.AddrPortFrom(a, uint16(n)).String())
+		if err == nil {
+			return conn, nil
+		}
+		last = err
+	}
+	if last == nil {
+		last = tool.NotSent(tool.Errorf(tool.Denied, "%s has no public address (%s): programs reach others only where the configuration names their range (network: { private: [...] })", host, some(addrs)))
+	}
+	return nil, last
+}
+
+func some(addrs []netip.Addr) string {
+	if len(addrs) == 0 {
+		return "it has none"
+	}
+	return fmt.Sprint(addrs[0])
+}
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// mayReach reports whether a program may reach an address: one that the registries of special-purpose addresses of IANA leave to the public
+// (RFC 6890 and after), or of the configuration. Addresses that have another in them (6to4, NAT64, Teredo) are none of the public.
+func (c *Client) mayReach(a netip.Addr) bool {
+	if !a.IsValid() || a.Zone() != "" {
+		return false
+	}
+	in := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	if in(c.cfg.Private) {
+		return true
+	}
+	if a.Is4() {
+		return !in(prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+			"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"))
+	}
+	return in(prefixes("2000::/3")) && !in(prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+}

@@ -1,0 +1,130 @@
+package egress_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/egress"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+func target(t *testing.T, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// server answers with what it was sent.
+func server(t *testing.T) (s *httptest.Server, hits *int) {
+	hits = new(int)
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*hits++
+		switch r.URL.Path {
+		case "/away":
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		case "/large":
+			io.Copy(w, io.LimitReader(zeros{}, egress.MaxBody+1))
+		default:
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Add("X-Two", "a")
+			w.Header().Add("X-Two", "b")
+			fmt.Fprintf(w, "%s %s %s %s %s", r.Method, r.URL.RequestURI(), r.Header.Get("X-Mine"), r.Header.Get("User-Agent"), body)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s, hits
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+func TestRequest(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	s, _ := server(t)
+	c := egress.New(egress.Config{Private: loopback, Version: "1"})
+	defer c.Close()
+	r, err := c.Do(t.Context(), egress.Request{Method: "POST", URL: target(t, s.URL+"/a?b=1"), Header: map[string]string{"X-Mine": "x"}, Body: []byte("body")})
+	if err != nil || r.Status != 200 || string(r.Body) != "POST /a?b=1 x biplane/1 body" || r.Headers["x-two"] != "a, b" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/away")}); err != nil || r.Status != 302 || r.Headers["location"] != "http://127.0.0.1:1/" {
+		t.Errorf("a redirect: %+v, %v", r, err)
+	}
+	if _, err = c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL+"/large")}); err == nil || tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+func TestHeadersOfTheConnectionAreRefused(t *testing.T) {
+	s, hits := server(t)
+	c := egress.New(egress.Config{Private: loopback})
+	defer c.Close()
+	for _, name := range []string{"Host", "hOsT", "Connection", "Transfer-Encoding", "Content-Length", "Proxy-Authorization", "Sec-Fetch-Site", "bad name", "X\r\nY", ""} {
+		_, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL), Header: map[string]string{name: "x"}})
+		if err == nil || !tool.AsError(err).Unsent {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, s.URL), Header: map[string]string{"X": "a\r\nHost: b"}}); err == nil {
+		t.Error("a value with a line break was sent")
+	}
+	if *hits != 0 {
+		t.Errorf("%d requests were sent", *hits)
+	}
+}
+
+// TestOnlyPublicAddresses tries what leads back to this machine, its network, or a cloud's metadata, as it is and by name.
+func TestOnlyPublicAddresses(t *testing.T) {
+	s, hits := server(t)
+	port := s.URL[strings.LastIndexByte(s.URL, ':')+1:]
+	for _, addr := range []string{
+		"127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "100.64.0.1", "169.254.169.254", "172.31.255.255", "192.168.1.1", "192.0.0.8", "198.18.0.1", "224.0.0.1", "255.255.255.255",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "2001:db8::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "5f00::1",
+	} {
+		c := egress.New(egress.Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr(addr)}, nil
+		}})
+		for _, host := range []string{"innocent.example", netip.MustParseAddr(addr).String()} {
+			if strings.Contains(host, ":") {
+				host = "[" + host + "]"
+			}
+			_, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, "http://"+host+":"+port)})
+			if e := tool.AsError(err); err == nil || e.Kind != tool.Denied || !e.Unsent {
+				t.Errorf("%s as %s: %v", addr, host, err)
+			}
+		}
+		c.Close()
+	}
+	if *hits != 0 {
+		t.Errorf("%d requests were sent", *hits)
+	}
+}
+
+// TestRebinding looks a name up once: what is dialed is what was checked.
+func TestRebinding(t *testing.T) {
+	s, hits := server(t)
+	lookups := 0
+	c := egress.New(egress.Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
+		lookups++
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}})
+	defer c.Close()
+	u := target(t, s.URL)
+	u.Host = "rebinding.example:" + u.Port()
+	if _, err := c.Do(t.Context(), egress.Request{Method: "GET", URL: u}); err == nil || lookups != 1 || *hits != 0 {
+		t.Errorf("%v after %d lookups, %d requests", err, lookups, *hits)
+	}
+}

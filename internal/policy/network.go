@@ -1,0 +1,113 @@
+package policy
+
+import (
+	"encoding/json"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	cedar "github.com/cedar-policy/cedar-go"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	hostType      = cedar.EntityType("Host")
+	connectAction = "connect"
+
+	// fetchTool and sendTool are those of our tools by which programs reach the network: the one with methods that only read, the other
+	// with any.
+	fetchTool = "fetch"
+	sendTool  = "send"
+)
+
+// Network reports whether a tool is one of ours that reaches the network: its calls are decided on as "connect" to the host that they name.
+func Network(t *tool.Tool) bool {
+	return t != nil && t.Upstream == reserved && (t.Name == fetchTool || t.Name == sendTool)
+}
+
+// A Target is where a request of a program goes.
+type Target struct {
+	URL    *url.URL // absolute; its host is in lower case, and its port is there only where it isn't that of the scheme
+	Host   string   // a name, or an address without brackets
+	Port   int
+	Method string
+}
+
+// TargetOf reads where a call of such a tool goes. What is decided on is what is reached: whoever makes the request takes it from here.
+func TargetOf(arguments json.RawMessage) (*Target, error) {
+	var a struct{ URL, Method string }
+	if err := json.Unmarshal(arguments, &a); err != nil {
+		return nil, tool.Errorf(tool.Invalid, "fetch: %w", err)
+	}
+	u, err := url.Parse(a.URL)
+	if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clip(a.URL))
+	}
+	t := &Target{URL: u, Host: strings.ToLower(u.Hostname()), Method: strings.ToUpper(a.Method)}
+	if t.Method == "" {
+		t.Method = "GET"
+	}
+	ports := map[string]int{"http": 80, "https": 443}
+	t.Port = ports[u.Scheme]
+	switch {
+	case t.Port == 0 || t.Host == "":
+		return nil, tool.Errorf(tool.Invalid, "fetch: %q is no address of the web: give it whole, as \"https://api.example.com/items\"", clip(a.URL))
+	case u.User != nil:
+		return nil, tool.Errorf(tool.Invalid, "fetch: an address has no name and password in it: use a header")
+	case strings.ContainsFunc(t.Host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`%\/?#@`, c) }) || strings.HasSuffix(t.Host, "."):
+		return nil, tool.Errorf(tool.Invalid, "fetch: %q is no name of a host: write it in ASCII (xn--...), without a dot at its end", clip(t.Host))
+	}
+	if p := u.Port(); p != "" {
+		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
+			return nil, tool.Errorf(tool.Invalid, "fetch: %q is no port", clip(p))
+		}
+	}
+	u.Host, u.Fragment, u.RawFragment = t.Host, "", ""
+	if strings.Contains(t.Host, ":") {
+		u.Host = "[" + t.Host + "]"
+	}
+	if t.Port != ports[u.Scheme] {
+		u.Host = net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
+	}
+	return t, nil
+}
+
+// Reads reports whether the method only reads.
+func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
+
+// facts are what policies can know of a host. It has the attributes of tools, too, so that a policy that names no action can be evaluated
+// for it; but it is never readOnly, as whatever is asked for carries data out.
+func (t *Target) facts() *facts {
+	return &facts{action: connectAction, entity: cedar.Entity{
+		UID: cedar.NewEntityUID(hostType, cedar.String(t.Host)),
+		Attributes: cedar.NewRecord(cedar.RecordMap{
+			"host": cedar.String(t.Host), "port": cedar.Long(t.Port), "scheme": cedar.String(t.URL.Scheme),
+			"name": cedar.String(t.Host), "upstream": cedar.String(""), "readOnly": cedar.Boolean(false), "destructive": cedar.Boolean(!t.Reads()),
+			"idempotent": cedar.Boolean(t.Reads()), "openWorld": cedar.Boolean(true), "tags": setOf(nil), "labels": setOf([]string{"external"}),
+		}),
+	}}
+}
+
+// unheld makes of a decision on a connection what holds: fields can't be left out of what a host answers.
+func unheld(d Decision) Decision {
+	if len(d.Redact) > 0 && d.Effect != Deny {
+		return Decision{Effect: Deny, Policy: d.Policy, Reason: "fields would have to be left out of what the host answers (@redact), which nothing does: permit connections by a policy of their own, and this one for calls only"}
+	}
+	return d
+}
+
+// checkHosts says what is wrong in what the rule says of hosts.
+func (r *rule) checkHosts(f File) (problems []Problem) {
+	for _, id := range r.entities("Host") {
+		if id != strings.ToLower(id) || strings.ContainsAny(id, "/:*@ ") && net.ParseIP(id) == nil {
+			problems = append(problems, r.problem(f, id, "there is no Host::%s: a host is a name in lower case, without scheme, port and path, as in \"api.example.com\"; for a pattern write resource.host like", quote(id)))
+		}
+	}
+	if len(r.bounds.redact) > 0 && slices.Contains(actions, connectAction) && r.only(connectAction) {
+		problems = append(problems, r.problem(f, "@redact", "@redact leaves fields out of what tools answer, and nothing does that for what hosts answer: take it out"))
+	}
+	return problems
+}
