@@ -29,7 +29,7 @@ The value is what the program returns, or its last expression. A tool's failure 
 - Files: ./workspace is the session's, for both languages (node:fs/promises; open, pathlib). emit(path) gives one to the user.
 - Skills: a module saved as ./skills/<name>.ts or .py can be imported by all later programs; search finds it.
 - Declarations: ./tools/<upstream>/<tool>.ts, ./tools/<upstream>/__init__.pyi.
-- fetch reaches only hosts that policy permits, often none. No processes or require: tools are the way out.
+- fetch reaches permitted hosts only, often none. No processes or require: tools are the way out.
 
 A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
 
