@@ -66,6 +66,9 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 	return r, conflict(r)
 }
 
+// May reports why d may not decide on r, whatever state it is in.
+func (g *Gate) May(d Decider, r *Request) error { return d.may(r, g.cfg.Separate) }
+
 func unknown(id string) error {
 	return tool.Errorf(tool.NotFound, "there is no request %q: biplane approvals list shows those that wait", id)
 }

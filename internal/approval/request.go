@@ -109,7 +109,8 @@ const Everybody = "approvers"
 // A Decider is who decides.
 type Decider struct {
 	Principal tool.Principal
-	Any       bool // may decide on requests for any group: an administrator, or the user of this machine
+	Any       bool   // may decide on requests for any group: an administrator, or the user of this machine
+	Via       string // where they decide, for the record: "api", "client", "page"
 }
 
 // may reports why d may not decide on r.

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 func approvalsCommand(a *app) *cobra.Command {
@@ -82,7 +80,7 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 // argumentsOf is what a list shows of what is asked for.
 func argumentsOf(r *api.Approval) string {
 	if r.Kind != api.KindPlan {
-		return visible(r.Arguments)
+		return tool.Visible(r.Arguments)
 	}
 	var names []string
 	for _, w := range r.Writes {
@@ -97,7 +95,7 @@ func argumentsOf(r *api.Approval) string {
 // writesOf lists the calls of a plan.
 func writesOf(w io.Writer, writes []api.PlannedWrite, most int) {
 	for i, c := range writes {
-		args := visible(c.Arguments)
+		args := tool.Visible(c.Arguments)
 		if most > 0 {
 			args = short(args, most)
 		}
@@ -154,29 +152,11 @@ func showApproval(w io.Writer, r *api.Approval) {
 		fmt.Fprintf(w, "\nall that the program writes, as it is sent:\n")
 		writesOf(w, r.Writes, 0)
 	} else {
-		fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", visible(r.Arguments))
+		fmt.Fprintf(w, "\narguments, as they are sent:\n%s\n", tool.Visible(r.Arguments))
 	}
 	if r.Program != "" {
 		fmt.Fprintf(w, "\nthe program that asks:\n%s\n", safe(strings.TrimRight(r.Program, "\n")))
 	}
-}
-
-// visible is JSON as a person reads it who has to answer for it: what doesn't show (controls, marks that turn text around, spaces without
-// width) is written as the escape that means the same.
-func visible(text []byte) string {
-	var b strings.Builder
-	for _, r := range string(text) {
-		switch {
-		case r == '\n' || r == '\t' || r == ' ' || r != utf8.RuneError && unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
 }
 
 // decideCommand is a command that decides on requests, or on all that wait of an execution.

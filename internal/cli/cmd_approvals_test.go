@@ -4,16 +4,18 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // What a person approves is what they see: nothing in it speaks to the terminal, or hides.
 func TestArgumentsAreVisible(t *testing.T) {
-	for _, s := range []string{"plain, ünï, 日本", "turned \u202e around", "no\u200bwidth", "bell \a and \x1b[2J", "\u0085\u2028\u061c", "tag \U000e0041", "\ufeff"} {
+	for _, s := range []string{"plain, ünï, 日本", "turned \u202e around", "no\u200bwidth", "bell \a and \x1b[2J", "\u0085\u2028\u061c", "tag \U000e0041", "\ufeff", "filler \u3164 and \ufe0f and \u2800"} {
 		raw, err := json.Marshal(map[string]string{"s": s})
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := visible(raw)
+		out := tool.Visible(raw)
 		var back map[string]string
 		if err := json.Unmarshal([]byte(out), &back); err != nil || back["s"] != s {
 			t.Errorf("%q shows as %s, which means %q (%v)", s, out, back["s"], err)

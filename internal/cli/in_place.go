@@ -12,6 +12,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A person is whoever sits at the terminal that a program was run from, and decides there on what it asks.
@@ -89,7 +90,7 @@ func (p *person) decide(ctx context.Context, client *api.Client, id string) (lat
 		writesOf(p.out, r.Writes, 0)
 		question = "Make all of these calls?"
 	} else {
-		lines(p.out, "  ", visible(r.Arguments))
+		lines(p.out, "  ", tool.Visible(r.Arguments))
 	}
 	for {
 		fmt.Fprint(p.out, question+" [y]es, [n]o, or Enter to decide later: ")

@@ -2,25 +2,35 @@ package daemon
 
 import (
 	"context"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/approval/form"
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/web"
 )
 
 // ApprovalSettings say how calls wait for a person.
 type ApprovalSettings struct {
 	Expires  time.Duration // a request that nobody decides on expires after it; 0: a day
 	Separate bool          // nobody decides on a request of their own
+	// InClient says whether people decide in their agent's own client; empty: at those of the local user only.
+	InClient string // "", "true", "false"
 }
 
 func (r *reader) approvals(n *node, s *ApprovalSettings) {
 	r.object(n, "approvals", key{
-		"expires":  func(n *node) { s.Expires = r.days(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
-		"separate": func(n *node) { s.Separate = r.boolean(n, "approvals.separate") },
+		"expires":   func(n *node) { s.Expires = r.days(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
+		"separate":  func(n *node) { s.Separate = r.boolean(n, "approvals.separate") },
+		"in_client": func(n *node) { s.InClient = strconv.FormatBool(r.boolean(n, "approvals.in_client")) },
 	})
 }
 
@@ -34,7 +44,7 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 				Kind: audit.KindApproval, Principal: who.Principal,
 				Subject:  audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID},
 				Decision: audit.Decision{Effect: string(to), Policy: r.Policy + "@" + r.Version, Reason: note},
-				Detail:   map[string]string{"request_digest": r.Digest, "requested_by": r.Principal},
+				Detail:   map[string]string{"request_digest": r.Digest, "requested_by": r.Principal, "channel": who.Via},
 			})
 			return err
 		},
@@ -47,6 +57,64 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 			}
 		},
 	})
+}
+
+// newDesk makes what puts requests to people at their agents' clients.
+func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
+	in := d.cfg.Settings.Approvals.InClient
+	if in == "false" {
+		return nil
+	}
+	return form.New(form.Config{Requests: d.approvals, Key: key, Elsewhere: d.approvalAt, Decider: func(p tool.Principal) (approval.Decider, bool) {
+		mine := p.ID == local.ID && identity.Has(p, identity.Admin) // stdio and the socket: nobody else comes so
+		who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "client"}
+		return who, mine || in == "true" && identity.Has(p, identity.Approver)
+	}})
+}
+
+// pages makes what people see in a browser.
+func (d *Daemon) pages() *web.Server {
+	return web.New(web.Config{
+		Approvals: d.approvals, Secure: d.cfg.Settings.TLS.private(), Log: d.log,
+		Program: func(ctx context.Context, r *approval.Request) string {
+			if r.Execution == "" {
+				return ""
+			}
+			e, err := d.executor.Details(ctx, tool.Principal{ID: r.Principal}, r.Execution)
+			if err != nil { // it may be kept no more
+				return ""
+			}
+			return e.Program
+		},
+	})
+}
+
+// approvalAt says where a person sees a request that a form has no room for.
+func (d *Daemon) approvalAt(id string) string {
+	if at := d.approvalPage(id); at != "" {
+		return at
+	}
+	return "biplane approvals show " + id
+}
+
+// approvalPage is the address, as people use it, of the page of a request, or of all that an execution waits for; empty where nobody can
+// decide on a page.
+func (d *Daemon) approvalPage(id string) string {
+	s := d.cfg.Settings
+	if d.tcp == nil || s.Auth == nil {
+		return ""
+	}
+	base := strings.TrimSuffix(s.Auth.Resource, "/mcp")
+	if base == "" {
+		if host, _, err := net.SplitHostPort(d.Addr()); err != nil || net.ParseIP(host).IsUnspecified() {
+			return "" // all addresses of this machine: which of them people use isn't known without auth.resource
+		}
+		base = d.URL()
+	}
+	if strings.HasPrefix(id, "ex_") {
+		return base + "/approvals?execution=" + url.QueryEscape(id)
+	}
+	return base + "/approvals/" + url.PathEscape(id)
 }
 
 // askedNoMore withdraws what an execution that has ended had asked people for, unless it only ended with this process.

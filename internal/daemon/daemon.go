@@ -29,6 +29,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tokens"
@@ -180,23 +181,24 @@ func (d *Daemon) assemble() (err error) {
 		"fetch":   d.network,
 		"send":    d.network,
 	}})
-	d.edges(door, own)
+	d.edges(door, own, key)
 	return nil
 }
 
 // edges makes what agents and people speak to.
-func (d *Daemon) edges(door tool.Caller, own []*tool.Tool) {
+func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.Local()
 	d.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
-		Principal: principalOf, AnyHost: d.cfg.Settings.anyHost(),
+		Principal: principalOf, AnyHost: d.cfg.Settings.anyHost(), Desk: d.newDesk(key, local),
 	})
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
 		Sessions: d.executor, Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
 			return d.serveConnection(ctx, connection, rw, rw)

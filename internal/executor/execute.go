@@ -93,7 +93,11 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	if !ok || r.principal.ID != c.Principal.ID {
 		return x.answerOf(ctx, c, id)
 	}
-	return x.await(ctx, r, c, nil)
+	var held <-chan struct{}
+	if c.InPlace {
+		held = r.holds.wait
+	}
+	return x.await(ctx, r, c, held)
 }
 
 // answerOf gives the answer of an execution that only its journal knows.
@@ -159,6 +163,9 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 	var last tool.Progress
 	var settled <-chan time.Time
+	if held != nil && r.onlyHeld() { // it may have said so before
+		settled = time.After(heldPatience)
+	}
 	for {
 		select {
 		case <-r.done:

@@ -70,7 +70,10 @@ type Config struct {
 	Limits       Limits
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
 	// Admit says whether a call of execute may begin an execution, and is told how that ended. It may be nil.
-	Admit   func(context.Context, *tool.Call) (done func(*Execution), err error)
+	Admit func(context.Context, *tool.Call) (done func(*Execution), err error)
+	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
+	// command line. It may be nil.
+	Page    func(id string) string
 	Ended   func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
 	Journal journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
 	Tokens  *tokens.Counter  // default one of its own

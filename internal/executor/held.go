@@ -68,6 +68,13 @@ func (r *run) heldOnly() bool {
 	return len(r.holds.by) > 0 && (len(r.holds.by) >= r.outstanding || len(r.holds.by) == r.holds.most)
 }
 
+// onlyHeld is heldOnly for whoever doesn't hold r.mu.
+func (r *run) onlyHeld() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.heldOnly()
+}
+
 // weigh sets the state of a run that has begun and not ended: it waits when it is suspended, or for nothing but people. r.mu is held.
 func (r *run) weigh() (changed bool, now State) {
 	held := r.heldOnly()
@@ -105,12 +112,24 @@ func (r *run) waitingText() string {
 	if len(calls) == 0 {
 		return ""
 	}
+	page := ""
+	if r.x.cfg.Page != nil {
+		about := r.id
+		for _, h := range r.holds.by {
+			if len(r.holds.by) == 1 {
+				about = h.Request
+			}
+		}
+		if page = r.x.cfg.Page(about); page != "" {
+			page += " or "
+		}
+	}
 	const most = 20
 	if more := len(calls) - most; more > 0 {
 		calls = append(calls[:most], fmt.Sprintf("- and %d more", more))
 	}
-	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: biplane approvals approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
-		strings.Join(calls, "\n"), r.id, r.id)
+	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: %sbiplane approvals approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
+		strings.Join(calls, "\n"), page, r.id, r.id)
 }
 
 // programDigest names a program's text, SHA-256 in hexadecimal.

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/plan"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/web"
 )
 
 // Approvals are the calls that wait for a person; *approval.Gate has them.
@@ -30,21 +31,16 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 	}
 	out := []api.Approval{}
 	for i := range all {
-		if sees(s.principal(r), &all[i]) {
+		if web.Sees(s.principal(r), &all[i]) {
 			out = append(out, wireApproval(&all[i]))
 		}
 	}
 	write(w, http.StatusOK, out)
 }
 
-// sees reports whether p may see a request: those who decide and those who audit see all, others their own.
-func sees(p tool.Principal, r *approval.Request) bool {
-	return p.ID == r.Principal || identity.Has(p, identity.Approver, identity.Auditor, identity.Admin)
-}
-
 func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 	req, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !sees(s.principal(r), req) {
+	if err == nil && !web.Sees(s.principal(r), req) {
 		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
 	}
 	if err != nil {
@@ -67,7 +63,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := s.principal(r)
-	who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin)}
+	who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
 	req, err := s.cfg.Approvals.Decide(r.Context(), who, r.PathValue("id"), d.Approve, d.Note)
 	if err != nil {
 		fail(w, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/usage"
+	"github.com/biplane-dev/biplane/internal/web"
 )
 
 // Config is what a Server is made of. All must be set but what says otherwise.
@@ -52,6 +53,7 @@ type Config struct {
 	SignIns      SignIns                                                                   // nil: none
 	MCP          http.Handler                                                              // at /mcp; nil: none
 	Metrics      http.Handler                                                              // at /metrics; nil: none
+	Pages        *web.Server                                                               // for browsers; nil: none
 	Stdio        func(ctx context.Context, connection string, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
 	Log          *slog.Logger                                                              // nil: none
 }
@@ -200,20 +202,21 @@ var routes = []route{
 
 // Socket serves a unix socket that only the user can open: all routes.
 func (s *Server) Socket() http.Handler {
-	return s.handler(socketOnly, s.local)
+	return s.handler(socketOnly, s.local, nil)
 }
 
 // Loopback serves a loopback address where there is no sign-in: to requests that name a loopback host and come from no
 // other site. Whoever has an account on this machine reaches it.
 func (s *Server) Loopback() http.Handler {
-	return s.handler(sameSite, func(r *http.Request, a access) (tool.Principal, error) {
+	who := func(r *http.Request, a access) (tool.Principal, error) {
 		if a > agent {
 			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is not open here, where nobody signs in: use the command line, or sign-in (auth in the configuration)", r.Method, r.URL.Path)
 		}
 		p := s.cfg.Principal // or anybody else of this machine: what takes a role, the name alone doesn't give
 		p.Roles = []string{identity.User}
 		return p, nil
-	})
+	}
+	return s.handler(sameSite, who, s.pages(false, who))
 }
 
 // Network serves an address that anybody may reach: to requests that say who makes them. With Authenticate only.
@@ -222,7 +225,7 @@ func (s *Server) Network() http.Handler {
 	if s.cfg.AnyHost {
 		check = sameOrigin
 	}
-	return s.handler(check, func(r *http.Request, a access) (tool.Principal, error) {
+	who := func(r *http.Request, a access) (tool.Principal, error) {
 		switch {
 		case a == owner:
 			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is for the command line on the machine itself", r.Method, r.URL.Path)
@@ -230,7 +233,8 @@ func (s *Server) Network() http.Handler {
 			return tool.Principal{}, tool.Errorf(tool.Denied, "nobody can sign in here")
 		}
 		return s.cfg.Authenticate(r, needs[a])
-	})
+	}
+	return s.handler(check, who, s.pages(true, who))
 }
 
 // local is who makes a request that only the local user can make.
@@ -242,9 +246,44 @@ func (s *Server) principal(r *http.Request) tool.Principal {
 	return p
 }
 
-// handler serves the routes, to requests that check lets through and whose maker who names.
-func (s *Server) handler(check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
+// pages are those for browsers, on a listener where who says who makes a request; nil where there are none.
+func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
+	if s.cfg.Pages == nil {
+		return nil
+	}
+	pages := s.cfg.Pages.Handler(web.Access{SignIn: signIn, Who: func(r *http.Request, decide bool) (tool.Principal, error) {
+		if decide {
+			return who(r, approver)
+		}
+		return who(r, viewer)
+	}})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.slot(w) {
+			defer func() { <-s.slots }()
+			pages.ServeHTTP(w, r)
+		}
+	})
+}
+
+// slot takes one of the slots for requests under way, or says that there is none.
+func (s *Server) slot(w http.ResponseWriter) bool {
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	default:
+		fail(w, tool.Errorf(tool.Unavailable, "%d requests are under way, which is the most: try again", concurrent))
+		return false
+	}
+}
+
+// handler serves the routes, to requests that check lets through and whose maker who names, and pages, where there are any.
+func (s *Server) handler(check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	if pages != nil {
+		for _, path := range web.Paths() {
+			mux.Handle(path, pages)
+		}
+	}
 	for _, rt := range routes {
 		serve := s.bounded(rt)
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -281,13 +320,10 @@ func (s *Server) bounded(rt route) http.Handler {
 			return
 		}
 		if rt.access != anyone {
-			select {
-			case s.slots <- struct{}{}:
-				defer func() { <-s.slots }()
-			default:
-				fail(w, tool.Errorf(tool.Unavailable, "%d requests are under way, which is the most: try again", concurrent))
+			if !s.slot(w) {
 				return
 			}
+			defer func() { <-s.slots }()
 		}
 		if r.Method == http.MethodPost {
 			// A form can send no such type to another site without asking it first.

@@ -120,8 +120,11 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	}
 	notify := newNotifier(ctx, req)
 	notify.attach(c)
-	res, err := s.cfg.Door.Call(ctx, c)
+	res, ask, err := s.inPlace(ctx, req, c, notify)
 	notify.close()
+	if ask != nil {
+		return inputRequired(ask)
+	}
 
 	if err = s.ended(err); err != nil {
 		if e := tool.AsError(err); known == nil && e.Kind == tool.NotFound {

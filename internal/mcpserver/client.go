@@ -18,13 +18,14 @@ type client struct {
 	labels    tool.Labels            // of what came over the connection: its agent may send that on
 	keep      func([]string) error   // keeps them for longer than this process lives; may be nil
 	level     atomic.Pointer[string] // least log level it asked for, up to 2025-11-25
+	form      chan struct{}          // has a token while a form is open there
 }
 
 type clientKey struct{}
 
 // withClient gives a context for a connection that p makes. gone must be called when the connection is over.
 func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Context, gone context.CancelFunc) {
-	c := &client{principal: p}
+	c := &client{principal: p, form: make(chan struct{}, 1)}
 	var cancel context.CancelFunc
 	c.ctx, cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()

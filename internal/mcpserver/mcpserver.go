@@ -22,6 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/internal/approval/form"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -55,6 +56,9 @@ type Config struct {
 	// Inline gives the text that stands for a whole catalog, for mode Auto; empty where it can't be told in short.
 	Inline       func(context.Context, tool.Principal) string
 	InlineTokens int // longest text of Inline that is used, in tokens (o200k_base); default 2,000
+
+	// Desk makes forms of what waits for people, for clients that can show them. Nil: no client is asked.
+	Desk *form.Desk
 
 	Mode         Mode   // default Code
 	Unprefixed   bool   // in mode Direct, list tools under their own names where these are unique

@@ -71,11 +71,13 @@ type Call struct {
 	Tool      *Tool           // what Path resolved to; set by the door
 	Arguments json.RawMessage // a JSON object, byte for byte as it came; nil means {}
 	Principal Principal
-	Grant     Grant          // bounds; set by the door
-	Program   string         // digest of the program that makes the call; empty for a call from outside
-	Held      func(*Hold)    // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
-	Progress  func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
-	Log       func(Log)      // told of what the tool logs while the call runs; nil: nobody wants it; never called after Call returned
+	Grant     Grant       // bounds; set by the door
+	Program   string      // digest of the program that makes the call; empty for a call from outside
+	Held      func(*Hold) // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
+	// InPlace says that whoever calls asks the person at once: an execution that waits for people is answered so without delay.
+	InPlace  bool
+	Progress func(Progress) // told of progress while the call runs; may be nil; never called after Call returned
+	Log      func(Log)      // told of what the tool logs while the call runs; nil: nobody wants it; never called after Call returned
 	// Labels are those of the data that its caller has read, sorted: what it sends may come of that.
 	Labels []string
 	// Carries is told the labels of what comes from its tool, before any of that goes back: its result, the text of its error, its

@@ -1,0 +1,275 @@
+package form
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// What a person picks in a form.
+const (
+	approveOne = "approve"
+	denyOne    = "deny"
+	leave      = "leave"
+	approveAll = "approve all"
+	denyAll    = "deny all"
+	choose     = "as chosen below"
+)
+
+// An Answer is what a client sends back (MCP, ElicitResult).
+type Answer struct {
+	Action  string         // "accept", "decline", "cancel"
+	Content map[string]any // with "accept"
+}
+
+// An Outcome is what came of an answer.
+type Outcome struct {
+	Execution string // that the form was about; empty: a call of the client's own
+	Decided   int    // requests that were decided on
+	Denied    int    // of these
+}
+
+// A state is what is known of a form when its answer comes.
+type state struct {
+	Nonce     string    `json:"n"`
+	Principal string    `json:"p"`
+	Tool      string    `json:"t"`
+	Arguments string    `json:"a"` // digest of those of the call in which it was asked
+	Execution string    `json:"x,omitempty"`
+	Requests  []asked   `json:"r"`
+	Expires   time.Time `json:"e"`
+}
+
+type asked struct {
+	ID     string `json:"i"`
+	Digest string `json:"d"`
+	Tool   string `json:"-"`
+}
+
+const purpose = "approval form"
+
+func (d *Desk) seal(s *state) (string, error) {
+	s.Nonce = rand.Text()
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "", tool.Errorf(tool.Internal, "form: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(d.cfg.Key.Seal(purpose, text)), nil
+}
+
+// maxState is how long a state is at most.
+const maxState = 16 << 10
+
+// Again gives the form anew whose state a client has sent without an answer, and what execution it is about; empty: a call of the
+// client's own. f is nil where nothing on it waits any more.
+func (d *Desk) Again(ctx context.Context, c Call, sent string) (f *Form, execution string, err error) {
+	s, err := d.unseal(c, sent)
+	if err != nil {
+		return nil, "", err
+	}
+	if s.Execution != "" {
+		f, _, err = d.Execution(ctx, c, s.Execution)
+		return f, s.Execution, err
+	}
+	f, err = d.Request(ctx, c, s.Requests[0].ID)
+	return f, "", err
+}
+
+// unseal opens the state of a form that was put to c's principal in this call, and is not too old.
+func (d *Desk) unseal(c Call, sent string) (*state, error) {
+	s := &state{}
+	sealed, err := base64.RawURLEncoding.DecodeString(sent)
+	if err == nil && len(sent) <= maxState {
+		if sealed, err = d.cfg.Key.Unseal(purpose, sealed); err == nil {
+			err = json.Unmarshal(sealed, s)
+		}
+	}
+	switch {
+	case err != nil || len(sent) > maxState || len(s.Requests) == 0:
+		return nil, tool.Errorf(tool.Invalid, "requestState is not one that was given out here: nothing was decided or called; leave it out to call anew")
+	case s.Principal != c.Principal.ID:
+		return nil, tool.Errorf(tool.Denied, "the form was put to somebody else: nothing was decided or called")
+	case s.Tool != c.Tool || s.Arguments != digest(c.Arguments):
+		return nil, tool.Errorf(tool.Invalid, "the form was put in another call than this one, or its arguments have changed: nothing was decided or called")
+	case !d.cfg.Now().Before(s.Expires):
+		return nil, tool.Errorf(tool.Conflict, "the form is too old: nothing was decided or called; %s", again(s))
+	}
+	return s, nil
+}
+
+// again says how the question is put anew.
+func again(s *state) string {
+	if s.Execution != "" {
+		return "call resume with {\"execution\": \"" + s.Execution + "\"} to be asked again"
+	}
+	return "make the call again, without requestState, to be asked again"
+}
+
+// Answer takes the answer to the form with the state sent, which was put in the call c. What the answer leaves undecided goes on waiting,
+// and isn't asked about again here for a while. An error says that the answer was refused, or that a decision couldn't be taken.
+func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outcome, error) {
+	s, err := d.unseal(c, sent)
+	if err != nil {
+		return nil, err
+	}
+	who, ok := d.cfg.Decider(c.Principal)
+	if !ok {
+		return nil, tool.Errorf(tool.Denied, "nothing is decided at this client: use the command line, or the page of approvals")
+	}
+	picks, note, err := s.picks(a)
+	if err != nil {
+		return nil, err
+	}
+	// Once, before anything is decided: of two that come at the same time one is taken.
+	if err := d.use(s.Nonce, s.Expires); err != nil {
+		return nil, err
+	}
+	if err := d.unchanged(ctx, s); err != nil {
+		return nil, err
+	}
+	out := &Outcome{Execution: s.Execution}
+	for i, r := range s.Requests {
+		if picks[i] == leave {
+			if err := d.use(leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil && tool.AsError(err).Kind == tool.Limit {
+				return nil, err
+			}
+			continue
+		}
+		_, err := d.cfg.Requests.Decide(ctx, who, r.ID, picks[i] == approveOne, note)
+		switch {
+		case err == nil:
+			if out.Decided++; picks[i] == denyOne {
+				out.Denied++
+			}
+		case tool.AsError(err).Kind != tool.Conflict: // with one, somebody else has decided meanwhile
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// unchanged reports why a request is not the one that was shown.
+func (d *Desk) unchanged(ctx context.Context, s *state) error {
+	for _, shown := range s.Requests {
+		r, err := d.cfg.Requests.Get(ctx, shown.ID)
+		if err != nil {
+			return err
+		}
+		if r.Digest != shown.Digest || r.Principal != s.Principal || r.Execution != s.Execution {
+			return tool.Errorf(tool.Conflict, "request %s is not what the form showed: nothing was decided; %s", r.ID, again(s))
+		}
+	}
+	return nil
+}
+
+// picks reads what the person picked for each request, strictly: what could mean two things decides nothing.
+func (s *state) picks(a Answer) (picks []string, note string, err error) {
+	picks = slices.Repeat([]string{leave}, len(s.Requests))
+	switch a.Action {
+	case "accept":
+	case "decline", "cancel":
+		return picks, "", nil
+	default:
+		return nil, "", wrong("its action is accept, decline or cancel, not %q", clip(a.Action, 40))
+	}
+	text := map[string]string{}
+	for k, v := range a.Content {
+		t, ok := v.(string)
+		if !ok || len(t) > maxNote {
+			return nil, "", wrong("%q is not a text of at most %d bytes", clip(k, 40), maxNote)
+		}
+		text[k] = t
+	}
+	note, decision := text["note"], text["decision"]
+	delete(text, "note")
+	delete(text, "decision")
+	single := len(s.Requests) == 1
+	for i := range picks {
+		switch {
+		case single && (decision == approveOne || decision == denyOne):
+			picks[i] = decision
+		case !single && decision == approveAll:
+			picks[i] = approveOne
+		case !single && decision == denyAll:
+			picks[i] = denyOne
+		case !single && decision == choose:
+		default:
+			return nil, "", wrong("its decision is none of those that it had to choose from")
+		}
+		if single {
+			break
+		}
+		pick, ok := text[callKey(i)]
+		delete(text, callKey(i))
+		switch {
+		case !ok || pick == "":
+		case pick != approveOne && pick != denyOne && pick != leave:
+			return nil, "", wrong("%s is none of approve, deny, leave", callKey(i))
+		case decision != choose && pick != picks[i]:
+			return nil, "", wrong("it says %q, and something else of %s", decision, callKey(i))
+		default:
+			picks[i] = pick
+		}
+	}
+	for k := range text {
+		return nil, "", wrong("it has %q, which was not asked for", clip(k, 40))
+	}
+	return picks, note, nil
+}
+
+func wrong(format string, args ...any) error {
+	e := tool.Errorf(tool.Invalid, format, args...)
+	e.Msg = "the answer to the form can't be read: " + e.Msg + "; nothing was decided"
+	return e
+}
+
+func digest(args json.RawMessage) string {
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	sum := sha256.Sum256(args)
+	return hex.EncodeToString(sum[:])
+}
+
+// maxUsed is how many forms and requests are remembered.
+const maxUsed = 20_000
+
+func leftKey(principal, request string) string { return principal + " left " + request }
+
+// use remembers key until a time; an error of kind Conflict where it is remembered already.
+func (d *Desk) use(key string, until time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.cfg.Now()
+	if now.Before(d.used[key]) {
+		return tool.Errorf(tool.Conflict, "the form was answered already: nothing was decided")
+	}
+	if len(d.used) >= maxUsed {
+		for k, t := range d.used {
+			if !now.Before(t) {
+				delete(d.used, k)
+			}
+		}
+	}
+	if len(d.used) >= maxUsed {
+		return tool.Errorf(tool.Limit, "too many forms were answered in the last hour: nothing was decided; decide on the command line")
+	}
+	d.used[key] = until
+	return nil
+}
+
+func (d *Desk) isUsed(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg.Now().Before(d.used[key])
+}
+
+var _ Requests = (*approval.Gate)(nil)

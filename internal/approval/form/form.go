@@ -1,0 +1,275 @@
+// Package form puts calls that wait for a person to the person at an agent's own client, as one form (MCP, client/elicitation), and
+// makes decisions of what they fill in.
+//
+// A form shows of each call what it is bound to, and its arguments in full; what is too large for that isn't on it. What comes
+// back is an answer to the form that was shown and to no other: the form has a state, sealed, that names who was asked, in
+// which call, the requests with their digests, and until when; it is answered once. All decisions go through the gate.
+package form
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Requests are the calls that wait; *approval.Gate has them.
+type Requests interface {
+	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
+	Get(ctx context.Context, id string) (*approval.Request, error)
+	May(d approval.Decider, r *approval.Request) error
+	Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error)
+}
+
+// Config makes a Desk. Requests, Key and Decider must be set.
+type Config struct {
+	Requests Requests
+	Key      *secret.Key // seals states; the same one after a restart, so that forms outlive it
+	// Decider gives whoever is at a principal's client as one who decides; false: nothing is decided there.
+	Decider func(tool.Principal) (approval.Decider, bool)
+	// Elsewhere says where else a request is decided on, for what a form has no room for; nil: on the command line.
+	Elsewhere func(request string) string
+	Now       func() time.Time // default time.Now
+}
+
+// Bounds on a form.
+const (
+	maxCalls     = 10       // on one form
+	maxArguments = 8 << 10  // of one call, in bytes as they are shown
+	maxText      = 24 << 10 // of all of it
+	maxAge       = time.Hour
+	maxNote      = 1 << 10
+)
+
+// A Desk makes forms and takes their answers. It is safe for concurrent use.
+type Desk struct {
+	cfg Config
+
+	mu   sync.Mutex
+	used map[string]time.Time // forms that were answered, and requests that somebody left undecided, until when that matters
+}
+
+// New makes a Desk.
+func New(cfg Config) *Desk {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Elsewhere == nil {
+		cfg.Elsewhere = func(request string) string { return "biplane approvals show " + request }
+	}
+	return &Desk{cfg: cfg, used: map[string]time.Time{}}
+}
+
+// A Call is that in which somebody is asked. The answer has to come in the same one.
+type Call struct {
+	Principal tool.Principal
+	Tool      string // path
+	Arguments json.RawMessage
+}
+
+// A Form is what a client shows to its person.
+type Form struct {
+	Message string
+	Schema  json.RawMessage // of the answer: an object of texts (2025-06-18 and later)
+	State   string          // what Answer needs to know; opaque, and of no use to others
+	ids     []string
+}
+
+// Execution gives the form about all that an execution waits for and c's principal may decide on; nil where there is nothing, or
+// where they were asked already and left it. waiting is how many of its calls wait for anybody.
+func (d *Desk) Execution(ctx context.Context, c Call, execution string) (f *Form, waiting int, err error) {
+	all, err := d.cfg.Requests.List(ctx, approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
+	if err != nil {
+		return nil, 0, err
+	}
+	all = slices.DeleteFunc(all, func(r approval.Request) bool { return r.Principal != c.Principal.ID })
+	slices.SortStableFunc(all, func(a, b approval.Request) int { // as the program made them
+		return cmp.Or(cmp.Compare(len(a.Call), len(b.Call)), cmp.Compare(a.Call, b.Call))
+	})
+	f, err = d.form(c, execution, all)
+	return f, len(all), err
+}
+
+// Request is Execution for one call that a client makes by itself.
+func (d *Desk) Request(ctx context.Context, c Call, id string) (*Form, error) {
+	r, err := d.cfg.Requests.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.State != approval.Pending || r.Principal != c.Principal.ID || r.Execution != "" {
+		return nil, nil
+	}
+	return d.form(c, "", []approval.Request{*r})
+}
+
+// Open reports whether anything on f still waits.
+func (d *Desk) Open(ctx context.Context, f *Form) bool {
+	for _, id := range f.ids {
+		if r, err := d.cfg.Requests.Get(ctx, id); err == nil && r.State == approval.Pending {
+			return true
+		}
+	}
+	return false
+}
+
+// form makes a form of those of all that can be asked about here.
+func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, error) {
+	who, ok := d.cfg.Decider(c.Principal)
+	if !ok {
+		return nil, nil
+	}
+	s := &state{Principal: c.Principal.ID, Tool: c.Tool, Arguments: digest(c.Arguments), Execution: execution, Expires: d.cfg.Now().Add(maxAge)}
+	var blocks []string
+	var elsewhere []string
+	size := 0
+	for i := range all {
+		r := &all[i]
+		if d.cfg.Requests.May(who, r) != nil || d.isUsed(leftKey(c.Principal.ID, r.ID)) {
+			continue
+		}
+		text, fits := show(r, len(blocks)+1)
+		if !fits || len(blocks) == maxCalls || size+len(text) > maxText {
+			elsewhere = append(elsewhere, r.ID)
+			continue
+		}
+		blocks, size = append(blocks, text), size+len(text)
+		s.Requests = append(s.Requests, asked{ID: r.ID, Digest: r.Digest, Tool: r.Tool})
+		if r.Expires.Before(s.Expires) {
+			s.Expires = r.Expires
+		}
+	}
+	if len(blocks) == 0 {
+		return nil, nil
+	}
+	f := &Form{Message: d.message(s, blocks, elsewhere), Schema: schema(s.Requests)}
+	for _, r := range s.Requests {
+		f.ids = append(f.ids, r.ID)
+	}
+	var err error
+	f.State, err = d.seal(s)
+	return f, err
+}
+
+// message is what the person reads.
+func (d *Desk) message(s *state, blocks, elsewhere []string) string {
+	var b strings.Builder
+	switch {
+	case s.Execution == "":
+		b.WriteString("This call waits for your decision.")
+	case len(blocks) == 1:
+		b.WriteString("A program waits for your decision on one call.")
+	default:
+		fmt.Fprintf(&b, "A program waits for your decision on %d calls.", len(blocks))
+	}
+	b.WriteString(" What you approve is made once, with exactly these arguments.\n\n```\n")
+	b.WriteString(strings.Join(blocks, "\n"))
+	b.WriteString("```\n")
+	if n := len(elsewhere); n > 0 {
+		fmt.Fprintf(&b, "\nNot shown, and not decided on here: %d more, too large or too many for a form (%s).\n", n, d.cfg.Elsewhere(elsewhere[0]))
+	}
+	b.WriteString("\nTo leave it waiting, decline or cancel.")
+	return b.String()
+}
+
+// show writes a request as lines, none of which what is in it can end, and reports whether all of it fits.
+func show(r *approval.Request, n int) (text string, fits bool) {
+	args, err := arguments(r)
+	if err != nil || len(args) > maxArguments {
+		return "", false
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "call %d: %s\n", n, tool.VisibleLine(r.Tool))
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %s: %s\n", name, tool.VisibleLine(value))
+		}
+	}
+	b.WriteString(args)
+	line("reason", r.Reason)
+	line("data read", strings.Join(r.Labels, ", "))
+	line("asked by", r.Principal)
+	line("agent", r.Agent)
+	line("client", r.Client)
+	line("request", r.ID)
+	line("digest", r.Digest)
+	line("expires", r.Expires.UTC().Format(time.RFC3339))
+	return b.String(), b.Len() <= maxArguments+4<<10
+}
+
+// arguments writes those of a call, or the calls of a plan.
+func arguments(r *approval.Request) (string, error) {
+	if r.Tool != plan.Path {
+		args, err := oneLine(r.Arguments)
+		return "  arguments: " + args + "\n", err
+	}
+	p, err := plan.Parse(r.Arguments)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "  all that the program writes: %d calls\n", len(p.Writes))
+	for i, w := range p.Writes {
+		args, err := oneLine(w.Arguments)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, tool.VisibleLine(w.Tool), args)
+	}
+	return b.String(), nil
+}
+
+// oneLine writes arguments without the white space between their tokens, which means nothing, and with all that doesn't show as
+// escapes. It gives an error where there are none: a list leaves large ones out.
+func oneLine(args json.RawMessage) (string, error) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, args); err != nil {
+		return "", err
+	}
+	return tool.VisibleLine(b.String()), nil
+}
+
+// schema is that of the answer.
+func schema(calls []asked) json.RawMessage {
+	type property struct {
+		Type        string   `json:"type"`
+		Title       string   `json:"title"`
+		Description string   `json:"description,omitempty"`
+		Enum        []string `json:"enum,omitempty"`
+		MaxLength   int      `json:"maxLength,omitempty"`
+	}
+	props := map[string]property{
+		"note": {Type: "string", Title: "Note", Description: "for the record and for the agent; may be empty", MaxLength: maxNote},
+	}
+	if len(calls) == 1 {
+		props["decision"] = property{Type: "string", Title: "Decision", Enum: []string{approveOne, denyOne}}
+	} else {
+		props["decision"] = property{Type: "string", Title: "Decision", Enum: []string{approveAll, denyAll, choose}}
+		for i, c := range calls {
+			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" + choose + "\": " + clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
+		}
+	}
+	text, err := tool.Marshal(map[string]any{"type": "object", "properties": props, "required": []string{"decision"}})
+	if err != nil {
+		panic(err) // texts always marshal
+	}
+	return text
+}
+
+func callKey(i int) string { return fmt.Sprintf("call_%d", i+1) }
+
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}

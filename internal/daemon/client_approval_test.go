@@ -1,0 +1,481 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+// A till is an upstream whose tool put writes: it keeps what it was sent, byte for byte.
+type till struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []string
+}
+
+func newTill(t *testing.T) *till {
+	p := &till{}
+	s := mcp.NewServer(&mcp.Implementation{Name: "till", Version: "1"}, nil)
+	s.AddTool(&mcp.Tool{Name: "put", Description: "Books", InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}}}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.got = append(p.got, string(r.Params.Arguments))
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "booked"}}}, nil
+		})
+	p.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	t.Cleanup(func() {
+		p.CloseClientConnections()
+		p.Close()
+	})
+	return p
+}
+
+// booked checks what was sent to the upstream, in any order.
+func (p *till) booked(t *testing.T, want ...string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := slices.Sorted(slices.Values(p.got))
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("booked %v, want %v", got, want)
+	}
+}
+
+// An asker is an agent's client with a person at it, who answers forms.
+type asker struct {
+	*mcp.ClientSession
+	mu    sync.Mutex
+	forms []string // that were shown
+}
+
+func (a *asker) shown() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.forms)
+}
+
+// options are those of a client whose person answers with what answer gives.
+func (a *asker) options(answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *mcp.ClientOptions {
+	return &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		a.mu.Lock()
+		a.forms = append(a.forms, r.Params.Message)
+		a.mu.Unlock()
+		return answer(ctx, r.Params), nil
+	}}
+}
+
+// accept is an answer with what the person filled in: pairs of a field and its value.
+func accept(fields ...string) func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
+	content := map[string]any{}
+	for i := 0; i < len(fields); i += 2 {
+		content[fields[i]] = fields[i+1]
+	}
+	return func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
+		return &mcp.ElicitResult{Action: "accept", Content: content}
+	}
+}
+
+func action(name string) func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
+	return func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: name} }
+}
+
+// The ways in which a client is asked.
+var channels = map[string]string{"elicitation": "2025-11-25", "elicitation of 2025-06-18": "2025-06-18", "input_required": "2026-07-28"}
+
+// overHTTP connects a client that is asked in the way of a revision, with a key.
+func overHTTP(t *testing.T, d *daemon.Daemon, key, version string, answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
+	t.Helper()
+	a := &asker{}
+	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, a.options(answer))
+	var err error
+	a.ClientSession, err = c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: d.URL() + "/mcp", HTTPClient: &http.Client{Transport: bearer(key)}, MaxRetries: -1},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+// overStdio connects a client of the local user.
+func overStdio(t *testing.T, d *daemon.Daemon, version string, answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
+	t.Helper()
+	a := &asker{}
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.ServeStdio(ctx, inR, outW) }()
+	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, a.options(answer))
+	var err error
+	a.ClientSession, err = c.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); cancel(); <-done })
+	return a
+}
+
+// till runs a daemon with an upstream that asks for each write.
+func runTill(t *testing.T, dir, more string) (*daemon.Daemon, *till, func()) {
+	t.Helper()
+	p := newTill(t)
+	d, stop := run(t, dir, "policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+more)
+	if _, err := d.Client().Upstreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d, p, stop
+}
+
+const mayDecide = "auth: { keys: true }\napprovals: { in_client: true }\n"
+
+func approverKey(t *testing.T, d *daemon.Daemon) string {
+	return makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: []string{"mcp", "api"}, Roles: []string{"user", "approver"}})
+}
+
+const putOne = `return await callTool("till.put", { n: 1 })`
+const putThree = `const r = await Promise.allSettled([1, 2, 3].map(n => callTool("till.put", { n }))); return r.map(x => x.status + (x.reason?.message ?? ""))`
+
+func program(code string) map[string]any { return map[string]any{"code": code} }
+
+// pending gives what waits, once there are n.
+func pending(t *testing.T, d *daemon.Daemon, n int) (all []api.Approval) {
+	t.Helper()
+	until(t, func() (ok bool) {
+		var err error
+		if all, err = d.Client().Approvals(t.Context(), "", false); err != nil {
+			t.Fatal(err)
+		}
+		return len(all) == n
+	})
+	return all
+}
+
+// TestDecidedAtTheClient: what people decide in their agent's own client, by each way to ask there.
+func TestDecidedAtTheClient(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config string
+		answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult
+		code   string
+		text   string   // in the answer
+		booked []string // by then
+		left   int      // requests that wait after it
+		forms  int
+	}{
+		{"approved", mayDecide, accept("decision", "approve"), putOne, "booked", []string{`{"n":1}`}, 0, 1},
+		{"denied", mayDecide, accept("decision", "deny", "note", "ask finance"), putOne, "ask finance", nil, 0, 1},
+		{"declined", mayDecide, action("decline"), putOne, "waits for a person", nil, 1, 1},
+		{"canceled", mayDecide, action("cancel"), putOne, "waits for a person", nil, 1, 1},
+		{"all of many", mayDecide, accept("decision", "approve all"), putThree, "fulfilled", []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, 0, 1},
+		{"none of many", mayDecide, accept("decision", "deny all"), putThree, "was denied by key:ann", nil, 0, 1},
+		{"some of many", mayDecide, accept("decision", "as chosen below", "call_1", "approve", "call_2", "deny", "call_3", "approve"), putThree,
+			`"fulfilled","rejected`, []string{`{"n":1}`, `{"n":3}`}, 0, 1},
+		{"some left", mayDecide, accept("decision", "as chosen below", "call_1", "approve"), putThree, "waits for a person", []string{`{"n":1}`}, 2, 1},
+		{"two meanings", mayDecide, accept("decision", "approve all", "call_2", "deny"), putThree, "", nil, 3, 1},
+		{"one after the other", mayDecide, accept("decision", "approve"),
+			`await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`, "both", []string{`{"n":1}`, `{"n":2}`}, 0, 2},
+		{"own request", mayDecide + "", accept("decision", "approve"), putOne, "booked", []string{`{"n":1}`}, 0, 1},
+		{"own request, separated", "auth: { keys: true }\napprovals: { in_client: true, separate: true }\n", accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
+		{"not configured", "auth: { keys: true }\n", accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
+		{"turned off", "auth: { keys: true }\napprovals: { in_client: false }\n", accept("decision", "approve"), putOne, "waits for a person", nil, 1, 0},
+	} {
+		for channel, version := range channels {
+			t.Run(c.name+"/"+channel, func(t *testing.T) {
+				t.Parallel()
+				d, p, _ := runTill(t, t.TempDir(), c.config)
+				a := overHTTP(t, d, approverKey(t, d), version, c.answer)
+				text, err := call(t, a.ClientSession, "execute", program(c.code))
+				if err != nil || !strings.Contains(text, c.text) {
+					t.Errorf("answered %q, %v", text, err)
+				}
+				if got := a.shown(); len(got) != c.forms {
+					t.Errorf("asked %d times: %v", len(got), got)
+				}
+				pending(t, d, c.left)
+				p.booked(t, c.booked...)
+			})
+		}
+	}
+}
+
+// TestWhoIsAskedAtTheClient: only who may decide is asked there.
+func TestWhoIsAskedAtTheClient(t *testing.T) {
+	t.Run("not an approver", func(t *testing.T) {
+		t.Parallel()
+		d, p, _ := runTill(t, t.TempDir(), mayDecide)
+		key := makeKey(t, d, api.KeyRequest{Name: "bob", Scopes: []string{"mcp"}, Roles: []string{"user"}})
+		for _, version := range channels {
+			a := overHTTP(t, d, key, version, accept("decision", "approve"))
+			text, err := call(t, a.ClientSession, "execute", program(putOne))
+			if err != nil || !strings.Contains(text, "waits for a person") || len(a.shown()) > 0 {
+				t.Errorf("%q %v, asked %v", text, err, a.shown())
+			}
+		}
+		p.booked(t)
+	})
+	t.Run("no sign-in", func(t *testing.T) {
+		t.Parallel()
+		d, p, _ := runTill(t, t.TempDir(), "approvals: { in_client: true }\n") // whoever has an account on this machine
+		a := overHTTP(t, d, "", "2025-11-25", accept("decision", "approve"))
+		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil || !strings.Contains(text, "waits for a person") || len(a.shown()) > 0 {
+			t.Errorf("%q %v, asked %v", text, err, a.shown())
+		}
+		p.booked(t)
+	})
+	for channel, version := range channels {
+		t.Run("the local user/"+channel, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			d, p, stop := runTill(t, dir, "")
+			a := overStdio(t, d, version, accept("decision", "approve", "note", "mine"))
+			if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil || !strings.Contains(text, "booked") {
+				t.Errorf("%q %v", text, err)
+			}
+			p.booked(t, `{"n":1}`)
+			a.Close()
+			stop()
+			all := recorded(t, dir, audit.KindApproval)
+			if len(all) != 1 || all[0].Detail["channel"] != "client" || all[0].Decision.Reason != "mine" {
+				t.Errorf("recorded %+v", all)
+			}
+		})
+	}
+}
+
+// TestCallsAtTheClient: the same for calls that a client makes by itself.
+func TestCallsAtTheClient(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult
+		text   string
+		booked []string
+		left   int
+	}{
+		{"approved", accept("decision", "approve"), "booked", []string{`{"n":9007199254740993}`}, 0},
+		{"denied", accept("decision", "deny"), "was denied", nil, 0},
+		{"declined", action("decline"), "has not decided", nil, 1},
+	} {
+		for channel, version := range channels {
+			t.Run(c.name+"/"+channel, func(t *testing.T) {
+				t.Parallel()
+				d, p, _ := runTill(t, t.TempDir(), "mode: direct\n"+mayDecide)
+				a := overHTTP(t, d, approverKey(t, d), version, c.answer)
+				res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "till_put", Arguments: json.RawMessage(`{"n":9007199254740993}`)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text := fmt.Sprint(textOf(res)); !strings.Contains(text, c.text) || len(a.shown()) != 1 || !strings.Contains(a.shown()[0], `{"n":9007199254740993}`) {
+					t.Errorf("%q, asked %q", text, a.shown())
+				}
+				pending(t, d, c.left)
+				p.booked(t, c.booked...)
+			})
+		}
+	}
+}
+
+func textOf(r *mcp.CallToolResult) (text string) {
+	for _, c := range r.Content {
+		if b, ok := c.(*mcp.TextContent); ok {
+			text += b.Text
+		}
+	}
+	return text
+}
+
+// TestDecidedElsewhere: a form that is open goes when somebody else has decided.
+func TestDecidedElsewhere(t *testing.T) {
+	for name, mode := range map[string]string{"program": "code", "call": "direct"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, p, _ := runTill(t, t.TempDir(), "mode: "+mode+"\n")
+			gone := make(chan struct{})
+			a := overStdio(t, d, "2025-11-25", func(ctx context.Context, _ *mcp.ElicitParams) *mcp.ElicitResult {
+				<-ctx.Done()
+				close(gone)
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "deny"}}
+			})
+			answered := make(chan string, 1)
+			go func() {
+				params := &mcp.CallToolParams{Name: "till_put", Arguments: map[string]any{"n": 1}}
+				if mode == "code" {
+					params = &mcp.CallToolParams{Name: "execute", Arguments: program(putOne)}
+				}
+				res, err := a.CallTool(t.Context(), params)
+				if err != nil {
+					answered <- err.Error()
+					return
+				}
+				answered <- textOf(res)
+			}()
+			r := pending(t, d, 1)[0]
+			until(t, func() bool { return len(a.shown()) == 1 })
+			if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: true}); err != nil {
+				t.Fatal(err)
+			}
+			if text := <-answered; !strings.Contains(text, "booked") && !strings.Contains(text, "waits for") {
+				t.Errorf("answered %q", text)
+			}
+			<-gone
+			until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.got) == 1 })
+		})
+	}
+}
+
+// raw posts a call of revision 2026-07-28, with what more its parameters have, and gives the body of the answer.
+func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
+	t.Helper()
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + args + more +
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL()+"/mcp", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name} {
+		req.Header.Set(k, v)
+	}
+	resp, err := (&http.Client{Transport: bearer(key)}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var stateText = regexp.MustCompile(`"requestState":"([^"]+)"`)
+
+// state gives the state of the form in an answer.
+func state(t *testing.T, answer string) string {
+	t.Helper()
+	m := stateText.FindStringSubmatch(answer)
+	if m == nil || !strings.Contains(answer, `"resultType":"input_required"`) || !strings.Contains(answer, `"elicitation/create"`) {
+		t.Fatalf("no form in %s", answer)
+	}
+	return m[1]
+}
+
+// answer is what a client adds to a call when it is made again.
+func answer(state, content string) string {
+	return `,"requestState":"` + state + `","inputResponses":{"approval":{"action":"accept","content":` + content + `}}`
+}
+
+// TestAnswersToAnotherQuestion: an answer decides what its form showed, for whom it was shown, once, and nothing else.
+func TestAnswersToAnotherQuestion(t *testing.T) {
+	const yes = `{"decision":"approve"}`
+	dir := t.TempDir()
+	d, p, stop := runTill(t, dir, mayDecide)
+	ann := approverKey(t, d)
+	eve := makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: []string{"mcp"}, Roles: []string{"user", "approver"}})
+	code := func(n int) string {
+		text, err := json.Marshal(map[string]string{"code": fmt.Sprintf(`return await callTool("till.put", { n: %d })`, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	s := state(t, raw(t, d, ann, "execute", code(1), ""))
+	other := state(t, raw(t, d, ann, "execute", code(2), ""))
+	for name, got := range map[string]string{
+		"somebody else":      raw(t, d, eve, "execute", code(1), answer(s, yes)),
+		"other arguments":    raw(t, d, ann, "execute", code(3), answer(s, yes)),
+		"another form":       raw(t, d, ann, "execute", code(1), answer(other, yes)),
+		"another tool":       raw(t, d, ann, "resume", `{"execution":"ex_1"}`, answer(s, yes)),
+		"forged":             raw(t, d, ann, "execute", code(1), answer("QUFB"+s, yes)),
+		"cut":                raw(t, d, ann, "execute", code(1), answer(s[:len(s)-8], yes)),
+		"huge":               raw(t, d, ann, "execute", code(1), answer(strings.Repeat("A", 100_000), yes)),
+		"nothing picked":     raw(t, d, ann, "execute", code(1), answer(s, `{}`)),
+		"something else":     raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve all"}`)),
+		"more than asked":    raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve","call_2":"approve"}`)),
+		"not a text":         raw(t, d, ann, "execute", code(1), answer(s, `{"decision":true}`)),
+		"no state":           raw(t, d, ann, "execute", code(1), `,"requestState":"x"`),
+		"an unknown request": raw(t, d, ann, "execute", code(1), answer(s, `{"decision":"approve","request":"apr_1"}`)),
+	} {
+		if strings.Contains(got, `"resultType":"input_required"`) || !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "nothing was decided") && !strings.Contains(got, "nothing was called") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if all := pending(t, d, 2); len(all) != 2 {
+		t.Errorf("%+v", all)
+	}
+	p.booked(t)
+	// Without an answer the form comes again; a new process takes the answer to the first one.
+	again := state(t, raw(t, d, ann, "execute", code(1), `,"requestState":"`+s+`"`))
+	stop()
+	settings, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _ = runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test", Recover: true})
+	if got := raw(t, d, ann, "execute", code(1), answer(s, yes)); !strings.Contains(got, "booked") {
+		t.Errorf("after a restart: %s", got)
+	}
+	p.booked(t, `{"n":1}`)
+	// Neither is taken a second time.
+	for _, old := range []string{s, again} {
+		if got := raw(t, d, ann, "execute", code(1), answer(old, yes)); strings.Contains(got, `"input_required"`) {
+			t.Errorf("replayed: %s", got)
+		}
+	}
+	p.booked(t, `{"n":1}`)
+	pending(t, d, 1)
+}
+
+// TestReplayedCalls: the answer to a call that a client makes by itself lets one call through.
+func TestReplayedCalls(t *testing.T) {
+	d, p, _ := runTill(t, t.TempDir(), "mode: direct\n"+mayDecide)
+	ann := approverKey(t, d)
+	const args, yes = `{"n":7}`, `{"decision":"approve"}`
+	s := state(t, raw(t, d, ann, "till_put", args, ""))
+	if got := raw(t, d, ann, "till_put", `{"n":8}`, answer(s, yes)); !strings.Contains(got, "nothing was decided") {
+		t.Errorf("other arguments: %s", got)
+	}
+	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); !strings.Contains(got, "booked") {
+		t.Fatal(got)
+	}
+	if got := raw(t, d, ann, "till_put", args, answer(s, yes)); strings.Contains(got, `booked`) || strings.Contains(got, "input_required") {
+		t.Errorf("replayed: %s", got)
+	}
+	p.booked(t, args)
+	state(t, raw(t, d, ann, "till_put", args, "")) // it is asked about anew
+}
+
+// TestPlansAtTheClient: a plan is one question, with all that it writes.
+func TestPlansAtTheClient(t *testing.T) {
+	for channel, version := range channels {
+		t.Run(channel, func(t *testing.T) {
+			t.Parallel()
+			d, p, _ := runTill(t, t.TempDir(), mayDecide)
+			a := overHTTP(t, d, approverKey(t, d), version, accept("decision", "approve"))
+			text, err := call(t, a.ClientSession, "execute", map[string]any{"mode": "plan", "code": `await callTool("till.put", { n: 1 }); await callTool("till.put", { n: 2 }); return "both"`})
+			if err != nil || !strings.Contains(text, "both") {
+				t.Errorf("%q %v", text, err)
+			}
+			if f := a.shown(); len(f) != 1 || !strings.Contains(f[0], `  1. till.put {"n":1}`) || !strings.Contains(f[0], `  2. till.put {"n":2}`) {
+				t.Errorf("asked %q", f)
+			}
+			p.booked(t, `{"n":1}`, `{"n":2}`)
+		})
+	}
+}

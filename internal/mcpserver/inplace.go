@@ -1,0 +1,343 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/internal/approval/form"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Calls that wait for people may be decided on by the person at the client: up to 2025-11-25 the client is asked while its call waits
+// (elicitation/create); in 2026-07-28 the call is answered with input_required, and made again with what was filled in
+// (basic/patterns/mrtr). Which calls those are, and who decides, is a form.Desk's affair.
+
+const (
+	formKey = "approval" // of the one input request
+	// formTime is how long a form stays open in an answer that the client can't be told of: clients give up after 60 s.
+	formTime = 50 * time.Second
+	// formTimeTold is that where the client is told of progress, by which it knows that somebody thinks.
+	formTimeTold = 10 * time.Minute
+	formTick     = time.Second // how often it is looked whether somebody else has decided
+	formRounds   = 50          // forms in one call
+)
+
+// asks reports whether the client of a request shows forms to its person. The revisions before 2025-11-25 knew forms only, and said
+// so with an empty object.
+func asks(req *mcp.CallToolRequest) bool {
+	c := req.ClientCapabilities()
+	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
+}
+
+// An asking is a call whose client can be asked.
+type asking struct {
+	s      *Server
+	req    *mcp.CallToolRequest
+	call   form.Call // as the client made it
+	notify *notifier
+	modern bool
+	began  time.Time
+}
+
+// inPlace makes a call, and asks its client about what waits for people. It gives the result, or the form that the client is to answer
+// in the next call.
+func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier) (*tool.Result, *form.Form, error) {
+	sent := req.Params.RequestState
+	if s.cfg.Desk == nil || !asks(req) {
+		if sent != "" { // to go on would be to make the call a second time
+			return nil, nil, tool.Errorf(tool.Invalid, "nobody was asked anything here: nothing was called; leave requestState out to call anew")
+		}
+		res, err := s.cfg.Door.Call(ctx, c)
+		return res, nil, err
+	}
+	a := &asking{
+		s: s, req: req, notify: notify, modern: modern(req.ProtocolVersion()), began: time.Now(),
+		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
+	}
+	id := s.resumes(c)
+	switch {
+	case sent == "":
+	case !a.modern:
+		return nil, nil, tool.Errorf(tool.Invalid, "requestState is of revision %s and later: nothing was called", firstModern)
+	default:
+		execution, f, out, err := a.answered(ctx, sent)
+		switch {
+		case err != nil || f != nil:
+			return nil, f, err
+		case execution != "":
+			return a.execution(ctx, c, execution, out)
+		}
+	}
+	if id != "" {
+		return a.execution(ctx, c, id, nil)
+	}
+	c.InPlace = true
+	res, f, err := a.door(ctx, c)
+	if err != nil || f != nil {
+		return nil, f, err
+	}
+	if id = s.waits(c, res); id == "" {
+		return res, nil, nil
+	}
+	return a.waiting(ctx, c, id, res, false)
+}
+
+// answered takes what the client sends with the state of a form. f is the form again where there is no answer in it.
+func (a *asking) answered(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
+	r, ok := a.req.Params.InputResponses[formKey].(*mcp.ElicitResult)
+	if !ok {
+		f, execution, err = a.s.cfg.Desk.Again(ctx, a.call, sent)
+		return execution, f, nil, err
+	}
+	out, err = a.s.cfg.Desk.Answer(ctx, a.call, sent, form.Answer{Action: r.Action, Content: r.Content})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	switch {
+	case out.Execution != "":
+	case out.Denied > 0:
+		return "", nil, nil, tool.Errorf(tool.Denied, "%s was denied at the client: don't try it again unless they change their mind", a.call.Tool)
+	case out.Decided == 0:
+		return "", nil, nil, left(a.call.Tool)
+	}
+	return out.Execution, nil, out, nil
+}
+
+// left is the answer of a call that a person was asked about, and left as it is.
+func left(path string) error {
+	return tool.Errorf(tool.Unavailable, "%s waits for a person, who was asked here and has not decided: once it is approved (biplane approvals), make the same call again", path)
+}
+
+// execution resumes an execution for the call c, and asks about what it waits for: first, where nothing came of an answer yet.
+func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *form.Outcome) (*tool.Result, *form.Form, error) {
+	c = a.s.resuming(c, id)
+	if out == nil {
+		return a.waiting(ctx, c, id, nil, false)
+	}
+	c.InPlace = true
+	res, err := a.s.cfg.Door.Call(ctx, c)
+	if err != nil || a.s.waits(c, res) == "" {
+		return res, nil, err
+	}
+	return a.waiting(ctx, c, id, res, out.Decided > 0)
+}
+
+// waiting asks about what an execution waits for, and resumes it, until it doesn't wait any more or nobody decides. res is its answer so far, nil where
+// it was not asked yet; decided says that somebody has decided since.
+func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result, decided bool) (*tool.Result, *form.Form, error) {
+	for range formRounds {
+		f, n, err := a.s.cfg.Desk.Execution(ctx, a.call, id)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case f != nil && a.modern:
+			return nil, f, nil
+		case f != nil:
+			decided = a.elicit(ctx, f)
+			if ctx.Err() != nil {
+				return nil, nil, context.Cause(ctx)
+			}
+		case n > 0: // others decide, or it was asked about here and left
+			decided = false
+		}
+		if !decided && res != nil {
+			return res, nil, nil
+		}
+		c = a.s.resuming(c, id)
+		c.InPlace = decided || f != nil // else it waits, as it does for clients that can't ask
+		if res, err = a.s.cfg.Door.Call(ctx, c); err != nil || a.s.waits(c, res) == "" || !decided {
+			return res, nil, err
+		}
+	}
+	return res, nil, nil
+}
+
+// door makes a call, and asks about it while it waits itself.
+func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	asking, stop := context.WithCancel(ctx) // ends before the call does, when somebody else decides
+	defer stop()
+	var forms sync.WaitGroup
+	var next *form.Form
+	c.Held = func(h *tool.Hold) {
+		if h == nil {
+			stop()
+			return
+		}
+		f, err := a.s.cfg.Desk.Request(ctx, a.call, h.Request)
+		switch {
+		case err != nil:
+			a.s.log.Warn("ask at the client", "request", h.Request, "err", err)
+		case f == nil:
+		case a.modern:
+			next = f
+			cancel(&tool.Error{Kind: tool.Unavailable, Msg: "the person at the client is asked first", Err: errNext})
+		default:
+			forms.Go(func() {
+				if a.ask(asking, f) == wasLeft {
+					cancel(left(c.Path))
+				}
+			})
+		}
+	}
+	res, err := a.s.cfg.Door.Call(ctx, c)
+	stop()
+	forms.Wait()
+	if errors.Is(err, errNext) {
+		return nil, next, nil
+	}
+	return res, nil, err
+}
+
+// errNext ends a call that is to be made again with an answer. Its kind leaves the request as it is.
+var errNext = errors.New("the call is made again with an answer")
+
+// How a form was answered.
+type answerKind int
+
+const (
+	notAsked answerKind = iota // the client couldn't, or gave up
+	wasLeft                    // the person has seen it, and leaves it
+	wasDecided
+)
+
+// elicit shows a form about an execution, for as long as the client waits for its answer, and reports whether anything was decided.
+func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
+	patience := time.Until(a.began.Add(formTime))
+	if a.notify.token != nil {
+		patience = formTimeTold
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(patience, time.Second))
+	defer cancel()
+	return a.ask(ctx, f) == wasDecided
+}
+
+// ask shows a form until it is answered, ctx is done, or somebody else has decided on all of it. Each connection has one open at a time.
+func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c := clientOf(ctx); c != nil {
+		select {
+		case c.form <- struct{}{}:
+			defer func() { <-c.form }()
+		case <-ctx.Done():
+			return notAsked
+		}
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { a.watch(ctx, f, cancel) })
+	r, err := a.req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: f.Message, RequestedSchema: f.Schema})
+	if err != nil {
+		if ctx.Err() == nil {
+			a.s.log.Info("the client was asked, and gave no answer", "err", err)
+		}
+		return notAsked
+	}
+	out, err := a.s.cfg.Desk.Answer(context.WithoutCancel(ctx), a.call, f.State, form.Answer{Action: r.Action, Content: r.Content})
+	switch {
+	case err != nil:
+		a.s.log.Warn("the answer to a form was refused", "principal", a.call.Principal.ID, "err", err)
+		return notAsked
+	case out.Decided == 0:
+		return wasLeft
+	}
+	return wasDecided
+}
+
+// watch tells the client that its call goes on, and ends a form that there is nothing to decide on any more.
+func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
+	tick := time.NewTicker(formTick)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if !a.s.cfg.Desk.Open(ctx, f) && ctx.Err() == nil {
+			cancel()
+			return
+		}
+		if n%5 == 0 && a.notify.token != nil {
+			a.notify.add(func() {
+				a.notify.progress(tool.Progress{Done: time.Since(a.began).Seconds(), Message: "waiting for your decision"})
+			})
+		}
+	}
+}
+
+// metaExecution is where execute and resume say which execution their answer is about.
+const metaExecution = "biplane.dev/execution"
+
+// waits gives the id of the execution that waits for people, as the answer of Biplane's own execute or resume says; else it is empty.
+func (s *Server) waits(c *tool.Call, res *tool.Result) string {
+	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
+		return ""
+	}
+	var v struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var e struct{ ID, State string }
+	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil || e.State != "waiting" {
+		return ""
+	}
+	return e.ID
+}
+
+// resumes gives the execution that c resumes; empty where it is another call.
+func (s *Server) resumes(c *tool.Call) string {
+	var a struct{ Execution string }
+	if c.Path != s.pathOf("resume") || json.Unmarshal(c.Arguments, &a) != nil {
+		return ""
+	}
+	return a.Execution
+}
+
+// resuming is c as the call that resumes an execution.
+func (s *Server) resuming(c *tool.Call, execution string) *tool.Call {
+	args, err := tool.Marshal(map[string]string{"execution": execution})
+	if err != nil {
+		panic(err) // texts always marshal
+	}
+	next := *c
+	next.ID, next.Path, next.Arguments, next.Held, next.InPlace = "", s.pathOf("resume"), args, nil, false
+	return &next
+}
+
+// pathOf gives the path of one of Biplane's own tools; empty where it is not offered.
+func (s *Server) pathOf(name string) string {
+	if t := s.builtin[name]; t != nil {
+		return t.Path()
+	}
+	return ""
+}
+
+// inputRequired is the result that asks the client to have a form answered, and to make the call again with that and the state.
+func inputRequired(f *form.Form) (mcp.Result, error) {
+	type params struct {
+		Mode    string          `json:"mode"`
+		Message string          `json:"message"`
+		Schema  json.RawMessage `json:"requestedSchema"`
+	}
+	type request struct {
+		Method string `json:"method"`
+		Params params `json:"params"`
+	}
+	raw, err := tool.Marshal(struct {
+		Type     string             `json:"resultType"`
+		Requests map[string]request `json:"inputRequests"`
+		State    string             `json:"requestState"`
+	}{"input_required", map[string]request{formKey: {"elicitation/create", params{"form", f.Message, f.Schema}}}, f.State})
+	if err != nil {
+		return nil, err
+	}
+	return &callResult{raw: raw, modern: true}, nil
+}

@@ -1,0 +1,37 @@
+package tool
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Visible is JSON as a person reads it who has to answer for it: what doesn't show (controls, marks that turn text around, spaces and
+// letters without a shape) is written as the escape that means the same.
+func Visible(text []byte) string {
+	var b strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || r == '\t' || r == ' ' || r != utf8.RuneError && unicode.IsPrint(r) && !shapeless(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// shapeless reports of what Unicode counts as letters and marks whether it leaves nothing to be seen.
+func shapeless(r rune) bool {
+	return r == '\u2800' || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// VisibleLine is Visible in one line.
+func VisibleLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Visible([]byte(text)))
+}

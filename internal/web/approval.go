@@ -1,0 +1,280 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds on what a page shows, in bytes as they are shown. What isn't shown whole isn't approved here.
+const (
+	maxShown    = 256 << 10 // of one call's arguments
+	maxProgram  = 2 << 20
+	maxPage     = 2 << 20 // of all arguments of an execution
+	maxTogether = 200     // calls of an execution
+)
+
+// Sees reports whether p may see a request: those who decide and those who audit see all, others their own.
+func Sees(p tool.Principal, r *approval.Request) bool {
+	return p.ID == r.Principal || identity.Has(p, identity.Approver, identity.Auditor, identity.Admin)
+}
+
+func decider(p tool.Principal) approval.Decider {
+	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "page"}
+}
+
+// A row is a request in a list.
+type row struct {
+	approval.Request
+	Short string // of the arguments
+}
+
+type listData struct {
+	Rows []row
+	All  bool
+}
+
+// list shows what waits; with all, what was decided too; of one execution, all of it at once.
+func (s *Server) list(v *visit) error {
+	q := v.r.URL.Query()
+	if id := q.Get("execution"); id != "" {
+		return s.together(v, id)
+	}
+	query := approval.Query{States: []approval.State{approval.Pending}, Limit: 1000}
+	d := listData{All: q.Get("all") == "true"}
+	if d.All {
+		query.States = nil
+	}
+	all, err := s.cfg.Approvals.List(v.r.Context(), query)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if Sees(v.who, &r) {
+			d.Rows = append(d.Rows, row{r, short(r.Arguments)})
+		}
+	}
+	s.show(v, http.StatusOK, "list.html", d)
+	return nil
+}
+
+// short is the beginning of arguments, for a list.
+func short(args json.RawMessage) string {
+	if len(args) == 0 {
+		return "(large)"
+	}
+	const most = 100
+	text := []rune(tool.VisibleLine(string(args[:min(len(args), 4*most)])))
+	if len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(text)
+}
+
+// A shown is a request as a person reads it who decides on it.
+type shown struct {
+	approval.Request
+	Text  string // the arguments, indented
+	Bytes int    // of the arguments, as they are sent
+	Cut   bool   // Text is not all of it
+	Why   string // why who looks may not decide on it; empty: they may
+	// Writes are the calls of a plan, of which Text is the list as it is approved.
+	Writes []write
+}
+
+// A write is one call of a plan.
+type write struct {
+	Tool, Text string
+	Simulated  bool // its arguments hold a simulated answer: it will be refused
+}
+
+// Pending reports whether it waits.
+func (s shown) Pending() bool { return s.State == approval.Pending }
+
+type detailData struct {
+	Execution  string // all that it waits for; empty: one request
+	Requests   []shown
+	More       int // that there was no room for
+	Program    string
+	ProgramCut bool
+	Decides    bool // there is something to decide on
+	Approves   bool // and to approve
+}
+
+// one shows a request; with raw, the bytes of its arguments.
+func (s *Server) one(v *visit) error {
+	r, err := s.seen(v, v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if v.r.URL.Query().Get("raw") == "true" {
+		v.w.Header().Set("Content-Type", "application/octet-stream")
+		v.w.Header().Set("Content-Disposition", `attachment; filename="`+r.ID+`.json"`)
+		_, _ = v.w.Write(r.Arguments)
+		return nil
+	}
+	d := detailData{Requests: []shown{s.shown(v, r)}}
+	s.detail(v, &d)
+	return nil
+}
+
+// seen gives a request that who looks may see.
+func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
+	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
+	if err != nil || !Sees(v.who, r) {
+		if err == nil || tool.AsError(err).Kind == tool.NotFound {
+			return nil, tool.Errorf(tool.NotFound, "there is no request %q", tool.VisibleLine(id))
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// together shows all that an execution waits for.
+func (s *Server) together(v *visit, execution string) error {
+	all, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	d := detailData{Execution: execution}
+	size := 0
+	for i := len(all) - 1; i >= 0; i-- { // oldest first
+		r, err := s.cfg.Approvals.Get(v.r.Context(), all[i].ID) // a list leaves large arguments out
+		if err != nil {
+			return err
+		}
+		if !Sees(v.who, r) {
+			continue
+		}
+		c := s.shown(v, r)
+		if len(d.Requests) == maxTogether || size+len(c.Text) > maxPage {
+			d.More++
+			continue
+		}
+		size += len(c.Text)
+		d.Requests = append(d.Requests, c)
+	}
+	if len(d.Requests) == 0 {
+		return tool.Errorf(tool.NotFound, "no call of execution %q waits for a person", tool.VisibleLine(execution))
+	}
+	s.detail(v, &d)
+	return nil
+}
+
+// detail writes the page of requests of one program.
+func (s *Server) detail(v *visit, d *detailData) {
+	if r := &d.Requests[0].Request; r.Execution != "" {
+		d.Program, d.ProgramCut = cut(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
+	}
+	for i := range d.Requests {
+		c := &d.Requests[i]
+		if !c.Pending() || c.Why != "" {
+			continue
+		}
+		d.Decides = true
+		d.Approves = d.Approves || !c.Cut
+	}
+	s.show(v, http.StatusOK, "detail.html", d)
+}
+
+// shown makes of a request what a person reads.
+func (s *Server) shown(v *visit, r *approval.Request) shown {
+	c := shown{Request: *r, Bytes: len(r.Arguments)}
+	c.Text, c.Cut = text(r.Arguments)
+	if r.Tool == plan.Path && !c.Cut {
+		if p, err := plan.Parse(r.Arguments); err == nil {
+			for _, w := range p.Writes {
+				args, _ := text(w.Arguments)
+				c.Writes = append(c.Writes, write{w.Tool, args, w.Simulated})
+			}
+		}
+	}
+	switch err := s.cfg.Approvals.May(decider(v.who), r); {
+	case !v.access.SignIn:
+		c.Why = "Nobody signs in here: decide on the command line, with biplane approvals approve " + r.ID
+	case !identity.Has(v.who, identity.Approver):
+		c.Why = "Deciding takes the role approver."
+	case err != nil:
+		c.Why = tool.AsError(err).Msg
+	}
+	return c
+}
+
+// text is arguments indented, with numbers, order and repeated keys as they are.
+func text(args json.RawMessage) (_ string, short bool) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, args, "", "  "); err != nil {
+		b.Reset()
+		b.Write(args)
+	}
+	return cut(tool.Visible(b.Bytes()), maxShown)
+}
+
+// cut gives the beginning of what is too long to be shown.
+func cut(s string, most int) (_ string, short bool) {
+	if len(s) <= most {
+		return s, false
+	}
+	return strings.ToValidUTF8(s[:most], ""), true
+}
+
+// decide takes a decision on requests that a page has shown: each is named with the digest of what was shown.
+func (s *Server) decide(v *visit) error {
+	f := v.r.PostForm
+	verb := f.Get("decision")
+	if verb != "approve" && verb != "deny" {
+		return tool.Errorf(tool.Invalid, "the form says neither approve nor deny: nothing was decided")
+	}
+	if len(f["request"]) == 0 {
+		return tool.Errorf(tool.Invalid, "no call was picked: nothing was decided")
+	}
+	if len(f["request"]) > maxTogether {
+		return tool.Errorf(tool.Limit, "at most %d calls are decided on at once: nothing was decided", maxTogether)
+	}
+	var ids []string
+	for _, named := range f["request"] { // all of it is checked before anything is decided
+		id, digest, _ := strings.Cut(named, " ")
+		r, err := s.seen(v, id)
+		switch {
+		case err != nil:
+			return err
+		case r.Digest != digest:
+			return tool.Errorf(tool.Conflict, "request %s is not what the page showed: nothing was decided; look at it again", r.ID)
+		}
+		if _, short := text(r.Arguments); short && verb == "approve" {
+			return tool.Errorf(tool.Invalid, "request %s was not shown whole: nothing was decided; approve it on the command line (biplane approvals show %s)", r.ID, r.ID)
+		}
+		ids = append(ids, id)
+	}
+	var problems []string
+	for _, id := range ids {
+		if _, err := s.cfg.Approvals.Decide(v.r.Context(), decider(v.who), id, verb == "approve", f.Get("note")); err != nil {
+			problems = append(problems, tool.AsError(err).Msg)
+		}
+	}
+	if len(problems) > 0 {
+		return tool.Errorf(tool.Conflict, "%s of %s: %s", strconv.Itoa(len(ids)-len(problems)), count(len(ids)), strings.Join(problems, "; "))
+	}
+	to := "/approvals"
+	if len(ids) == 1 {
+		to += "/" + url.PathEscape(ids[0])
+	}
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return nil
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 call was decided on"
+	}
+	return fmt.Sprintf("%d calls were decided on", n)
+}

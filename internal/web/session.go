@@ -1,0 +1,194 @@
+package web
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds on sessions of browsers.
+const (
+	maxSessions   = 1000
+	sessionLife   = 12 * time.Hour
+	sessionIdle   = time.Hour
+	maxCredential = 16 << 10
+)
+
+// sessions are the browsers that are signed in, in memory: a restart signs all out. The cookie holds a random name, of which the digest is
+// kept; the credential is asked with each request, so that one that is revoked ends its sessions at once.
+type sessions struct {
+	now func() time.Time
+
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]*session
+}
+
+type session struct {
+	credential  string
+	began, used time.Time
+}
+
+func (s *session) over(now time.Time) bool {
+	return now.Sub(s.began) >= sessionLife || now.Sub(s.used) >= sessionIdle
+}
+
+func newSessions(now func() time.Time) *sessions {
+	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
+}
+
+// open makes a session, and gives its name. Where there are too many, the one that was used longest ago ends.
+func (t *sessions) open(credential string) (name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	var oldest [sha256.Size]byte
+	for k, s := range t.all {
+		if s.over(now) {
+			delete(t.all, k)
+		} else if t.all[oldest] == nil || s.used.Before(t.all[oldest].used) {
+			oldest = k
+		}
+	}
+	if len(t.all) >= maxSessions {
+		delete(t.all, oldest)
+	}
+	name = rand.Text() + rand.Text()
+	t.all[sha256.Sum256([]byte(name))] = &session{credential: credential, began: now, used: now}
+	return name
+}
+
+// credential gives that of a session; empty where there is none.
+func (t *sessions) credential(name string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := sha256.Sum256([]byte(name))
+	s := t.all[k]
+	if s == nil || s.over(t.now()) {
+		delete(t.all, k)
+		return ""
+	}
+	s.used = t.now()
+	return s.credential
+}
+
+func (t *sessions) end(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, sha256.Sum256([]byte(name)))
+}
+
+// cookieName is bound to the host by browsers, where there is TLS (RFC 6265bis, section 4.1.3.2).
+func (s *Server) cookieName() string {
+	if s.cfg.Secure {
+		return "__Host-biplane"
+	}
+	return "biplane"
+}
+
+func (s *Server) setCookie(v *visit, value string, maxAge int) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: s.cookieName(), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: s.cfg.Secure, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// known says who makes a request, by the credential of its session.
+func (s *Server) known(r *http.Request, a Access, decide bool) (tool.Principal, error) {
+	if !a.SignIn {
+		return a.Who(r, decide)
+	}
+	credential := ""
+	if c, err := r.Cookie(s.cookieName()); err == nil {
+		credential = s.sessions.credential(c.Value)
+	}
+	return a.Who(with(r, credential), decide)
+}
+
+// with gives a request with a credential, and no other; without one where it is empty.
+func with(r *http.Request, credential string) *http.Request {
+	r = r.Clone(r.Context())
+	r.Header.Del("Authorization")
+	if credential != "" {
+		r.Header.Set("Authorization", "Bearer "+credential)
+	}
+	return r
+}
+
+// toSignIn leads to the form. A browser that comes from another site, by a link in a message, doesn't send the cookie: it is asked to come
+// again from here, once.
+func (s *Server) toSignIn(v *visit) error {
+	next := v.r.URL.RequestURI()
+	if v.r.Method != http.MethodGet {
+		next = "/approvals"
+	}
+	if v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && v.r.Header.Get("Sec-Fetch-Mode") == "navigate" {
+		v.w.Header().Set("Refresh", "0; url="+safeNext(next))
+		s.show(v, http.StatusOK, "again.html", safeNext(next))
+		return nil
+	}
+	http.Redirect(v.w, v.r, "/sign-in?next="+url.QueryEscape(next), http.StatusSeeOther)
+	return nil
+}
+
+// safeNext is where to go after signing in: a page of ours, whatever stands in the address.
+func safeNext(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.IsAbs() || u.Host != "" || u.Path != "/approvals" && !strings.HasPrefix(u.Path, "/approvals/") || strings.Contains(next, "\\") {
+		return "/approvals"
+	}
+	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+}
+
+type signInData struct{ Next, Problem string }
+
+func (s *Server) signInForm(v *visit) error {
+	if !v.access.SignIn {
+		http.Redirect(v.w, v.r, "/approvals", http.StatusSeeOther)
+		return nil
+	}
+	s.show(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next"))})
+	return nil
+}
+
+// signIn takes an API key or an access token.
+func (s *Server) signIn(v *visit) error {
+	next, credential := safeNext(v.r.PostForm.Get("next")), strings.TrimSpace(v.r.PostForm.Get("key"))
+	if !v.access.SignIn {
+		return tool.Errorf(tool.Invalid, "nobody signs in here")
+	}
+	if len(credential) > maxCredential {
+		credential = ""
+	}
+	if _, err := v.access.Who(with(v.r, credential), false); err != nil {
+		status := http.StatusInternalServerError
+		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
+			status = no.Status
+		}
+		s.show(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg})
+		return nil
+	}
+	s.endSession(v.r)
+	s.setCookie(v, s.sessions.open(credential), int(sessionLife.Seconds()))
+	http.Redirect(v.w, v.r, next, http.StatusSeeOther)
+	return nil
+}
+
+func (s *Server) signOut(v *visit) error {
+	s.endSession(v.r)
+	s.setCookie(v, "", -1)
+	http.Redirect(v.w, v.r, "/sign-in", http.StatusSeeOther)
+	return nil
+}
+
+func (s *Server) endSession(r *http.Request) {
+	if c, err := r.Cookie(s.cookieName()); err == nil {
+		s.sessions.end(c.Value)
+	}
+}
