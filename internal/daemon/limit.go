@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -51,6 +53,19 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*executor.Execut
 	if err != nil {
 		return nil, err
 	}
+	return d.ending(c, done), nil
+}
+
+// readmit counts an execution that goes on after a restart, and what it uses from now on: by the rules, and by the policies that
+// would let it begin now.
+func (d *Daemon) readmit(c *tool.Call) func(*executor.Execution) {
+	c.Tool = &tool.Tool{Upstream: catalog.Reserved, Name: "execute"}
+	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels}).Grant
+	return d.ending(c, d.limits.Resume(context.Background(), c))
+}
+
+// ending tells what an execution used, when it has ended.
+func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*executor.Execution) {
 	return func(e *executor.Execution) {
 		spent := limit.Spent{CPU: e.CPU()}
 		if d.limits.Counts(c, limit.Tokens) {
@@ -61,7 +76,7 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*executor.Execut
 			spent.Tokens = tokens.Returned
 		}
 		done(spent)
-	}, nil
+	}
 }
 
 // newLimits makes what holds the limits.

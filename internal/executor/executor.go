@@ -71,6 +71,9 @@ type Config struct {
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
 	// Admit says whether a call of execute may begin an execution, and is told how that ended. It may be nil.
 	Admit func(context.Context, *tool.Call) (done func(*Execution), err error)
+	// Readmit is told of each execution that goes on after a restart, by the call of execute that began it, and then how it
+	// ended. It may be nil.
+	Readmit func(*tool.Call) (done func(*Execution))
 	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
 	// command line. It may be nil.
 	Page    func(id string) string

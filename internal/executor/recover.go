@@ -96,10 +96,29 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			return err
 		}
 	}
+	if x.cfg.Readmit != nil {
+		r.admitted = x.cfg.Readmit(r.begunBy(a))
+	}
 	if !x.start(func() { r.liveAgain(a, wait) }) {
 		return errClosing
 	}
 	return nil
+}
+
+// begunBy is the call of execute that began a run, but for what is said of its files.
+func (r *run) begunBy(a arguments) *tool.Call {
+	args := map[string]any{"code": a.Code, "timeout_seconds": a.timeout.Seconds()}
+	for name, v := range map[string]string{"language": a.Language, "session": a.session, "after": a.after} {
+		if v != "" {
+			args[name] = v
+		}
+	}
+	if a.plan {
+		args["mode"] = "plan"
+	}
+	c := &tool.Call{Path: executePath, Principal: r.principal, Labels: r.labels.All()}
+	c.Arguments, _ = tool.Marshal(args) // it is made of texts and a number
+	return c
 }
 
 // lost says why an execution can't go on; nil where it can.

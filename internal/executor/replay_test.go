@@ -344,8 +344,15 @@ func TestUnknownOutcome(t *testing.T) {
 func TestRecoveryOfTimers(t *testing.T) {
 	var mu sync.Mutex
 	var ahead time.Duration
+	var again []string // what is told of executions that go on, and of how they end
 	s := newScene(t, func(c *executor.Config) {
 		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(ahead) }
+		c.Readmit = func(call *tool.Call) func(*executor.Execution) {
+			mu.Lock()
+			defer mu.Unlock()
+			again = append(again, call.Path+" "+call.Principal.ID+" "+fmt.Sprint(strings.Contains(string(call.Arguments), "let ticks")))
+			return func(e *executor.Execution) { mu.Lock(); defer mu.Unlock(); again = append(again, string(e.State)) }
+		}
 	})
 	over := make(chan error, 1)
 	go func() {
@@ -376,6 +383,11 @@ func TestRecoveryOfTimers(t *testing.T) {
 	<-over
 	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {
 		t.Errorf("%+v", d)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(again, ", "); got != "biplane.execute "+s.who.ID+" true, done" {
+		t.Errorf("told: %s", got)
 	}
 }
 

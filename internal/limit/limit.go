@@ -258,7 +258,7 @@ func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Re
 		return nil, err
 	}
 	r, err := call()
-	done(Spent{})
+	done(Spent{Nothing: err != nil && tool.AsError(err).Unsent})
 	if err != nil && ctx.Err() != nil { // whoever asked gave up: that says nothing of the upstream
 		noted(nil, nil)
 	} else {
@@ -276,7 +276,7 @@ type use struct {
 
 // Take uses what a call is about to: one call and the bytes of its arguments, or one execution. Where that would be over a
 // limit nothing is used, and the error, of kind Limit, says how long to wait. done is told when it is over, with what
-// else it used.
+// else it used, or that nothing came of it.
 func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done func(Spent), err error) {
 	if len(l.cfg.Rules) == 0 && len(c.Grant.Bounds) == 0 {
 		return func(Spent) {}, nil
@@ -315,19 +315,43 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	for _, u := range under {
 		l.now[u.key]++
 	}
-	var once sync.Once
-	return func(s Spent) { once.Do(func() { l.done(ctx, c, under, s) }) }, nil
+	return l.ending(ctx, c, uses, under), nil
 }
 
-// Spent is what an execution used that only its end tells.
+// Resume counts an execution that goes on after a restart among those that are under way, whatever the limits say: it was let
+// through when it began, and used a place then. done is that of Take.
+func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
+	under := l.uses(c, nil, Concurrent, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range under {
+		l.now[u.key]++
+	}
+	return l.ending(ctx, c, nil, under)
+}
+
+// Spent is what a use came to that only its end tells.
 type Spent struct {
-	CPU    time.Duration
-	Tokens int
+	CPU     time.Duration // of an execution
+	Tokens  int           // of its answer
+	Nothing bool          // it was a call, and nothing was sent: what it took is given back
 }
 
-func (l *Limiter) done(ctx context.Context, c *tool.Call, under []use, s Spent) {
+// ending gives what is told when a use is over; once.
+func (l *Limiter) ending(ctx context.Context, c *tool.Call, uses, under []use) func(Spent) {
+	var once sync.Once
+	return func(s Spent) { once.Do(func() { l.done(ctx, c, uses, under, s) }) }
+}
+
+func (l *Limiter) done(ctx context.Context, c *tool.Call, taken, under []use, s Spent) {
 	uses := l.uses(c, nil, CPU, s.CPU.Seconds())
 	uses = l.uses(c, uses, Tokens, float64(s.Tokens))
+	if s.Nothing {
+		for _, u := range taken {
+			u.cost = -u.cost
+			uses = append(uses, u)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, u := range under {
@@ -385,7 +409,8 @@ func (l *Limiter) used(u use, now time.Time) time.Time {
 	return tat
 }
 
-// takes is for how much of the time a use counts: a century at most, which is within what a Duration holds.
+// takes is for how much of the time a use counts, or, where its cost is less than nothing, is given back: a century at most,
+// which is within what a Duration holds.
 func (u *use) takes() time.Duration {
 	const most = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(u.cost*float64(u.rule.Window)/u.rule.Max, float64(most)))
@@ -395,7 +420,7 @@ func (u *use) takes() time.Duration {
 func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
 	changed := map[string]time.Time{}
 	for _, u := range uses {
-		if u.cost <= 0 {
+		if u.cost == 0 {
 			continue
 		}
 		l.times[u.key] = l.used(u, now).Add(u.takes())

@@ -388,3 +388,46 @@ type broken struct{ *memory }
 func (broken) Load(context.Context, time.Time) (map[string]time.Time, error) {
 	return nil, errors.New("disk broken")
 }
+
+// A call of which nothing was sent gives back what it took, and no more.
+func TestNothingSent(t *testing.T) {
+	c, s := start(), &memory{}
+	l := limiter(t, c, s, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour}, limit.Rule{What: limit.Egress, Max: 14, Window: time.Hour})
+	made := func(err error) error {
+		_, got := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) { return tool.Text(false, ""), err })
+		return got
+	}
+	for range 5 {
+		if err := made(tool.NotSent(tool.Errorf(tool.Invalid, "not so"))); err == nil || tool.AsError(err).Kind != tool.Invalid {
+			t.Fatalf("%v", err)
+		}
+	}
+	for range 2 {
+		if err := made(nil); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	if err := made(nil); err == nil || tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("a third: %v", err)
+	}
+	l = limiter(t, c, s, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour})
+	if err := made(nil); err == nil || tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("a third, after a restart: %v", err)
+	}
+}
+
+// An execution that goes on after a restart is one of those under way, and what it uses counts.
+func TestResume(t *testing.T) {
+	l := limiter(t, start(), nil, limit.Rule{What: limit.Concurrent, Max: 1}, limit.Rule{What: limit.CPU, Max: 5, Window: time.Hour}, limit.Rule{What: limit.Executions, Max: 3, Window: time.Hour})
+	one := call("ann", "biplane.execute")
+	first, second := l.Resume(t.Context(), one), l.Resume(t.Context(), one) // as many as there were: nobody is turned away
+	first(limit.Spent{})
+	first(limit.Spent{})
+	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "at once") {
+		t.Errorf("beside one that goes on: %v", err)
+	}
+	second(limit.Spent{CPU: 6 * time.Second})
+	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "seconds of CPU time") {
+		t.Errorf("after its CPU time: %v", err)
+	}
+}
