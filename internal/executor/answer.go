@@ -46,6 +46,9 @@ func (r *run) finish(err error) {
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}
+	if r.plan != nil {
+		r.cpu += r.plan.cpu // of an execution that was told of, and not admitted by itself
+	}
 	if r.admitted != nil {
 		r.admitted(e)
 	}

@@ -38,6 +38,7 @@ type planned struct {
 	whole    *plan.Plan   // what a person is asked about; nil: not yet
 	carried  *Execution   // how carrying it out ended; nil: not yet
 	answer   *tool.Result // of that
+	cpu      time.Duration
 
 	// Of one that carries a plan out.
 	set   *plan.Set
@@ -296,7 +297,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		return nil, context.Cause(ctx)
 	}
 	r.plan.carried, r.plan.answer = b.snapshot(), b.answered
-	r.cpu += b.cpu
+	r.plan.cpu = b.cpu
 	r.labels.Add(r.plan.carried.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
