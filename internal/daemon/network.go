@@ -44,7 +44,9 @@ func networkTools() []*tool.Tool {
 		{Upstream: catalog.Reserved, Name: "fetch", Title: "Read from a host", Description: "What fetch(url) in a program calls.", InputSchema: schema(`"GET","HEAD"`),
 			Annotations: tool.Annotations{ReadOnly: &yes, Idempotent: &yes}},
 		{Upstream: catalog.Reserved, Name: "send", Title: "Send to a host", Description: "What fetch(url, { method }) in a program calls where the method may change something.",
-			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`), Annotations: tool.Annotations{ReadOnly: &no}},
+			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`), Annotations: tool.Annotations{ReadOnly: &no},
+			// What a program that is planned is answered with is made of it.
+			OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"const":200},"statusText":{"const":"OK"},"url":{"type":"string","format":"uri"},"headers":{"type":"object"},"text":{"type":"string"}},"required":["status","statusText","url","headers","text"]}`)},
 	}
 }
 
