@@ -43,6 +43,7 @@ func (e *Engine) checkBase() (problems []Problem) {
 			}
 		}
 		problems = append(append(problems, r.checkFiles(f)...), r.checkHosts(f)...)
+		problems = append(problems, r.checkReveal(f)...)
 		problems = append(problems, r.wrongLabels(f)...)
 		hidden, err := r.without(func(string) bool { return true })
 		if err != nil {

@@ -46,6 +46,8 @@ type Request struct {
 	Parent    string          // the execution that asks; empty for a call from outside
 	Labels    []string        // of what whoever asks has read
 	Time      time.Time       // zero: now. Its location is that of hour and weekday
+
+	kinds []string // see Reveals
 }
 
 // A Decision is the answer, with its reason for the record and for whoever asked.

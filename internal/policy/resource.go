@@ -21,7 +21,7 @@ const (
 )
 
 // actions are all that is decided on.
-var actions = []string{callAction, executeAction, readAction, writeAction, connectAction}
+var actions = []string{callAction, executeAction, readAction, writeAction, connectAction, revealAction}
 
 // A FileUse is what a program does to one of its files. Files in ./tools are no matter of policy: they declare only what may be
 // called, and nobody writes them.

@@ -56,6 +56,7 @@ entity Host = {           // of the network; it has the attributes of tools, too
 const schemaContext = `  arguments: %s,
   program: Bool,          // the call comes from inside a program
   labels: Set<String>,    // of what the session has read
+  kinds: Set<String>,     // of personal data that the call would be given, in action reveal: "email", "card"; else empty
   tier: String,           // at which programs run: "wasm", "process", "gvisor", "microvm"
   client: String,         // as principal.client
   now: datetime,
@@ -65,6 +66,7 @@ const schemaContext = `  arguments: %s,
 
 const schemaActions = `action "call" appliesTo { principal: User, resource: Tool, context: Context };
 action "execute" appliesTo { principal: User, resource: Tool, context: Context };
+action "reveal" appliesTo { principal: User, resource: Tool, context: Context };  // to turn tokens of personal data back in arguments
 `
 
 const schemaRest = `action "read", "write" appliesTo { principal: User, resource: File, context: FileContext };

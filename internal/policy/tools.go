@@ -88,6 +88,7 @@ const (
 
 	callAction    = "call"
 	executeAction = "execute"
+	revealAction  = "reveal"
 
 	reserved = "biplane" // the upstream of our own tools
 )

@@ -17,6 +17,8 @@ type world struct {
 	facts *facts
 	user  cedar.Entity
 	about cedar.RecordMap // the context
+
+	reveals bool // the action is reveal
 }
 
 // world makes that of a request. The error says what is wrong in its arguments.
@@ -25,7 +27,7 @@ func (e *Engine) world(r Request) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{facts: about, user: userOf(r.Principal)}
+	w := &world{facts: about, user: userOf(r.Principal), reveals: len(r.kinds) > 0}
 	var args cedar.Record
 	if e.reads {
 		given := r.Arguments
@@ -52,7 +54,7 @@ func (e *Engine) world(r Request) (*world, error) {
 
 // about is the part of the context that is known before there is a call.
 func (e *Engine) about(r Request) cedar.RecordMap {
-	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "tier": cedar.String(e.cfg.Tier.String())}
+	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.kinds), "tier": cedar.String(e.cfg.Tier.String())}
 	if e.timed {
 		now := r.Time
 		if now.IsZero() {
@@ -86,6 +88,9 @@ func (w *world) request() cedar.Request {
 }
 
 func (w *world) action() cedar.EntityUID {
+	if w.reveals {
+		return cedar.NewEntityUID(actionType, revealAction)
+	}
 	return cedar.NewEntityUID(actionType, cedar.String(w.facts.action))
 }
 

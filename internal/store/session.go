@@ -182,7 +182,7 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 	if err != nil {
 		return err
 	}
-	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}, {endLabels, []any{r.Owner, r.Name}}}
+	steps := []step{{endRefs, []any{r.ID}}, {endSession, []any{r.ID}}, {endLabels, []any{r.Owner, r.Name}}, {endValues, []any{r.Owner, r.Name}}, {endVault, []any{r.Owner, r.Name}}}
 	for _, id := range blobs {
 		steps = append(steps, step{dropBlob, []any{id}})
 	}

@@ -1,0 +1,303 @@
+package privacy
+
+import "strings"
+
+// The checks that tell a number of a kind from other numbers. Digits are ASCII, without separators.
+
+// luhn reports whether the last digit is the check digit of ISO/IEC 7812-1, annex B.
+func luhn(d string) bool {
+	sum := 0
+	for i := range len(d) {
+		n := int(d[len(d)-1-i] - '0')
+		if i%2 == 1 {
+			if n *= 2; n > 9 {
+				n -= 9
+			}
+		}
+		sum += n
+	}
+	return sum%10 == 0
+}
+
+// network reports whether the number begins as one of a card network does, and has the length that it gives out.
+func network(d string) bool {
+	n := len(d)
+	head := func(k int) int { return number(d[:k]) }
+	if n < 13 || n > 19 {
+		return false
+	}
+	two, three, four := head(2), head(3), head(4)
+	switch {
+	case d[0] == '4': // Visa
+		return n == 13 || n == 16 || n == 19
+	case two >= 51 && two <= 55, four >= 2221 && four <= 2720: // Mastercard
+		return n == 16
+	case two == 34, two == 37: // American Express
+		return n == 15
+	case three >= 300 && three <= 305, two == 36, two == 38, two == 39: // Diners
+		return n == 14
+	case four == 6011, three >= 644 && three <= 649, two == 65, two == 62: // Discover, UnionPay
+		return n >= 16
+	case four >= 3528 && four <= 3589: // JCB
+		return n == 16
+	case four == 5018, four == 5020, four == 5038, four == 5893, four == 6304, four == 6759, four >= 6761 && four <= 6763: // Maestro
+		return n >= 16
+	}
+	return false
+}
+
+// number is the value of a few digits.
+func number(d string) (n int) {
+	for i := range len(d) {
+		n = n*10 + int(d[i]-'0')
+	}
+	return n
+}
+
+// mod97 is the remainder of a number with letters as ISO 7064 and ISO 13616 write it: A is 10, Z is 35.
+func mod97(s string) (n int) {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9':
+			n = (n*10 + int(c-'0')) % 97
+		default:
+			n = (n*100 + int(c-'A') + 10) % 97
+		}
+	}
+	return n
+}
+
+// ibanLength is how long the IBANs of a country are (SWIFT IBAN registry).
+var ibanLength = map[string]int{
+	"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28, "CH": 21, "CR": 22, "CY": 28, "CZ": 24,
+	"DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18, "FO": 18, "FR": 27, "GB": 22, "GE": 22, "GI": 23, "GL": 18, "GR": 27, "GT": 28,
+	"HR": 21, "HU": 28, "IE": 22, "IL": 23, "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28, "LC": 32, "LI": 21, "LT": 20, "LU": 20,
+	"LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MR": 27, "MT": 31, "MU": 30, "NL": 18, "NO": 15, "PK": 24, "PL": 28, "PS": 29, "PT": 25,
+	"QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24, "SI": 19, "SK": 24, "SM": 27, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29,
+	"VA": 22, "VG": 24, "XK": 20,
+}
+
+// iban reports whether s, upper case and without spaces, is one (ISO 13616).
+func iban(s string) bool {
+	return len(s) > 4 && ibanLength[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
+}
+
+// ssn reports whether nine digits can be a US social security number.
+func ssn(d string) bool {
+	return len(d) == 9 && d[:3] != "000" && d[:3] != "666" && d[0] != '9' && d[3:5] != "00" && d[5:] != "0000"
+}
+
+// nino reports whether s, upper case and without spaces, can be a UK national insurance number.
+func nino(s string) bool {
+	if len(s) != 9 || strings.IndexByte("DFIQUV", s[0]) >= 0 || strings.IndexByte("DFIQUVO", s[1]) >= 0 || s[8] < 'A' || s[8] > 'D' || !digits(s[2:8]) {
+		return false
+	}
+	switch s[:2] {
+	case "BG", "GB", "KN", "NK", "NT", "TN", "ZZ":
+		return false
+	}
+	return true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// steuerID reports whether eleven digits are a German tax id: of the first ten one comes twice or three times, and the last checks
+// them (ISO 7064, MOD 11,10).
+func steuerID(d string) bool {
+	if len(d) != 11 || d[0] == '0' {
+		return false
+	}
+	var count [10]int
+	for i := range 10 {
+		count[d[i]-'0']++
+	}
+	repeated := 0
+	for _, n := range count {
+		if n > 3 {
+			return false
+		}
+		if n > 1 {
+			repeated++
+		}
+	}
+	if repeated != 1 {
+		return false
+	}
+	p := 10
+	for i := range 10 {
+		s := (int(d[i]-'0') + p) % 10
+		if s == 0 {
+			s = 10
+		}
+		p = s * 2 % 11
+	}
+	return (11-p)%10 == int(d[10]-'0')
+}
+
+// nir reports whether s, thirteen places and two of the key, is a French social security number. Corsica has 2A and 2B.
+func nir(s string) bool {
+	if len(s) != 15 || s[0] != '1' && s[0] != '2' || !digits(s[:5]) || !digits(s[7:]) {
+		return false
+	}
+	month := number(s[3:5])
+	if month == 0 || month > 12 && month < 20 || month > 42 && month < 50 {
+		return false
+	}
+	body := s[:13]
+	switch s[5:7] {
+	case "2A":
+		body = s[:5] + "19" + s[7:13]
+	case "2B":
+		body = s[:5] + "18" + s[7:13]
+	default:
+		if !digits(s[5:7]) {
+			return false
+		}
+	}
+	return 97-mod97(body) == number(s[13:])
+}
+
+const dniLetters = "TRWAGMYFPDXBNJZSQVHLCKE"
+
+// dni reports whether s, upper case and without separators, is a Spanish DNI (eight digits) or NIE (X, Y or Z and seven).
+func dni(s string) bool {
+	if len(s) != 9 {
+		return false
+	}
+	body := s[:8]
+	switch s[0] {
+	case 'X', 'Y', 'Z':
+		body = string('0'+s[0]-'X') + s[1:8]
+	}
+	return digits(body) && dniLetters[number(body)%23] == s[8]
+}
+
+// codiceOdd are the values of characters in odd places of a codice fiscale, of 0 to 9 and of A to Z.
+var codiceOdd = [36]int{1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23}
+
+// codiceFiscale reports whether s, upper case, is an Italian codice fiscale.
+func codiceFiscale(s string) bool {
+	if len(s) != 16 || strings.IndexByte("ABCDEHLMPRST", s[8]) < 0 {
+		return false
+	}
+	sum := 0
+	for i := range 15 {
+		letter := s[i] >= 'A' && s[i] <= 'Z'
+		switch i {
+		case 6, 7, 9, 10, 12, 13, 14: // digits, or the letters that stand for them where two people would have the same
+			if letter && strings.IndexByte("LMNPQRSTUV", s[i]) < 0 {
+				return false
+			}
+		default:
+			if !letter {
+				return false
+			}
+		}
+		n := int(s[i] - '0')
+		if letter {
+			n = int(s[i] - 'A')
+		}
+		if i%2 == 0 { // odd, counted from one
+			if letter {
+				n += 10
+			}
+			n = codiceOdd[n]
+		}
+		sum += n
+	}
+	return s[15] == byte('A'+sum%26)
+}
+
+// bsn reports whether nine digits are a Dutch one (the test of eleven).
+func bsn(d string) bool {
+	if len(d) != 9 || d == "000000000" {
+		return false
+	}
+	sum := -int(d[8] - '0')
+	for i := range 8 {
+		sum += (9 - i) * int(d[i]-'0')
+	}
+	return sum%11 == 0
+}
+
+// pesel reports whether eleven digits are a Polish one: a date, and a check digit.
+func pesel(d string) bool {
+	if len(d) != 11 {
+		return false
+	}
+	month, day := number(d[2:4])%20, number(d[4:6])
+	if month < 1 || month > 12 || day < 1 || day > 31 {
+		return false
+	}
+	sum := 0
+	for i, w := range [10]int{1, 3, 7, 9, 1, 3, 7, 9, 1, 3} {
+		sum += w * int(d[i]-'0')
+	}
+	return (10-sum%10)%10 == int(d[10]-'0')
+}
+
+var (
+	verhoeffD = [10][10]byte{
+		{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 3, 4, 0, 6, 7, 8, 9, 5}, {2, 3, 4, 0, 1, 7, 8, 9, 5, 6}, {3, 4, 0, 1, 2, 8, 9, 5, 6, 7}, {4, 0, 1, 2, 3, 9, 5, 6, 7, 8},
+		{5, 9, 8, 7, 6, 0, 4, 3, 2, 1}, {6, 5, 9, 8, 7, 1, 0, 4, 3, 2}, {7, 6, 5, 9, 8, 2, 1, 0, 4, 3}, {8, 7, 6, 5, 9, 3, 2, 1, 0, 4}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
+	}
+	verhoeffP = [8][10]byte{
+		{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 5, 7, 6, 2, 8, 3, 0, 9, 4}, {5, 8, 0, 3, 7, 9, 6, 1, 4, 2}, {8, 9, 1, 6, 0, 4, 3, 5, 2, 7},
+		{9, 4, 5, 3, 1, 2, 6, 8, 7, 0}, {4, 2, 8, 6, 5, 7, 3, 9, 0, 1}, {2, 7, 9, 3, 8, 0, 6, 4, 1, 5}, {7, 0, 4, 6, 9, 1, 3, 2, 5, 8},
+	}
+)
+
+// aadhaar reports whether twelve digits are an Indian one (Verhoeff's check).
+func aadhaar(d string) bool {
+	if len(d) != 12 || d[0] < '2' {
+		return false
+	}
+	var c byte
+	for i := range len(d) {
+		c = verhoeffD[c][verhoeffP[i%8][d[len(d)-1-i]-'0']]
+	}
+	return c == 0
+}
+
+// cpf reports whether eleven digits are a Brazilian one.
+func cpf(d string) bool {
+	if len(d) != 11 || strings.Count(d, d[:1]) == 11 {
+		return false
+	}
+	for _, n := range []int{9, 10} {
+		sum := 0
+		for i := range n {
+			sum += (n + 1 - i) * int(d[i]-'0')
+		}
+		if sum*10%11%10 != int(d[n]-'0') {
+			return false
+		}
+	}
+	return true
+}
+
+// callingCode gives the length of the country's calling code that d begins with (ITU-T E.164); 0: there is none such.
+func callingCode(d string) int {
+	if len(d) < 4 {
+		return 0
+	}
+	switch d[0] {
+	case '1', '7':
+		return 1
+	}
+	switch d[:2] {
+	case "20", "27", "30", "31", "32", "33", "34", "36", "39", "40", "41", "43", "44", "45", "46", "47", "48", "49", "51", "52", "53", "54", "55", "56", "57", "58",
+		"60", "61", "62", "63", "64", "65", "66", "81", "82", "84", "86", "90", "91", "92", "93", "94", "95", "98":
+		return 2
+	case "21", "22", "23", "24", "25", "26", "29", "35", "37", "38", "42", "50", "59", "67", "68", "69", "80", "85", "87", "88", "96", "97", "99":
+		return 3
+	}
+	return 0
+}

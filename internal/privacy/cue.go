@@ -1,0 +1,117 @@
+package privacy
+
+import "strings"
+
+// A cue is what a word near a number says of it: its kind, or none, that it is something else.
+type cue = Kind
+
+const (
+	noCue cue = ""      // nothing near says anything
+	other cue = "other" // it is an order number, a version, a time: something that is not personal
+)
+
+// cues are the words that say what a number is. The nearest before it counts.
+var cues = cueWords(map[cue]string{
+	Phone:     "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon dial phones kontakttelefon",
+	Card:      "card cc pan visa mastercard amex maestro credit debit creditcard cardnumber cardno kreditkarte karte karta carte tarjeta ccnum ccn cartao kaart",
+	IBAN:      "iban",
+	USSSN:     "ssn social",
+	UKNINO:    "nino insurance",
+	DETaxID:   "steuerid steueridnr steueridentifikationsnummer steuer idnr identifikationsnummer taxid tin",
+	FRNIR:     "nir insee secu securite sociale",
+	ESDNI:     "dni nif nie",
+	ITCodice:  "codice fiscale codicefiscale",
+	NLBSN:     "bsn burgerservicenummer sofinummer sofi",
+	PLPESEL:   "pesel",
+	INAadhaar: "aadhaar aadhar adhaar uidai",
+	BRCPF:     "cpf",
+	other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei version build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
+		"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
+		"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span request asin mpn code duration elapsed latency ms ns count",
+})
+
+func cueWords(of map[cue]string) map[string]cue {
+	out := map[string]cue{}
+	for c, words := range of {
+		for _, w := range strings.Fields(words) {
+			out[w] = c
+		}
+	}
+	return out
+}
+
+const (
+	cueBytes = 64 // how far before a number words count, on its line
+	cueNear  = 6  // how many words
+)
+
+// cueIn gives what the last words of s say. Words in camel case and with underscores are several.
+func cueIn(s string) cue {
+	if len(s) > cueBytes {
+		s = s[len(s)-cueBytes:]
+	}
+	end := len(s)
+	for range cueNear {
+		for end > 0 && !letter(s[end-1]) {
+			if s[end-1] == '\n' {
+				return noCue
+			}
+			end--
+		}
+		whole := end // of the word with all its humps
+		for whole > 0 && (letter(s[whole-1]) || s[whole-1] >= '0' && s[whole-1] <= '9') {
+			whole--
+		}
+		if end == whole {
+			return noCue
+		}
+		if c, ok := cues[folded(s[whole:end])]; ok {
+			return c
+		}
+		start := end - 1
+		for start > whole && !hump(s, start) {
+			start--
+		}
+		if c, ok := cues[folded(s[start:end])]; ok && start > whole {
+			return c
+		}
+		end = start
+	}
+	return noCue
+}
+
+// hump reports whether a word of camel case begins at i.
+func hump(s string, i int) bool {
+	upper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
+	return !letter(s[i-1]) || upper(s[i]) && (!upper(s[i-1]) || i+1 < len(s) && letter(s[i+1]) && !upper(s[i+1]))
+}
+
+// folded is a word in lower case, without the accents that matter here.
+func folded(s string) string {
+	return accents.Replace(strings.ToLower(s))
+}
+
+var accents = strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
+
+// letter reports whether c is one, or a part of one outside of ASCII.
+func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }
+
+// columns gives what the first line of a table says of each column, and what parts them; nothing where s is no table.
+func columns(s string) (heads []cue, by byte) {
+	first, rest, ok := strings.Cut(s, "\n")
+	if !ok || len(first) > 4096 {
+		return nil, 0
+	}
+	second, _, _ := strings.Cut(rest, "\n")
+	for _, sep := range []byte{'\t', ';', ',', '|'} {
+		n := strings.Count(first, string(sep))
+		if n == 0 || strings.Count(second, string(sep)) < n || strings.ContainsAny(first, "{}[]=") {
+			continue
+		}
+		for _, head := range strings.Split(first, string(sep)) {
+			heads = append(heads, cueIn(head))
+		}
+		return heads, sep
+	}
+	return nil, 0
+}

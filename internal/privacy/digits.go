@@ -1,0 +1,300 @@
+package privacy
+
+import "strings"
+
+const (
+	maxGroups = 8  // of digits that may be one number
+	maxGroup  = 19 // digits of one of them
+)
+
+// A run is groups of digits with separators between them, from which numbers are tried.
+type run struct {
+	s      *scanner
+	n      int // groups
+	start  [maxGroups]int
+	end    [maxGroups]int
+	plus   bool // before the first group
+	paren  bool // the first group is in parentheses
+	digits string
+	upTo   [maxGroups]int // how many of digits are those up to a group
+	cued   bool
+	about  cue
+}
+
+// number looks for what begins with a digit, a plus or a parenthesis at i, and gives where to go on.
+func (s *scanner) number(i int) int {
+	r := &run{s: s}
+	first := i
+	if s.text[i] == '+' {
+		r.plus = true
+		i++
+	}
+	if i < len(s.text) && s.text[i] == '(' {
+		r.paren = true
+		i++
+	}
+	if i >= len(s.text) || !digit(s.text[i]) {
+		return first + 1
+	}
+	if !r.read(i) {
+		return s.past(i)
+	}
+	if !s.inside(first) || r.plus && s.text[first-1] == ':' {
+		for n := r.n; n > 0; n-- {
+			if !r.closes(n) {
+				continue
+			}
+			if k, end := r.kind(n); k != "" {
+				return s.add(r.begin(first, k), end, k)
+			}
+		}
+	}
+	if s.text[r.end[0]:r.end[0]] == "" && r.end[0] < len(s.text) && word(s.text[r.end[0]]) {
+		return s.past(r.end[0])
+	}
+	return r.end[0]
+}
+
+// begin gives where a number begins: parentheses belong to phone numbers only.
+func (r *run) begin(first int, k Kind) int {
+	if k == Phone {
+		return first
+	}
+	return r.start[0]
+}
+
+// read reads the groups from i on; false where the first is too long to be of a number.
+func (r *run) read(i int) bool {
+	t := r.s.text
+	var b strings.Builder
+	for r.n < maxGroups {
+		j := i
+		for j < len(t) && digit(t[j]) && j-i <= maxGroup {
+			j++
+		}
+		if j == i || j-i > maxGroup {
+			break
+		}
+		r.start[r.n], r.end[r.n] = i, j
+		b.WriteString(t[i:j])
+		r.upTo[r.n] = b.Len()
+		r.n++
+		k := separated(t, j)
+		if k == j || k >= len(t) || !digit(t[k]) {
+			break
+		}
+		i = k
+	}
+	r.digits = b.String()
+	return r.n > 0
+}
+
+// separated gives where the separator at i ends: at most three of the characters that stand between groups of digits.
+func separated(t string, i int) int {
+	for k := 0; k < 3 && i < len(t); k++ {
+		switch c := t[i]; {
+		case c == ' ' || c == '-' || c == '.' || c == '/' || c == '(' || c == ')':
+			i++
+		case strings.HasPrefix(t[i:], "\u00a0"):
+			i += 2
+		case strings.HasPrefix(t[i:], "\u202f"), strings.HasPrefix(t[i:], "\u2011"), strings.HasPrefix(t[i:], "\u2013"):
+			i += 3
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// closes reports whether a number may end with the n-th group.
+func (r *run) closes(n int) bool {
+	if n < r.n || !r.s.ends(r.end[n-1]) {
+		c := byte(0)
+		if end := r.end[n-1]; end < len(r.s.text) {
+			c = r.s.text[end]
+		}
+		return n < r.n && (c == ' ' || c >= 0x80) || c != 0 && asciiLetter(c) || c == '-' && n == r.n // the last two for what ends with a letter
+	}
+	return true
+}
+
+// sep gives what stands before the k-th group.
+func (r *run) sep(k int) string { return r.s.text[r.end[k-1]:r.start[k]] }
+
+// even reports whether the same character stands between all of the first n groups.
+func (r *run) even(n int, of string) bool {
+	for k := 1; k < n; k++ {
+		if s := r.sep(k); s != r.sep(1) || len(s) != 1 && s[0] < 0x80 || s[0] < 0x80 && strings.IndexByte(of, s[0]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// shape reports whether the groups are of these lengths.
+func (r *run) shape(n int, lengths ...int) bool {
+	if n != len(lengths) {
+		return false
+	}
+	for k, l := range lengths {
+		if r.end[k]-r.start[k] != l {
+			return false
+		}
+	}
+	return true
+}
+
+// cue gives what is said of the number.
+func (r *run) cue() cue {
+	if !r.cued {
+		r.about, r.cued = r.s.cue(r.start[0]), true
+	}
+	return r.about
+}
+
+// kind gives what the first n groups are, and where that ends.
+func (r *run) kind(n int) (Kind, int) {
+	d, end := r.digits[:r.upTo[n-1]], r.end[n-1]
+	if !r.s.ends(end) && n == r.n {
+		return r.lettered(d, n, end)
+	}
+	if r.plus {
+		if r.phone(d, n) {
+			return Phone, end
+		}
+		return "", 0
+	}
+	if k, e := r.lettered(d, n, end); k != "" {
+		return k, e
+	}
+	for _, try := range []struct {
+		kind Kind
+		is   bool
+	}{
+		{Card, len(d) >= 13 && r.card(d, n)},
+		{FRNIR, len(d) == 15 && nir(d) && (n == 1 || r.shape(n, 1, 2, 2, 2, 3, 3, 2) || r.shape(n, 13, 2)) && r.cue() != other},
+		{INAadhaar, len(d) == 12 && aadhaar(d) && (r.cue() == INAadhaar || r.shape(n, 4, 4, 4) && r.even(n, " -") && r.unsaid())},
+		{BRCPF, len(d) == 11 && cpf(d) && (r.cue() == BRCPF || r.shape(n, 3, 3, 3, 2) && r.sep(1) == "." && r.sep(3) == "-")},
+		{USSSN, len(d) == 9 && ssn(d) && (r.cue() == USSSN || r.shape(n, 3, 2, 4) && r.even(n, "-") && r.unsaid())},
+		{DETaxID, len(d) == 11 && steuerID(d) && (r.cue() == DETaxID || r.shape(n, 2, 3, 3, 3) && r.even(n, " ") && r.unsaid())},
+		{PLPESEL, len(d) == 11 && n == 1 && r.cue() == PLPESEL && pesel(d)},
+		{NLBSN, len(d) == 9 && r.cue() == NLBSN && bsn(d)},
+		{Phone, len(d) >= 7 && r.phone(d, n)},
+	} {
+		if try.is {
+			return try.kind, end
+		}
+	}
+	return "", 0
+}
+
+// unsaid reports whether nothing near says that the number is another thing.
+func (r *run) unsaid() bool { return r.cue() == noCue || r.cue() == Field }
+
+// lettered gives what ends with a letter, or has one inside: a Spanish DNI, a French number of Corsica.
+func (r *run) lettered(d string, n, end int) (Kind, int) {
+	t := r.s.text
+	if len(d) == 8 && (n == 1 || r.shape(n, 2, 3, 3) && r.even(n, ".")) {
+		e := end
+		if e < len(t) && (t[e] == '-' || t[e] == ' ') {
+			e++
+		}
+		if e < len(t) && asciiLetter(t[e]) && r.s.ends(e+1) && dni(strings.ToUpper(d+t[e:e+1])) && (t[e] < 'a' || r.cue() == ESDNI) && r.cue() != other {
+			return ESDNI, e + 1
+		}
+	}
+	if n != 1 && n != 4 || end+1 >= len(t) || t[end]|0x20 != 'a' && t[end]|0x20 != 'b' || t[end-1] != '2' {
+		return "", 0
+	}
+	if e := r.s.packed(r.start[0], 15, " "); e > 0 && nir(r.s.upper(r.start[0], e)) && r.cue() != other {
+		return FRNIR, e
+	}
+	return "", 0
+}
+
+// card reports whether the first n groups are the number of a payment card.
+func (r *run) card(d string, n int) bool {
+	switch {
+	case !network(d) || !luhn(d):
+		return false
+	case n == 1 && (len(d) == 13 || len(d) == 19):
+		return r.cue() == Card
+	case n == 1:
+		return r.cue() != other
+	}
+	grouped := r.shape(n, 4, 4, 4, 4) || r.shape(n, 4, 6, 5) || r.shape(n, 4, 6, 4) || r.shape(n, 4, 4, 4, 4, 3) || r.shape(n, 4, 4, 4, 1)
+	return grouped && r.even(n, " -")
+}
+
+// date reports whether the groups begin as a date or an address of a network does.
+func (r *run) date(n int) bool {
+	if n < 3 || r.sep(1) != r.sep(2) {
+		return false
+	}
+	a, b, c := r.end[0]-r.start[0], r.end[1]-r.start[1], r.end[2]-r.start[2]
+	few := a <= 2 && b <= 2 && (c == 4 || c == 2 && n == 3) || a == 4 && b <= 2 && c <= 2
+	if few && a == 4 {
+		year := number(r.s.text[r.start[0]:r.end[0]])
+		return r.sep(1) != " " && year >= 1900 && year < 2200
+	}
+	if few && c == 4 {
+		return number(r.s.text[r.start[0]:r.end[0]]) <= 31 && number(r.s.text[r.start[1]:r.end[1]]) <= 31 && r.sep(1) != " "
+	}
+	return few || n == 4 && r.sep(1) == "." && a <= 3 && b <= 3 && c <= 3 && r.end[3]-r.start[3] <= 3
+}
+
+// phone reports whether the first n groups are a phone number.
+func (r *run) phone(d string, n int) bool {
+	switch {
+	case len(d) > 15+2 || r.many(n):
+		return false
+	case r.plus:
+		return len(d) >= 8 && len(d) <= 16 && callingCode(d) > 0 // one more for the (0) that some write
+	case r.date(n):
+		return false
+	case strings.HasPrefix(d, "00"):
+		return len(d) >= 10 && callingCode(d[2:]) > 0 && (r.cue() == Phone || n > 1 && r.unsaid())
+	case r.cue() == Phone:
+		return len(d) >= 7 && len(d) <= 13 && (n > 1 || len(d) >= 8 || r.s.about == Phone || r.s.heads != nil)
+	case n == 1 || !r.unsaid():
+		return false
+	case r.paren:
+		return len(d) >= 9 && len(d) <= 12 && r.end[0]-r.start[0] <= 5
+	case nanp(d) && (r.shape(n, 3, 3, 4) && r.even(n, "-. ") || r.shape(n, 1, 3, 3, 4)):
+		return true
+	case d[0] == '0' && d[1] != '0':
+		return r.trunk(d, n)
+	}
+	return r.shape(n, 5, 5) && d[0] >= '6' && r.even(n, " -")
+}
+
+// many reports whether groups of one digit stand among the groups, other than the first, or a single 0 after a country's code.
+func (r *run) many(n int) bool {
+	for k := 1; k < n; k++ {
+		if r.end[k]-r.start[k] == 1 && r.s.text[r.start[k]] != '0' && !(r.plus && k == 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// nanp reports whether ten digits, or eleven with a 1 first, can be a number of North America.
+func nanp(d string) bool {
+	if len(d) == 11 && d[0] == '1' {
+		d = d[1:]
+	}
+	return len(d) == 10 && d[0] >= '2' && d[3] >= '2' && !(d[1] == '1' && d[2] == '1')
+}
+
+// trunk reports whether the groups are a number as it is dialled within a country: a 0, the area, and the rest.
+func (r *run) trunk(d string, n int) bool {
+	if first := r.end[0] - r.start[0]; first < 2 || first > 5 || len(d) < 9 || len(d) > 12 {
+		return false
+	}
+	for k := 1; k < n; k++ {
+		if r.end[k]-r.start[k] < 2 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,231 @@
+package privacy
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Revealed says what came of the tokens in the arguments of a call.
+type Revealed struct {
+	Kinds  []string // of the values that were put in the place of tokens, sorted; nil: none were
+	Kept   []string // tokens that stay, sorted
+	Reason string   // why they do
+}
+
+// maxRevealed bounds arguments with all tokens turned back, in bytes.
+const maxRevealed = 32 << 20
+
+// Reveal gives arguments, a JSON object, with the tokens of a vault turned back, and of the vault outside of sessions of its owner, where may allows their
+// kinds: all of them or none. What the vaults don't know stays as it is; so does a token that both know for different values. A string that is a token, and nothing
+// else, of a number becomes the number. The error is that the vault can't be read, or that the arguments would be too large.
+func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may func(kinds []string) (bool, string)) (json.RawMessage, *Revealed, error) {
+	if g == nil {
+		return args, nil, nil
+	}
+	tokens := tokensIn(args)
+	if len(tokens) == 0 {
+		return args, nil, nil
+	}
+	g.touch(ctx, of)
+	known, err := g.known(ctx, of, tokens)
+	if err != nil {
+		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err, Msg: "the call was not made: its tokens can't be turned back, since the vault of personal data can't be read"}
+	}
+	if len(known) == 0 {
+		return args, nil, nil // they look like tokens, and are none
+	}
+	out := &Revealed{}
+	for t := range known {
+		if k := string(t.Kind); !slices.Contains(out.Kinds, k) {
+			out.Kinds = append(out.Kinds, k)
+		}
+		out.Kept = append(out.Kept, t.String())
+	}
+	slices.Sort(out.Kinds)
+	slices.Sort(out.Kept)
+	ok, why := may(out.Kinds)
+	if !ok {
+		out.Kinds, out.Reason = nil, why
+		return args, out, nil
+	}
+	out.Kept = nil
+	b := &back{known: known}
+	full, ok := b.json(string(args), 0)
+	if !ok || b.size > maxRevealed {
+		return nil, nil, tool.Errorf(tool.Limit, "the call was not made: with all tokens turned back its arguments are over %d bytes, or too deep: send less at a time", maxRevealed)
+	}
+	return json.RawMessage(full), out, nil
+}
+
+// known gives what tokens stand for.
+func (g *Guard) known(ctx context.Context, of Scope, tokens []Token) (map[Token]Entry, error) {
+	out := map[Token]Entry{}
+	scopes := []Scope{of}
+	if of.Session != "" {
+		scopes = append(scopes, Scope{Owner: of.Owner})
+	}
+	for _, s := range scopes {
+		found, err := g.cfg.Store.Find(ctx, s, tokens)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			if have, ok := out[e.Token]; ok && (have.Value != e.Value || have.Literal != e.Literal) { // of an imported session: which is meant nobody knows
+				delete(out, e.Token)
+				continue
+			}
+			out[e.Token] = e
+		}
+	}
+	return out, nil
+}
+
+// maxTokens bounds the tokens that are turned back in one call.
+const maxTokens = 100_000
+
+// tokensIn gives the tokens in the strings of JSON, each once. In JSON a bracket may be written as an escape: where there are any, texts are
+// read first.
+func tokensIn(args json.RawMessage) []Token {
+	t := string(args)
+	if strings.IndexByte(t, '\\') >= 0 {
+		var b strings.Builder
+		w := &walk{t: t}
+		w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
+		w.value = func(raw string, _ place) draft {
+			if raw[0] == '"' {
+				b.WriteString(unescaped(raw, 0))
+				b.WriteByte('\n')
+			}
+			return nil
+		}
+		if !json.Valid(args) || !w.any(place{}) {
+			return nil
+		}
+		t = b.String()
+	}
+	seen := map[Token]bool{}
+	var out []Token
+	for i := strings.IndexByte(t, '['); i >= 0 && i < len(t) && len(out) < maxTokens; {
+		if k, n := tokenAt(t[i:]); n > 0 && !seen[k] {
+			seen[k] = true
+			out = append(out, k)
+		}
+		next := strings.IndexByte(t[i+1:], '[')
+		if next < 0 {
+			break
+		}
+		i += 1 + next
+	}
+	return out
+}
+
+// unescaped is the text of a string, with that of the strings in it where it is JSON itself.
+func unescaped(raw string, nested int) string {
+	t := unquoted(raw)
+	head := strings.TrimSpace(t)
+	if head == "" || nested >= maxNested || head[0] != '{' && head[0] != '[' || strings.IndexByte(t, '\\') < 0 || !json.Valid([]byte(t)) {
+		return t
+	}
+	var b strings.Builder
+	w := &walk{t: t}
+	w.key = func(name string) draft { b.WriteString(name); b.WriteByte('\n'); return nil }
+	w.value = func(raw string, _ place) draft {
+		if raw[0] == '"' {
+			b.WriteString(unescaped(raw, nested+1))
+			b.WriteByte('\n')
+		}
+		return nil
+	}
+	if !w.any(place{}) {
+		return t
+	}
+	return b.String()
+}
+
+// back turns tokens back.
+type back struct {
+	known map[Token]Entry
+	size  int // bytes of what was made
+}
+
+// json turns tokens back in JSON; false where it is none, or too deep.
+func (b *back) json(t string, nested int) (string, bool) {
+	if !json.Valid([]byte(t)) {
+		return "", false
+	}
+	w := &walk{t: t, key: func(name string) draft {
+		if out := b.text(name); out != name {
+			return draft{{text: out}}
+		}
+		return nil
+	}}
+	w.value = func(raw string, _ place) draft { return b.scalar(raw, nested) }
+	if !w.any(place{}) {
+		return "", false
+	}
+	var out strings.Builder
+	for _, p := range append(w.out, part{text: t[w.from:]}) {
+		out.WriteString(p.text)
+	}
+	return out.String(), true
+}
+
+func (b *back) scalar(raw string, nested int) draft {
+	if raw[0] != '"' || b.size > maxRevealed {
+		return nil
+	}
+	t := unquoted(raw)
+	if k, n := tokenAt(t); n > 0 && n == len(t) {
+		if e, ok := b.known[k]; ok && e.Literal {
+			b.size += len(e.Value)
+			return draft{{text: e.Value}}
+		}
+	}
+	out := ""
+	if head := strings.TrimSpace(t); head != "" && nested < maxNested && (head[0] == '{' || head[0] == '[') {
+		if inner, ok := b.json(t, nested+1); ok {
+			out = inner
+		}
+	}
+	if out == "" {
+		out = b.text(t)
+	}
+	if out == t {
+		return nil
+	}
+	return quoted(draft{{text: out}})
+}
+
+// text turns tokens back in a text.
+func (b *back) text(t string) string {
+	i := strings.IndexByte(t, '[')
+	if i < 0 {
+		return t
+	}
+	var out strings.Builder
+	from := 0
+	for i < len(t) && b.size <= maxRevealed {
+		k, n := tokenAt(t[i:])
+		e, ok := b.known[k]
+		if n == 0 || !ok {
+			i++
+		} else {
+			out.WriteString(t[from:i])
+			out.WriteString(e.Value)
+			b.size += len(e.Value)
+			i += n
+			from = i
+		}
+		next := strings.IndexByte(t[i:], '[')
+		if next < 0 {
+			break
+		}
+		i += next
+	}
+	out.WriteString(t[from:])
+	return out.String()
+}

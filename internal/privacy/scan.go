@@ -1,0 +1,309 @@
+package privacy
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Kind is a kind of personal data.
+type Kind string
+
+// The kinds that are recognised by themselves, and Field: what the configuration or a tool's schema names.
+const (
+	Email     Kind = "email"
+	Phone     Kind = "phone"
+	Card      Kind = "card"
+	IBAN      Kind = "iban"
+	USSSN     Kind = "us_ssn"
+	UKNINO    Kind = "uk_nino"
+	DETaxID   Kind = "de_tax_id"
+	FRNIR     Kind = "fr_nir"
+	ESDNI     Kind = "es_dni"
+	ITCodice  Kind = "it_codice_fiscale"
+	NLBSN     Kind = "nl_bsn"
+	PLPESEL   Kind = "pl_pesel"
+	INAadhaar Kind = "in_aadhaar"
+	BRCPF     Kind = "br_cpf"
+	Field     Kind = "field"
+)
+
+// Kinds gives all kinds that are recognised by themselves.
+func Kinds() []Kind {
+	return []Kind{Email, Phone, Card, IBAN, USSSN, UKNINO, DETaxID, FRNIR, ESDNI, ITCodice, NLBSN, PLPESEL, INAadhaar, BRCPF}
+}
+
+// A Match is personal data in a text: its bytes from Start up to End.
+type Match struct {
+	Start, End int
+	Kind       Kind
+}
+
+// Find gives the personal data of all kinds in a text, in order, without overlaps. It takes time linear in the text.
+func Find(text string) []Match { return find(text, noCue) }
+
+// find is Find for a text of which something is known: what the field says that it is the value of.
+func find(text string, about cue) []Match {
+	s := &scanner{text: text, about: about}
+	if strings.IndexByte(text, '\n') >= 0 {
+		s.heads, s.by = columns(text)
+	}
+	s.scan()
+	return s.out
+}
+
+// A scanner goes through a text once. What it looks at around a place is bounded.
+type scanner struct {
+	text  string
+	about cue
+	heads []cue // of the columns, where the text is a table
+	by    byte  // what parts them
+	line  int   // where the line of the last place that was asked about begins
+	at    int   // how far columns were counted in it
+	col   int
+	out   []Match
+}
+
+func word(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_'
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+func (s *scanner) scan() {
+	t := s.text
+	for i := 0; i < len(t); {
+		c := t[i]
+		switch {
+		case c == '@', c == '%' && strings.HasPrefix(t[i:], "%40"):
+			i = s.email(i)
+		case (digit(c) || c == '+' || c == '(') && s.fresh(i):
+			i = s.number(i)
+		case letter(c) && c < 0x80 && s.fresh(i):
+			i = s.word(i)
+		case word(c):
+			i = s.past(i)
+		default:
+			i++
+		}
+	}
+}
+
+// past gives the end of the word at i.
+func (s *scanner) past(i int) int {
+	for i < len(s.text) && word(s.text[i]) {
+		i++
+	}
+	return i
+}
+
+// fresh reports whether a word may begin at i.
+func (s *scanner) fresh(i int) bool { return i == 0 || !word(s.text[i-1]) }
+
+// ends reports whether a number or word may end before i: it doesn't go on there as part of something longer.
+func (s *scanner) ends(i int) bool {
+	t := s.text
+	if i >= len(t) {
+		return true
+	}
+	switch c := t[i]; {
+	case word(c) || c == '@' || c == '%':
+		return false
+	case c == '-' || c == '.' || c == ':' || c == '/':
+		return i+1 >= len(t) || !word(t[i+1])
+	}
+	return true
+}
+
+// inside reports whether what begins at i is a part of something longer: after a hyphen, a point or a slash that stands at the end of a word.
+func (s *scanner) inside(i int) bool {
+	if i < 2 {
+		return false
+	}
+	switch a, b := s.text[i-2], s.text[i-1]; b {
+	case '-', '.', '/', ':', '#', '+':
+		return b == '#' || digit(a) || letter(a) && b != ':' && b != '.'
+	case '$':
+		return true
+	}
+	return false
+}
+
+// add notes a match, in the place of those that it covers.
+func (s *scanner) add(start, end int, k Kind) int {
+	for n := len(s.out); n > 0 && s.out[n-1].End > start; n = len(s.out) {
+		start = min(start, s.out[n-1].Start)
+		s.out = s.out[:n-1]
+	}
+	s.out = append(s.out, Match{start, end, k})
+	return end
+}
+
+// cue gives what is said of the number at i: before it on its line, by its column, or by its field.
+func (s *scanner) cue(i int) cue {
+	if c := cueIn(s.text[max(0, i-cueBytes):i]); c != noCue && (s.heads == nil || strings.LastIndexByte(s.text[max(0, i-cueBytes):i], s.by) < 0) {
+		return c
+	}
+	if s.heads != nil {
+		if c := s.column(i); c < len(s.heads) && s.heads[c] != noCue && s.line > 0 {
+			return s.heads[c]
+		}
+	}
+	return s.about
+}
+
+// column gives the number of the column that i is in. It is asked about places in order.
+func (s *scanner) column(i int) int {
+	for ; s.at < i; s.at++ {
+		switch s.text[s.at] {
+		case '\n':
+			s.line, s.col = s.at+1, 0
+		case s.by:
+			s.col++
+		}
+	}
+	return s.col
+}
+
+// Bounds of addresses (RFC 5321, section 4.5.3.1).
+const (
+	maxLocal  = 64
+	maxDomain = 255
+)
+
+// email looks for an address around the @ at i, and gives where to go on.
+func (s *scanner) email(at int) int {
+	t := s.text
+	after := at + 1
+	if t[at] == '%' {
+		after = at + 3
+	}
+	start := at
+	for start > 0 && at-start < maxLocal && local(t[start-1]) {
+		start--
+	}
+	if i := strings.LastIndexAny(t[start:at], "=/?&|{}`*!#$^"); i >= 0 { // what stands before an address in addresses of pages and the like
+		start += i + 1
+	}
+	for start < at && strings.IndexByte(".'-+%", t[start]) >= 0 {
+		start++
+	}
+	end := after
+	for end < len(t) && end-after < maxDomain && (word(t[end]) && t[end] != '_' || t[end] == '-' || t[end] == '.' || t[end] >= 0x80 && !dash(t[end:])) {
+		end++
+	}
+	for end > after && (t[end-1] == '.' || t[end-1] == '-') {
+		end--
+	}
+	if start == at || t[at-1] == '.' || !domain(t[after:end]) || machine(t[start:at], t[after:end], t[end:]) {
+		return after
+	}
+	return s.add(start, end, Email)
+}
+
+// dash reports whether a text begins with one of the typographic characters that end an address: quotes, dashes, spaces.
+func dash(t string) bool {
+	return strings.HasPrefix(t, "\u00a0") || strings.HasPrefix(t, "\u00bb") || strings.HasPrefix(t, "\u00ab") || len(t) > 1 && t[0] == 0xe2 && t[1] == 0x80 || strings.HasPrefix(t, "\u3001") || strings.HasPrefix(t, "\u3002")
+}
+
+// local reports whether c may be in the part before the @ (RFC 5322, section 3.2.3; RFC 6531).
+func local(c byte) bool {
+	return word(c) || c >= 0x80 || strings.IndexByte(".!#$%&'*+/=?^`{|}~-", c) >= 0
+}
+
+// domain reports whether d looks like the name of a host with a top-level domain.
+func domain(d string) bool {
+	dot := strings.LastIndexByte(d, '.')
+	if dot <= 0 || len(d)-dot < 3 || strings.Contains(d, "..") || d[0] == '-' {
+		return false
+	}
+	for i := dot + 1; i < len(d); i++ {
+		if !letter(d[i]) && !strings.HasPrefix(d[dot+1:], "xn--") {
+			return false
+		}
+	}
+	return true
+}
+
+// machine reports whether what looks like an address is one of a machine: a repository, a unit of systemd, a file of twice the size.
+func machine(user, host, rest string) bool {
+	if user == "git" || user == "hg" || strings.HasPrefix(rest, ":") && len(rest) > 1 && letter(rest[1]) && strings.Contains(rest, "/") {
+		return true
+	}
+	tld := host[strings.LastIndexByte(host, '.')+1:]
+	if slices.Contains([]string{"service", "socket", "timer", "target", "mount", "slice", "scope", "png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", "css", "json", "html"}, tld) {
+		return true
+	}
+	return false
+}
+
+// longest is how many characters of a word with spaces are looked at: an IBAN.
+const longest = 34
+
+// word looks for what begins with a letter at i, and gives where to go on.
+func (s *scanner) word(i int) int {
+	t := s.text
+	end := s.past(i)
+	if s.inside(i) || end-i > longest {
+		return end
+	}
+	var first byte = t[i] &^ 0x20
+	switch {
+	case end-i == 16:
+		if codiceFiscale(strings.ToUpper(t[i:end])) && s.ends(end) {
+			return s.add(i, end, ITCodice)
+		}
+	case (first == 'X' || first == 'Y' || first == 'Z') && end-i <= 9:
+		if e := s.packed(i, 9, "-."); e > 0 && dni(s.upper(i, e)) {
+			return s.add(i, e, ESDNI)
+		}
+	}
+	if end-i < 2 || !asciiLetter(t[i+1]) || end-i > 2 && !digit(t[i+2]) {
+		return end
+	}
+	if n := ibanLength[strings.ToUpper(t[i:i+2])]; n > 0 && (end-i >= 4 && digit(t[i+3]) || end-i == 2) {
+		if e := s.packed(i, n, " -"); e > 0 && iban(s.upper(i, e)) {
+			return s.add(i, e, IBAN)
+		}
+	}
+	if e := s.packed(i, 9, " -"); e > 0 && nino(s.upper(i, e)) && s.cue(i) != other {
+		return s.add(i, e, UKNINO)
+	}
+	return end
+}
+
+func asciiLetter(c byte) bool { return letter(c) && c < 0x80 }
+
+// packed gives the end of n letters and digits from i on, with single separators between them; 0 where there are not so many, or
+// more.
+func (s *scanner) packed(i, n int, separators string) int {
+	t := s.text
+	for k := 0; i < len(t); i++ {
+		switch {
+		case word(t[i]) && t[i] != '_':
+			if k++; k == n {
+				if !s.ends(i + 1) {
+					return 0
+				}
+				return i + 1
+			}
+		case k == 0 || strings.IndexByte(separators, t[i]) < 0 || !word(t[i-1]):
+			return 0
+		}
+	}
+	return 0
+}
+
+// upper gives a part of the text in upper case, without separators.
+func (s *scanner) upper(i, end int) string {
+	return bare(strings.ToUpper(s.text[i:end]))
+}
+
+// bare is a text without anything but its letters and digits.
+func bare(t string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, t)
+}

@@ -1,0 +1,321 @@
+package privacy
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Sheet is texts that a model is going to be shown at once. It is for one goroutine. A nil Sheet changes nothing.
+type Sheet struct {
+	g     *Guard
+	of    Scope
+	paths [][]string // of fields
+	words *lexicon
+	finds []*Entry
+	index map[string]int // of finds by Key
+	fill  []func()       // puts what came of a draft into its place
+}
+
+// Sheet begins one for a vault. More are paths of fields, besides those of the configuration, whose values are personal.
+func (g *Guard) Sheet(ctx context.Context, of Scope, more ...[]string) *Sheet {
+	if g == nil {
+		return nil
+	}
+	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: g.lexicon(ctx, of), index: map[string]int{}}
+}
+
+// A draft is a text in which tokens are still to be set.
+type draft []part
+
+// A part is a piece of a draft: a text, or what is to be replaced.
+type part struct {
+	text string
+	find int // one more than the number of what is found; 0: text
+}
+
+func (d draft) plain() bool { return !slices.ContainsFunc(d, func(p part) bool { return p.find > 0 }) }
+
+// found notes a value and gives its part.
+func (s *Sheet) found(k Kind, value string, literal bool) part {
+	e := &Entry{Token: Token{Kind: k}, Value: value, Literal: literal}
+	key := e.Key()
+	i, ok := s.index[key]
+	if !ok {
+		i = len(s.finds)
+		s.index[key], s.finds = i, append(s.finds, e)
+	}
+	return part{find: i + 1}
+}
+
+// compose sets the tokens.
+func (s *Sheet) compose(d draft) string {
+	var b strings.Builder
+	for _, p := range d {
+		if p.find > 0 {
+			b.WriteString(s.finds[p.find-1].Token.String())
+		} else {
+			b.WriteString(p.text)
+		}
+	}
+	return b.String()
+}
+
+// Text has *p replaced. One that is wholly an object or a list of JSON is taken as that.
+func (s *Sheet) Text(p *string) {
+	if s == nil || *p == "" {
+		return
+	}
+	d := s.textOrJSON(*p, noCue, s.start(), 0)
+	if len(d) > 1 || cutOff(*p) {
+		s.fill = append(s.fill, func() { *p = s.compose(d) })
+	}
+}
+
+// JSON has *p replaced, which is one value of JSON. What is none is taken as a text.
+func (s *Sheet) JSON(p *json.RawMessage) {
+	if s == nil || len(*p) == 0 {
+		return
+	}
+	d, ok := s.json(string(*p), s.start(), 0)
+	if !ok {
+		d = s.text(string(*p), noCue)
+	}
+	if len(d) > 1 {
+		s.fill = append(s.fill, func() { *p = json.RawMessage(s.compose(d)) })
+	}
+}
+
+// Block has *p replaced, a content block of MCP. Of those that are no text nobody can tell what they show: unless the configuration lets them
+// pass, a text in their place says so.
+func (s *Sheet) Block(p *json.RawMessage) {
+	if s == nil {
+		return
+	}
+	var b struct {
+		Type     string `json:"type"`
+		Data     string `json:"data"`
+		MimeType string `json:"mimeType"`
+		Resource *struct {
+			MimeType string  `json:"mimeType"`
+			Text     *string `json:"text"`
+			Blob     *string `json:"blob"`
+		} `json:"resource"`
+	}
+	if json.Unmarshal(*p, &b) != nil {
+		s.JSON(p)
+		return
+	}
+	switch r := b.Resource; {
+	case b.Type == "text", b.Type == "resource_link":
+	case r != nil && r.Blob != nil:
+		text, ok := decoded(*r.Blob)
+		if ok {
+			s.blob(p, text)
+			return
+		}
+		s.withhold(p, r.MimeType, len(*r.Blob))
+		return
+	case r != nil && r.Text != nil:
+	case b.Data != "" || b.Type == "image" || b.Type == "audio":
+		s.withhold(p, b.MimeType, len(b.Data))
+		return
+	}
+	s.JSON(p)
+}
+
+// withhold puts a text in the place of what can't be looked into.
+func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
+	if s.g.cfg.Binaries {
+		return
+	}
+	if len(mime) > 100 {
+		mime = mime[:100]
+	}
+	about := ""
+	if mime = strings.TrimSpace(mime); mime != "" {
+		about = " (" + mime + ")"
+	}
+	text := fmt.Sprintf("[a file%s of %d bytes was left out: nobody can tell whether it shows personal data; privacy.binaries: pass shows it]", about, base64*3/4)
+	if raw, err := tool.Marshal(tool.TextBlock{Type: "text", Text: text}); err == nil {
+		s.fill = append(s.fill, func() { *p = raw })
+	}
+}
+
+// decoded gives the text of base64, where it is a text.
+func decoded(data string) (string, bool) {
+	raw, err := base64.StdEncoding.DecodeString(data)
+	if err != nil || !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
+		return "", false
+	}
+	return string(raw), true
+}
+
+// blob has the text replaced that a resource has as base64.
+func (s *Sheet) blob(p *json.RawMessage, text string) {
+	d := s.textOrJSON(text, noCue, s.start(), 0)
+	rest := slices.Clone(*p)
+	s.JSON(&rest)
+	s.fill = append(s.fill, func() {
+		var fields, resource map[string]json.RawMessage
+		_ = json.Unmarshal(rest, &fields) // both were read before, and what is replaced in them leaves them JSON
+		_ = json.Unmarshal(fields["resource"], &resource)
+		resource["blob"], _ = json.Marshal(base64.StdEncoding.EncodeToString([]byte(s.compose(d)))) // strings always marshal
+		fields["resource"], _ = json.Marshal(resource)
+		*p, _ = json.Marshal(fields)
+	})
+}
+
+// Result has *p replaced by what a model may see of it.
+func (s *Sheet) Result(p **tool.Result) {
+	if s == nil || *p == nil {
+		return
+	}
+	var fields map[string]json.RawMessage
+	var content []json.RawMessage
+	if json.Unmarshal((*p).Raw, &fields) != nil || fields["content"] != nil && json.Unmarshal(fields["content"], &content) != nil {
+		*p = tool.Text(true, "the tool's answer can't be shown: it can't be looked into for personal data")
+		return
+	}
+	delete(fields, "content")
+	before := len(s.fill)
+	for i := range content {
+		s.Block(&content[i])
+	}
+	rest := map[string]*json.RawMessage{}
+	for k, v := range fields {
+		rest[k] = &v
+		s.JSON(&v)
+	}
+	if len(s.fill) == before {
+		return
+	}
+	s.fill = append(s.fill, func() {
+		out := map[string]any{"content": content}
+		for k, v := range rest {
+			out[k] = v
+		}
+		raw, err := tool.Marshal(out)
+		var r *tool.Result
+		if err == nil {
+			r, err = tool.ParseResult(raw)
+		}
+		if err != nil {
+			r = tool.Text(true, "the tool's answer can't be shown: its personal data can't be replaced")
+		}
+		*p = r
+	})
+}
+
+// Hide replaces all. Where the vault can't be written, tokens have no numbers: they can't be turned back, and nothing is shown.
+func (s *Sheet) Hide(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	if len(s.finds) > 0 {
+		ctx = context.WithoutCancel(ctx) // what is shown must be hidden, however the call ended
+		s.g.touch(ctx, s.of)
+		if err := s.g.cfg.Store.Number(ctx, s.of, s.g.cfg.Values, s.finds); err != nil {
+			s.g.cfg.Log.Error("personal data was replaced by tokens that can't be turned back: the vault can't be written", "err", err)
+			for _, e := range s.finds {
+				e.N = 0
+			}
+		}
+	}
+	for _, f := range s.fill {
+		f()
+	}
+	s.fill = nil
+}
+
+// textOrJSON gives the draft of a text, which may be JSON. about is what the field says that has it, at is where it is.
+func (s *Sheet) textOrJSON(t string, about cue, at place, depth int) draft {
+	if head := strings.TrimSpace(t); head != "" && depth < maxNested && (head[0] == '{' || head[0] == '[') {
+		if d, ok := s.json(t, at, depth+1); ok {
+			return d
+		}
+	}
+	return s.text(t, about)
+}
+
+// text gives the draft of a text.
+func (s *Sheet) text(t string, about cue) draft {
+	tail := ""
+	if cutOff(t) {
+		t, tail = trimmed(t)
+	}
+	var out draft
+	at := 0
+	for _, m := range s.matches(t, about) {
+		out = append(out, part{text: t[at:m.Start]}, s.found(m.Kind, t[m.Start:m.End], false))
+		at = m.End
+	}
+	return append(out, part{text: t[at:] + tail})
+}
+
+// matches gives what is personal in a text: what is recognised, and the values of fields that were seen before.
+func (s *Sheet) matches(t string, about cue) []Match {
+	all := slices.DeleteFunc(find(t, about), func(m Match) bool { return s.g.off[m.Kind] })
+	known := s.words.find(t)
+	if len(known) == 0 {
+		return all
+	}
+	all = append(all, known...)
+	slices.SortFunc(all, func(a, b Match) int {
+		if a.Start != b.Start {
+			return a.Start - b.Start
+		}
+		return b.End - a.End
+	})
+	out := all[:0]
+	for _, m := range all {
+		if n := len(out); n > 0 && m.Start < out[n-1].End {
+			if m.End > out[n-1].End { // both are hidden, as what covers both
+				out[n-1] = Match{out[n-1].Start, m.End, Field}
+			}
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// The end of a text that was cut before anybody looked at it may be the first half of a value.
+const (
+	ellipsis = "…"
+	minCut   = 1000 // bytes of a text that may have been cut
+	maxHalf  = 254  // bytes of what is left out before the cut
+)
+
+// cutOff reports whether a text was cut: long ones end with an ellipsis, and sometimes with how much is missing.
+func cutOff(t string) bool {
+	if len(t) < minCut {
+		return false
+	}
+	i := strings.LastIndex(t[len(t)-min(len(t), 64):], ellipsis)
+	return i >= 0
+}
+
+// trimmed takes from a text that was cut what may be half a value: its last word, and groups of digits before that.
+func trimmed(t string) (head, tail string) {
+	i := strings.LastIndex(t, ellipsis)
+	head, tail = t[:i], t[i:]
+	end := len(head)
+	for end > 0 && len(head)-end < maxHalf && strings.IndexByte(" \t\r\n\"',;<>()[]{}", head[end-1]) < 0 {
+		end--
+	}
+	for end > 0 && len(head)-end < maxHalf && strings.IndexByte("0123456789 -./()+", head[end-1]) >= 0 {
+		end--
+	}
+	for end > 0 && end < len(head) && !utf8.RuneStart(head[end]) {
+		end--
+	}
+	return head[:end], tail
+}
