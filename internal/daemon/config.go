@@ -38,6 +38,7 @@ type Settings struct {
 	Sessions  SessionSettings
 	Audit     AuditSettings
 	Approvals ApprovalSettings
+	Privacy   PrivacySettings
 	Limits    []limit.Rule
 	Journal   JournalSettings
 	Usage     UsageSettings
@@ -204,6 +205,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 		"audit":      func(n *node) { r.audit(n, &s.Audit, filepath.Dir(s.File)) },
 		"approvals":  func(n *node) { r.approvals(n, &s.Approvals) },
+		"privacy":    func(n *node) { r.privacy(n, &s.Privacy) },
 		"limits":     func(n *node) { s.Limits = r.limits(n) },
 		"journal":    func(n *node) { r.journal(n, &s.Journal) },
 		"usage":      func(n *node) { r.usage(n, &s.Usage) },

@@ -28,6 +28,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -65,6 +66,7 @@ type Daemon struct {
 	audit     *audit.Log
 	approvals *approval.Gate
 	network   network
+	privacy   *privacy.Guard // nil: personal data is shown as it is
 	limits    *limit.Limiter
 	tokens    *tokens.Counter
 	usage     *usage.Meter
@@ -155,13 +157,14 @@ func (d *Daemon) assemble() (err error) {
 	}
 	d.approvals = d.newApprovals(key)
 	d.network = d.newNetwork()
+	d.privacy = d.newPrivacy(key)
 	if d.limits, err = d.newLimits(context.Background()); err != nil {
 		return err
 	}
 	d.policies, err = newPolicies(s, gateway.Config{
 		Barred:  d.keys.Barred,
 		Catalog: d.catalog, Approval: d.approvals,
-		Audit: d.audit, Log: d.log, Limits: d.limits,
+		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy,
 	}, d.toolsChanged, d.recordPolicy, d.log)
 	if err != nil {
 		return err
@@ -240,6 +243,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { d.policies.watch(upstreams) })
 	wg.Go(func() { d.usage.Run(upstreams) })
+	wg.Go(func() { d.privacy.Run(upstreams) })
 
 	d.recover(ctx)
 	failed := make(chan error, 2)

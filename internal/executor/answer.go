@@ -24,9 +24,11 @@ func (r *run) finish(err error) {
 	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
 	r.mu.Unlock()
 	e := r.snapshot()
+	var shown *Execution
 	var res *tool.Result
 	if err := r.guard("an answer", func() (err error) {
-		res, err = tool.NewResult(r.content(e), r.meta(e.State), e.State != Done)
+		shown = r.hidden(e)
+		res, err = tool.NewResult(r.content(shown), r.meta(e.State), e.State != Done)
 		return err
 	}); err != nil {
 		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
@@ -34,6 +36,7 @@ func (r *run) finish(err error) {
 	}
 	r.journalEnd(e, res)
 	r.mu.Lock()
+	r.conceal(shown)
 	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
 	r.answered = res
@@ -184,9 +187,7 @@ func (r *run) blocks(e *Execution) []any {
 	if h := handleOf(e.Value); h != "" && e.State == Done {
 		r.emit(h)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.emitted {
+	for _, b := range r.hiddenBlocks() {
 		out = append(out, b)
 	}
 	return out

@@ -95,7 +95,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", count(lim.Calls, "call"))
 	}
 	n = len(r.exec.Calls)
-	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: short(c.Args), pending: true, begun: time.Now(), note: r.note(n, c, path)})
+	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: r.short(c.Args), pending: true, begun: time.Now(), note: r.note(n, c, path)})
 	r.ids[c.ID] = n
 	r.begin()
 	r.mu.Unlock()
@@ -228,13 +228,14 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 
 // callOf makes the n-th call as the door is given it.
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
-	return &tool.Call{ID: fmt.Sprintf("%s.%d", r.id, n+1), Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest,
+	return &tool.Call{ID: fmt.Sprintf("%s.%d", r.id, n+1), Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Session: r.exec.Session, Remark: r.remark,
 		Labels: r.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }
 
 // reported notes what the tool of the n-th call says of its progress.
 func (r *run) reported(n int, p tool.Progress) {
+	r.hideText(&p.Message)
 	s := reportText(p)
 	r.mu.Lock()
 	r.exec.Calls[n].report = s

@@ -196,6 +196,12 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 // progress says how far the calls are. Done is the seconds since the execution began, since it must increase each time
 // (MCP, basic/utilities/progress), and nobody knows of how many calls there will be.
 func (r *run) progress() tool.Progress {
+	p := r.progressNow()
+	r.hideText(&p.Message)
+	return p
+}
+
+func (r *run) progressNow() tool.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := tool.Progress{Done: time.Since(r.began).Seconds()}

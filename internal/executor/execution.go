@@ -43,7 +43,8 @@ type Execution struct {
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
 
-	logged int // bytes of all that the program logged, what is not kept included
+	real   json.RawMessage // the value as the program gave it, where Value has tokens for personal data
+	logged int             // bytes of all that the program logged, what is not kept included
 	run    *run
 }
 

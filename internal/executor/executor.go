@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
@@ -78,6 +79,7 @@ type Config struct {
 	// command line. It may be nil.
 	Page    func(id string) string
 	Ended   func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
+	Privacy *privacy.Guard   // keeps personal data from models; nil: it doesn't
 	Journal journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
 	Tokens  *tokens.Counter  // default one of its own
 	Log     *slog.Logger     // default slog.Default()

@@ -98,16 +98,17 @@ func (r *run) weigh() (changed bool, now State) {
 
 // waitingText says what a program waits for people for; empty when it doesn't.
 func (r *run) waitingText() string {
+	args, whole := r.heldArgs(), r.planShown()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var calls []string
 	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {
 		h := r.holds.by[n]
 		if r.planning() && r.plan.whole != nil {
-			calls = append(calls, "- "+r.plan.planText(h))
+			calls = append(calls, "- "+r.plan.planText(h, whole))
 			continue
 		}
-		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", r.exec.Calls[n].Tool, cut(r.exec.Calls[n].args, maxShort), h.Request, h.Reason))
+		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", r.exec.Calls[n].Tool, args[n], h.Request, h.Reason))
 	}
 	if len(calls) == 0 {
 		return ""

@@ -82,9 +82,9 @@ func (p *planned) again(st *journal.Story) error {
 		switch {
 		case k.Plan == nil:
 		case p.set == nil:
-			p.note(k.N-1, k.Plan, k.Arguments)
+			p.note(k.N-1, k.Plan, k.Plan.Given(k.Arguments))
 		case k.Known() && !k.Unsent:
-			p.set.Done(k.Plan.Tool, k.Arguments)
+			p.set.Done(k.Plan.Tool, k.Plan.Given(k.Arguments))
 		}
 	}
 	if st.Planned == nil {
@@ -133,6 +133,9 @@ func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
 	}
 	return func(c *tool.Call, policies string) (*tool.Instead, error) {
 		in := &journal.InPlan{Tool: c.Tool.Path(), Definition: c.Tool.Digest(), Policies: policies}
+		if r.x.cfg.Privacy != nil {
+			in.Arguments = c.Arguments
+		}
 		out := &tool.Instead{}
 		if p.set == nil {
 			p.note(n, in, c.Arguments)
@@ -176,7 +179,7 @@ func (p *planned) back(n int, args json.RawMessage) {
 	defer p.mu.Unlock()
 	if in := p.taken[n]; in != nil {
 		delete(p.taken, n)
-		p.set.Return(in.Tool, args)
+		p.set.Return(in.Tool, in.Given(args))
 	}
 }
 
@@ -258,7 +261,7 @@ func (r *run) askFor() error {
 	r.mu.Lock()
 	n := len(r.exec.Calls)
 	note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path)
-	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: plan.Path, args: short(raw), pending: true, begun: time.Now(), note: note})
+	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: plan.Path, args: r.short(raw), pending: true, begun: time.Now(), note: note})
 	r.begin()
 	r.mu.Unlock()
 	c := r.callOf(n, plan.Path, raw)
@@ -364,7 +367,6 @@ func (p *planned) leftOver() string {
 }
 
 // planText is what the agent reads while a person looks at the plan.
-func (p *planned) planText(h *tool.Hold) string {
-	const most = 30
-	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", count(len(p.whole.Writes), "call"), h.Request, p.whole.Text(most))
+func (p *planned) planText(h *tool.Hold, whole string) string {
+	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", count(len(p.whole.Writes), "call"), h.Request, whole)
 }

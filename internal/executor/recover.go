@@ -163,7 +163,7 @@ func (r *run) recount(st *journal.Story) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range st.Calls {
-		rec := CallRecord{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, args: short(k.Arguments), unsent: k.Unsent, note: k}
+		rec := CallRecord{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, args: r.short(k.Arguments), unsent: k.Unsent, note: k}
 		switch {
 		case k.Known():
 		case k.Unknown():

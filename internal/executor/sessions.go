@@ -251,6 +251,9 @@ func (x *Executor) ForkSession(ctx context.Context, p tool.Principal, from, to s
 	for _, g := range src.state.Guests {
 		c.Refer = append(c.Refer, g.Blob)
 	}
+	if err := x.cfg.Privacy.Fork(ctx, p.ID, from, to); err != nil {
+		return nil, err
+	}
 	if err := x.commit(ctx, dst.live, c, src.state.Clone(), src.files); err != nil {
 		return nil, err
 	}

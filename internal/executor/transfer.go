@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -51,6 +52,9 @@ func (x *Executor) exported(ctx context.Context, p tool.Principal, name string) 
 			return nil, err
 		}
 		e.Files = append(e.Files, session.ExportedFile{Path: path, Dir: entry.Dir, Modified: entry.Modified, Data: data})
+	}
+	if e.Private, err = x.cfg.Privacy.Export(ctx, privacy.Scope{Owner: p.ID, Session: name}); err != nil {
+		return nil, err
 	}
 	parts, err := x.cfg.Store.Journal(ctx, h.rec.ID)
 	if err != nil {
@@ -114,6 +118,9 @@ func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*S
 	}
 	files, err := h.files.Next(tree, c)
 	if err != nil {
+		return nil, err
+	}
+	if err := x.cfg.Privacy.Import(ctx, privacy.Scope{Owner: h.key.owner, Session: h.key.name}, e.Private); err != nil {
 		return nil, err
 	}
 	if err := x.label(ctx, h.live, state.Labels); err != nil {

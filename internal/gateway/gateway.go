@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -30,6 +31,8 @@ type Config struct {
 	Latest func() string
 	Log    *slog.Logger   // nil: slog.Default()
 	Limits *limit.Limiter // nil: none
+	// Privacy keeps personal data from models; nil: it doesn't.
+	Privacy *privacy.Guard
 }
 
 // A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
@@ -82,7 +85,18 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	if len(next.Arguments) == 0 {
 		next.Arguments = json.RawMessage("{}")
 	}
-	if err := entry.Validate(next.Arguments); err != nil {
+	g.muffle(ctx, &next)
+	result, err := g.made(ctx, &next, entry)
+	return g.shown(ctx, &next, result, err)
+}
+
+// made makes a call that is resolved.
+func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) (*tool.Result, error) {
+	remark, err := g.reveal(ctx, c)
+	if err != nil {
+		return nil, tool.NotSent(err)
+	}
+	if err := entry.Validate(c.Arguments); err != nil {
 		return nil, tool.NotSent(err)
 	}
 	caller, ok := g.cfg.Catalog.Caller(entry.Tool.Upstream)
@@ -90,13 +104,14 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream))
 	}
 	decision := g.decide(policy.Request{
-		Principal: c.Principal, Tool: entry.Tool, Arguments: next.Arguments, Parent: c.Parent, Labels: c.Labels,
+		Principal: c.Principal, Tool: entry.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels,
 	})
-	next.Grant = decision.Grant
+	decision.Remark = remark
+	c.Grant = decision.Grant
 	if c.Write != nil && decision.Effect != policy.Deny && !g.cfg.Policy.ReadOnly(entry.Tool) {
-		return g.takenOver(ctx, &next, decision, caller)
+		return g.takenOver(ctx, c, decision, caller)
 	}
-	return g.recorded(ctx, &next, decision, caller)
+	return g.recorded(ctx, c, decision, caller)
 }
 
 // decide decides on r. A credential that doesn't reach the tool comes before every policy, so that a key that was given
@@ -121,7 +136,7 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 	if d.Effect == policy.Allow { // before the record, so that one flush of the disk serves both
 		sure = leaving(c, d)
 	}
-	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(said.Effect), Policy: versioned(said), Reason: said.Reason})
+	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(said.Effect), Policy: versioned(said), Reason: because(said)})
 	if err != nil {
 		return nil, unrecorded(ctx, c, err)
 	}
@@ -138,6 +153,14 @@ func unrecorded(ctx context.Context, c *tool.Call, err error) error {
 		return tool.NotSent(context.Cause(ctx))
 	}
 	return &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " + tool.AsError(err).Msg, Err: err, Unsent: true}
+}
+
+// because is the reason of a decision as the record has it.
+func because(d policy.Decision) string {
+	if d.Remark == "" {
+		return d.Reason
+	}
+	return d.Reason + "; " + d.Remark
 }
 
 // leaving tells whoever keeps a journal of its own that the call is about to leave.

@@ -98,7 +98,7 @@ func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision
 		d.Effect = policy.Allow // a person has decided on it, with the rest of the plan
 		return g.record(ctx, c, d, asIs, caller)
 	}
-	entry, berr := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: effect, Policy: versioned(asIs), Reason: asIs.Reason})
+	entry, berr := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: effect, Policy: versioned(asIs), Reason: because(asIs)})
 	if berr != nil {
 		return nil, unrecorded(ctx, c, berr)
 	}

@@ -156,6 +156,16 @@ type InPlan struct {
 	Tool       string `json:"tool"`       // exact path
 	Definition string `json:"definition"` // digest of what the tool is said to do
 	Policies   string `json:"policies"`   // the version of those that decided
+	// Arguments are those that the tool would be given, with tokens of personal data turned back; nil: those that the program sent.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+}
+
+// Given gives the arguments that the tool would be given, of a call for which the program sent these.
+func (p *InPlan) Given(sent json.RawMessage) json.RawMessage {
+	if p.Arguments != nil {
+		return p.Arguments
+	}
+	return sent
 }
 
 // PlanCall is the ID of the call by which an execution asks about its plan. No guest makes one of that ID.

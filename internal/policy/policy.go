@@ -58,6 +58,7 @@ type Decision struct {
 	Reason    string // one line for people
 	Grant     tool.Grant
 	Redact    []string // fields that are left out of the result: see Redact
+	Remark    string   // of the door, for the record: what became of personal data in the arguments. The engine says nothing here
 	Approvers []string // where Effect is Ask: the groups, a member of one of which decides. Every permit that asks names each of them
 }
 

@@ -145,12 +145,15 @@ func redactPaths(value string) ([]string, error) {
 		return nil, fmt.Errorf(`@redact needs the fields of results that are left out: @redact("customer.email, **.ssn")`)
 	}
 	for _, p := range paths {
-		if !redactPath.MatchString(p) || strings.Contains(p, "**.**") {
+		if !IsPath(p) {
 			return nil, fmt.Errorf("@redact: %q is no path of fields, like customer.email, items.*.price or **.ssn", clip(p))
 		}
 	}
 	return paths, nil
 }
+
+// IsPath reports whether p is a path of fields, as @redact names them.
+func IsPath(p string) bool { return redactPath.MatchString(p) && !strings.Contains(p, "**.**") }
 
 // redactions joins those of all permits.
 func redactions(permits []*rule) []string {

@@ -219,7 +219,7 @@ func (s *Sheet) scalar(raw string, at place, nested int) draft {
 	}
 	at.paths = append(slices.Clone(at.paths), s.paths...) // a document in a string has fields of its own
 	d := s.textOrJSON(t, at.about, at, nested)
-	if d.plain() && !cutOff(t) {
+	if d.plain() && !strings.Contains(t, ellipsis) {
 		return nil
 	}
 	return quoted(d)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -74,7 +75,7 @@ func (s *Sheet) Text(p *string) {
 		return
 	}
 	d := s.textOrJSON(*p, noCue, s.start(), 0)
-	if len(d) > 1 || cutOff(*p) {
+	if len(d) > 1 || strings.Contains(*p, ellipsis) {
 		s.fill = append(s.fill, func() { *p = s.compose(d) })
 	}
 }
@@ -251,6 +252,7 @@ func (s *Sheet) text(t string, about cue) draft {
 	if cutOff(t) {
 		t, tail = trimmed(t)
 	}
+	t = halves.ReplaceAllString(t, ellipsis)
 	var out draft
 	at := 0
 	for _, m := range s.matches(t, about) {
@@ -293,6 +295,10 @@ const (
 	minCut   = 1000 // bytes of a text that may have been cut
 	maxHalf  = 254  // bytes of what is left out before the cut
 )
+
+// halves are what may be the first half of a value before an ellipsis, wherever that stands: a part of an address with its @, and
+// digits, which may have been those of a longer number.
+var halves = regexp.MustCompile(`(?:[^\s"'<>,;:@]{1,64}@[^\s"'<>,;@]{0,254}|\+?\(?[0-9][0-9 ()./-]{3,24})` + ellipsis)
 
 // cutOff reports whether a text was cut: long ones end with an ellipsis, and sometimes with how much is missing.
 func cutOff(t string) bool {

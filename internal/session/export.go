@@ -47,6 +47,7 @@ type Exported struct {
 	Guests   map[string][]byte
 	Files    []ExportedFile
 	Journal  [][]byte // encoded Journals, in order
+	Private  []byte   // the vault of its personal data, as package privacy exports it; empty: it has none
 }
 
 // An ExportedFile is a file or directory of a session.
@@ -123,8 +124,15 @@ func (x *Exported) write(w io.Writer) error {
 			return err
 		}
 	}
+	if len(x.Private) > 0 {
+		e.text(privatePart)
+		e.text(string(x.Private))
+	}
 	return flush()
 }
+
+// privatePart names what follows the files where there is a vault.
+const privatePart = "privacy"
 
 // errNoExport is what is no exported session.
 var errNoExport = tool.Errorf(tool.Invalid, "import: this is no exported session that this version knows")
@@ -214,6 +222,9 @@ func parseExported(plain []byte) (*Exported, error) {
 			f.Data = d.bytes()
 		}
 		x.Files = append(x.Files, f)
+	}
+	if len(d.b) > 0 && d.err == nil && d.text() == privatePart {
+		x.Private = d.bytes()
 	}
 	if d.err != nil || len(d.b) > 0 {
 		return nil, errNoExport

@@ -71,9 +71,12 @@ type Call struct {
 	Tool      *Tool           // what Path resolved to; set by the door
 	Arguments json.RawMessage // a JSON object, byte for byte as it came; nil means {}
 	Principal Principal
-	Grant     Grant       // bounds; set by the door
-	Program   string      // digest of the program that makes the call; empty for a call from outside
-	Held      func(*Hold) // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
+	Grant     Grant  // bounds; set by the door
+	Program   string // digest of the program that makes the call; empty for a call from outside
+	Session   string // name of the session of that program; empty where there is none
+	// Remark is told what whoever made the call should know of how it was made; may be nil.
+	Remark func(string)
+	Held   func(*Hold) // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil
 	// InPlace says that whoever calls asks the person at once: an execution that waits for people is answered so without delay.
 	InPlace  bool
 	Progress func(Progress) // told of progress while the call runs; may be nil; never called after Call returned

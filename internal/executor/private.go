@@ -1,0 +1,156 @@
+package executor
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/biplane-dev/biplane/internal/privacy"
+)
+
+// What a model sees of an execution has tokens in the place of personal data; the program, its journal and people who look at that have the data
+// itself. Hiding comes before anything is cut to fit: half a value would not be recognised.
+
+func (r *run) scope() privacy.Scope {
+	return privacy.Scope{Owner: r.principal.ID, Session: r.exec.Session}
+}
+
+// hideText hides what is personal in a text.
+func (r *run) hideText(text *string) {
+	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	s.Text(text)
+	s.Hide(r.ctx)
+}
+
+// hidden gives the execution as a model may see it.
+func (r *run) hidden(e *Execution) *Execution {
+	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	if s == nil {
+		return e
+	}
+	out := *e
+	out.real = e.Value
+	out.Value, out.Notes = slices.Clone(e.Value), slices.Clone(e.Notes)
+	out.Console, out.Calls = slices.Clone(e.Console), slices.Clone(e.Calls)
+	s.JSON(&out.Value)
+	for i := range out.Notes {
+		s.Text(&out.Notes[i])
+	}
+	for i := range out.Console {
+		s.Text(&out.Console[i].Text)
+	}
+	for i := range out.Calls {
+		c := &out.Calls[i]
+		s.Text(&c.Tool)
+		s.Text(&c.args)
+		s.Text(&c.Error)
+	}
+	if e.Error != nil {
+		f := *e.Error
+		out.Error = &f
+		for _, t := range []*string{&f.Message, &f.Frame, &f.Hint, &f.text} {
+			s.Text(t)
+		}
+	}
+	s.Hide(r.ctx)
+	for i := range out.Calls {
+		out.Calls[i].args = cut(out.Calls[i].args, maxShort)
+	}
+	return &out
+}
+
+// whole is the value as the program gave it: later programs compute on that.
+func (e *Execution) whole() json.RawMessage {
+	if e.real != nil {
+		return e.real
+	}
+	return e.Value
+}
+
+// conceal keeps of the execution in memory, which agents are given too, what a model may see; shown is nil where that could not be
+// made. r.mu is held.
+func (r *run) conceal(shown *Execution) {
+	e := &r.exec
+	switch {
+	case r.x.cfg.Privacy == nil:
+	case shown == nil:
+		e.Value, e.Console, e.Notes, e.Error = json.RawMessage("null"), nil, nil, nil
+		for i := range e.Calls {
+			e.Calls[i].args, e.Calls[i].Error = "", ""
+		}
+	default:
+		e.Value, e.Console, e.Notes, e.Error, e.Calls = shown.Value, shown.Console, shown.Notes, shown.Error, shown.Calls
+	}
+}
+
+// hiddenBlocks gives the content blocks that the program showed, as a model may see them.
+func (r *run) hiddenBlocks() []json.RawMessage {
+	r.mu.Lock()
+	out := slices.Clone(r.emitted)
+	r.mu.Unlock()
+	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	for i := range out {
+		s.Block(&out[i])
+	}
+	s.Hide(r.ctx)
+	return out
+}
+
+// maxLonger is how many bytes of a call's arguments are kept to be shown where personal data is hidden in them first.
+const maxLonger = 1 << 10
+
+// short gives the beginning of arguments that texts show.
+func (r *run) short(args json.RawMessage) string {
+	if r.x.cfg.Privacy == nil || len(args) == 0 {
+		return short(args)
+	}
+	return cut(string(args), maxLonger)
+}
+
+// planShown is the text of the plan that the program waits for, as a model may see it; empty where it waits for none.
+func (r *run) planShown() string {
+	const most = 30
+	if !r.planning() || r.plan.whole == nil {
+		return ""
+	}
+	whole := *r.plan.whole
+	whole.Writes = slices.Clone(whole.Writes)
+	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	for i := range whole.Writes {
+		s.JSON(&whole.Writes[i].Arguments)
+	}
+	s.Hide(r.ctx)
+	return whole.Text(most)
+}
+
+// heldArgs gives the beginnings of the arguments of calls that wait for a person, by their numbers.
+func (r *run) heldArgs() map[int]string {
+	out := map[int]string{}
+	r.mu.Lock()
+	for n := range r.holds.by {
+		out[n] = r.exec.Calls[n].args
+	}
+	r.mu.Unlock()
+	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+	texts := make([]string, 0, len(out))
+	var of []int
+	for n, t := range out {
+		texts, of = append(texts, t), append(of, n)
+	}
+	for i := range texts {
+		s.Text(&texts[i])
+	}
+	s.Hide(r.ctx)
+	for i, n := range of {
+		out[n] = cut(texts[i], maxShort)
+	}
+	return out
+}
+
+// remark notes what the agent should know of how a call was made.
+func (r *run) remark(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.exec.Notes) < maxNotes && !slices.Contains(r.exec.Notes, text) {
+		r.exec.Notes = append(r.exec.Notes, text)
+	}
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// scope is the vault of a call.
+func scope(c *tool.Call) privacy.Scope {
+	return privacy.Scope{Owner: c.Principal.ID, Session: c.Session}
+}
+
+// reveal turns the tokens in a call's arguments back, where policy lets its tool have what they stand for. What it gives is a remark
+// for the call's record. Programs are given to our own tools as they were written.
+func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err error) {
+	if g.cfg.Privacy == nil || c.Tool.Upstream == catalog.Reserved {
+		return "", nil
+	}
+	args, r, err := g.cfg.Privacy.Reveal(ctx, scope(c), c.Arguments, func(kinds []string) (bool, string) {
+		if g.cfg.Barred != nil {
+			if why := g.cfg.Barred(c.Principal, c.Tool); why != "" {
+				return false, why
+			}
+		}
+		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent}, kinds)
+	})
+	if err != nil {
+		return "", err
+	}
+	c.Arguments = args
+	switch {
+	case r == nil:
+		return "", nil
+	case len(r.Kept) > 0:
+		remark = fmt.Sprintf("sent as tokens, not turned back: %s (%s)", list(r.Kept), r.Reason)
+		if c.Remark != nil {
+			c.Remark(fmt.Sprintf("%s was given %s as they stand, not what they stand for: %s", c.Tool.Path(), list(r.Kept), r.Reason))
+		}
+	default:
+		remark = "personal data was turned back: " + list(r.Kinds)
+	}
+	return remark, nil
+}
+
+// list names a few things.
+func list(names []string) string {
+	const most = 20
+	if n := len(names) - most; n > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// modelled reports whether what a call gives goes to a model as it is: one from outside, of an upstream's tool. What programs show the
+// executor looks after.
+func (g *Gateway) modelled(c *tool.Call) bool {
+	return g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream != catalog.Reserved
+}
+
+// muffle hides personal data in what a tool says while it is called from outside.
+func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
+	if !g.modelled(c) {
+		return
+	}
+	if tell := c.Progress; tell != nil {
+		c.Progress = func(p tool.Progress) {
+			s := g.cfg.Privacy.Sheet(ctx, scope(c))
+			s.Text(&p.Message)
+			s.Hide(ctx)
+			tell(p)
+		}
+	}
+	if tell := c.Log; tell != nil {
+		c.Log = func(l tool.Log) {
+			s := g.cfg.Privacy.Sheet(ctx, scope(c))
+			s.JSON(&l.Raw)
+			s.Hide(ctx)
+			tell(l)
+		}
+	}
+}
+
+// shown is what came of a call as whoever made it may see it: a model sees tokens, a program all.
+func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
+	if g.cfg.Privacy == nil || c.Tool.Upstream == catalog.Reserved {
+		return r, err
+	}
+	if !g.modelled(c) {
+		if r == nil {
+			return r, err
+		}
+		if lerr := g.cfg.Privacy.Learn(ctx, scope(c), c.Tool, r); lerr != nil {
+			return nil, lerr
+		}
+		return r, err
+	}
+	s := g.cfg.Privacy.Sheet(ctx, scope(c), privacy.SchemaFields(c.Tool.OutputSchema)...)
+	s.Result(&r)
+	if err != nil {
+		e := *tool.AsError(err)
+		s.Text(&e.Msg)
+		s.Hide(ctx)
+		return nil, &e
+	}
+	s.Hide(ctx)
+	return r, nil
+}
