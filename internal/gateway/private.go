@@ -34,18 +34,27 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 		return "", err
 	}
 	c.Arguments = args
-	switch {
-	case r == nil:
+	if r == nil {
 		return "", nil
-	case len(r.Kept) > 0:
-		remark = fmt.Sprintf("sent as tokens, not turned back: %s (%s)", list(r.Kept), r.Reason)
-		if c.Remark != nil {
-			c.Remark(fmt.Sprintf("%s was given %s as they stand, not what they stand for: %s", c.Tool.Path(), list(r.Kept), r.Reason))
-		}
-	default:
-		remark = "personal data was turned back: " + list(r.Kinds)
 	}
-	return remark, nil
+	tell := func(text string) {
+		if c.Remark != nil {
+			c.Remark(c.Tool.Path() + " was given " + text)
+		}
+	}
+	var parts []string
+	if len(r.Kinds) > 0 {
+		parts = append(parts, "personal data was turned back: "+list(r.Kinds))
+	}
+	if len(r.Kept) > 0 {
+		parts = append(parts, fmt.Sprintf("sent as tokens, not turned back: %s (%s)", list(r.Kept), r.Reason))
+		tell(fmt.Sprintf("%s as it stands, not what that stands for: %s", list(r.Kept), r.Reason))
+	}
+	if len(r.Alien) > 0 {
+		parts = append(parts, "sent as it stands, since it stands for nothing here: "+list(r.Alien))
+		tell(list(r.Alien) + " as it stands: it stands for nothing in this session")
+	}
+	return strings.Join(parts, "; "), nil
 }
 
 // list names a few things.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -96,66 +97,40 @@ func (w *schemaWalk) local(ref string) any {
 	return v
 }
 
-// Learn notes the values of personal fields in what a tool answered to a program: they are found again in what the program
-// shows, wherever they stand in it. With an error, they are not, and the program must not have them.
+// Learn notes what is personal in what a tool answered to a program, and would not be recognised by itself: the values of fields, and
+// numbers that are recognised by the words around them. They are found again in what the program shows, wherever they stand in it. With an
+// error, they are not, and the program must not have them.
 func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Result) error {
 	if g == nil || r == nil {
 		return nil
 	}
-	paths := append(g.paths[:len(g.paths):len(g.paths)], SchemaFields(t.OutputSchema)...)
-	if len(paths) == 0 {
-		return nil
-	}
-	s := &Sheet{g: g, of: of, paths: paths, index: map[string]int{}}
+	s := &Sheet{g: g, of: of, paths: append(g.paths[:len(g.paths):len(g.paths)], SchemaFields(t.OutputSchema)...), index: map[string]int{}}
 	for _, text := range documents(r) {
-		s.learn(text, s.start(), 0)
+		s.textOrJSON(text, noCue, s.start(), 0)
 	}
-	all := s.finds[:0]
-	for _, e := range s.finds {
-		if e.Kind == Field {
-			all = append(all, e)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	if g.lexicon(ctx, of).has(all) {
+	fresh := slices.DeleteFunc(s.finds, evident)
+	if len(fresh) == 0 || g.lexicon(ctx, of).has(fresh) {
 		return nil
 	}
 	defer g.forget(of)
-	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), of, g.cfg.Values, all); err != nil {
+	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), of, g.cfg.Values, fresh); err != nil {
 		return &tool.Error{Kind: tool.Internal, Err: err, Msg: t.Path() + " was called, and its answer is not given: it has personal data, which can't be written to the vault that keeps it from models"}
 	}
-	for _, e := range all {
+	for _, e := range fresh {
 		if e.N == 0 {
-			return tool.Errorf(tool.Limit, "%s was called, and its answer is not given: it has personal fields, and %d values of such are kept here, which is the most: go on in another session", t.Path(), g.cfg.Values)
+			return tool.Errorf(tool.Limit, "%s was called, and its answer is not given: it has personal data, and %d values of such are kept here, which is the most: go on in another session", t.Path(), g.cfg.Values)
 		}
 	}
 	return nil
 }
 
-// learn notes the values of fields in a text of JSON, and in the texts in it that are JSON.
-func (s *Sheet) learn(t string, at place, nested int) {
-	if nested > maxNested || !json.Valid([]byte(t)) {
-		return
-	}
-	w := &walk{t: t, key: func(string) draft { return nil }}
-	w.value = func(raw string, at place) draft {
-		switch {
-		case raw == "null" || raw == `""`:
-		case at.named:
-			s.scalar(raw, at, nested)
-		case raw[0] == '"':
-			if head := strings.TrimLeft(raw[1:], " \t"); head != "" && strings.IndexByte(`{[\`, head[0]) >= 0 {
-				s.learn(unquoted(raw), place{paths: append(at.paths[:len(at.paths):len(at.paths)], s.paths...)}, nested+1)
-			}
-		}
-		return nil
-	}
-	w.any(at) // what is deeper than it goes is not a value of a field that anybody named
+// evident reports whether a value is recognised by itself.
+func evident(e *Entry) bool {
+	m := find(e.Value, noCue)
+	return len(m) == 1 && m[0].Kind == e.Kind && m[0].End-m[0].Start == len(e.Value)
 }
 
-// documents gives the texts of an answer that may be JSON.
+// documents gives the texts of an answer, some of which may be JSON.
 func documents(r *tool.Result) (out []string) {
 	if r.Structured != nil {
 		out = append(out, string(r.Structured))
@@ -177,22 +152,21 @@ func documents(r *tool.Result) (out []string) {
 	return out
 }
 
-// Bounds on which values of fields are found outside of their fields: shorter ones stand everywhere.
+// Bounds on which values are found outside of their fields: shorter ones stand everywhere.
 const (
 	minWord   = 3
 	minNumber = 5
+	longWord  = 256 // of longer values this much is looked for
 )
 
-// A lexicon finds values of fields. A nil one finds none.
+// A lexicon finds the values of a vault that are not recognised by themselves. A nil one finds none.
 type lexicon struct {
-	next  map[uint64]uint32 // by the node and the byte that follows
-	ends  map[uint32]bool
-	first [256]bool
-	keys  map[string]bool
-	nodes uint32
+	words   map[string]Kind         // by the value, or its first longWord bytes
+	lengths map[[minWord]byte][]int // of words, by their first bytes; the longest first
+	keys    map[string]bool         // of all entries
 }
 
-// lexicon gives the values of fields that a vault has.
+// lexicon gives that of a vault.
 func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	g.mu.Lock()
 	l, ok := g.words[of]
@@ -200,94 +174,84 @@ func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	if ok {
 		return l
 	}
-	all, err := g.cfg.Store.All(context.WithoutCancel(ctx), of, Field)
+	all, err := g.cfg.Store.All(context.WithoutCancel(ctx), of, "")
 	if err != nil {
-		g.cfg.Log.Error("values of personal fields can't be read from their vault: they are hidden in their own fields only", "err", err)
+		g.cfg.Log.Error("personal data can't be read from its vault: what is recognised by itself is hidden only", "err", err)
 		return nil
 	}
 	l = newLexicon(all)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.words) >= maxScopes {
+	if len(g.words) >= maxLexicons {
 		clear(g.words)
 	}
 	g.words[of] = l
 	return l
 }
 
+// maxLexicons bounds those that are remembered.
+const maxLexicons = 64
+
 func newLexicon(all []Entry) *lexicon {
-	l := &lexicon{next: map[uint64]uint32{}, ends: map[uint32]bool{}, keys: map[string]bool{}}
+	l := &lexicon{words: map[string]Kind{}, lengths: map[[minWord]byte][]int{}, keys: map[string]bool{}}
 	for i := range all {
 		v := all[i].Value
+		if evident(&all[i]) {
+			continue
+		}
 		l.keys[all[i].Key()] = true
 		if len(v) < minWord || digits(v) && len(v) < minNumber || v == "true" || v == "false" {
 			continue
 		}
-		var at uint32
-		for k := range len(v) {
-			step := uint64(at)<<8 | uint64(v[k])
-			to, ok := l.next[step]
-			if !ok {
-				l.nodes++
-				to = l.nodes
-				l.next[step] = to
-			}
-			at = to
+		v = v[:min(len(v), longWord)]
+		l.words[v] = all[i].Kind
+		first := [minWord]byte([]byte(v))
+		if n := l.lengths[first]; !slices.Contains(n, len(v)) {
+			l.lengths[first] = append(n, len(v))
 		}
-		l.ends[at], l.first[v[0]] = true, true
+	}
+	for _, n := range l.lengths {
+		slices.SortFunc(n, func(a, b int) int { return b - a })
 	}
 	return l
 }
 
 // has reports whether all entries are in it.
 func (l *lexicon) has(all []*Entry) bool {
-	if l == nil {
-		return false
-	}
-	for _, e := range all {
-		if !l.keys[e.Key()] {
-			return false
-		}
-	}
-	return true
+	return l != nil && !slices.ContainsFunc(all, func(e *Entry) bool { return !l.keys[e.Key()] })
 }
 
 // find gives the longest values at each place, as whole words.
 func (l *lexicon) find(t string) (out []Match) {
-	if l == nil || l.nodes == 0 {
+	if l == nil || len(l.words) == 0 {
 		return nil
 	}
-	for i := 0; i < len(t); {
-		if end := l.at(t, i); end > 0 {
-			out = append(out, Match{i, end, Field})
-			i = end
+	for i := 0; i+minWord <= len(t); {
+		if k, n := l.at(t, i); n > 0 {
+			out = append(out, Match{i, i + n, k})
+			i += n
 			continue
 		}
-		if word(t[i]) { // the next word
-			for i < len(t) && word(t[i]) {
-				i++
-			}
+		if !word(t[i]) {
+			i++
 			continue
 		}
-		i++
+		for i < len(t) && word(t[i]) { // to the next word
+			i++
+		}
 	}
 	return out
 }
 
-// at gives the end of the longest value that stands at i; 0: none does.
-func (l *lexicon) at(t string, i int) (end int) {
-	if !l.first[t[i]] || i > 0 && word(t[i-1]) && word(t[i]) {
-		return 0
-	}
-	var at uint32
-	for k := i; k < len(t); k++ {
-		to, ok := l.next[uint64(at)<<8|uint64(t[k])]
-		if !ok {
-			break
+// at gives the longest value that stands at i, and its length; 0: none does.
+func (l *lexicon) at(t string, i int) (Kind, int) {
+	for _, n := range l.lengths[[minWord]byte([]byte(t[i:i+minWord]))] {
+		if i+n > len(t) || n < longWord && i+n < len(t) && word(t[i+n-1]) && word(t[i+n]) {
+			continue
 		}
-		if at = to; l.ends[at] && (k+1 >= len(t) || !word(t[k]) || !word(t[k+1])) {
-			end = k + 1
+		if k, ok := l.words[t[i:i+n]]; ok {
+			return k, n
 		}
 	}
-	return end
+	return "", 0
 }

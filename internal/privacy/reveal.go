@@ -14,6 +14,7 @@ type Revealed struct {
 	Kinds  []string // of the values that were put in the place of tokens, sorted; nil: none were
 	Kept   []string // tokens that stay, sorted
 	Reason string   // why they do
+	Alien  []string // tokens that the vault doesn't know, sorted: of another session, of another principal, or none at all
 }
 
 // maxRevealed bounds arguments with all tokens turned back, in bytes.
@@ -35,10 +36,16 @@ func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may 
 	if err != nil {
 		return nil, nil, &tool.Error{Kind: tool.Internal, Err: err, Msg: "the call was not made: its tokens can't be turned back, since the vault of personal data can't be read"}
 	}
-	if len(known) == 0 {
-		return args, nil, nil // they look like tokens, and are none
-	}
 	out := &Revealed{}
+	for _, t := range tokens {
+		if _, ok := known[t]; !ok {
+			out.Alien = append(out.Alien, t.String())
+		}
+	}
+	slices.Sort(out.Alien)
+	if len(known) == 0 {
+		return args, out, nil
+	}
 	for t := range known {
 		if k := string(t.Kind); !slices.Contains(out.Kinds, k) {
 			out.Kinds = append(out.Kinds, k)

@@ -229,6 +229,9 @@ func (s *Sheet) Hide(ctx context.Context) {
 				e.N = 0
 			}
 		}
+		if fresh := slices.DeleteFunc(slices.Clone(s.finds), evident); len(fresh) > 0 && !s.words.has(fresh) {
+			s.g.forget(s.of)
+		}
 	}
 	for _, f := range s.fill {
 		f()
