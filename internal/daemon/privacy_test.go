@@ -228,7 +228,7 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 func TestDirectCallsShowTokens(t *testing.T) {
 	c, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nmode: direct")
-	told := make(chan string, 10)
+	told := make(chan string, 100_000)
 	a := model(t, d, func(m string) { told <- m })
 	call := func(name string, args map[string]any) string {
 		t.Helper()
@@ -250,13 +250,13 @@ func TestDirectCallsShowTokens(t *testing.T) {
 	if out := call("crm.find", nil); !strings.Contains(out, "[EMAIL_1]") || !strings.Contains(out, "[FIELD_1]") || !strings.Contains(out, `"asked-by"`) {
 		t.Errorf("%s", out)
 	}
-	select {
-	case m := <-told:
-		if !strings.Contains(m, "[EMAIL_1]") {
-			t.Errorf("progress: %s", m)
-		}
-	case <-time.After(20 * time.Second):
+	for deadline := time.Now().Add(20 * time.Second); len(told) == 0 && time.Now().Before(deadline); {
+		call("crm.find", nil) // an answer that comes at once may overtake what was told before
+	}
+	if len(told) == 0 {
 		t.Error("no progress was told")
+	} else if m := <-told; !strings.Contains(m, "[EMAIL_1]") {
+		t.Errorf("progress: %s", m)
 	}
 	call("crm.fail", nil)
 	if out := call("crm.photo", nil); !strings.Contains(out, "left out") || strings.Contains(out, `"type":"image"`) {

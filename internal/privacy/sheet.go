@@ -255,7 +255,9 @@ func (s *Sheet) text(t string, about cue) draft {
 	if cutOff(t) {
 		t, tail = trimmed(t)
 	}
-	t = halves.ReplaceAllString(t, ellipsis)
+	if strings.Contains(t, ellipsis) {
+		t = halves.ReplaceAllString(t, ellipsis)
+	}
 	var out draft
 	at := 0
 	for _, m := range s.matches(t, about) {
