@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,31 +20,37 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/peertest"
 )
 
 // A till is an upstream whose tool put writes: it keeps what it was sent, byte for byte.
 type till struct {
 	*httptest.Server
+	mcp *mcp.Server
 	mu  sync.Mutex
 	got []string
 }
 
 func newTill(t *testing.T) *till {
-	p := &till{}
-	s := mcp.NewServer(&mcp.Implementation{Name: "till", Version: "1"}, nil)
-	s.AddTool(&mcp.Tool{Name: "put", Description: "Books", InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}}}`)},
+	p := &till{mcp: mcp.NewServer(&mcp.Implementation{Name: "till", Version: "1"}, nil)}
+	p.define("Books")
+	p.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.mcp }, nil))
+	t.Cleanup(func() {
+		p.CloseClientConnections()
+		p.Close()
+	})
+	return p
+}
+
+// define adds the tool put, or another one in its place.
+func (p *till) define(description string) {
+	p.mcp.AddTool(&mcp.Tool{Name: "put", Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}}}`)},
 		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.got = append(p.got, string(r.Params.Arguments))
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "booked"}}}, nil
 		})
-	p.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
-	t.Cleanup(func() {
-		p.CloseClientConnections()
-		p.Close()
-	})
-	return p
 }
 
 // booked checks what was sent to the upstream, in any order.
@@ -421,19 +428,15 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 	}
 	p.booked(t)
 	// Without an answer the form comes again; a new process takes the answer to the first one.
-	again := state(t, raw(t, d, ann, "execute", code(1), `,"requestState":"`+s+`"`))
+	second := state(t, raw(t, d, ann, "execute", code(1), `,"requestState":"`+s+`"`))
 	stop()
-	settings, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, _ = runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test", Recover: true})
+	d = again(t, dir, p)
 	if got := raw(t, d, ann, "execute", code(1), answer(s, yes)); !strings.Contains(got, "booked") {
 		t.Errorf("after a restart: %s", got)
 	}
 	p.booked(t, `{"n":1}`)
 	// Neither is taken a second time.
-	for _, old := range []string{s, again} {
+	for _, old := range []string{s, second} {
 		if got := raw(t, d, ann, "execute", code(1), answer(old, yes)); strings.Contains(got, `"input_required"`) {
 			t.Errorf("replayed: %s", got)
 		}
@@ -478,4 +481,104 @@ func TestPlansAtTheClient(t *testing.T) {
 			p.booked(t, `{"n":1}`, `{"n":2}`)
 		})
 	}
+}
+
+// TestARealClientIsAsked: the TypeScript SDK's client, in both eras of the protocol.
+func TestARealClientIsAsked(t *testing.T) {
+	node, module := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/client/dist/index.mjs")
+	d, p, _ := runTill(t, t.TempDir(), mayDecide)
+	key := approverKey(t, d)
+	for i, mode := range []string{"legacy", "auto"} {
+		code := fmt.Sprintf(`const r = await Promise.allSettled([1, 2].map(n => callTool("till.put", { n: n + 10 * %d }))); return r.map(x => x.status)`, i)
+		out, err := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "asked.mjs"), module, d.URL()+"/mcp", key, mode, code).CombinedOutput()
+		var got struct {
+			Forms []string
+			Text  string
+		}
+		if err != nil || json.Unmarshal(out, &got) != nil || len(got.Forms) != 1 || !strings.Contains(got.Text, `["fulfilled","rejected"]`) {
+			t.Errorf("%s: %v\n%s", mode, err, out)
+		}
+	}
+	p.booked(t, `{"n":1}`, `{"n":11}`)
+}
+
+// TestWhatHappensBetween: what was asked about changes, is decided elsewhere, or the process restarts, before the person answers.
+func TestWhatHappensBetween(t *testing.T) {
+	const args, yes = `{"n":1}`, `{"decision":"approve"}`
+	code := `{"code":"return await callTool(\"till.put\", { n: 1 })"}`
+	for _, c := range []struct {
+		name   string
+		tool   string
+		args   string
+		change func(t *testing.T, d *daemon.Daemon, p *till, r api.Approval)
+		says   string
+		booked []string
+	}{
+		{"denied elsewhere, program", "execute", code, decideElsewhere(false), "was denied by local:", nil},
+		{"denied elsewhere, call", "till_put", args, decideElsewhere(false), "is denied by local:", nil},
+		{"approved elsewhere, call", "till_put", args, decideElsewhere(true), "booked", []string{args}},
+		{"approved elsewhere, program", "execute", code, decideElsewhere(true), "booked", []string{args}},
+		{"another tool, program", "execute", code, redefine, "is not what would be called now", nil},
+		{"another tool, call", "till_put", args, redefine, "input_required", nil}, // asked about anew, as it is now
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d, p, _ := runTill(t, t.TempDir(), "mode: direct\n"+mayDecide)
+			key := approverKey(t, d)
+			s := state(t, raw(t, d, key, c.tool, c.args, ""))
+			c.change(t, d, p, pending(t, d, 1)[0])
+			if got := raw(t, d, key, c.tool, c.args, answer(s, yes)); !strings.Contains(got, c.says) {
+				t.Errorf("%s", got)
+			}
+			p.booked(t, c.booked...)
+		})
+	}
+	for channel, version := range channels {
+		t.Run("resumed after a restart/"+channel, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			d, p, stop := runTill(t, dir, mayDecide)
+			key := approverKey(t, d)
+			x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: putOne})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			d = again(t, dir, p)
+			a := overHTTP(t, d, key, version, accept("decision", "approve"))
+			if text, err := call(t, a.ClientSession, "resume", map[string]any{"execution": x.ID}); err != nil || !strings.Contains(text, "booked") || len(a.shown()) != 1 {
+				t.Errorf("%q %v, asked %q", text, err, a.shown())
+			}
+			p.booked(t, `{"n":1}`)
+		})
+	}
+}
+
+// decideElsewhere decides on the command line.
+func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.Approval) {
+	return func(t *testing.T, d *daemon.Daemon, _ *till, r api.Approval) {
+		if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: approve}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// redefine puts another tool in the place of put, and waits until the daemon knows.
+func redefine(t *testing.T, d *daemon.Daemon, p *till, _ api.Approval) {
+	p.define("Books, and tells everybody")
+	until(t, func() bool {
+		x, err := d.Client().Tool(t.Context(), "till.put")
+		return err == nil && strings.Contains(x.Description, "tells everybody")
+	})
+}
+
+// again starts another daemon in a folder, as serve does.
+func again(t *testing.T, dir string, p *till) *daemon.Daemon {
+	t.Helper()
+	settings, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _ := runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test", Recover: true})
+	return d
 }

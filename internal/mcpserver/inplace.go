@@ -102,7 +102,9 @@ func (a *asking) answered(ctx context.Context, sent string) (execution string, f
 	case out.Execution != "":
 	case out.Denied > 0:
 		return "", nil, nil, tool.Errorf(tool.Denied, "%s was denied at the client: don't try it again unless they change their mind", a.call.Tool)
-	case out.Decided == 0:
+	case out.Late != nil:
+		return "", nil, nil, out.Late
+	case out.Decided == 0 && r.Action != "accept":
 		return "", nil, nil, left(a.call.Tool)
 	}
 	return out.Execution, nil, out, nil

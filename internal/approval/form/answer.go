@@ -35,6 +35,7 @@ type Outcome struct {
 	Execution string // that the form was about; empty: a call of the client's own
 	Decided   int    // requests that were decided on
 	Denied    int    // of these
+	Late      error  // why the last of the others was not: somebody else has decided meanwhile; nil where that lets the call through
 }
 
 // A state is what is known of a form when its answer comes.
@@ -143,14 +144,16 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 			}
 			continue
 		}
-		_, err := d.cfg.Requests.Decide(ctx, who, r.ID, picks[i] == approveOne, note)
+		now, err := d.cfg.Requests.Decide(ctx, who, r.ID, picks[i] == approveOne, note)
 		switch {
 		case err == nil:
 			if out.Decided++; picks[i] == denyOne {
 				out.Denied++
 			}
-		case tool.AsError(err).Kind != tool.Conflict: // with one, somebody else has decided meanwhile
+		case tool.AsError(err).Kind != tool.Conflict:
 			return nil, err
+		case now == nil || now.State != approval.Approved:
+			out.Late = err
 		}
 	}
 	return out, nil
