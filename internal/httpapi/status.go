@@ -32,7 +32,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 
 // home says what is where.
 func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
-	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\n\nThe console is not part of this build yet.\n",
+	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this build yet.\n",
 		s.cfg.Status().Version, api.Prefix))
 }
 
