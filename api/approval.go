@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -53,16 +54,37 @@ type Decision struct {
 	Note    string `json:"note,omitempty"`
 }
 
-// Approvals lists calls that wait for a person, newest first; with all those that waited, too. An execution may be named.
-func (c *Client) Approvals(ctx context.Context, execution string, all bool) ([]Approval, error) {
+// MaxApprovals is how many approvals a page of a list has at most.
+const MaxApprovals = 1000
+
+// An ApprovalFilter picks approvals.
+type ApprovalFilter struct {
+	Execution string // of one execution; empty: of all
+	All       bool   // also those that were decided on
+	Before    string // older than the one with this id: the next page
+	Limit     int    // at most so many; 0: MaxApprovals
+}
+
+// ApprovalPage lists calls that wait for a person, or waited for one, newest first.
+func (c *Client) ApprovalPage(ctx context.Context, f ApprovalFilter) ([]Approval, error) {
 	q := url.Values{}
-	if execution != "" {
-		q.Set("execution", execution)
+	for name, v := range map[string]string{"execution": f.Execution, "before": f.Before} {
+		if v != "" {
+			q.Set(name, v)
+		}
 	}
-	if all {
+	if f.All {
 		q.Set("all", "true")
 	}
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
 	return get[[]Approval](ctx, c, "/approvals?"+q.Encode())
+}
+
+// Approvals lists calls that wait for a person, newest first; with all those that waited, too. An execution may be named.
+func (c *Client) Approvals(ctx context.Context, execution string, all bool) ([]Approval, error) {
+	return c.ApprovalPage(ctx, ApprovalFilter{Execution: execution, All: all})
 }
 
 // Approval gives one, with the program that made the call.

@@ -34,26 +34,34 @@ that are shown; a request that nobody decides on expires.`,
 }
 
 func approvalsListCommand(a *app) *cobra.Command {
-	var output, execution string
+	var output, execution, before string
+	var limit int
 	var all bool
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List the calls that wait for a person",
-		Example: "  biplane approvals list\n  biplane approvals list --all -o json",
+		Example: "  biplane approvals list\n  biplane approvals list --all -o json\n  biplane approvals list --all --limit 20 --before apr_7k3v...",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				list, err := client.Approvals(ctx, execution, all)
+				list, err := client.ApprovalPage(ctx, api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: limit})
 				if err != nil {
 					return err
 				}
-				return a.print(output, list, func(w io.Writer) { tableOfApprovals(w, list, all) })
+				return a.print(output, list, func(w io.Writer) {
+					tableOfApprovals(w, list, all)
+					if len(list) == limit {
+						fmt.Fprintf(w, "There may be older ones: --before %s\n", list[len(list)-1].ID)
+					}
+				})
 			})
 		},
 	}
 	addOutput(c, &output)
 	c.Flags().BoolVar(&all, "all", false, "also those that were decided")
 	c.Flags().StringVar(&execution, "execution", "", "those of one execution only")
+	c.Flags().IntVar(&limit, "limit", 100, "at most so many, the newest")
+	c.Flags().StringVar(&before, "before", "", "those that are older than this `request`")
 	return c
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 // ApprovalSettings say how calls wait for a person.
 type ApprovalSettings struct {
 	Expires  time.Duration // a request that nobody decides on expires after it; 0: a day
+	Keep     time.Duration // how long requests are kept after they were decided on; 0: 400 days
 	Separate bool          // nobody decides on a request of their own
 	// InClient says whether people decide in their agent's own client; empty: at those of the local user only.
 	InClient string // "", "true", "false"
@@ -29,6 +31,7 @@ type ApprovalSettings struct {
 func (r *reader) approvals(n *node, s *ApprovalSettings) {
 	r.object(n, "approvals", key{
 		"expires":   func(n *node) { s.Expires = r.days(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
+		"keep":      func(n *node) { s.Keep = r.days(n, "approvals.keep", 7*24*time.Hour, 3650*24*time.Hour) },
 		"separate":  func(n *node) { s.Separate = r.boolean(n, "approvals.separate") },
 		"in_client": func(n *node) { s.InClient = strconv.FormatBool(r.boolean(n, "approvals.in_client")) },
 	})
@@ -57,6 +60,14 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 			}
 		},
 	})
+}
+
+// forgetApprovals throws away requests that were decided on long ago; the record has them.
+func (d *Daemon) forgetApprovals(ctx context.Context) {
+	keep := cmp.Or(d.cfg.Settings.Approvals.Keep, 400*24*time.Hour)
+	if err := d.store.Approvals(nil).Forget(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
+		d.log.Warn("approvals: throw away what was kept", "err", err)
+	}
 }
 
 // newDesk makes what puts requests to people at their agents' clients.

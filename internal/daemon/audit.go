@@ -66,7 +66,7 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 // pruneEvery is how often what is kept longer than it should be is thrown away.
 const pruneEvery = time.Hour
 
-// keepAudit throws away what retention says, until ctx is done.
+// keepAudit throws away what retention says, of the record and of approvals, until ctx is done.
 func (d *Daemon) keepAudit(ctx context.Context) {
 	t := time.NewTicker(pruneEvery)
 	defer t.Stop()
@@ -74,6 +74,7 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 		if err := d.audit.Prune(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("audit: throw away what was kept", "err", err)
 		}
+		d.forgetApprovals(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/approval"
@@ -20,20 +21,40 @@ type Approvals interface {
 }
 
 func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
-	q := approval.Query{Execution: r.URL.Query().Get("execution"), Limit: 1000}
-	if r.URL.Query().Get("all") != "true" {
+	v, who, limit := r.URL.Query(), s.principal(r), api.MaxApprovals
+	q := approval.Query{Execution: v.Get("execution"), Before: v.Get("before"), Limit: api.MaxApprovals}
+	if v.Get("all") != "true" {
 		q.States = []approval.State{approval.Pending}
 	}
-	all, err := s.cfg.Approvals.List(r.Context(), q)
-	if err != nil {
-		fail(w, err)
-		return
+	if text := v.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
+			fail(w, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", cut(text), api.MaxApprovals))
+			return
+		}
+	}
+	if q.Before != "" {
+		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !web.Sees(who, last) {
+			fail(w, tool.Errorf(tool.NotFound, "there is no request %q to list those before: begin without it", cut(q.Before)))
+			return
+		}
 	}
 	out := []api.Approval{}
-	for i := range all {
-		if web.Sees(s.principal(r), &all[i]) {
-			out = append(out, wireApproval(&all[i]))
+	for len(out) < limit { // what somebody else sees is skipped, not a hole in the page
+		all, err := s.cfg.Approvals.List(r.Context(), q)
+		if err != nil {
+			fail(w, err)
+			return
 		}
+		for i := range all {
+			if len(out) < limit && web.Sees(who, &all[i]) {
+				out = append(out, wireApproval(&all[i]))
+			}
+		}
+		if len(all) < q.Limit {
+			break
+		}
+		q.Before = all[len(all)-1].ID
 	}
 	write(w, http.StatusOK, out)
 }

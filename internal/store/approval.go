@@ -33,8 +33,10 @@ func (s *Store) Approvals(key *secret.Key) *Approvals { return &Approvals{s, key
 const (
 	insertApproval = `INSERT INTO approval (id, seq, subject, execution, state, decider, decided, note, request, arguments)
 		SELECT ?, 1 + coalesce(max(seq), 0), ?, ?, 'pending', '', 0, '', ?, ? FROM approval`
-	moveApproval    = `UPDATE approval SET state = ? WHERE id = ? AND state = ?`
-	decideApproval  = `UPDATE approval SET state = ?, decider = ?, decided = ?, note = ? WHERE id = ? AND state = ?`
+	moveApproval   = `UPDATE approval SET state = ?, ended = ? WHERE id = ? AND state = ?`
+	decideApproval = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ? WHERE id = ? AND state = ?`
+	forgetApproval = `DELETE FROM approval WHERE state NOT IN ('pending', 'approved') AND max(ended, decided) < ?
+		AND NOT EXISTS (SELECT 1 FROM execution WHERE execution.id = approval.execution AND execution.ended = 0)`
 	approvalColumns = `SELECT id, state, decider, decided, note, request, arguments`
 	listedApproval  = `SELECT id, state, decider, decided, note, request, CASE WHEN length(arguments) <= ? THEN arguments END`
 )
@@ -136,9 +138,10 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 
 // Move takes a request from one state to another.
 func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
-	query, args := moveApproval, []any{string(to), id, string(from)}
+	now := time.Now().UnixMicro()
+	query, args := moveApproval, []any{string(to), now, id, string(from)}
 	if !d.Time.IsZero() {
-		query, args = decideApproval, []any{string(to), d.Decider, d.Time.UnixMicro(), d.Note, id, string(from)}
+		query, args = decideApproval, []any{string(to), now, d.Decider, d.Time.UnixMicro(), d.Note, id, string(from)}
 	}
 	err = k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		res, err := w.conn.ExecContext(ctx, query, args...)
@@ -150,4 +153,10 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 		return err
 	})
 	return moved, err
+}
+
+// Forget throws away the requests that ended before a moment: were denied, expired, were withdrawn or made. Those of an execution
+// that has not ended stay, since its calls may be made anew after a restart, and find them.
+func (k *Approvals) Forget(ctx context.Context, before time.Time) error {
+	return k.s.writer.do(ctx, false, forgetApproval, before.UnixMicro())
 }

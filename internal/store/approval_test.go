@@ -3,8 +3,11 @@ package store_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/approval/approvaltest"
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 )
@@ -30,4 +33,72 @@ func TestApprovals(t *testing.T) {
 		}
 		return approvals{s.Approvals(key), s}
 	})
+}
+
+// What ended is forgotten after a while; what stands, and what an execution that goes on may look for, is not.
+func TestApprovalsAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), store.Config{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	key, err := secret.Open(filepath.Join(dir, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, now := s.Approvals(key), time.Now()
+	for id, ended := range map[string]time.Time{"ex_open": {}, "ex_over": now} {
+		if err := s.Executions(key).Write(&journal.Write{ID: id, New: true, Record: &journal.Record{ID: id, State: journal.Waiting, Started: now, Ended: ended}}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []struct {
+		id, execution string
+		to            []approval.State
+	}{
+		{"apr_pending", "ex_over", nil}, {"apr_approved", "", []approval.State{approval.Approved}}, {"apr_denied", "ex_over", []approval.State{approval.Denied}},
+		{"apr_made", "", []approval.State{approval.Approved, approval.Made}}, {"apr_withdrawn", "", []approval.State{approval.Withdrawn}},
+		{"apr_open", "ex_open", []approval.State{approval.Denied}},
+	} {
+		if _, err := k.Open(t.Context(), &approval.Request{ID: r.id, Subject: r.id, Execution: r.execution, Arguments: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		from := approval.Pending
+		for _, to := range r.to {
+			d := approval.Decision{}
+			if to == approval.Denied || to == approval.Approved {
+				d = approval.Decision{Decider: "ann", Time: now}
+			}
+			if moved, err := k.Move(t.Context(), r.id, from, to, d); err != nil || !moved {
+				t.Fatalf("%s to %s: %t, %v", r.id, to, moved, err)
+			}
+			from = to
+		}
+	}
+	left := func() (ids string) {
+		t.Helper()
+		all, err := k.List(t.Context(), approval.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			ids += r.ID + " "
+		}
+		return ids
+	}
+	for _, c := range []struct {
+		before time.Time
+		want   string
+	}{
+		{now.Add(-time.Hour), "apr_open apr_withdrawn apr_made apr_denied apr_approved apr_pending "},
+		{now.Add(time.Hour), "apr_open apr_approved apr_pending "},
+	} {
+		if err := k.Forget(t.Context(), c.before); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(); got != c.want {
+			t.Errorf("left: %s\nwant: %s", got, c.want)
+		}
+	}
 }

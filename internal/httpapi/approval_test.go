@@ -1,0 +1,82 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// requests are 2,500 of them, the newest first, every tenth of ann's, the others of bob's.
+type requests struct{ httpapi.Approvals }
+
+func (requests) all() (out []approval.Request) {
+	for i := 2500; i > 0; i-- {
+		r := approval.Request{ID: fmt.Sprintf("apr_%d", i), Principal: "bob"}
+		if i%10 == 0 {
+			r.Principal = "ann"
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (q requests) List(_ context.Context, f approval.Query) ([]approval.Request, error) {
+	all := q.all()
+	if i := slices.IndexFunc(all, func(r approval.Request) bool { return r.ID == f.Before }); f.Before != "" {
+		all = all[i+1:]
+	}
+	return all[:min(len(all), f.Max())], nil
+}
+
+func (q requests) Get(_ context.Context, id string) (*approval.Request, error) {
+	for _, r := range q.all() {
+		if r.ID == id {
+			return &r, nil
+		}
+	}
+	return nil, tool.Errorf(tool.NotFound, "none")
+}
+
+// Pages are full of what one may see, whatever is in between.
+func TestApprovalPages(t *testing.T) {
+	for _, tt := range []struct{ id, role, query, want string }{
+		{"ann", "user", "limit=3", "apr_2500 apr_2490 apr_2480"},
+		{"ann", "user", "limit=3&before=apr_2480", "apr_2470 apr_2460 apr_2450"},
+		{"ann", "user", "limit=5&before=apr_30", "apr_20 apr_10"},
+		{"eve", "user", "", ""},
+		{"eve", "auditor", "limit=2&before=apr_2499", "apr_2498 apr_2497"},
+		{"ann", "user", "limit=3&before=apr_2499", "not_found"},
+		{"ann", "user", "before=apr_none", "not_found"},
+		{"ann", "user", "limit=0", "invalid"},
+		{"ann", "user", "limit=1001", "invalid"},
+	} {
+		s := httpapi.New(httpapi.Config{Approvals: requests{}, Principal: tool.Principal{ID: tt.id, Roles: []string{tt.role}}})
+		w := httptest.NewRecorder()
+		s.Socket().ServeHTTP(w, httptest.NewRequest("GET", api.Prefix+"/approvals?"+tt.query, nil))
+		var list []api.Approval
+		got := ""
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+			var e struct{ Error struct{ Kind string } }
+			if json.Unmarshal(w.Body.Bytes(), &e) != nil {
+				t.Fatalf("%s", w.Body)
+			}
+			got = e.Error.Kind
+		}
+		for _, r := range list {
+			got = strings.TrimSpace(got + " " + r.ID)
+		}
+		if got != tt.want {
+			t.Errorf("%s (%s) ?%s: %q, want %q", tt.id, tt.role, tt.query, got, tt.want)
+		}
+		s.Close()
+	}
+}
