@@ -300,13 +300,39 @@ func (a *app) attached(ctx context.Context, runs bool, f func(context.Context, *
 	if at.Notice != "" {
 		fmt.Fprintln(a.Err, "biplane: "+at.Notice)
 	}
+	stop := a.sayWaiting(at)
 	err = f(ctx, at.Client)
+	stop()
 	if runs {
 		at.Settle(ctx, func(n int) {
 			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", count(n, "execution"))
 		})
 	}
 	return err
+}
+
+// slow is how long servers may take to connect before it is said that they are waited for.
+const slow = 3 * time.Second
+
+// sayWaiting says which servers are waited for, once, if they take long; until stop.
+func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
+	done, said := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(said)
+		t := time.NewTimer(slow)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			if names := at.Connecting(); len(names) > 0 {
+				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server; start_wait in the configuration says how long to wait)\n", clean(strings.Join(names, ", ")))
+			}
+		case <-done:
+		}
+	}()
+	return func() {
+		close(done)
+		<-said
+	}
 }
 
 // glance is with for the completion of a shell: what there is already is looked at, for a moment, and nothing is said.

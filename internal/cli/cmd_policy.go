@@ -241,7 +241,9 @@ func policyExplainCommand(a *app) *cobra.Command {
 		Use:   "explain TOOL [ARGUMENTS]",
 		Short: "Decide on a call, which is not made, and say which policy decided and what would change it",
 		Example: `  biplane policy explain github.create_issue '{"repo": "a/b", "title": "x"}'
-  biplane policy explain shop.refund '{"id": 1, "amount": 20}' --as key:ci --group dev --policy ./policies`,
+  biplane policy explain shop.refund '{"id": 1, "amount": 20}' --as key:ci --group dev --policy ./policies
+  biplane policy explain write '{"path": "workspace/data.csv"}'
+  biplane policy explain biplane.fetch '{"url": "https://api.example.com/"}'`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			q.Tool = args[0]

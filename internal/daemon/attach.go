@@ -20,6 +20,10 @@ import (
 // patience is how long the owner of the data folder may take to begin, or to end.
 const patience = 10 * time.Second
 
+// firstWait is how long a process of one command waits for servers to connect where the configuration doesn't say: the first npx or uvx
+// downloads its server, and would begin anew in each such process.
+const firstWait = time.Minute
+
 // An Attachment is a way to the Daemon of a data folder: one that another process runs, or one of its own.
 type Attachment struct {
 	Client *api.Client
@@ -31,6 +35,11 @@ type Attachment struct {
 // something needs them. A process with another configuration is an error of kind tool.Conflict.
 func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	cfg.Lazy = true
+	if s := cfg.Settings; s != nil && !s.waitSaid {
+		patient := *s
+		patient.StartWait = firstWait
+		cfg.Settings = &patient
+	}
 	d, owner, err := take(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -51,6 +60,14 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 		a.Notice = fmt.Sprintf("%s has changed since process %d, which answers, read it: stop that process to use the new one", s.Config, s.PID)
 	}
 	return a, nil
+}
+
+// Connecting names the servers that somebody waits for, in a Daemon of this process's own.
+func (a *Attachment) Connecting() []string {
+	if a.own == nil {
+		return nil
+	}
+	return a.own.d.upstreams.connecting()
 }
 
 // status asks a process that has to answer soon.

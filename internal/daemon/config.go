@@ -45,7 +45,8 @@ type Settings struct {
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   NetworkSettings
 
-	parts map[string][sha256.Size]byte // what the file's parts are, by their names
+	waitSaid bool                         // StartWait is of the file
+	parts    map[string][sha256.Size]byte // what the file's parts are, by their names
 }
 
 // SandboxSettings bound what one program may use.
@@ -200,7 +201,7 @@ func (r *reader) settings(root *node, s *Settings) {
 		"listen":     func(n *node) { listen, s.Listen = n, r.text(n, "listen") },
 		"auth":       func(n *node) { s.Auth = r.auth(n) },
 		"tls":        func(n *node) { s.TLS = r.tls(n, filepath.Dir(s.File)) },
-		"start_wait": func(n *node) { s.StartWait = r.duration(n, "start_wait", 0, 5*time.Minute) },
+		"start_wait": func(n *node) { s.StartWait, s.waitSaid = r.duration(n, "start_wait", 0, 5*time.Minute), true },
 		"sandbox":    func(n *node) { r.sandbox(n, &s.Sandbox) },
 		"sessions":   func(n *node) { r.sessions(n, &s.Sessions) },
 		"audit":      func(n *node) { r.audit(n, &s.Audit, filepath.Dir(s.File)) },

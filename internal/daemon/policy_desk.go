@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -96,26 +97,21 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	if err != nil {
 		return nil, err
 	}
-	entry, err := d.catalog.View().Resolve(q.Tool)
+	r, about, err := d.question(q)
 	if err != nil {
 		return nil, err
-	}
-	if q.Arguments != nil {
-		if err := entry.Validate(q.Arguments); err != nil {
-			return nil, err
-		}
 	}
 	if err := policy.CheckLabels(q.Labels, policy.Sources()); err != nil {
 		return nil, err
 	}
-	r := policy.Request{Principal: d.principal(q.Principal), Tool: entry.Tool, Arguments: q.Arguments, Labels: q.Labels, Time: q.Time}
+	r.Principal, r.Labels, r.Time = d.principal(q.Principal), q.Labels, q.Time
 	if q.Program {
 		r.Parent = "ex_question"
 	}
 	x := e.Explain(r)
 	a := &api.PolicyAnswer{
-		Tool: entry.Tool.Path(), Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version, Reason: x.Decision.Reason,
-		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(), Shown: e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
+		Tool: about, Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version, Reason: x.Decision.Reason,
+		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(), Shown: r.File != nil || e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
 	}
 	for _, t := range x.Policies {
 		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds, Missing: append([]string{}, t.Missing...)}
@@ -125,6 +121,30 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 		a.Policies = append(a.Policies, w)
 	}
 	return a, nil
+}
+
+// question gives what is asked about, and its name: a call of a tool, or with "read" or "write" in the tool's place the use of the file
+// that the argument path names.
+func (d *desk) question(q api.PolicyQuestion) (r policy.Request, about string, err error) {
+	if q.Tool == "read" || q.Tool == "write" {
+		var a struct {
+			Path string `json:"path"`
+		}
+		if json.Unmarshal(q.Arguments, &a) != nil || a.Path != path.Clean(a.Path) || !strings.HasPrefix(a.Path, "workspace/") && !strings.HasPrefix(a.Path, "skills/") {
+			return r, "", tool.Errorf(tool.Invalid, `%s is of a file: name it as {"path": "workspace/data.csv"} or {"path": "skills/retry.ts"}`, q.Tool)
+		}
+		return policy.Request{File: &policy.FileUse{Path: a.Path, Write: q.Tool == "write"}}, q.Tool + " " + a.Path, nil
+	}
+	entry, err := d.catalog.View().Resolve(q.Tool)
+	if err != nil {
+		return r, "", err
+	}
+	if q.Arguments != nil {
+		if err := entry.Validate(q.Arguments); err != nil {
+			return r, "", err
+		}
+	}
+	return policy.Request{Tool: entry.Tool, Arguments: q.Arguments}, entry.Tool.Path(), nil
 }
 
 func (d *desk) principal(p api.PolicyPrincipal) tool.Principal {

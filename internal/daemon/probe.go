@@ -50,7 +50,7 @@ got`, `[]`, nil},
 // The probes. The last one shows that what the others did to themselves did nothing to the next.
 var probes = []probe{
 	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
-	{"no process, no modules of the host", `["process", "require", "module", "Deno", "Bun", "std", "os", "fetch", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
+	{"no process, no modules of the host", `["process", "require", "module", "Deno", "Bun", "std", "os", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
 		try { return typeof (0, eval)(n) !== "undefined" } catch { return false } })`, `[]`, nil},
 	{"no way out by constructors", `["process", "require", "std", "os"].filter(n => {
 		try { return (async () => {}).constructor("return typeof " + n)() === "x" || (() => {}).constructor("return typeof " + n)() !== "undefined" } catch { return false } })`, `[]`, nil},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -205,6 +206,18 @@ func (u *upstreams) settle(name string) {
 	}
 	if len(u.connects) == 0 {
 		close(u.settled)
+	}
+}
+
+// connecting names those that are wanted, and not past their first connection, sorted.
+func (u *upstreams) connecting() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	select {
+	case <-u.wanted:
+		return slices.Sorted(maps.Keys(u.connects))
+	default:
+		return nil
 	}
 }
 

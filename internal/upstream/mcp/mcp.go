@@ -135,7 +135,7 @@ func New(cfg Config) (*Upstream, error) {
 	}
 	u.env = childEnv(environ, cfg.Env)
 	u.ring = &ring{secrets: cfg.secrets()}
-	u.snap.Health = tool.Health{State: tool.Connecting, Reason: "not connected yet"}
+	u.snap.Health = tool.Health{State: tool.Connecting, Reason: "not connected yet: try again in a moment"}
 	return u, nil
 }
 
