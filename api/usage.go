@@ -40,7 +40,7 @@ type UsageLine struct {
 	Failed     int64 `json:"failed"`     // of those
 	Denied     int64 `json:"denied"`     // of those that failed
 	MS         int64 `json:"ms"`         // that calls took, waiting for people included
-	Sent       int64 `json:"sent"`       // bytes of arguments that were sent to upstreams
+	Sent       int64 `json:"sent"`       // bytes of arguments that were sent to upstreams and hosts
 	Received   int64 `json:"received"`   // bytes of results
 	Executions int64 `json:"executions"` // programs that ended
 	CPUMS      int64 `json:"cpu_ms"`     // CPU time of programs

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	cedar "github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/x/exp/ast"
-
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -27,17 +24,19 @@ const (
 )
 
 // limitsOf reads what @limit of a policy says. What would hold for nothing is an error.
-func limitsOf(p *cedar.Policy, value string) ([]tool.Bound, error) {
+func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 	var out []tool.Bound
 	for _, text := range names(value) {
 		b, err := boundOf(text)
 		if err != nil {
 			return nil, err
 		}
-		if only, ok := p.AST().Action.(ast.ScopeTypeEq); ok {
-			if action := string(only.Entity.ID); action == executeAction && ofCalls(b) || action == callAction && !ofCalls(b) {
-				return nil, tool.Errorf(tool.Invalid, "%q holds for nothing, since this permits %q only: calls and egress are of call, executions, concurrent, cpu and tokens of execute", clip(text), action)
-			}
+		held := r.concerns(executeAction)
+		if ofCalls(b) {
+			held = r.concerns(callAction) || r.concerns(connectAction)
+		}
+		if !held {
+			return nil, tool.Errorf(tool.Invalid, "%q holds for nothing that this permits: calls and egress are of call and connect, executions, concurrent, cpu and tokens of execute", clip(text))
 		}
 		out = append(out, b)
 	}
@@ -48,7 +47,7 @@ func limitsOf(p *cedar.Policy, value string) ([]tool.Bound, error) {
 	return slices.Compact(out), nil
 }
 
-// ofCalls reports whether b is about calls of tools; else it is about programs.
+// ofCalls reports whether b is about calls of tools, and connections; else it is about programs.
 func ofCalls(b tool.Bound) bool {
 	return b.What == string(limit.Calls) || b.What == string(limit.Egress)
 }

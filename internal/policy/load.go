@@ -182,7 +182,7 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 			r.bounds.tier = t
 		case "limit":
 			var err error
-			if r.bounds.limits, err = limitsOf(p, value); err != nil {
+			if r.bounds.limits, err = r.limitsOf(value); err != nil {
 				wrong("limit", "@limit: %s", tool.AsError(err).Msg)
 			}
 		case "redact":

@@ -134,6 +134,8 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 		{`@limit("calls: 1 per 1m for each all") permit(principal, action, resource);`, `for each principal, upstream or tool, or for all`},
 		{`@limit("calls: 1 per 1m, executions: 1 per 1m") permit(principal, action == Action::"call", resource);`, `"executions: 1 per 1m" holds for nothing`},
 		{`@limit("egress: 1 per 1m") permit(principal, action == Action::"execute", resource);`, `"egress: 1 per 1m" holds for nothing`},
+		{`@limit("calls: 1 per 1m") permit(principal, action in [Action::"read", Action::"write"], resource);`, `holds for nothing that this permits`},
+		{`@limit("cpu: 1 per 1m") permit(principal, action == Action::"connect", resource);`, `"cpu: 1 per 1m" holds for nothing`},
 		{`@limit("calls: 1 per 1m") forbid(principal, action, resource);`, `a forbid has no use for it`},
 		{`@redact("a..b") permit(principal, action, resource);`, `"a..b" is no path of fields`},
 		{`@redact("a") permit(principal, action == Action::"execute", resource);`, `put it on the permit of the call`},

@@ -102,7 +102,7 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	} else if r != nil && r.IsError {
 		n.Failed = 1
 	}
-	if sent && key.Upstream != Own && t != nil {
+	if sent && leaves(t) {
 		n.Sent = int64(len(c.Arguments))
 	}
 	if r != nil {
@@ -119,6 +119,11 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	if r != nil {
 		m.noted(job{slot: s, kind: kindOf(inside, true), content: r})
 	}
+}
+
+// leaves reports whether a tool sends its arguments anywhere: of Biplane's own those do by which programs reach the network.
+func leaves(t *tool.Tool) bool {
+	return t != nil && (t.Upstream != Own || t.Name == "fetch" || t.Name == "send")
 }
 
 // noted takes what has tokens: to be counted, or else estimated. m.mu is held.

@@ -41,7 +41,7 @@ type Counts struct {
 	Failed     int64 // of those, that ended with an error, the tool's own included, or were not made
 	Denied     int64 // of those, that policy or a person denied
 	MS         int64 // from the door and back, waiting for people included
-	Sent       int64 // bytes of arguments that were sent to upstreams
+	Sent       int64 // bytes of arguments that were sent to upstreams and hosts
 	Received   int64 // bytes of results
 	Executions int64 // programs that ended
 	CPU        int64 // µs of CPU time of programs

@@ -88,6 +88,7 @@ func TestWhatIsCounted(t *testing.T) {
 	call("crm.put", "ex_1", ann, `{"a":1}`, nil, tool.NotSent(tool.Errorf(tool.Denied, "no")))
 	call("nothing", "", ann, `{}`, nil, tool.NotSent(tool.Errorf(tool.NotFound, "no")))
 	call("biplane.execute", "", ann, `{"code":"1"}`, tool.Text(false, "hello"), nil)
+	call("biplane.send", "ex_1", ann, `{"url":"https://a.example"}`, nil, nil)
 	m.Ended(ann, 1500*time.Microsecond)
 
 	got := ask(t, m, "tool")
@@ -95,6 +96,7 @@ func TestWhatIsCounted(t *testing.T) {
 		"crm.list":        {Calls: 3, Failed: 1, Sent: 6, Kept: 22, Unwritten: 2, Read: 21, Written: 1},
 		"crm.put":         {Calls: 1, Failed: 1, Denied: 1},
 		"unknown":         {Calls: 1, Failed: 1, Written: 1},
+		"biplane.send":    {Calls: 1, Sent: 27, Unwritten: 8},
 		"biplane.execute": {Calls: 1, Executions: 1, CPU: 1500, Read: 1, Written: 5},
 	} {
 		c := got[name].Counts
@@ -110,7 +112,7 @@ func TestWhatIsCounted(t *testing.T) {
 		t.Errorf("biplane.execute: %+v", l)
 	}
 	total := got["total"]
-	if total.Calls != 6 || total.Saved != 24-6 || total.SavedMoney != 26-11 {
+	if total.Calls != 7 || total.Saved != 24+8-6 || total.SavedMoney != 26+8*2-11 {
 		t.Errorf("total: %+v", total)
 	}
 	for _, by := range usage.Dimensions() {
