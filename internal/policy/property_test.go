@@ -231,6 +231,23 @@ func TestMoreLabelsNeverLoosen(t *testing.T) {
 	})
 }
 
+func TestSources(t *testing.T) {
+	e, err := policy.New(policy.Config{Rules: []policy.Rule{
+		{Pattern: "*", Labels: []string{"pii", "external"}}, {Upstream: "shop", Labels: []string{"confidential"}}, {Pattern: "shop.put", Labels: []string{"public"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ upstream, name, want string }{
+		{"shop", "put", "[confidential pii]"}, {"shopping", "put", "[pii]"}, {"biplane", "fetch", "[pii untrusted]"}, {"biplane", "send", "[pii untrusted]"},
+		{"biplane", "execute", "[]"}, {"biplane", "resume", "[]"},
+	} {
+		if got := fmt.Sprint(e.SourceOf(&tool.Tool{Upstream: c.upstream, Name: c.name})); got != c.want {
+			t.Errorf("%s.%s: %s, want %s", c.upstream, c.name, got, c.want)
+		}
+	}
+}
+
 func FuzzPolicies(f *testing.F) {
 	for _, name := range policy.Starters() {
 		file, _ := policy.Starter(name)

@@ -197,5 +197,15 @@ func setOf(list []string) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// SourceOf gives the labels of what comes from a tool, those of Sources, sorted. They are not to be changed.
-func (e *Engine) SourceOf(t *tool.Tool) []string { return e.facts(t).comes }
+// SourceOf gives the labels of what comes from a tool, those of Sources, sorted. They are not to be changed. What a host answers is
+// untrusted, whatever is said of it; our other tools bring the labels of the programs that they tell of by themselves.
+func (e *Engine) SourceOf(t *tool.Tool) []string {
+	comes := e.facts(t).comes
+	switch {
+	case Network(t):
+		return tool.Joined(comes, []string{"untrusted"})
+	case t.Upstream == reserved:
+		return nil
+	}
+	return comes
+}
