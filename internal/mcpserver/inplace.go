@@ -19,12 +19,12 @@ import (
 
 const (
 	formKey = "approval" // of the one input request
-	// formTime is how long a form stays open in an answer that the client can't be told of: clients give up after 60 s.
-	formTime = 50 * time.Second
-	// formTimeTold is that where the client is told of progress, by which it knows that somebody thinks.
-	formTimeTold = 10 * time.Minute
-	formTick     = time.Second // how often it is looked whether somebody else has decided
-	formRounds   = 50          // forms in one call
+	// formTime is how long a form stays open where the client is told of progress, by which it knows that somebody thinks; else a call is
+	// answered within Limits.Answer.
+	formTime   = 10 * time.Minute
+	formLeast  = 5 * time.Second // a form that would go sooner isn't shown
+	formTick   = time.Second     // how often it is looked whether somebody else has decided
+	formRounds = 50              // forms in one call
 )
 
 // asks reports whether the client of a request shows forms to its person. The revisions before 2025-11-25 knew forms only, and said
@@ -152,11 +152,25 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool
 		}
 		c = a.s.resuming(c, id)
 		c.InPlace = decided || f != nil // else it waits, as it does for clients that can't ask
-		if res, err = a.s.cfg.Door.Call(ctx, c); err != nil || a.s.waits(c, res) == "" || !decided {
+		if res, err = a.resume(ctx, c, id); err != nil || a.s.waits(c, res) == "" || !decided {
 			return res, nil, err
 		}
 	}
 	return res, nil, nil
+}
+
+// resume makes the call c that resumes an execution, and answers in time that it goes on, where the client would give up.
+func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
+	if a.modern || a.notify.token != nil {
+		return a.s.cfg.Door.Call(ctx, c)
+	}
+	bounded, cancel := context.WithDeadline(ctx, a.began.Add(a.s.cfg.Limits.Answer))
+	defer cancel()
+	res, err := a.s.cfg.Door.Call(bounded, c)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return tool.Text(false, "The program goes on. Call resume with {\"execution\": \""+id+"\"} to wait for its result; don't run it again."), nil
+	}
+	return res, err
 }
 
 // door makes a call, and asks about it while it waits itself.
@@ -211,11 +225,14 @@ const (
 
 // elicit shows a form about an execution, for as long as the client waits for its answer, and reports whether anything was decided.
 func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
-	patience := time.Until(a.began.Add(formTime))
+	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
 	if a.notify.token != nil {
-		patience = formTimeTold
+		patience = formTime
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(patience, time.Second))
+	if patience < min(formLeast, a.s.cfg.Limits.Answer/2) {
+		return false // resume asks
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return a.ask(ctx, f) == wasDecided
 }

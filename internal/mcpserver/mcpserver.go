@@ -88,6 +88,7 @@ type Limits struct {
 	Sessions     int           // sessions of the revisions up to 2025-11-25; default 1,000
 	SessionIdle  time.Duration // after which a session without requests is closed; default 30 min
 	Drain        time.Duration // that stdio waits for answers after the end of its input; default 10 s
+	Answer       time.Duration // in which a call whose client was asked for a decision is answered, where the client isn't told of progress; default 50 s
 	PageSize     int           // tools in one page of the list; default 1,000
 	StdioPending int           // requests that stdio takes in before earlier ones are answered; default 1,024
 }
@@ -166,6 +167,7 @@ func (c *Config) setDefaults() {
 	or(&l.Sessions, 1000)
 	or(&l.SessionIdle, 30*time.Minute)
 	or(&l.Drain, 10*time.Second)
+	or(&l.Answer, 50*time.Second)
 	or(&l.PageSize, 1000)
 	or(&l.StdioPending, 1024)
 }

@@ -224,6 +224,9 @@ func arguments(r *approval.Request) (string, error) {
 			return "", err
 		}
 		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, tool.VisibleLine(w.Tool), args)
+		if w.Simulated {
+			b.WriteString("     its arguments hold a simulated answer: the call will be refused\n")
+		}
 	}
 	return b.String(), nil
 }

@@ -267,3 +267,19 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// A plan is shown as the list of what it writes, and one that can't be read isn't shown.
+func TestPlansOnForms(t *testing.T) {
+	d := newDesk(t)
+	d.ask(`{"writes":"none"}`).Tool = "biplane.plan"
+	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
+		t.Errorf("%v %v", f, err)
+	}
+	d.ask(`{"writes":[{"tool":"till.put","arguments":{"n": 1}},{"tool":"till.put\n","arguments":{"id":"sim"},"simulated":true}]}`).Tool = "biplane.plan"
+	f := put(t, d)
+	for _, want := range []string{"  1. till.put {\"n\":1}\n", "  2. till.put\\n {\"id\":\"sim\"}\n     its arguments hold a simulated answer"} {
+		if !strings.Contains(f.Message, want) {
+			t.Errorf("no %q in %s", want, f.Message)
+		}
+	}
+}
