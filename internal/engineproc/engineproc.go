@@ -62,5 +62,5 @@ func Ahead() *child.Begun { return ahead.Swap(nil) }
 // Main is the process: args are what follows Command. It returns when the process that began it is gone, or at once where
 // none has.
 func Main(args []string) error {
-	return child.Main(args, func() (sandbox.Driver, error) { return wasm.New(wasm.Config{}) })
+	return child.Main(args, func() (sandbox.Driver, error) { return wasm.New(wasm.Config{Relief: true}) })
 }

@@ -64,6 +64,9 @@ type Config struct {
 	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
 	// wait for a turn, those that run long step back for them.
 	Parallel int
+	// Relief has the driver raise GOMAXPROCS by one while guests hold every processor for long, so that they are stopped in
+	// time: for a process that does nothing else.
+	Relief bool
 	// Spare is how many regions are kept for the next sandboxes: a few with 16 MiB of pages in all for each language, of
 	// the others only the reservation of address space; 0 means 64.
 	Spare int
@@ -117,6 +120,9 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 		cfg.Pagemap = openPagemap()
 	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
+	if cfg.Relief {
+		d.turns.relief = newRelief(runtime.GOMAXPROCS)
+	}
 	d.idle.most = cfg.Idle
 	d.pool.spare, d.pool.pagemap, d.pool.ready, d.pool.pages = cfg.Spare, cfg.Pagemap, map[*image][]*region{}, map[*image]int{}
 	for _, l := range languages {
@@ -245,6 +251,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
+	d.turns.relief.close()
 	d.pool.close()
 	for _, i := range d.images {
 		i.close()
