@@ -69,7 +69,7 @@ func New(cfg Config) *Meter {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork()}
+	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork(cfg.Now())}
 }
 
 // unknown is the upstream of a call that names no tool.
@@ -128,7 +128,7 @@ func leaves(t *tool.Tool) bool {
 
 // noted takes what has tokens: to be counted, or else estimated. m.mu is held.
 func (m *Meter) noted(j job) {
-	if n := j.size(); n > 0 && !m.work.add(j) {
+	if n := j.size(); n > 0 && !m.work.add(j, m.cfg.Now()) {
 		m.counts[j.slot].tell(j.kind, m.work.estimate(&j, n), false)
 	}
 }

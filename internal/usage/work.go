@@ -84,15 +84,14 @@ func (j *job) source() source { return source{j.Upstream, j.Tool, j.kind == read
 // A ratio is how many tokens were in how many bytes.
 type ratio struct{ tokens, bytes float64 }
 
-func newWork() work {
-	return work{budget: burst, since: time.Now(), ratios: map[source]*ratio{}, wake: make(chan struct{}, 1)}
+func newWork(now time.Time) work {
+	return work{budget: burst, since: now, ratios: map[source]*ratio{}, wake: make(chan struct{}, 1)}
 }
 
 // add takes a job; where it is over the budget it gives false, and keeps nothing of it.
-func (w *work) add(j job) bool {
+func (w *work) add(j job, now time.Time) bool {
 	n := j.size()
-	now := time.Now()
-	w.budget = min(burst, w.budget+now.Sub(w.since).Seconds()*pace)
+	w.budget = min(burst, w.budget+max(0, now.Sub(w.since).Seconds())*pace)
 	w.since = now
 	cost := float64(min(n, sample) + 64) // a job is not for nothing, however small its text
 	if n > maxContent || w.held+n > maxHeld || len(w.jobs) >= maxJobs || w.budget < cost {
