@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -237,6 +238,8 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 	switch {
 	case r.Decision.Policy == "credential":
 		return nil, "the credential was refused, before any policy", nil
+	case r.Decision.Effect == gateway.Planned || strings.HasPrefix(r.Decision.Policy, "plan@"):
+		return nil, "it was not sent, by a plan", nil
 	case t == nil:
 		return nil, "the tool is not there now", nil
 	case p.looks.Principal && r.Principal != p.local.ID:

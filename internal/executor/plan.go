@@ -204,18 +204,23 @@ func (r *run) asPlanned() error {
 func (r *run) propose() error {
 	p := r.plan
 	if p.whole == nil {
-		p.whole = &plan.Plan{Session: p.args.session, State: p.state, Policies: p.policies}
+		whole := &plan.Plan{Session: p.args.session, State: p.state, Policies: p.policies}
 		for _, n := range slices.Sorted(maps.Keys(p.writes)) {
-			p.whole.Writes = append(p.whole.Writes, p.writes[n])
+			whole.Writes = append(whole.Writes, p.writes[n])
 		}
-		if len(p.whole.Writes) == 0 {
+		if len(whole.Writes) == 0 {
+			r.mu.Lock()
 			r.exec.Notes = append(r.exec.Notes, "planned: the program writes nothing, so there is nothing to approve")
+			r.mu.Unlock()
 			return nil
 		}
-		raw, err := p.whole.Encode()
+		raw, err := whole.Encode()
 		if err != nil {
 			return err
 		}
+		r.mu.Lock()
+		p.whole = whole
+		r.mu.Unlock()
 		if err := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from}).Sync(); err != nil {
 			return tool.Errorf(tool.Internal, "the plan was not asked about: it can't be written to the journal: %w", err)
 		}

@@ -64,6 +64,12 @@ func Definition() *tool.Tool {
 // Simulate gives what the n-th call of a program, from 0, is answered with while it is planned. Texts and whole numbers in it are such that
 // Marked recognizes them, where the tool's schema leaves room for that.
 func Simulate(t *tool.Tool, n int) *tool.Result {
+	r := simulated(t, n)
+	r.Simulated = true
+	return r
+}
+
+func simulated(t *tool.Tool, n int) *tool.Result {
 	if len(t.OutputSchema) > 0 {
 		if v, err := typegen.Simulated(t.OutputSchema, n); err == nil && len(v) > 0 && v[0] == '{' {
 			if r, err := structured(v); err == nil {

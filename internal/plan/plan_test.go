@@ -118,7 +118,7 @@ func TestSimulate(t *testing.T) {
 		At   string
 		List []int
 	}
-	if err := json.Unmarshal(r.Structured, &v); err != nil || r.IsError || (v.Kind != "a" && v.Kind != "b") || strings.Contains(v.At, "simulated") || len(v.List) < 2 || v.List[0] > 10 {
+	if err := json.Unmarshal(r.Structured, &v); err != nil || r.IsError || !r.Simulated || (v.Kind != "a" && v.Kind != "b") || strings.Contains(v.At, "simulated") || len(v.List) < 2 || v.List[0] > 10 {
 		t.Errorf("%s %v", r.Structured, err)
 	}
 	if again := plan.Simulate(typed, 3); string(again.Raw) != string(r.Raw) {

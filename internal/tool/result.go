@@ -13,6 +13,7 @@ type Result struct {
 	Content    []json.RawMessage // the content blocks, each an object
 	Structured json.RawMessage   // structuredContent; nil if there is none
 	IsError    bool              // the tool ran and reports failure
+	Simulated  bool              // the tool was not called: the program is being planned
 }
 
 // ParseResult makes a Result from an object of the shape of MCP's CallToolResult. It keeps raw, which must not change.

@@ -87,6 +87,9 @@ func (m *Meter) Counted(next tool.Caller, named func(path string) *tool.Tool) to
 
 // passed counts a call that has ended.
 func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
+	if c.Plan != nil || r != nil && r.Simulated {
+		return // what a plan asks for is counted when it is made
+	}
 	n := Counts{Calls: 1, MS: took.Milliseconds()}
 	key := Key{Upstream: unknown}
 	if t != nil {
