@@ -115,6 +115,21 @@ func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
 	}
 }
 
+// What a host answers is untrusted, and a request leads out: with private data read, a person is asked.
+func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
+	url, hits := web(t)
+	p := newPeer(t)
+	d, _ := run(t, t.TempDir(), "policy: open\nnetwork: { private: [127.0.0.0/8] }\nmcpServers: { peer: { url: '"+p.URL+"', labels: [pii] } }")
+	x := execute(t, d.Client(), `await fetch("`+url+`/json"); await fetch("`+url+`/json"); await callTool("peer.echo", { n: 1 }); await fetch("`+url+`/json"); return 1`)
+	if x.State != api.StateWaiting || hits.Load() != 2 {
+		t.Errorf("%s, %d requests", x.State, hits.Load())
+	}
+	all, err := d.Client().Approvals(t.Context(), x.ID, false)
+	if err != nil || len(all) != 1 || strings.Join(all[0].Labels, " ") != "pii untrusted" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 func TestAPersonDecidesOnAConnection(t *testing.T) {
 	url, hits := web(t)
 	dir := withPolicies(t, `
