@@ -50,11 +50,11 @@ func cueIn(s string) cue {
 	if len(s) > cueBytes {
 		s = s[len(s)-cueBytes:]
 	}
-	end := len(s)
+	end, weak := len(s), noCue
 	for range cueNear {
 		for end > 0 && !letter(s[end-1]) {
 			if s[end-1] == '\n' {
-				return noCue
+				return weak
 			}
 			end--
 		}
@@ -63,21 +63,30 @@ func cueIn(s string) cue {
 			whole--
 		}
 		if end == whole {
-			return noCue
+			return weak
 		}
-		if c, ok := cues[folded(s[whole:end])]; ok {
+		if c, ok := cues[folded(s[whole:end])]; ok && (c != other || !vague(s[whole:end])) {
 			return c
 		}
 		start := end - 1
 		for start > whole && !hump(s, start) {
 			start--
 		}
-		if c, ok := cues[folded(s[start:end])]; ok && start > whole {
+		switch c, ok := cues[folded(s[start:end])]; {
+		case ok && vague(s[start:end]): // a word before it may say of what
+			weak = other
+		case ok && start > whole:
 			return c
 		}
 		end = start
 	}
-	return noCue
+	return weak
+}
+
+// vague reports whether a word says that something is a number of a kind, but not of which: the ID of a tax office, or of an order.
+func vague(w string) bool {
+	w = folded(w)
+	return w == "id" || w == "ids" || w == "ref" || w == "reference"
 }
 
 // hump reports whether a word of camel case begins at i.

@@ -271,7 +271,7 @@ func (r *run) phone(d string, n int) bool {
 // many reports whether groups of one digit stand among the groups, other than the first, or a single 0 after a country's code.
 func (r *run) many(n int) bool {
 	for k := 1; k < n; k++ {
-		if r.end[k]-r.start[k] == 1 && r.s.text[r.start[k]] != '0' && !(r.plus && k == 1) {
+		if r.end[k]-r.start[k] == 1 && r.s.text[r.start[k]] != '0' && !(r.plus && k <= 2) {
 			return true
 		}
 	}
@@ -288,7 +288,7 @@ func nanp(d string) bool {
 
 // trunk reports whether the groups are a number as it is dialled within a country: a 0, the area, and the rest.
 func (r *run) trunk(d string, n int) bool {
-	if first := r.end[0] - r.start[0]; first < 2 || first > 5 || len(d) < 9 || len(d) > 12 {
+	if first := r.end[0] - r.start[0]; n == 2 && r.sep(1) == "." || first < 2 || first > 5 || len(d) < 9 || len(d) > 12 {
 		return false
 	}
 	for k := 1; k < n; k++ {

@@ -1,0 +1,307 @@
+package privacy
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+var ada = Scope{Owner: "ada", Session: "work"}
+
+func guard(c Config) *Guard {
+	if c.Store == nil {
+		c.Store = NewMemory()
+	}
+	c.Log = slog.New(slog.DiscardHandler)
+	return New(c)
+}
+
+func hideText(t testing.TB, g *Guard, of Scope, text string) string {
+	t.Helper()
+	s := g.Sheet(t.Context(), of)
+	s.Text(&text)
+	s.Hide(t.Context())
+	return text
+}
+
+func hideJSON(t testing.TB, g *Guard, of Scope, text string, more ...[]string) string {
+	t.Helper()
+	s := g.Sheet(t.Context(), of, more...)
+	raw := json.RawMessage(text)
+	s.JSON(&raw)
+	s.Hide(t.Context())
+	return string(raw)
+}
+
+func reveal(t testing.TB, g *Guard, of Scope, args string) string {
+	t.Helper()
+	out, _, err := g.Reveal(t.Context(), of, json.RawMessage(args), func([]string) (bool, string) { return true, "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestTokensAreStableAndTurnBack(t *testing.T) {
+	g := guard(Config{Fields: []string{"**.name", "customer.passport"}})
+	for _, c := range [][2]string{
+		{`{"to":"Ada@Example.com","cc":["ada@example.com","b@example.org"]}`, `{"to":"[EMAIL_1]","cc":["[EMAIL_1]","[EMAIL_2]"]}`},
+		{`{"n": 12345678901234567890, "x":"1 < 2", "phone":2125550147}`, `{"n": 12345678901234567890, "x":"1 < 2", "phone":"[PHONE_1]"}`},
+		{`{"a@example.com":{"k":"pay 4111-1111-1111-1111 or 4111 1111 1111 1111"}}`, `{"[EMAIL_3]":{"k":"pay [CARD_1] or [CARD_1]"}}`},
+		{`{"name":"Ada Lovelace","age":36}`, `{"name":"[FIELD_1]","age":36}`},
+		{`{"customer":{"passport":["C01X",7,true,null]}}`, `{"customer":{"passport":["[FIELD_2]","[FIELD_3]","[FIELD_4]",null]}}`},
+		{`"Dear Ada Lovelace, Ada Lovelaces"`, `"Dear [FIELD_1], Ada Lovelaces"`},
+		{`{"body":"{\"customer\":{\"passport\":\"C01X\"},\"q\":\"say \\\"hi\\\" to b@example.org\"}"}`, `{"body":"{\"customer\":{\"passport\":\"[FIELD_2]\"},\"q\":\"say \\\"hi\\\" to [EMAIL_2]\"}"}`},
+		{`{"e":"\u0061da\u0040example.com"}`, `{"e":"[EMAIL_1]"}`},
+	} {
+		if got := hideJSON(t, g, ada, c[0]); got != c[1] {
+			t.Errorf("%s\n gives %s\n want %s", c[0], got, c[1])
+		}
+	}
+	for _, c := range [][2]string{
+		{`{"to":"[EMAIL_1]","n":"[PHONE_1]"}`, `{"to":"Ada@Example.com","n":2125550147}`},
+		{`{"[EMAIL_2]":"x [EMAIL_1], [PHONE_1] [EMAIL_77] [EMAIL_0] [EMAIL_01] [email_1] EMAIL_1"}`, `{"b@example.org":"x Ada@Example.com, 2125550147 [EMAIL_77] [EMAIL_0] [EMAIL_01] [email_1] EMAIL_1"}`},
+		{`{"e":"\u005bEMAIL_1]","n":9007199254740993}`, `{"e":"Ada@Example.com","n":9007199254740993}`},
+		{`{"body":"{\"to\":\"[EMAIL_1]\",\"raw\":\"{\\\"n\\\":\\\"[PHONE_1]\\\"}\"}"}`, `{"body":"{\"to\":\"Ada@Example.com\",\"raw\":\"{\\\"n\\\":2125550147}\"}"}`},
+		{`{"p":"[FIELD_3]","q":"[FIELD_4] [FIELD_4]"}`, `{"p":7,"q":"true true"}`},
+		{`{"nothing":[1,2]}`, `{"nothing":[1,2]}`},
+	} {
+		if got := reveal(t, g, ada, c[0]); got != c[1] {
+			t.Errorf("%s\n gives %s\n want %s", c[0], got, c[1])
+		}
+	}
+}
+
+func TestVaultsAreApart(t *testing.T) {
+	g := guard(Config{})
+	hideText(t, g, Scope{Owner: "ada"}, "s@example.com")
+	if got := hideText(t, g, ada, "w@example.com"); got != "[EMAIL_2]" { // a number is given once to an owner
+		t.Fatal(got)
+	}
+	if got := reveal(t, g, ada, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["s@example.com","w@example.com"]` { // the session knows what its owner did outside, too
+		t.Error(got)
+	}
+	for _, of := range []Scope{{Owner: "ada"}, {Owner: "ada", Session: "other"}} {
+		if got := reveal(t, g, of, `["[EMAIL_2]"]`); got != `["[EMAIL_2]"]` {
+			t.Errorf("%v: %s", of, got)
+		}
+	}
+	if got := reveal(t, g, Scope{Owner: "eve", Session: "work"}, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["[EMAIL_1]","[EMAIL_2]"]` {
+		t.Errorf("eve: %s", got)
+	}
+	// A copy, and an export: the same tokens. Where an imported one collides with one of the owner's, neither turns back.
+	if err := g.Fork(t.Context(), "ada", "work", "copy"); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := g.Export(t.Context(), Scope{Owner: "ada", Session: "copy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Import(t.Context(), Scope{Owner: "eve", Session: "in"}, raw); err != nil {
+		t.Fatal(err)
+	}
+	if got := reveal(t, g, Scope{Owner: "eve", Session: "in"}, `["[EMAIL_2]"]`); got != `["w@example.com"]` {
+		t.Error(got)
+	}
+	hideText(t, g, Scope{Owner: "zoe"}, "a@example.com b@example.com")
+	if err := g.Import(t.Context(), Scope{Owner: "zoe", Session: "in"}, raw); err != nil {
+		t.Fatal(err)
+	}
+	if got := reveal(t, g, Scope{Owner: "zoe", Session: "in"}, `["[EMAIL_2]","[EMAIL_1]"]`); got != `["[EMAIL_2]","a@example.com"]` {
+		t.Error(got)
+	}
+	for _, bad := range []string{`{}`, `[{"Kind":"nose","N":1}]`, `[{"Kind":"email","N":0}]`} {
+		if g.Import(t.Context(), ada, []byte(bad)) == nil {
+			t.Errorf("%s is taken in", bad)
+		}
+	}
+}
+
+func TestPolicyDecidesOnAllKindsTogether(t *testing.T) {
+	g := guard(Config{})
+	hideText(t, g, ada, "a@example.com 4111 1111 1111 1111")
+	var asked []string
+	out, r, err := g.Reveal(t.Context(), ada, json.RawMessage(`{"a":"[EMAIL_1]","b":"[CARD_1]","c":"[IBAN_9]"}`), func(kinds []string) (bool, string) {
+		asked = kinds
+		return false, "no cards"
+	})
+	if err != nil || string(out) != `{"a":"[EMAIL_1]","b":"[CARD_1]","c":"[IBAN_9]"}` || !slices.Equal(asked, []string{"card", "email"}) ||
+		!slices.Equal(r.Kept, []string{"[CARD_1]", "[EMAIL_1]"}) || r.Reason != "no cards" || !slices.Equal(r.Alien, []string{"[IBAN_9]"}) {
+		t.Errorf("%s %+v %v, asked about %v", out, r, err, asked)
+	}
+}
+
+// What can't be kept is hidden all the same, and nothing turns it back.
+func TestHidingFailsClosed(t *testing.T) {
+	g := guard(Config{Store: broken{NewMemory()}, Fields: []string{"name"}})
+	if got := hideText(t, g, ada, "mail a@example.com"); got != "mail [EMAIL]" {
+		t.Error(got)
+	}
+	r := tool.Text(false, `{"name":"Ada"}`)
+	if err := g.Learn(t.Context(), ada, &tool.Tool{Upstream: "crm", Name: "get"}, r); err == nil || tool.AsError(err).Kind != tool.Internal {
+		t.Errorf("a program is given what can't be kept from models: %v", err)
+	}
+	full := guard(Config{Values: 2})
+	if got := hideText(t, full, ada, "a@example.com b@example.com c@example.com a@example.com"); got != "[EMAIL_1] [EMAIL_2] [EMAIL] [EMAIL_1]" {
+		t.Error(got)
+	}
+}
+
+type broken struct{ *Memory }
+
+func (broken) Number(context.Context, Scope, int, []*Entry) error {
+	return errors.New("the disk is full")
+}
+
+func TestLearnedValuesAreFoundAnywhere(t *testing.T) {
+	g := guard(Config{})
+	crm := &tool.Tool{Upstream: "crm", Name: "get", OutputSchema: json.RawMessage(`{"$defs":{"p":{"type":"object","properties":{"name":{"x-pii":"name"},"mail":{"format":"email"}}}},"properties":{"people":{"items":{"$ref":"#/$defs/p"}}}}`)}
+	r, err := tool.ParseResult(json.RawMessage(`{"content":[{"type":"text","text":"tel: 2125550147"}],"structuredContent":{"people":[{"name":"Ada King","mail":"x"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Learn(t.Context(), ada, crm, r); err != nil {
+		t.Fatal(err)
+	}
+	if got := hideJSON(t, g, ada, `[2125550147,"2125550147","for Ada King!",{"Ada King":1},"Ada Kings"]`); strings.Contains(got, "2125550147") || strings.Contains(got, "Ada King!") || strings.Contains(got, `"Ada King"`) || !strings.Contains(got, "Ada Kings") {
+		t.Error(got)
+	}
+}
+
+func TestBlocksThatAreNoText(t *testing.T) {
+	b64 := base64.StdEncoding.EncodeToString
+	block := func(g *Guard, raw string) string {
+		p := json.RawMessage(raw)
+		s := g.Sheet(t.Context(), ada)
+		s.Block(&p)
+		s.Hide(t.Context())
+		return string(p)
+	}
+	g, open := guard(Config{}), guard(Config{Binaries: true})
+	image := `{"type":"image","mimeType":"image/png","data":"` + b64([]byte("\x89PNG\x00")) + `"}`
+	if got := block(g, image); !strings.Contains(got, "left out") || strings.Contains(got, `"data"`) {
+		t.Error(got)
+	}
+	if got := block(open, image); got != image {
+		t.Error(got)
+	}
+	got := block(g, `{"type":"resource","resource":{"uri":"file:///a@example.com.csv","mimeType":"text/csv","blob":"`+b64([]byte("to\na@example.com"))+`"}}`)
+	if !strings.Contains(got, b64([]byte("to\n[EMAIL_2]"))) && !strings.Contains(got, b64([]byte("to\n[EMAIL_1]"))) || strings.Contains(got, "a@example.com") {
+		t.Error(got)
+	}
+	if got := block(g, `{"type":"resource","resource":{"uri":"x","text":"a@example.com"}}`); strings.Contains(got, "a@example") {
+		t.Error(got)
+	}
+	if got := block(g, `{"type":"resource","resource":{"uri":"x","blob":"`+b64([]byte{0, 1, 2})+`"}}`); !strings.Contains(got, "left out") {
+		t.Error(got)
+	}
+}
+
+// Halves of values, where a text was cut before anybody looked at it.
+func TestCutTexts(t *testing.T) {
+	g := guard(Config{})
+	for _, text := range []string{
+		strings.Repeat("x ", 600) + "ada.lovela…", strings.Repeat("x ", 600) + "ada@exam… (99 more characters)", `{"to":"ada@exa…`, "card 4111 1111 11…", strings.Repeat("x ", 600) + "41111111…",
+	} {
+		got := hideText(t, g, ada, text)
+		if strings.Contains(got, "ada") || strings.Contains(got, "4111") || !strings.Contains(got, "…") {
+			t.Errorf("%s", got[max(0, len(got)-60):])
+		}
+	}
+	if got := hideText(t, g, ada, "Loading… 12… done"); got != "Loading… 12… done" {
+		t.Error(got)
+	}
+}
+
+func TestUnusedVaultsGo(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	store := NewMemory()
+	g := guard(Config{Store: store, Idle: time.Hour, Now: func() time.Time { return now }})
+	hideText(t, g, Scope{Owner: "ada"}, "a@example.com")
+	now = now.Add(2 * time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { g.Run(ctx); close(done) }()
+	left := func() int {
+		all, _ := store.All(ctx, Scope{Owner: "ada"}, "")
+		return len(all)
+	}
+	for deadline := time.Now().Add(10 * time.Second); left() > 0 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if left() > 0 {
+		t.Error("a vault that nobody used is still there")
+	}
+	cancel()
+	<-done
+}
+
+// FuzzHide: what comes out is valid where what went in was, no e-mail address stays, and tokens turn back into something of the same meaning.
+func FuzzHide(f *testing.F) {
+	for _, s := range corpus(f) {
+		if len(s.text)%7 == 0 {
+			f.Add(s.text)
+		}
+	}
+	f.Add(`{"a":"\u005bEMAIL_1]","b@example.com":[1e9,"…",{"phone":2125550147}]}`)
+	f.Add("+" + strings.Repeat("1 ", 50) + "@@%40a@b.co…")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, m := range Find(text) {
+			if m.Start < 0 || m.End > len(text) || m.Start >= m.End {
+				t.Fatalf("%+v", m)
+			}
+		}
+		g := guard(Config{Fields: []string{"**.name"}})
+		out := hideText(t, g, ada, text)
+		if utf8.ValidString(text) && !utf8.ValidString(out) {
+			t.Errorf("%q is no text any more: %q", text, out)
+		}
+		if json.Valid([]byte(text)) {
+			hidden := hideJSON(t, g, ada, text)
+			if !json.Valid([]byte(hidden)) {
+				t.Errorf("%q is no JSON any more: %q", text, hidden)
+			}
+			if back := reveal(t, g, ada, hidden); !json.Valid([]byte(back)) {
+				t.Errorf("%q is no JSON when turned back: %q", hidden, back)
+			}
+		}
+		if _, n := tokenAt(text + "]"); n > len(text)+1 {
+			t.Error("a token that is longer than its text")
+		}
+	})
+}
+
+// BenchmarkFind reads the test set: its bytes a second.
+func BenchmarkFind(b *testing.B) {
+	var all strings.Builder
+	for _, s := range corpus(b) {
+		all.WriteString(s.text + "\n")
+	}
+	b.SetBytes(int64(all.Len()))
+	for b.Loop() {
+		Find(all.String())
+	}
+}
+
+// BenchmarkPlain reads JSON in which nothing is personal.
+func BenchmarkPlain(b *testing.B) {
+	text := "[" + strings.Repeat(`{"id":"a81bc81b-dead-4e5d-abff-90865d1e13b1","title":"A sentence of some words, as texts have them.","count":17,"ok":true},`, 1000) + "1]"
+	g := guard(Config{})
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		s := g.Sheet(b.Context(), ada)
+		raw := json.RawMessage(text)
+		s.JSON(&raw)
+		s.Hide(b.Context())
+	}
+}
