@@ -97,11 +97,8 @@ func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 
 // shown is what came of a call as whoever made it may see it: a model sees tokens, a program all.
 func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
-	if g.cfg.Privacy == nil || c.Tool.Upstream == catalog.Reserved {
-		return r, err
-	}
 	if !g.modelled(c) {
-		if r == nil {
+		if r == nil || g.cfg.Privacy == nil || c.Parent == "" {
 			return r, err
 		}
 		if lerr := g.cfg.Privacy.Learn(ctx, scope(c), c.Tool, r); lerr != nil {

@@ -97,7 +97,13 @@ func hump(s string, i int) bool {
 
 // folded is a word in lower case, without the accents that matter here.
 func folded(s string) string {
-	return accents.Replace(strings.ToLower(s))
+	s = strings.ToLower(s)
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return accents.Replace(s)
+		}
+	}
+	return s
 }
 
 var accents = strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
