@@ -1,0 +1,83 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/gateway"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestAPersonApprovesWhatIsSent has a call with a token that a person is asked about: they see the address, which is what is validated, sent and
+// on record; another principal's token stays one.
+func TestAPersonApprovesWhatIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cat := catalog.New(catalog.Config{})
+		var sent []string
+		cat.Set(catalog.Source{
+			Name: "mail", Health: tool.Health{State: tool.Ready},
+			Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string","pattern":"^[^\\[]*@"}}}`)}},
+			Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+				sent = append(sent, string(c.Arguments))
+				return tool.Text(false, "sent to Ada@Example.com"), nil
+			}),
+		})
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action == Action::"call", resource) when { context.arguments has to && context.arguments.to like "*@Example.com" };
+permit (principal, action == Action::"reveal", resource);`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		people, record := approval.New(approval.Config{Store: approval.NewMemory()}), audit.New(audit.Config{})
+		guard := privacy.New(privacy.Config{Store: privacy.NewMemory(), Log: slog.New(slog.DiscardHandler)})
+		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := guard.Sheet(t.Context(), privacy.Scope{Owner: "key:ada"})
+		seen := "Ada@Example.com"
+		s.Text(&seen)
+		s.Hide(t.Context())
+
+		var got string
+		done := make(chan error, 1)
+		go func() {
+			r, err := g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`), Principal: tool.Principal{ID: "key:ada"}})
+			if err == nil {
+				got = string(r.Raw)
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		all, err := people.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v %v", all, err)
+		}
+		asked, err := people.Get(t.Context(), all[0].ID)
+		if err != nil || string(asked.Arguments) != `{"to":"Ada@Example.com"}` {
+			t.Fatalf("the person sees %s, %v", asked.Arguments, err)
+		}
+		if _, err := people.Decide(t.Context(), approval.Decider{Principal: tool.Principal{ID: "local:bob"}, Any: true}, all[0].ID, true, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil || len(sent) != 1 || sent[0] != `{"to":"Ada@Example.com"}` || !strings.Contains(got, "sent to [EMAIL_1]") {
+			t.Fatalf("%v, sent %v, gave %s", err, sent, got)
+		}
+		records, err := record.Records(t.Context(), audit.Query{Kind: audit.KindCall})
+		if err != nil || len(records) != 1 || !strings.Contains(records[0].Decision.Reason, "personal data was turned back: email") {
+			t.Fatalf("%+v %v", records, err)
+		}
+		_, err = g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + seen + `"}`), Principal: tool.Principal{ID: "key:eve"}})
+		if e := tool.AsError(err); e == nil || e.Kind != tool.Invalid || len(sent) != 1 {
+			t.Errorf("another principal turns a token back: %v %v", err, sent)
+		}
+	})
+}
