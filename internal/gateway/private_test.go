@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/gateway"
@@ -36,7 +37,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		people, record := approval.New(approval.Config{Store: approval.NewMemory()}), audit.New(audit.Config{})
+		people, record := approval.New(approval.Config{Store: approvaltest.NewMemory()}), audit.New(audit.Config{})
 		guard := privacy.New(privacy.Config{Store: privacy.NewMemory(), Log: slog.New(slog.DiscardHandler)})
 		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
