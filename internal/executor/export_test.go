@@ -5,3 +5,16 @@ func (x *Executor) Waiting(name, principal string) int {
 	users, _, _ := x.lives.look(sessionKey{principal, name})
 	return users
 }
+
+// Spoke reports whether a program of a principal's that is under way has said its last word.
+func (x *Executor) Spoke(principal string) bool {
+	for _, r := range x.history.live() {
+		r.mu.Lock()
+		spoke := r.spoke
+		r.mu.Unlock()
+		if r.principal.ID == principal && spoke {
+			return true
+		}
+	}
+	return false
+}

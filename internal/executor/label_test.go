@@ -111,6 +111,33 @@ func TestSessionsCarryLabels(t *testing.T) {
 	}
 }
 
+// What comes when a program has ended is its session's too.
+func TestLateAnswersCarryLabels(t *testing.T) {
+	inside, ended := make(chan struct{}), make(chan struct{})
+	s := newStage(t, func(cfg *executor.Config) {
+		door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			if c.Path == "box.meet" {
+				<-inside
+				return tool.Text(false, "it is under way"), nil
+			}
+			close(inside)
+			<-ended
+			return tool.Text(false, "data"), c.Carries([]string{"pii"})
+		})
+		cfg.Door = func() tool.Caller { return door }
+	})
+	over := make(chan outcome, 1)
+	go func() {
+		over <- s.try(context.Background(), ann, "work", ops(op{Call: "box.late", Stray: true}, op{Call: "box.meet"}, op{Set: "x=1"}))
+	}()
+	<-inside
+	eventually(t, "the program has ended", func() bool { return s.x.Spoke(ann.ID) })
+	close(ended)
+	if o := <-over; o.failed || s.labels("work") != "pii" {
+		t.Errorf("%+v, %q", o, s.labels("work"))
+	}
+}
+
 // A session whose first program failed is none, but who names it again carries on what that one read.
 func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 	c := &customs{}
