@@ -146,9 +146,6 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 		said.Idempotent = careful(said.Idempotent, r.Idempotent, false)
 		said.OpenWorld = careful(said.OpenWorld, r.OpenWorld, true)
 	}
-	if Network(t) { // whoever answers there says what they like
-		labels = append(labels, "untrusted")
-	}
 	f.comes = slices.DeleteFunc(sorted(labels), func(l string) bool { return !slices.Contains(Sources(), l) })
 	readOnly := effective(said.ReadOnly, h.ReadOnly, false)
 	f.reads = readOnly
