@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -255,7 +256,11 @@ func (p *policies) reload(ctx context.Context) {
 func (p *policies) announce() {
 	e := p.engine.Load()
 	if e.Name() == "open" {
-		p.log.Warn("policy open: every call of every tool is allowed")
+		held := ""
+		if slices.ContainsFunc(p.settings.Tools, func(r policy.Rule) bool { return len(r.Labels) > 0 }) {
+			held = ", but for what labels of data hold"
+		}
+		p.log.Warn("policy open: every call of every tool is allowed" + held)
 		return
 	}
 	p.log.Info("policy "+e.Name(), "policies", e.Len(), "version", e.Version())
