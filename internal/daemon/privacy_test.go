@@ -171,6 +171,14 @@ func TestModelsSeeTokens(t *testing.T) {
 	if out := shows(t, d.Client(), api.RunRequest{Session: "work", Code: `a.email.toLowerCase()`}); !strings.Contains(out, "[EMAIL_1]") {
 		t.Errorf("another spelling has another token: %s", out)
 	}
+	var file bytes.Buffer
+	if err := d.Client().ExportSession(t.Context(), "work", "a passphrase of some length", &file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Client().ImportSession(t.Context(), "brought", "a passphrase of some length", &file); err != nil {
+		t.Fatal(err)
+	}
+	send(d, "brought", "send", `{ to: "[EMAIL_1]" }`, `{"to":"Ada@Example.com"}`)
 	if err := d.Client().EndSession(t.Context(), "work"); err != nil {
 		t.Fatal(err)
 	}

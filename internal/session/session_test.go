@@ -109,7 +109,15 @@ func FuzzParseExported(f *testing.F) {
 	if err := x.write(&b); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(b.Bytes())
+	f.Add(bytes.Clone(b.Bytes()))
+	x.Private, b = []byte("a vault"), bytes.Buffer{}
+	if err := x.write(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(bytes.Clone(b.Bytes()))
+	if again, err := parseExported(b.Bytes()); err != nil || string(again.Private) != "a vault" {
+		f.Fatalf("the vault became %+v: %v", again, err)
+	}
 	f.Fuzz(func(t *testing.T, plain []byte) {
 		x, err := parseExported(plain)
 		if err != nil {
