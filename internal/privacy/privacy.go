@@ -68,7 +68,7 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// Forks gives the session to of a principal the tokens of from.
+// Fork gives the session to of a principal the tokens of from.
 func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 	if g == nil {
 		return nil
