@@ -94,7 +94,11 @@ type crash struct {
 
 func newCrash(t *testing.T, seed uint64) *crash {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	most := 30 * time.Minute
+	if os.Getenv("BIPLANE_CRASH") != "" {
+		most = 12 * time.Hour
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), most)
 	t.Cleanup(cancel)
 	c := &crash{T: t, ctx: ctx, dir: t.TempDir(), ledger: newLedger(t), rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, tally: map[string]int{}}
 	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
