@@ -266,12 +266,12 @@ func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) 
 	return leaves, err
 }
 
-// Kept gives what was kept under a digest; nil when nothing was, or it was thrown away.
-func (l *Log) Kept(ctx context.Context, digest string) (data []byte, err error) {
+// Kept gives what was kept of the leaf at an index under a digest; nil when nothing was, or it was thrown away.
+func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, err error) {
 	if digest == "" {
 		return nil, nil
 	}
-	err = l.store.View(ctx, func(v View) (err error) { data, err = v.Kept(digest); return err })
+	err = l.store.View(ctx, func(v View) (err error) { data, err = v.Kept(seq, digest); return err })
 	return data, err
 }
 

@@ -75,7 +75,7 @@ func TestCalls(t *testing.T) {
 			if store.began != tt.durable || r.End.Outcome != tt.outcome || r.End.ErrorKind != tt.kind || r.End.Duration != time.Second {
 				t.Errorf("durable %t, end %+v", store.began, r.End)
 			}
-			if args, err := l.Kept(t.Context(), r.Arguments.Kept); err != nil || tt.args == "" && string(args) != "{}" || tt.args != "" && string(args) != tt.args {
+			if args, err := l.Kept(t.Context(), r.Seq, r.Arguments.Kept); err != nil || tt.args == "" && string(args) != "{}" || tt.args != "" && string(args) != tt.args {
 				t.Errorf("arguments %q, %v", args, err)
 			}
 			if (r.End.Error.Digest != "") != (tt.err != nil) || (r.End.Result.Digest != "") != (tt.res != nil) || r.End.Result.Kept != "" {

@@ -223,7 +223,7 @@ func (v memoryView) Checkpoints(f func(string) error) error {
 	return nil
 }
 
-func (v memoryView) Kept(digest string) ([]byte, error) {
+func (v memoryView) Kept(_ int64, digest string) ([]byte, error) {
 	return slices.Clone(v.m.kept[digest].data), nil
 }
 

@@ -21,7 +21,7 @@ func keptOf(t *testing.T, r audit.Retention, args string) (kept string, p audit.
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := l.Kept(t.Context(), record.Arguments.Kept)
+	b, err := l.Kept(t.Context(), record.Seq, record.Arguments.Kept)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestEndsAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := []audit.Payload{r.End.Result, r.End.Error}[i]
-			if got, err := l.Kept(t.Context(), p.Kept); err != nil || string(got) != want || p.Digest == "" {
+			if got, err := l.Kept(t.Context(), r.End.Seq, p.Kept); err != nil || string(got) != want || p.Digest == "" {
 				t.Errorf("%s keeps %q, %v, want %q: %+v", tt.results, got, err, want, p)
 			}
 			leaves, err := l.Leaves(t.Context(), ids[i])

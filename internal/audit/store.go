@@ -27,8 +27,8 @@ type Addition struct {
 	// process, and may be lost with the power, all that came after them with them.
 	Durable bool
 	// Failed, where it isn't nil, says that nobody waits for the leaf: Append may return before it is written, and
-	// Failed is told when it could not be. It must return at once. Views see such a leaf all the same, and when a later one is
-	// written it is, too, or Failed was told.
+	// Failed is told when it could not be. It must return at once. Views see such a leaf all the same, and when a later one, or
+	// anything else of the same database, is written it is, too, or Failed was told.
 	Failed func(error)
 }
 
@@ -64,7 +64,7 @@ type Head struct {
 // Checkpoint calls sign with the head of the log, between two appends, and returns after the text that it gives is on the
 // disk with all leaves before it.
 //
-// View shows the store at one moment. Prune throws away what was kept of records before a time, and says how much that was.
+// View shows the store at one moment. Prune throws away what was kept of records before a time, and says in how many pieces that was.
 type Store interface {
 	Append(ctx context.Context, a *Addition) error
 	Checkpoint(ctx context.Context, sign func(Head) (string, error)) error
@@ -84,8 +84,8 @@ type View interface {
 	Leaves(from int64, f func(Leaf) error) error
 	// Checkpoints calls f with the text of each stored checkpoint, oldest first.
 	Checkpoints(f func(text string) error) error
-	// Kept gives bytes by their digest; nil where there are none any more.
-	Kept(digest string) ([]byte, error)
+	// Kept gives bytes that were kept of a leaf by its index and their digest; nil where there are none any more.
+	Kept(seq int64, digest string) ([]byte, error)
 	// AllKept calls f with all bytes that are kept and their digest, or with an error that names what can't be read.
 	AllKept(f func(digest string, data []byte, err error) error) error
 	// Check says what is wrong with the store's own structure, as far as the record is concerned: nil where nothing is.

@@ -158,8 +158,12 @@ func (l *ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 		return nil, err
 	}
 	out := wireRecord(r)
-	for to, from := range map[*api.AuditPayload]audit.Payload{out.Arguments: r.Arguments, out.Result: r.End.Result, out.Error: r.End.Error} {
-		if err := l.kept(ctx, to, from); err != nil {
+	for _, p := range []struct {
+		to   *api.AuditPayload
+		seq  int64
+		from audit.Payload
+	}{{out.Arguments, r.Seq, r.Arguments}, {out.Result, r.End.Seq, r.End.Result}, {out.Error, r.End.Seq, r.End.Error}} {
+		if err := l.kept(ctx, p.to, p.seq, p.from); err != nil {
 			return nil, err
 		}
 	}
@@ -174,11 +178,11 @@ func (l *ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 }
 
 // kept adds what was kept.
-func (l *ledger) kept(ctx context.Context, to *api.AuditPayload, from audit.Payload) error {
+func (l *ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
 	if to == nil || from.Kept == "" {
 		return nil
 	}
-	data, err := l.log.Kept(ctx, from.Kept)
+	data, err := l.log.Kept(ctx, seq, from.Kept)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func TestDaemon(t *testing.T) {
 		t.Fatalf("%d records of the program's calls, %v", len(records), err)
 	}
 	for _, r := range records {
-		args, err := record.Kept(t.Context(), r.Arguments.Kept)
+		args, err := record.Kept(t.Context(), r.Seq, r.Arguments.Kept)
 		if r.End.Outcome != audit.OK || r.Subject.Tool != "peer.meet" || string(args) != `{"n":100}` || err != nil || !strings.HasPrefix(r.Principal, "local:") {
 			t.Fatalf("%+v", r)
 		}
@@ -160,7 +160,7 @@ func TestDaemon(t *testing.T) {
 	if err != nil || len(records) != 3 {
 		t.Fatalf("%d records of execute, %v", len(records), err)
 	}
-	if args, err := record.Kept(t.Context(), records[0].Arguments.Kept); err != nil || !strings.Contains(string(args), "peer.meet") {
+	if args, err := record.Kept(t.Context(), records[0].Seq, records[0].Arguments.Kept); err != nil || !strings.Contains(string(args), "peer.meet") {
 		t.Errorf("records of execute: %+v %v", records, err)
 	}
 }

@@ -262,7 +262,7 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 	if r.Arguments.Kept != r.Arguments.Digest {
 		return nil, "the policies look at arguments, and the record kept them only in part", nil
 	}
-	data, err := p.audit.Kept(ctx, r.Arguments.Kept)
+	data, err := p.audit.Kept(ctx, r.Seq, r.Arguments.Kept)
 	if tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound || err == nil && data == nil {
 		return nil, "the policies look at arguments, and the record has thrown them away", nil
 	}

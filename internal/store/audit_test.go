@@ -103,7 +103,7 @@ func TestTamperedDatabase(t *testing.T) {
 		quick bool // Inspect finds it too
 	}{
 		{"a principal", change(2, "local:ann", "local:eve"), audit.FaultChanged, 2, false},
-		{"a recent principal", change(50, "local:ann", "local:eve"), audit.FaultChanged, 50, true},
+		{"a recent principal", change(255, "local:ann", "local:eve"), audit.FaultChanged, 255, true},
 		{"a stored hash", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_leaf SET hashes = zeroblob(length(hashes)) WHERE seq = 10`)
 		}, audit.FaultHash, 10, false},
@@ -127,12 +127,19 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `UPDATE audit_checkpoint SET text = replace(text, 'biplane/', 'biplane.') WHERE id = (SELECT max(id) FROM audit_checkpoint)`)
 		}, audit.FaultCheckpoint, -1, true},
 		{"what is kept", func(t *testing.T, db *sql.DB) {
-			do(t, db, `UPDATE audit_payload SET data = (SELECT data FROM audit_payload ORDER BY id DESC LIMIT 1) WHERE id = (SELECT min(id) FROM audit_payload)`)
+			do(t, db, `UPDATE audit_kept SET data = (SELECT data FROM audit_kept ORDER BY first DESC LIMIT 1) WHERE first = (SELECT min(first) FROM audit_kept)`)
 		}, audit.FaultPayload, -1, false},
 		{"an index", func(t *testing.T, db *sql.DB) { // a record that lists no longer find
 			db.SetMaxOpenConns(1)
 			do(t, db, `PRAGMA writable_schema = 1`)
-			do(t, db, `UPDATE sqlite_master SET sql = replace(sql, '''principal''', '''client''') WHERE name = 'audit_leaf_principal'`)
+			do(t, db, `UPDATE sqlite_master SET sql = replace(sql, '(low)', '(high)') WHERE name = 'audit_span_low'`)
+		}, audit.FaultStore, -1, false},
+		{"where a record is found", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_record WHERE seq = 20`) }, audit.FaultStore, -1, false},
+		{"where an end is found", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_record SET seq = 0 WHERE seq = (SELECT max(seq) FROM audit_record WHERE ended = 1)`)
+		}, audit.FaultStore, -1, false},
+		{"what a list searches by", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_span SET marks = zeroblob(length(marks)) WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
 	} {
@@ -141,7 +148,7 @@ func TestTamperedDatabase(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			l := auditLog(t, s)
-			fill(t, l, 40)
+			fill(t, l, 140) // more than a span
 			sound(t, l)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -471,10 +478,10 @@ func TestOlderRecord(t *testing.T) {
 		!one.Time.Equal(at.Add(48*time.Second)) || one.End.Outcome != audit.OK || one.End.Duration != 1500*time.Microsecond || one.Decision.Effect != "allow" {
 		t.Errorf("%+v", one)
 	}
-	if args, err := l.Kept(t.Context(), one.Arguments.Kept); err != nil || string(args) != `{"password":"[redacted]"}` {
+	if args, err := l.Kept(t.Context(), one.Seq, one.Arguments.Kept); err != nil || string(args) != `{"password":"[redacted]"}` {
 		t.Errorf("arguments %q, %v", args, err)
 	}
-	if text, err := l.Kept(t.Context(), got[0].End.Error.Kept); err != nil || string(text) != "no answer" || got[0].End.ErrorKind != tool.Timeout {
+	if text, err := l.Kept(t.Context(), got[0].End.Seq, got[0].End.Error.Kept); err != nil || string(text) != "no answer" || got[0].End.ErrorKind != tool.Timeout {
 		t.Errorf("the error's text %q, %v", text, err)
 	}
 	fill(t, l, 5)

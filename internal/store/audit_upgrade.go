@@ -42,12 +42,7 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 		if err != nil {
 			return err
 		}
-		for _, k := range add.Keep {
-			if err := w.keep(ctx, k.Digest, add.Time, a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))); err != nil {
-				return err
-			}
-		}
-		if err := w.leaf(ctx, add); err != nil {
+		if err := w.leaf(ctx, &leaf{a, add}); err != nil {
 			return err
 		}
 		if !o.Ended {

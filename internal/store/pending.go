@@ -24,13 +24,9 @@ func (w *writer) later(r *write) *pending {
 		}
 		return <-r.result
 	})}
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if w.closed {
-		r.result <- closedError()
-		return p
+	if err := w.queueUp(r); err != nil {
+		r.result <- err
 	}
-	w.queue <- r
 	return p
 }
 

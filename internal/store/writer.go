@@ -23,12 +23,17 @@ type writer struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
 	tree  *tree                // of the record; nil: not read yet; only the goroutine uses it
+	spans *span                // of the record, the last one; as tree
+	pack  pack                 // of what is kept for the record, in the transaction under way; only the goroutine uses it
+	taken []taken              // leaves of the record that the transaction under way has taken; only the goroutine uses it
 	full  bool                 // whether a commit waits for the disk now; only the goroutine uses it
 	last  uint64               // the number of the newest write; only the goroutine uses it
 	disk  atomic.Uint64        // the disk has all writes up to this one
 	done  chan struct{}        // closed when the goroutine is gone
 	queue chan *write
 	hurry chan struct{} // somebody waits now for what was given to later
+
+	ledger *ledger // of the record, what nobody waits for
 
 	mu     sync.RWMutex // held while queueing, so that nothing is queued after closed
 	closed bool
@@ -40,9 +45,8 @@ type write struct {
 	steps   []step
 	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
 	result  chan error
-	done    func(error) // instead of result, of what nobody waits for; called on the writer's goroutine
-	later   bool        // nobody waits for result yet
-	number  uint64      // in the order of writing; set before the result is given
+	later   bool   // nobody waits for result yet
+	number  uint64 // in the order of writing; set before the result is given
 }
 
 // A step is one statement.
@@ -61,6 +65,7 @@ func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1)}
+	w.ledger = newLedger(w)
 	go w.run()
 	return w, nil
 }
@@ -81,33 +86,31 @@ func (w *writer) call(ctx context.Context, durable bool, run func(ctx context.Co
 	return w.add(ctx, &write{durable: durable, run: run})
 }
 
-// post is call for what nobody waits for: it returns when run is queued, and done is told what came of it.
-func (w *writer) post(ctx context.Context, run func(ctx context.Context, w *writer) error, done func(error)) error {
-	return w.add(ctx, &write{run: run, done: done})
-}
-
 func (w *writer) add(ctx context.Context, r *write) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	if r.done == nil {
-		r.result = make(chan error, 1)
-	}
-	w.mu.RLock()
-	if w.closed {
-		w.mu.RUnlock()
-		return closedError()
-	}
-	w.queue <- r
-	w.mu.RUnlock()
-	if r.result == nil {
-		return nil
+	r.result = make(chan error, 1)
+	if err := w.queueUp(r); err != nil {
+		return err
 	}
 	return <-r.result
 }
 
+// queueUp queues a write, and doesn't wait for it.
+func (w *writer) queueUp(r *write) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return closedError()
+	}
+	w.queue <- r
+	return nil
+}
+
 // stop waits for what is queued, and ends the goroutine.
 func (w *writer) stop() error {
+	w.ledger.close()
 	w.mu.Lock()
 	w.closed = true
 	close(w.queue)
@@ -135,11 +138,7 @@ func (w *writer) run() {
 		var errs []error
 		group, errs, next = w.commit(first)
 		for i, r := range group {
-			if r.done != nil {
-				r.done(errs[i])
-			} else {
-				r.result <- errs[i]
-			}
+			r.result <- errs[i]
 		}
 	}
 }
@@ -159,11 +158,13 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	group = w.queued(first)
 	durable := slices.ContainsFunc(group, func(r *write) bool { return r.durable })
 	fail := func(err error) ([]*write, []error, *write) {
-		w.tree = nil // whatever is there now is read again
+		w.tree, w.spans = nil, nil // whatever is there now is read again
+		w.pack.reset()
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 		}
 		errs = slices.Repeat([]error{failure(err)}, len(group))
+		w.settle(failure(err))
 		return group, errs, next
 	}
 	if err := w.flush(ctx, durable); err != nil {
@@ -183,7 +184,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 			return fail(err)
 		}
 		errs = append(errs, err)
-		more.urgent = more.urgent || r.done == nil && !r.later
+		more.urgent = more.urgent || !r.later
 		if i < len(group)-1 || i >= batch {
 			continue
 		}
@@ -193,13 +194,26 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 			group = append(group, r)
 		}
 	}
-	if _, err := w.statement(ctx, "COMMIT"); err != nil {
+	if err := w.finish(ctx); err != nil {
 		return fail(err)
 	}
+	w.settle(nil)
 	if durable && !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		w.disk.Store(w.last)
 	}
 	return group, errs, next
+}
+
+// finish takes along what of the record nobody waits for, and commits.
+func (w *writer) finish(ctx context.Context) error {
+	if err := w.drain(ctx); err != nil {
+		return err
+	}
+	if err := w.packed(ctx); err != nil {
+		return err
+	}
+	_, err := w.statement(ctx, "COMMIT")
+	return err
 }
 
 // queued gives first and what is queued by now.
@@ -317,6 +331,12 @@ func (w *writer) grow(ctx context.Context) error {
 	if err != nil && code(err) == 0 {
 		return &refusal{err}
 	}
+	if err != nil {
+		return err
+	}
+	if w.spans, err = loadSpan(ctx, w.conn, t.size/spanLeaves*spanLeaves); err != nil {
+		return err
+	}
 	w.tree = t
-	return err
+	return nil
 }

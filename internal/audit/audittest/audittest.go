@@ -331,8 +331,8 @@ func kept(t *testing.T, s Store) {
 		got := map[string]string{}
 		view(t, s, func(v audit.View) {
 			must(t, v.AllKept(func(digest string, data []byte, err error) error { got[digest] = string(data); return err }))
-			for _, d := range []string{"d1", "d2", "d3"} {
-				one, err := v.Kept(d)
+			for d, seq := range map[string]int64{"d1": 2, "d2": 1, "d3": 0} {
+				one, err := v.Kept(seq, d)
 				if err != nil || string(one) != got[d] {
 					t.Errorf("%s: %s is %q, %v", what, d, one, err)
 				}
@@ -344,7 +344,7 @@ func kept(t *testing.T, s Store) {
 	}
 	want("kept", "map[d1:one d2:two]")
 	n, err := s.Prune(t.Context(), epoch.Add(5*day))
-	if err != nil || n != 1 {
+	if err != nil || n < 1 || n > 2 { // d1 is kept once, or once a record
 		t.Errorf("pruned %d, %v", n, err)
 	}
 	want("after the first was pruned", "map[d1:one]")

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/binary"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Check lets SQLite check the tables of the record: their pages, and whether indexes agree with them. It compares the tables, indexes and
+// triggers with those that were made, and what lists search by with what the leaves give.
+func (v *auditView) Check() error {
+	for _, table := range []string{"audit_leaf", "audit_record", "audit_span"} {
+		said, err := v.lines(`PRAGMA integrity_check('` + table + `')`)
+		if err != nil {
+			return err
+		}
+		if len(said) != 1 || said[0] != "ok" {
+			return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s", strings.Join(said[:min(len(said), 5)], "; "))
+		}
+	}
+	if err := v.schema(); err != nil {
+		return err
+	}
+	return v.index()
+}
+
+// schema compares what there is with what the migrations made.
+func (v *auditView) schema() error {
+	have, err := v.lines(`SELECT sql FROM sqlite_master WHERE sql IS NOT NULL
+		AND tbl_name IN ('audit_leaf', 'audit_checkpoint', 'audit_payload', 'audit_log', 'audit_record', 'audit_span', 'audit_kept')`)
+	if err != nil {
+		return err
+	}
+	made, err := migrations.ReadFile("migrations/0030_audit_leaf.sql")
+	if err != nil {
+		return tool.Errorf(tool.Internal, "read a migration: %w", err)
+	}
+	later, err := migrations.ReadFile("migrations/0130_audit_find.sql")
+	if err != nil {
+		return tool.Errorf(tool.Internal, "read a migration: %w", err)
+	}
+	made = slices.Concat(made, later)
+	for _, sql := range have {
+		if !strings.Contains(string(made), sql) {
+			return tool.Errorf(tool.Conflict, "the record's tables, indexes or triggers were changed: %.80s", sql)
+		}
+	}
+	if want := strings.Count(string(made), "\nCREATE ") - strings.Count(string(made), "\nDROP "); len(have) != want {
+		return tool.Errorf(tool.Conflict, "of the record's %d tables, indexes and triggers there are %d", want, len(have))
+	}
+	return nil
+}
+
+// index compares what lists search by with the leaves, of which it is made anew.
+func (v *auditView) index() error {
+	want := newSum()
+	have := want
+	bad := int64(-1)
+	var s *span
+	err := v.Leaves(0, func(l audit.Leaf) error {
+		if first := l.Seq / spanLeaves * spanLeaves; s == nil || first != s.first {
+			s = newSpan(first)
+		}
+		s.add(l.Seq, l.Data)
+		if f, ok := factsOf(l.Data); ok {
+			want.add(f.record, f.ended, l.Seq)
+		}
+		if (l.Seq+1)%spanLeaves != 0 || bad >= 0 {
+			return nil
+		}
+		same, err := v.spanIs(s)
+		if !same {
+			bad = s.first
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if bad >= 0 {
+		return tool.Errorf(tool.Conflict, "what lists search the leaves %d to %d by was changed", bad, bad+spanLeaves-1)
+	}
+	err = v.rows(`SELECT record, ended, seq FROM audit_record`, func(scan func(...any) error) error {
+		var record sql.RawBytes
+		var ended bool
+		var seq int64
+		if err := scan(&record, &ended, &seq); err != nil {
+			return v.fail(err)
+		}
+		have.add(string(record), ended, seq)
+		return nil
+	})
+	if err == nil && have != want {
+		return tool.Errorf(tool.Conflict, "where the leaves of records are found was changed: records may be missing in lists")
+	}
+	return err
+}
+
+// spanIs reports whether a span is kept as it is.
+func (v *auditView) spanIs(s *span) (same bool, err error) {
+	err = v.rows(`SELECT low, high, marks FROM audit_span WHERE first = ?`, func(scan func(...any) error) error {
+		var low, high string
+		var marks []byte
+		if err := scan(&low, &high, &marks); err != nil {
+			return v.fail(err)
+		}
+		same = low == s.low && high == s.high && bytes.Equal(marks, s.bytes())
+		return nil
+	}, s.first)
+	return same, err
+}
+
+// A sum is of a set in any order: equal sets have equal sums, and others don't, since nobody can know the seeds beforehand.
+type sum struct {
+	seeds [2]maphash.Seed
+	sums  [2]uint64
+}
+
+func newSum() sum { return sum{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}} }
+
+func (s *sum) add(record string, ended bool, seq int64) {
+	b := make([]byte, 0, 64)
+	b = binary.BigEndian.AppendUint64(b, uint64(seq))
+	if ended {
+		b = append(b, 1)
+	}
+	b = append(append(b, 0), record...)
+	for i := range s.seeds {
+		s.sums[i] += maphash.Bytes(s.seeds[i], b)
+	}
+}
+
+// lines gives the one column of a query.
+func (v *auditView) lines(query string) ([]string, error) {
+	var out []string
+	err := v.rows(query, func(scan func(...any) error) error {
+		var line string
+		if err := scan(&line); err != nil {
+			return v.fail(err)
+		}
+		out = append(out, line)
+		return nil
+	})
+	return out, err
+}

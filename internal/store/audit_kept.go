@@ -1,0 +1,234 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	// alone is from which size on what is kept has a row of its own, and is kept once however often it is recorded, in bytes.
+	alone = 4 << 10
+	// packBytes is from which size on a pack is written, in bytes.
+	packBytes = 64 << 10
+)
+
+// A pack is what is kept of some leaves, in bytes: for each the length of its digest and of its data (varints), digest and data.
+type pack struct {
+	key   *secret.Key
+	first int64
+	time  time.Time // of the newest
+	data  []byte
+}
+
+func (p *pack) reset() { *p = pack{data: p.data[:0]} }
+
+func (p *pack) add(k audit.Kept) {
+	p.data = binary.AppendUvarint(p.data, uint64(len(k.Digest)))
+	p.data = binary.AppendUvarint(p.data, uint64(len(k.Data)))
+	p.data = append(append(p.data, k.Digest...), k.Data...)
+}
+
+// eachKept gives what is in a pack, and reports whether it is one.
+func eachKept(data []byte, f func(digest string, data []byte) error) error {
+	for len(data) > 0 {
+		n, a := binary.Uvarint(data)
+		if a <= 0 {
+			return secret.ErrUnseal
+		}
+		m, b := binary.Uvarint(data[a:])
+		if b <= 0 {
+			return secret.ErrUnseal
+		}
+		data = data[a+b:]
+		if n > uint64(len(data)) || m > uint64(len(data))-n {
+			return secret.ErrUnseal
+		}
+		if err := f(string(data[:n]), data[n:n+m:n+m]); err != nil {
+			return err
+		}
+		data = data[n+m:]
+	}
+	return nil
+}
+
+// keepAll keeps what is to be kept of a leaf that was added.
+func (w *writer) keepAll(ctx context.Context, x *leaf) error {
+	if p := &w.pack; len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.a.key) {
+		if err := w.packed(ctx); err != nil {
+			return err
+		}
+	}
+	for _, k := range x.add.Keep {
+		if len(k.Data) >= alone {
+			sealed := x.a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))
+			if err := w.keep(ctx, k.Digest, x.add.Time, sealed); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(w.pack.data) == 0 {
+			w.pack.key, w.pack.first, w.pack.time = x.a.key, x.add.Seq, x.add.Time
+		}
+		if x.add.Time.After(w.pack.time) {
+			w.pack.time = x.add.Time
+		}
+		w.pack.add(k)
+	}
+	return nil
+}
+
+// packed writes the pack of the transaction under way.
+func (w *writer) packed(ctx context.Context) error {
+	p := &w.pack
+	if len(p.data) == 0 {
+		return nil
+	}
+	sealed := p.key.Seal(auditKeptPurpose, p.data, packBind(p.first))
+	_, err := w.statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, p.first, p.time.UnixMicro(), sealed)
+	p.reset()
+	return err
+}
+
+func packBind(first int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(first)) }
+
+const (
+	// What is recorded again is kept as long as the newest record of it; that is written once a day.
+	keepPayload = `INSERT INTO audit_payload (head, digest, time, data) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS
+		(SELECT 1 FROM audit_payload WHERE head = ?1 AND digest = ?2)`
+	touchPayload = `UPDATE audit_payload SET time = ?3 WHERE head = ?1 AND digest = ?2 AND time < ?3 - 86400000000`
+)
+
+// keep keeps sealed bytes in the transaction under way.
+func (w *writer) keep(ctx context.Context, digest string, at time.Time, sealed []byte) error {
+	head := headOf(digest)
+	res, err := w.statement(ctx, keepPayload, head, digest, at.UnixMicro(), sealed)
+	if err != nil {
+		return err
+	}
+	if n, _ := res.RowsAffected(); n == 0 {
+		_, err = w.statement(ctx, touchPayload, head, digest, at.UnixMicro())
+	}
+	return err
+}
+
+// headOf is the number under which a digest, a name and hexadecimal, is found; it need not be its own alone.
+func headOf(digest string) int64 {
+	_, hex, _ := strings.Cut(digest, ":")
+	n, _ := strconv.ParseUint(hex[:min(len(hex), 16)], 16, 64)
+	return int64(n)
+}
+
+// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't wait for it.
+func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
+	for _, query := range []string{
+		`DELETE FROM audit_payload WHERE id IN (SELECT id FROM audit_payload WHERE time < ? ORDER BY time LIMIT 500)`,
+		`DELETE FROM audit_kept WHERE first IN (SELECT first FROM audit_kept WHERE time < ? ORDER BY first LIMIT 500)`,
+	} {
+		for n := int64(1); n > 0; rows += n {
+			err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
+				if err := w.packed(ctx); err != nil {
+					return err
+				}
+				res, err := w.statement(ctx, query, before.UnixMicro())
+				if err == nil {
+					n, err = res.RowsAffected()
+				}
+				return err
+			})
+			if err != nil {
+				return rows, err
+			}
+		}
+	}
+	return rows, nil
+}
+
+// Kept gives what is kept under a digest of a leaf.
+func (v *auditView) Kept(seq int64, digest string) (out []byte, err error) {
+	var first int64
+	var sealed []byte
+	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM audit_kept WHERE first <= ? ORDER BY first DESC LIMIT 1`, seq).Scan(&first, &sealed)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, v.fail(err)
+	}
+	if err == nil {
+		err := v.open(first, sealed, func(d string, data []byte) error {
+			if d == digest {
+				out = data
+			}
+			return nil
+		})
+		if out != nil || err != nil {
+			return out, err
+		}
+	}
+	err = v.tx.QueryRowContext(v.ctx, `SELECT data FROM audit_payload WHERE head = ? AND digest = ?`, headOf(digest), digest).Scan(&sealed)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, v.fail(err)
+	}
+	return v.openAlone(digest, sealed)
+}
+
+// open gives what is in a sealed pack.
+func (v *auditView) open(first int64, sealed []byte, f func(digest string, data []byte) error) error {
+	data, err := v.a.key.Unseal(auditKeptPurpose, sealed, packBind(first))
+	if err == nil {
+		err = eachKept(data, f)
+	}
+	if errors.Is(err, secret.ErrUnseal) {
+		return tool.Errorf(tool.Conflict, "what is kept of leaf %d was changed, or sealed with another key: %w", first, err)
+	}
+	return err
+}
+
+func (v *auditView) openAlone(digest string, sealed []byte) ([]byte, error) {
+	data, err := v.a.key.Unseal(auditPayloadPurpose, sealed, []byte(digest))
+	if err != nil {
+		return nil, tool.Errorf(tool.Conflict, "what is kept under %s was changed, or sealed with another key: %w", digest, err)
+	}
+	return data, nil
+}
+
+// AllKept calls f with all that is kept.
+func (v *auditView) AllKept(f func(digest string, data []byte, err error) error) error {
+	err := v.rows(`SELECT digest, data FROM audit_payload`, func(scan func(...any) error) error {
+		var digest string
+		var sealed sql.RawBytes
+		if err := scan(&digest, &sealed); err != nil {
+			return v.fail(err)
+		}
+		data, err := v.openAlone(digest, sealed)
+		return f(digest, data, err)
+	})
+	if err != nil {
+		return err
+	}
+	return v.rows(`SELECT first, data FROM audit_kept`, func(scan func(...any) error) error {
+		var first int64
+		var sealed sql.RawBytes
+		if err := scan(&first, &sealed); err != nil {
+			return v.fail(err)
+		}
+		var own error
+		err := v.open(first, sealed, func(digest string, data []byte) error {
+			own = f(digest, data, nil)
+			return own
+		})
+		if err != nil && own == nil {
+			return f("", nil, err)
+		}
+		return own
+	})
+}

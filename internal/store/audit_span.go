@@ -1,0 +1,274 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// spanLeaves is how many leaves a span has.
+const spanLeaves = 256
+
+// A span is what lists search 256 leaves by: which of them have a mark, the hash of a member's name and its value. Two may have the
+// same hash, so what it finds is looked at. It is kept in bytes: the marks in ascending order, each with four bytes, one byte less one for how
+// many leaves have it, and a byte for each of these, its distance from the first.
+type span struct {
+	first     int64
+	low, high string // the least and the greatest record that begins in it
+	marks     map[uint32][]byte
+}
+
+func newSpan(first int64) *span { return &span{first: first, marks: map[uint32][]byte{}} }
+
+// add adds a leaf. What is no leaf has no marks.
+func (s *span) add(seq int64, data []byte) {
+	f, ok := factsOf(data)
+	if !ok || f.ended || f.record == "" {
+		return
+	}
+	if s.low == "" || f.record < s.low {
+		s.low = f.record
+	}
+	s.high = max(s.high, f.record)
+	for _, m := range f.marks[:f.n] {
+		if at := s.marks[m]; len(at) == 0 || at[len(at)-1] != byte(seq-s.first) {
+			s.marks[m] = append(at, byte(seq-s.first))
+		}
+	}
+}
+
+// bytes gives the marks as they are kept.
+func (s *span) bytes() []byte {
+	var out []byte
+	for _, m := range slices.Sorted(maps.Keys(s.marks)) {
+		at := s.marks[m]
+		out = append(binary.BigEndian.AppendUint32(out, m), byte(len(at)-1))
+		out = append(out, at...)
+	}
+	return out
+}
+
+// find gives the leaves that have all marks, as distances from the first, in order.
+func find(kept []byte, marks []uint32) []byte {
+	left := slices.Sorted(slices.Values(marks))
+	var out []byte
+	for len(left) > 0 {
+		if len(kept) < 5 || len(kept) < 6+int(kept[4]) {
+			return nil
+		}
+		m, at := binary.BigEndian.Uint32(kept), kept[5:6+int(kept[4])]
+		kept = kept[len(at)+5:]
+		switch {
+		case m > left[0]:
+			return nil
+		case m < left[0]:
+			continue
+		case out == nil:
+			out = slices.Clone(at)
+		default:
+			out = slices.DeleteFunc(out, func(b byte) bool { return !slices.Contains(at, b) })
+		}
+		left = slices.DeleteFunc(left, func(x uint32) bool { return x == m })
+	}
+	return out
+}
+
+// markOf is the hash of a member's name and its value (FNV-1a).
+func markOf[T string | []byte](name, value T) uint32 {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	h = h * 16777619
+	for i := range len(value) {
+		h = (h ^ uint32(value[i])) * 16777619
+	}
+	return h
+}
+
+// facts are what of a leaf it is found by.
+type facts struct {
+	record string
+	ended  bool
+	marks  [5]uint32
+	n      int // of marks
+}
+
+// factsOf reads a leaf: a canonical object, whose members are strings, numbers and objects. It reports whether it is one, as far as it reads.
+func factsOf(data []byte) (f facts, ok bool) {
+	ok = members(data, func(name, value []byte) {
+		switch string(name) {
+		case "record":
+			f.record = string(value)
+		case "part":
+			f.ended = string(value) == "ended"
+		case "tool", "upstream", "principal", "execution":
+			f.mark(name, value)
+		case "kind":
+			if string(value) != "call" { // most are calls: they are not looked for by that
+				f.mark(name, value)
+			}
+		}
+	})
+	return f, ok
+}
+
+func (f *facts) mark(name, value []byte) {
+	if f.n < len(f.marks) {
+		f.marks[f.n] = markOf(name, value)
+		f.n++
+	}
+}
+
+// members calls f with the members of an object in canonical JSON that are strings. It is much quicker than a decoder.
+func members(data []byte, f func(name, value []byte)) bool {
+	if len(data) < 2 || data[0] != '{' {
+		return false
+	}
+	for data[0] != '}' {
+		name, rest, ok := text(data[1:])
+		if !ok || len(rest) < 2 || rest[0] != ':' {
+			return false
+		}
+		if data = rest[1:]; data[0] == '"' {
+			var value []byte
+			if value, data, ok = text(data); !ok {
+				return false
+			}
+			f(name, value)
+		} else if data, ok = skip(data); !ok {
+			return false
+		}
+		if len(data) == 0 || data[0] != ',' && data[0] != '}' {
+			return false
+		}
+	}
+	return len(data) == 1
+}
+
+// text gives the string that data begins with, and what is after it.
+func text(data []byte) (value, rest []byte, ok bool) {
+	if len(data) == 0 || data[0] != '"' {
+		return nil, nil, false
+	}
+	end := 1
+	for {
+		i := bytes.IndexByte(data[end:], '"')
+		if i < 0 {
+			return nil, nil, false
+		}
+		end += i
+		back := end
+		for data[back-1] == '\\' {
+			back--
+		}
+		if (end-back)%2 == 0 {
+			break
+		}
+		end++
+	}
+	value, rest = data[1:end], data[end+1:]
+	if bytes.IndexByte(value, '\\') >= 0 {
+		var s string
+		if json.Unmarshal(data[:end+1], &s) != nil {
+			return nil, nil, false
+		}
+		value = []byte(s)
+	}
+	return value, rest, true
+}
+
+// skip goes over a number or an object.
+func skip(data []byte) (rest []byte, ok bool) {
+	for depth := 0; len(data) > 0; {
+		switch c := data[0]; {
+		case c == '"':
+			if _, data, ok = text(data); !ok {
+				return nil, false
+			}
+			continue
+		case c == '{':
+			depth++
+		case depth == 0 && (c == ',' || c == '}'):
+			return data, true
+		case c == '}':
+			if depth--; depth == 0 {
+				return data[1:], true
+			}
+		}
+		data = data[1:]
+	}
+	return nil, false
+}
+
+const (
+	insertSpan = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
+	selectSpan = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
+)
+
+// mark notes a leaf that was added, and writes the span that it fills.
+func (w *writer) mark(ctx context.Context, seq int64, data []byte) error {
+	w.spans.add(seq, data)
+	if (seq+1)%spanLeaves != 0 {
+		return nil
+	}
+	err := w.putSpan(ctx, w.spans)
+	w.spans = newSpan(seq + 1)
+	return err
+}
+
+func (w *writer) putSpan(ctx context.Context, s *span) error {
+	_, err := w.statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
+	return err
+}
+
+// loadSpan makes the span that begins with a leaf anew.
+func loadSpan(ctx context.Context, q querier, first int64) (*span, error) {
+	rows, err := q.QueryContext(ctx, selectSpan, first, first)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	s := newSpan(first)
+	for rows.Next() {
+		var seq int64
+		var data []byte
+		if err := rows.Scan(&seq, &data); err != nil {
+			return nil, err
+		}
+		s.add(seq, data)
+	}
+	return s, rows.Err()
+}
+
+// span writes the spans that are missing, those of the record of an older version, some at a time.
+func (a *Audit) span(ctx context.Context) error {
+	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
+	for {
+		var first, size int64
+		if err := a.s.read.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
+			return readError(ctx, err)
+		}
+		if first+spanLeaves > size {
+			return nil
+		}
+		err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
+			for end := min(size, first+64*spanLeaves); first+spanLeaves <= end; first += spanLeaves {
+				s, err := loadSpan(ctx, w.conn, first)
+				if err != nil {
+					return err
+				}
+				if err := w.putSpan(ctx, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
