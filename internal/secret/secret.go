@@ -16,8 +16,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
+	"sync"
 )
 
 const (
@@ -36,7 +38,16 @@ const (
 var ErrUnseal = errors.New("sealed text does not open: it was changed, or sealed with another key")
 
 // A Key seals and opens. It is safe for concurrent use, and never prints itself.
-type Key struct{ secret [KeySize]byte }
+type Key struct {
+	secret [KeySize]byte
+	made   sync.Map // by purpose: a *purposed, so that its keys are derived once
+}
+
+// purposed is what there is for a purpose.
+type purposed struct {
+	aead cipher.AEAD
+	macs sync.Pool // of hash.Hash: HMAC-SHA256
+}
 
 // NewKey makes a Key of KeySize bytes, which it copies.
 func NewKey(b []byte) (*Key, error) {
@@ -63,7 +74,7 @@ func (k *Key) AppendSeal(dst []byte, purpose string, plain []byte, bind ...[]byt
 	var nonce [nonceSize]byte
 	_, _ = rand.Read(nonce[:]) // it never fails: the process ends instead
 	dst = append(append(dst, version), nonce[:]...)
-	return k.aead(purpose).Seal(dst, nonce[:], plain, bound(bind))
+	return k.of(purpose).aead.Seal(dst, nonce[:], plain, bound(bind))
 }
 
 // Unseal opens what Seal made with the same purpose and bind. The error is ErrUnseal.
@@ -78,25 +89,23 @@ func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]
 		return nil, ErrUnseal
 	}
 	dst = slices.Grow(dst, len(sealed)-Overhead)
-	plain, err := k.aead(purpose).Open(dst, sealed[1:1+nonceSize], sealed[1+nonceSize:], bound(bind))
+	plain, err := k.of(purpose).aead.Open(dst, sealed[1:1+nonceSize], sealed[1+nonceSize:], bound(bind))
 	if err != nil {
 		return nil, ErrUnseal
 	}
 	return plain, nil
 }
 
-// sub derives the key of a purpose.
-func (k *Key) sub(purpose string) []byte {
+// of gives what there is for a purpose. Purposes are names in the program, and few.
+func (k *Key) of(purpose string) *purposed {
+	if p, ok := k.made.Load(purpose); ok {
+		return p.(*purposed)
+	}
 	sub, err := hkdf.Key(sha256.New, k.secret[:], nil, "biplane/"+purpose, KeySize)
 	if err != nil {
 		panic(err) // only for keys longer than SHA-256 can give
 	}
-	return sub
-}
-
-// aead makes the cipher of a purpose.
-func (k *Key) aead(purpose string) cipher.AEAD {
-	block, err := aes.NewCipher(k.sub(purpose))
+	block, err := aes.NewCipher(sub)
 	if err != nil {
 		panic(err) // only for other sizes of keys
 	}
@@ -104,7 +113,8 @@ func (k *Key) aead(purpose string) cipher.AEAD {
 	if err != nil {
 		panic(err) // only for other sizes of blocks
 	}
-	return gcm
+	p, _ := k.made.LoadOrStore(purpose, &purposed{aead: gcm, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, sub) }}})
+	return p.(*purposed)
 }
 
 // bound is the data that is authenticated with the text: the version, and each part after its length, so that no two
@@ -120,7 +130,12 @@ func bound(parts [][]byte) []byte {
 // MAC gives HMAC-SHA256 of data under the key of a purpose: a digest that tells nothing of data to who hasn't the key, even
 // where data is short enough to be guessed.
 func (k *Key) MAC(purpose string, data []byte) [sha256.Size]byte {
-	m := hmac.New(sha256.New, k.sub(purpose))
+	macs := &k.of(purpose).macs
+	m := macs.Get().(hash.Hash)
+	defer macs.Put(m)
+	m.Reset()
 	_, _ = m.Write(data) // a hash takes all
-	return [sha256.Size]byte(m.Sum(nil))
+	var sum [sha256.Size]byte
+	m.Sum(sum[:0])
+	return sum
 }
