@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,19 +73,121 @@ func (b *bytesOf) payload() Payload {
 
 // encode gives the leaf as canonical JSON (RFC 8785).
 func (c *content) encode() ([]byte, error) {
+	if out, ok := c.quick(); ok {
+		return out, nil
+	}
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
-	}
-	// The members stand in their order, and numbers are small integers: what has no escapes and nothing but ASCII is canonical.
-	if !bytes.ContainsFunc(raw, func(r rune) bool { return r == '\\' || r < ' ' || r > '~' }) {
-		return raw, nil
 	}
 	out, err := jcs.Transform(raw)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
 	}
 	return out, nil
+}
+
+// quick is encode of what has nothing to escape, as almost all have: the members stand in their order, and numbers are integers.
+func (c *content) quick() ([]byte, bool) {
+	w := writer{out: make([]byte, 0, 640), ok: true}
+	w.bytes("arguments", c.Arguments)
+	if c.Begun != nil {
+		w.number("begun", *c.Begun)
+	}
+	w.texts([]member{{"call", c.Call}, {"client", c.Client}})
+	w.detail(c.Detail)
+	if c.Micros != 0 {
+		w.number("duration_us", c.Micros)
+	}
+	w.texts([]member{{"effect", c.Effect}})
+	w.bytes("error", c.Error)
+	w.texts([]member{{"error_kind", string(c.ErrorKind)}, {"execution", c.Execution}, {"file", c.File}})
+	w.text("kind", string(c.Kind))
+	w.texts([]member{{"name", c.Name}, {"outcome", string(c.Outcome)}})
+	w.text("part", c.Part)
+	w.texts([]member{{"policy", c.Policy}, {"principal", c.Principal}, {"reason", c.Reason}})
+	w.text("record", c.Record)
+	w.bytes("result", c.Result)
+	w.number("seq", c.Seq)
+	w.texts([]member{{"session", c.Session}})
+	w.text("time", c.Time)
+	w.texts([]member{{"tool", c.Tool}, {"upstream", c.Upstream}})
+	w.number("v", int64(c.Version))
+	return append(w.out, '}'), w.ok
+}
+
+// A writer writes members of objects that need no escapes; ok is false once one does.
+type writer struct {
+	out []byte
+	ok  bool
+}
+
+type member struct{ name, value string }
+
+// texts writes members that are left out when they are empty.
+func (w *writer) texts(all []member) {
+	for _, m := range all {
+		if m.value != "" {
+			w.text(m.name, m.value)
+		}
+	}
+}
+
+func (w *writer) name(name string) {
+	c := byte('{')
+	if n := len(w.out); n > 0 && w.out[n-1] != '{' {
+		c = ','
+	} else if n > 0 { // the first of an object within
+		w.out = w.out[:n-1]
+	}
+	w.out = append(append(append(w.out, c, '"'), name...), '"', ':')
+	w.check(name)
+}
+
+func (w *writer) text(name, value string) {
+	w.name(name)
+	w.out = append(append(append(w.out, '"'), value...), '"')
+	w.check(value)
+}
+
+func (w *writer) number(name string, n int64) {
+	w.name(name)
+	w.out = strconv.AppendInt(w.out, n, 10)
+	w.ok = w.ok && -1<<53 < n && n < 1<<53 // beyond that RFC 8785 writes other digits
+}
+
+func (w *writer) bytes(name string, b *bytesOf) {
+	if b == nil {
+		return
+	}
+	w.name(name)
+	w.out = append(w.out, '{')
+	w.text("digest", b.Digest)
+	w.texts([]member{{"kept", b.Kept}})
+	w.number("size", b.Size)
+	w.out = append(w.out, '}')
+}
+
+func (w *writer) detail(d map[string]string) {
+	if len(d) == 0 {
+		return
+	}
+	w.name("detail")
+	w.out = append(w.out, '{')
+	for _, k := range slices.Sorted(maps.Keys(d)) {
+		w.text(k, d[k])
+	}
+	w.out = append(w.out, '}')
+}
+
+// check sees whether a string stands for itself.
+func (w *writer) check(s string) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			w.ok = false
+			return
+		}
+	}
 }
 
 // What stands in a leaf in the place of indexes that it has not yet. Inside of a JSON string its quotes would be escaped, so that

@@ -25,6 +25,14 @@ func (k *keeper) redact(data []byte) []byte {
 	if len(data) > KeptBytes {
 		return nil
 	}
+	if k.plain(data) {
+		return data
+	}
+	return k.redacted(data)
+}
+
+// redacted is redact by reading all of it.
+func (k *keeper) redacted(data []byte) []byte {
 	var out bytes.Buffer
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -35,6 +43,65 @@ func (k *keeper) redact(data []byte) []byte {
 		return nil
 	}
 	return out.Bytes()
+}
+
+// plain reports whether JSON surely has nothing to redact: ASCII without escapes and without spaces between, without names of secret
+// fields, and without anything that text looks for. Then redacted gives the same bytes. Of most arguments that is all that there is to do.
+func (k *keeper) plain(data []byte) bool {
+	depth, open := 0, -1 // where the string under way begins
+	for i, c := range data {
+		switch {
+		case c == '\\' || c >= 0x80 || c <= ' ' && open < 0:
+			return false
+		case c != '"' && open >= 0:
+		case c == '"' && open < 0:
+			open = i + 1
+		case c == '"':
+			if !k.plainString(data[open:i], data[i+1:]) {
+				return false
+			}
+			open = -1
+		case c == '{' || c == '[':
+			if depth++; depth >= redactDepth {
+				return false
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return open < 0 && json.Valid(data)
+}
+
+// plainString reports whether a string is nothing that is redacted, nor the name of what is.
+func (k *keeper) plainString(s, rest []byte) bool {
+	if len(rest) > 0 && rest[0] == ':' {
+		exact, like := k.secretName(string(s))
+		return !exact && !like
+	}
+	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
+		return false
+	}
+	return !suspect(s) || !k.shapes.Match(s)
+}
+
+// suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is much quicker than the expression.
+func suspect(s []byte) bool {
+	for _, mark := range []string{"_", "-", "AKIA", "AIza", "eyJ", "://"} {
+		if bytes.Contains(s, []byte(mark)) {
+			return true
+		}
+	}
+	for i, c := range s {
+		if c|0x20 == 'b' && (starts(s[i:], "bearer") || starts(s[i:], "basic")) {
+			return true
+		}
+	}
+	return false
+}
+
+// starts reports whether s begins with a lower-case word, in whatever case.
+func starts(s []byte, word string) bool {
+	return len(s) >= len(word) && strings.EqualFold(string(s[:len(word)]), word)
 }
 
 // value copies the decoder's next value.

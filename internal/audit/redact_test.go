@@ -3,6 +3,7 @@ package audit_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
@@ -123,7 +124,30 @@ func TestDigestsAreKeyed(t *testing.T) {
 
 func FuzzRedact(f *testing.F) {
 	f.Add(`{"password":"x","a":[1,{"b":"{\"c\":1}"}]}`)
+	for _, s := range []string{"Bearer abcdefgh", "bAsIc  abcdefgh", "a eyJhbGciOi.x.y", "://a:b@", "sk-0123456789abcdef", "AKIA0123456789ABCDEF", "ghp_01234567890123456789", "-----BEGIN PRIVATE KEY-----", "[1]", "call 1"} {
+		f.Add(`{"a":"` + s + `"}`)
+		f.Add(`["` + s + `x",{"` + s + `":1}]`)
+		f.Add(`"` + s + `"`)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
+		if plain, want := audit.Redact(audit.Retention{}, []byte(text)); plain && string(want) != text {
+			t.Errorf("%q seems to have nothing to redact, and is %q", text, want)
+		}
 		keptOf(t, audit.Retention{}, text)
+	})
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add("crm.update", int64(7))
+	f.Add("", int64(0))
+	f.Add("\"\\<>\u2028é\x7f\n", int64(-1)<<53)
+	f.Add("x", int64(1)<<60)
+	f.Fuzz(func(t *testing.T, text string, n int64) {
+		if !utf8.ValidString(text) {
+			t.Skip("no text of a leaf")
+		}
+		if ours, want := audit.Encodings(text, n); string(ours) != string(want) {
+			t.Errorf("encoded as\n%s, want\n%s", ours, want)
+		}
 	})
 }

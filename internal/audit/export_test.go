@@ -1,0 +1,50 @@
+package audit
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"github.com/gowebpki/jcs"
+)
+
+// Redact reports whether the quick look finds nothing to redact, and what is left when all is read.
+func Redact(r Retention, data []byte) (plain bool, redacted []byte) {
+	k := newKeeper(nil, r)
+	return k.plain(data), k.redacted(data)
+}
+
+// Encodings gives a leaf all of whose members are set from text as it is encoded, and by the library.
+func Encodings(text string, n int64) (ours, canonical []byte) {
+	c := &content{}
+	fill(reflect.ValueOf(c).Elem(), text, n)
+	ours, err := c.encode()
+	if err != nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return nil, nil
+	}
+	canonical, _ = jcs.Transform(raw)
+	return ours, canonical
+}
+
+func fill(v reflect.Value, text string, n int64) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), text, n)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), text, n)
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{text: text, "b": "2", "a": "1"}))
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(n)
+	default:
+		panic("no member of a leaf is of kind " + v.Kind().String())
+	}
+}
