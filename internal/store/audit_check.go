@@ -68,11 +68,11 @@ func (v *auditView) index() error {
 			s = newSpan(first)
 		}
 		s.add(l.Seq, l.Data)
-		if f, ok := factsOf(l.Data); ok {
-			want.add(f.record, f.ended, l.Seq)
-		}
 		if (l.Seq+1)%spanLeaves != 0 || bad >= 0 {
 			return nil
+		}
+		for p, seq := range s.places {
+			want.add(p.record, p.ended, seq)
 		}
 		same, err := v.spanIs(s)
 		if !same {

@@ -18,29 +18,35 @@ type pair struct {
 
 const (
 	pairColumns = `SELECT r.record, b.seq, b.hashes, b.leaf, e.seq, e.hashes, e.leaf FROM `
-	pairEnds    = ` LEFT JOIN audit_record x ON x.record = r.record AND x.ended = 1 LEFT JOIN audit_leaf e ON e.seq = x.seq WHERE `
+	// ?1 is where ends are that are in no span yet, by record.
+	pairLeaves = ` JOIN audit_leaf b ON b.seq = r.seq LEFT JOIN audit_leaf e
+		ON e.seq = coalesce((SELECT x.seq FROM audit_record x WHERE x.record = r.record AND x.ended = 1), ?1 ->> r.record) WHERE `
 	// By the order of records, and of leaves that are known.
-	selectPairs = pairColumns + `audit_record r JOIN audit_leaf b ON b.seq = r.seq` + pairEnds + `r.ended = 0`
-	selectOf    = pairColumns + `json_each(?) j CROSS JOIN audit_leaf b ON b.seq = j.value
-		CROSS JOIN audit_record r ON r.record = b.leaf ->> 'record' AND r.ended = 0 AND r.seq = b.seq` + pairEnds + `1`
+	selectPairs = pairColumns + `audit_record r` + pairLeaves + `r.ended = 0`
+	selectOf    = pairColumns + `(SELECT l.leaf ->> 'record' AS record, l.seq AS seq FROM json_each(?2) j CROSS JOIN audit_leaf l ON l.seq = j.value) r` + pairLeaves + `1`
 )
 
-// Records gives what q picks, in its order: by the spans where these say where it is, else by going through all.
+// Records gives what q picks, in its order: by the spans where these say where it is, else by going through all; and of the leaves that
+// are in no span yet, by looking at them.
 func (v *auditView) Records(q audit.Query) ([]audit.Pair, error) {
-	var found []pair
-	var err error
-	c := conditions(q)
-	if len(c.marks) == 0 || q.ID != "" {
-		query := selectPairs + c.where + " ORDER BY r.record " + c.order + " LIMIT ?"
-		found, err = v.pairs(query, append(c.args, q.Max())...)
+	s, err := v.newSearch(conditions(q), q.Max())
+	if err != nil {
+		return nil, err
+	}
+	if len(s.c.marks) == 0 || q.ID != "" {
+		query := selectPairs + s.c.where + " ORDER BY r.record " + s.c.order + " LIMIT ?"
+		s.found, err = v.pairs(query, slices.Concat([]any{s.ends}, s.c.args, []any{q.Max()})...)
 	} else {
-		found, err = v.search(c, q.Max())
+		err = s.spans()
+	}
+	if err == nil {
+		err = s.look()
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := make([]audit.Pair, 0, len(found))
-	for _, p := range found {
+	out := make([]audit.Pair, 0, len(s.found))
+	for _, p := range s.found {
 		out = append(out, p.Pair)
 	}
 	return out, nil
@@ -70,90 +76,104 @@ const atOnce = 512
 // errEnough ends a search.
 var errEnough = errors.New("enough was found")
 
-// search gives at most so many records that the spans lead to. It takes the spans in the order of the records that may be in them, and ends
-// where none that is left can have one that comes before those that it has.
-func (v *auditView) search(c *query, most int) (found []pair, err error) {
-	newer := c.order == "DESC"
-	order := func(a, b string) int {
-		if newer {
-			return cmp.Compare(b, a)
-		}
-		return cmp.Compare(a, b)
-	}
-	var look []int64 // leaves to look at
-	more := func() error {
-		if len(look) == 0 {
-			return nil
-		}
-		list, err := json.Marshal(look)
-		if err != nil {
-			return err
-		}
-		look = look[:0]
-		some, err := v.pairs(selectOf+c.where, append([]any{string(list)}, c.args...)...)
-		found = append(found, some...)
-		slices.SortFunc(found, func(a, b pair) int { return order(a.record, b.record) })
-		found = found[:min(len(found), most)]
-		return err
-	}
-	if look, err = v.tail(c.marks); err != nil {
-		return nil, err
-	}
-	err = v.spans(c, func(first int64, bound string, marks []byte) error {
-		if len(look) >= atOnce {
-			if err := more(); err != nil {
-				return err
-			}
-		}
-		if len(found) >= most && order(found[most-1].record, bound) < 0 {
-			return errEnough
-		}
-		for _, n := range find(marks, c.marks) {
-			look = append(look, first+int64(n))
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, err
-	}
-	return found, more()
+// A search is a query under way.
+type search struct {
+	v     *auditView
+	c     *query
+	most  int     // records that are asked for
+	ends  string  // where ends are that are in no span yet: an object, by record
+	at    []int64 // leaves that are yet to be looked at
+	found []pair  // in order
 }
 
-// tail gives the leaves with all marks that are in no span yet.
-func (v *auditView) tail(marks []uint32) (out []int64, err error) {
+// newSearch makes a search with the leaves that are in no span yet.
+func (v *auditView) newSearch(c *query, most int) (*search, error) {
+	s := &search{v: v, c: c, most: most}
 	first := int64(0)
-	err = v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })
+	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })
 	if err != nil {
 		return nil, v.fail(err)
 	}
+	ends := map[string]int64{}
 	err = v.rows(`SELECT seq, leaf FROM audit_leaf WHERE seq >= ?`, func(scan func(...any) error) error {
 		var seq int64
 		var data sql.RawBytes
 		if err := scan(&seq, &data); err != nil {
 			return v.fail(err)
 		}
-		if f, ok := factsOf(data); ok && !f.ended && !slices.ContainsFunc(marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) }) {
-			out = append(out, seq)
+		switch f, ok := factsOf(data); {
+		case !ok:
+		case f.ended:
+			ends[f.record] = seq
+		case !slices.ContainsFunc(c.marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) }):
+			s.at = append(s.at, seq)
 		}
 		return nil
 	}, first)
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	list, err := json.Marshal(ends)
+	s.ends = string(list)
+	return s, err
 }
 
-// spans calls f with the spans in which records may be that c picks, and which of these would come first.
-func (v *auditView) spans(c *query, f func(first int64, bound string, marks []byte) error) error {
-	q, by := `SELECT first, low, marks FROM audit_span WHERE low > '' AND high >= ? AND (?2 = '' OR low < ?2) ORDER BY low`, ""
-	if c.order == "DESC" {
+// order compares records.
+func (s *search) order(a, b string) int {
+	if s.c.order == "DESC" {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
+}
+
+// look looks at the leaves at, and keeps what is asked for of what is found.
+func (s *search) look() error {
+	if len(s.at) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(s.at)
+	if err != nil {
+		return err
+	}
+	s.at = s.at[:0]
+	some, err := s.v.pairs(selectOf+s.c.where, slices.Concat([]any{s.ends, string(list)}, s.c.args)...)
+	s.found = append(s.found, some...)
+	slices.SortFunc(s.found, func(a, b pair) int { return s.order(a.record, b.record) })
+	s.found = s.found[:min(len(s.found), s.most)]
+	return err
+}
+
+// spans takes the spans in which records may be that are asked for, in the order of these, and ends where none that is left can have one
+// that comes before those that it has.
+func (s *search) spans() error {
+	q := `SELECT first, low, marks FROM audit_span WHERE low > '' AND high >= ? AND (?2 = '' OR low < ?2) ORDER BY low`
+	if s.c.order == "DESC" {
 		q = `SELECT first, high, marks FROM audit_span WHERE low > '' AND high >= ? AND (?2 = '' OR low < ?2) ORDER BY high DESC`
 	}
-	return v.rows(q, func(scan func(...any) error) error {
+	err := s.v.rows(q, func(scan func(...any) error) error {
 		var first int64
+		var bound string
 		var marks []byte
-		if err := scan(&first, &by, &marks); err != nil {
-			return v.fail(err)
+		if err := scan(&first, &bound, &marks); err != nil {
+			return s.v.fail(err)
 		}
-		return f(first, by, marks)
-	}, c.low, c.high)
+		if len(s.at) >= atOnce {
+			if err := s.look(); err != nil {
+				return err
+			}
+		}
+		if len(s.found) == s.most && s.order(s.found[s.most-1].record, bound) < 0 {
+			return errEnough
+		}
+		for _, n := range find(marks, s.c.marks) {
+			s.at = append(s.at, first+int64(n))
+		}
+		return nil
+	}, s.c.low, s.c.high)
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }
 
 // A query is an audit.Query for the database.

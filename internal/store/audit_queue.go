@@ -12,14 +12,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What may be queued of the record before whoever adds to it waits.
 const (
+	// tarry is how long a leaf that nobody waits for may be queued. Mostly something else is written before.
+	tarry = 10 * time.Millisecond
+	// What may be queued of the record before whoever adds to it waits.
+
 	maxQueuedLeaves = 1024
 	maxQueuedBytes  = 1 << 20
 )
 
 // A ledger is what of the record nobody waits for, and is not written yet. Each transaction takes all of it along, whatever it is for:
-// so what was recorded before a write is on the disk when that is. Without one there is a transaction of its own after linger.
+// so what was recorded before a write is on the disk when that is. Without one there is a transaction for it after tarry.
 type ledger struct {
 	w     *writer
 	timer *time.Timer
@@ -39,7 +42,7 @@ type leaf struct {
 
 func newLedger(w *writer) *ledger {
 	l := &ledger{w: w}
-	l.timer = time.AfterFunc(linger, l.late)
+	l.timer = time.AfterFunc(tarry, l.late)
 	l.timer.Stop()
 	return l
 }
@@ -61,7 +64,7 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	l.bytes += len(x.add.Leaf)
 	if !l.armed {
 		l.armed = true
-		l.timer.Reset(linger)
+		l.timer.Reset(tarry)
 	}
 	return true, nil
 }
@@ -139,28 +142,26 @@ func (w *writer) settle(err error) {
 	w.taken = w.taken[:0]
 }
 
-// errNotBegun says that an end has no beginning.
-var errNotBegun = errors.New("no such record has begun")
+// What a leaf is refused for.
+var (
+	errNotBegun = errors.New("no such record has begun")
+	errTwice    = errors.New("this half of it is there")
+)
 
 // refused makes an error of the database that of the leaf.
 func (x *leaf) refused(err error) error {
 	switch c := code(err); {
 	case errors.Is(err, errNotBegun):
 		return tool.Errorf(tool.NotFound, "no audit record %s has begun", x.add.Record)
-	case c&0xff == sqlite3.SQLITE_CONSTRAINT && x.add.Part == audit.PartEnded:
+	case errors.Is(err, errTwice) && x.add.Part == audit.PartEnded:
 		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", x.add.Record, err)
-	case c&0xff == sqlite3.SQLITE_CONSTRAINT:
+	case errors.Is(err, errTwice), c&0xff == sqlite3.SQLITE_CONSTRAINT:
 		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", x.add.Record, err)
 	}
 	return err
 }
 
-const (
-	insertLeaf  = `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)`
-	insertBegun = `INSERT INTO audit_record (record, ended, seq) VALUES (?, 0, ?)`
-	insertEnded = `INSERT INTO audit_record (record, ended, seq) SELECT ?1, 1, ?2 WHERE EXISTS (SELECT 1 FROM audit_record WHERE record = ?1 AND ended = 0)`
-	isCall      = `SELECT count(*) FROM audit_record r JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ? AND r.ended = 0 AND l.leaf ->> 'part' = 'begun'`
-)
+const insertLeaf = `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)`
 
 // leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here. Where it is refused
 // alone, the error is a *refusal.
@@ -175,48 +176,17 @@ func (w *writer) leaf(ctx context.Context, x *leaf) error {
 	if err != nil {
 		return &refusal{err}
 	}
-	if err := w.place(ctx, add); err != nil {
+	if err := w.placeable(ctx, add); err != nil {
 		return err
 	}
 	if _, err := w.statement(ctx, insertLeaf, seq, w.tree.add(data), string(data)); err != nil {
 		w.tree = nil // it has grown by what isn't there
-		if code(err)&0xff != sqlite3.SQLITE_CONSTRAINT {
-			return err
-		}
-		if _, gone := w.statement(ctx, `DELETE FROM audit_record WHERE record = ? AND seq = ?`, add.Record, seq); gone != nil {
-			return gone
-		}
-		return &refusal{err}
+		return refuses(err)
 	}
 	if err := w.keepAll(ctx, x); err != nil {
 		return err
 	}
 	return w.mark(ctx, seq, data)
-}
-
-// place notes where a record's half is to be: of each there is one, and an end has a beginning.
-func (w *writer) place(ctx context.Context, add *audit.Addition) error {
-	if add.Part != audit.PartEnded {
-		_, err := w.statement(ctx, insertBegun, add.Record, add.Seq)
-		return refuses(err)
-	}
-	if add.First == nil { // whatever it ends: an event has no end
-		var n int
-		if err := w.conn.QueryRowContext(ctx, isCall, add.Record).Scan(&n); err != nil {
-			return err
-		}
-		if n == 0 {
-			return &refusal{errNotBegun}
-		}
-	}
-	res, err := w.statement(ctx, insertEnded, add.Record, add.Seq)
-	if err != nil {
-		return refuses(err)
-	}
-	if n, _ := res.RowsAffected(); n == 0 {
-		return &refusal{errNotBegun}
-	}
-	return nil
 }
 
 // refuses makes what a constraint said a refusal.

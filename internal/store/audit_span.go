@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/audit"
 )
 
 // spanLeaves is how many leaves a span has.
@@ -19,15 +22,32 @@ type span struct {
 	first     int64
 	low, high string // the least and the greatest record that begins in it
 	marks     map[uint32][]byte
+	places    map[place]int64 // where the halves of records are
+	events    map[string]bool // records that have no halves
 }
 
-func newSpan(first int64) *span { return &span{first: first, marks: map[uint32][]byte{}} }
+// A place is a half of a record.
+type place struct {
+	record string
+	ended  bool
+}
+
+func newSpan(first int64) *span {
+	return &span{first: first, marks: map[uint32][]byte{}, places: map[place]int64{}, events: map[string]bool{}}
+}
 
 // add adds a leaf. What is no leaf has no marks.
 func (s *span) add(seq int64, data []byte) {
 	f, ok := factsOf(data)
-	if !ok || f.ended || f.record == "" {
+	if !ok || f.record == "" {
 		return
+	}
+	s.places[place{f.record, f.ended}] = seq
+	if f.ended {
+		return
+	}
+	if f.event {
+		s.events[f.record] = true
 	}
 	if s.low == "" || f.record < s.low {
 		s.low = f.record
@@ -93,6 +113,7 @@ func markOf[T string | []byte](name, value T) uint32 {
 type facts struct {
 	record string
 	ended  bool
+	event  bool
 	marks  [5]uint32
 	n      int // of marks
 }
@@ -104,7 +125,7 @@ func factsOf(data []byte) (f facts, ok bool) {
 		case "record":
 			f.record = string(value)
 		case "part":
-			f.ended = string(value) == "ended"
+			f.ended, f.event = string(value) == audit.PartEnded, string(value) == audit.PartEvent
 		case "tool", "upstream", "principal", "execution":
 			f.mark(name, value)
 		case "kind":
@@ -205,24 +226,76 @@ func skip(data []byte) (rest []byte, ok bool) {
 }
 
 const (
-	insertSpan = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
-	selectSpan = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
+	insertSpan   = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
+	insertPlaces = `INSERT OR REPLACE INTO audit_record (record, ended, seq) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)`
+	selectSpan   = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
+	selectPlace  = `SELECT r.ended, coalesce(l.leaf ->> 'part' = 'event', 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
 
 // mark notes a leaf that was added, and writes the span that it fills.
 func (w *writer) mark(ctx context.Context, seq int64, data []byte) error {
-	w.spans.add(seq, data)
+	w.span.add(seq, data)
 	if (seq+1)%spanLeaves != 0 {
 		return nil
 	}
-	err := w.putSpan(ctx, w.spans)
-	w.spans = newSpan(seq + 1)
+	err := w.putSpan(ctx, w.span)
+	w.greatest = max(w.greatest, w.span.high)
+	w.span = newSpan(seq + 1)
 	return err
 }
 
 func (w *writer) putSpan(ctx context.Context, s *span) error {
-	_, err := w.statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
+	places := make([][3]any, 0, len(s.places))
+	for p, seq := range s.places {
+		ended := 0
+		if p.ended {
+			ended = 1
+		}
+		places = append(places, [3]any{p.record, ended, seq})
+	}
+	slices.SortFunc(places, func(a, b [3]any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+	list, err := json.Marshal(places)
+	if err != nil {
+		return err
+	}
+	if _, err = w.statement(ctx, insertPlaces, string(list)); err != nil {
+		return err
+	}
+	_, err = w.statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
 	return err
+}
+
+// placeable looks whether a half of a record may be added: of each there is one, an end has a beginning, and an event has no end. The newest
+// ones are in the span under way, and what is greater than all records in others is in none.
+func (w *writer) placeable(ctx context.Context, add *audit.Addition) error {
+	begun := add.Part != audit.PartEnded
+	_, first := w.span.places[place{add.Record, false}]
+	_, last := w.span.places[place{add.Record, true}]
+	event := w.span.events[add.Record]
+	if add.Record <= w.greatest && !first {
+		rows, err := w.conn.QueryContext(ctx, selectPlace, add.Record)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var ended, isEvent bool
+			if err := rows.Scan(&ended, &isEvent); err != nil {
+				return err
+			}
+			first, last, event = first || !ended, last || ended, event || isEvent && !ended
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case begun && first, !begun && last:
+		return &refusal{errTwice}
+	case !begun && (!first || event):
+		return &refusal{errNotBegun}
+	}
+	return nil
 }
 
 // loadSpan makes the span that begins with a leaf anew.

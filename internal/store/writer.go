@@ -20,18 +20,19 @@ const batch = 512
 // A writer is the one goroutine that writes. Writes that come while a transaction is being committed share the next
 // one, so that a hundred calls at once wait for a disk flush or two and not for a hundred.
 type writer struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
-	tree  *tree                // of the record; nil: not read yet; only the goroutine uses it
-	spans *span                // of the record, the last one; as tree
-	pack  pack                 // of what is kept for the record, in the transaction under way; only the goroutine uses it
-	taken []taken              // leaves of the record that the transaction under way has taken; only the goroutine uses it
-	full  bool                 // whether a commit waits for the disk now; only the goroutine uses it
-	last  uint64               // the number of the newest write; only the goroutine uses it
-	disk  atomic.Uint64        // the disk has all writes up to this one
-	done  chan struct{}        // closed when the goroutine is gone
-	queue chan *write
-	hurry chan struct{} // somebody waits now for what was given to later
+	conn     *sql.Conn
+	stmts    map[string]*sql.Stmt // by text; only the goroutine uses it
+	tree     *tree                // of the record; nil: not read yet; only the goroutine uses it
+	span     *span                // of the record, the one that is not full yet; as tree
+	pack     pack                 // of what is kept for the record, in the transaction under way; only the goroutine uses it
+	greatest string               // record in a span that is full; as tree
+	taken    []taken              // leaves of the record that the transaction under way has taken; only the goroutine uses it
+	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
+	last     uint64               // the number of the newest write; only the goroutine uses it
+	disk     atomic.Uint64        // the disk has all writes up to this one
+	done     chan struct{}        // closed when the goroutine is gone
+	queue    chan *write
+	hurry    chan struct{} // somebody waits now for what was given to later
 
 	ledger *ledger // of the record, what nobody waits for
 
@@ -158,7 +159,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	group = w.queued(first)
 	durable := slices.ContainsFunc(group, func(r *write) bool { return r.durable })
 	fail := func(err error) ([]*write, []error, *write) {
-		w.tree, w.spans = nil, nil // whatever is there now is read again
+		w.tree = nil // whatever is there now is read again
 		w.pack.reset()
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
@@ -334,7 +335,10 @@ func (w *writer) grow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.spans, err = loadSpan(ctx, w.conn, t.size/spanLeaves*spanLeaves); err != nil {
+	if w.span, err = loadSpan(ctx, w.conn, t.size/spanLeaves*spanLeaves); err != nil {
+		return err
+	}
+	if err := w.conn.QueryRowContext(ctx, `SELECT coalesce(max(record), '') FROM audit_record`).Scan(&w.greatest); err != nil {
 		return err
 	}
 	w.tree = t

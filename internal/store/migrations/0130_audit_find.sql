@@ -1,23 +1,22 @@
 -- +goose Up
--- What is found in the record is found by tables of its own, which grow at their end: an index of what is random is written to in as
--- many places as there are entries. None of them is part of the tree; verify makes them anew and compares.
+-- What is found in the record is found by tables of its own, which are written for 256 leaves at once, when these are full, and grow at
+-- their end. What is in the last leaves is looked for in these. None of it is part of the tree; verify makes it anew and compares. Of
+-- older records it is written when the record is opened.
 DROP INDEX audit_leaf_record;
 DROP INDEX audit_leaf_tool;
 DROP INDEX audit_leaf_principal;
 DROP INDEX audit_leaf_execution;
 DROP INDEX audit_leaf_kind;
 
--- Where the leaves of a record are.
+-- Where the leaves of a record are, of those in spans.
 CREATE TABLE audit_record (
     record TEXT NOT NULL,
     ended  INTEGER NOT NULL, -- 1: the second half of a call
     seq    INTEGER NOT NULL,
     PRIMARY KEY (record, ended)
 ) STRICT, WITHOUT ROWID;
-INSERT OR IGNORE INTO audit_record SELECT leaf ->> 'record', leaf ->> 'part' = 'ended', seq FROM audit_leaf
-    WHERE CASE WHEN json_valid(leaf) THEN leaf ->> 'record' END IS NOT NULL ORDER BY seq;
 
--- What is in 256 leaves, once these are full: of older records it is written when the record is opened.
+-- What is in 256 leaves.
 CREATE TABLE audit_span (
     first INTEGER PRIMARY KEY, -- the first leaf
     low   TEXT NOT NULL,       -- the least and the greatest record that begins in them; both empty: none does
