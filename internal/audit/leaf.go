@@ -199,29 +199,27 @@ const (
 
 // At gives the addition's leaf as it is at index seq of the log.
 func (a *Addition) At(seq int64) ([]byte, error) {
-	leaf := a.Leaf
+	out, rest := make([]byte, 0, len(a.Leaf)+40), a.Leaf
+	ok := true
 	if a.First != nil {
-		var ok bool
-		if leaf, ok = number(leaf, unpaired, a.First.Seq); !ok {
+		if out, rest, ok = number(out, rest, unpaired, a.First.Seq); !ok {
 			return nil, fmt.Errorf("audit record %s: the leaf has no place for the index of its first half", a.Record)
 		}
 	}
-	leaf, ok := number(leaf, unplaced, seq)
-	if !ok {
+	if out, rest, ok = number(out, rest, unplaced, seq); !ok {
 		return nil, fmt.Errorf("audit record %s: the leaf has no place for its index", a.Record)
 	}
-	return leaf, nil
+	return append(out, rest...), nil
 }
 
-// number writes n over the 0 at the end of what stands in its place.
-func number(leaf []byte, place string, n int64) ([]byte, bool) {
+// number appends a leaf to out, up to what stands in the place of a number, with n instead of the 0 at its end, and gives what is left.
+func number(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
 	i := bytes.Index(leaf, []byte(place))
 	if i < 0 {
-		return nil, false
+		return out, leaf, false
 	}
 	i += len(place) - 1
-	out := strconv.AppendInt(append(make([]byte, 0, len(leaf)+20), leaf[:i]...), n, 10)
-	return append(out, leaf[i+1:]...), true
+	return strconv.AppendInt(append(out, leaf[:i]...), n, 10), leaf[i+1:], true
 }
 
 // decode reads a leaf. It takes only what encode writes: whoever can write other bytes was not us.

@@ -226,10 +226,9 @@ func skip(data []byte) (rest []byte, ok bool) {
 }
 
 const (
-	insertSpan   = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
-	insertPlaces = `INSERT OR REPLACE INTO audit_record (record, ended, seq) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)`
-	selectSpan   = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
-	selectPlace  = `SELECT r.ended, coalesce(l.leaf ->> 'part' = 'event', 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
+	insertSpan  = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
+	selectSpan  = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
+	selectPlace = `SELECT r.ended, coalesce(l.leaf ->> 'part' = 'event', 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
 
 // mark notes a leaf that was added, and writes the span that it fills.
@@ -245,23 +244,23 @@ func (w *writer) mark(ctx context.Context, seq int64, data []byte) error {
 }
 
 func (w *writer) putSpan(ctx context.Context, s *span) error {
-	places := make([][3]any, 0, len(s.places))
-	for p, seq := range s.places {
-		ended := 0
-		if p.ended {
-			ended = 1
+	const row, atOnce = `, (?, ?, ?)`, 64
+	places := slices.SortedFunc(maps.Keys(s.places), func(a, b place) int { return strings.Compare(a.record, b.record) })
+	for some := range slices.Chunk(places, atOnce) {
+		var args []any
+		for _, p := range some {
+			args = append(args, p.record, p.ended, s.places[p])
 		}
-		places = append(places, [3]any{p.record, ended, seq})
+		insert := `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES ` + strings.Repeat(row, len(some))[2:]
+		if len(some) < atOnce { // of a record that was changed: the others' statement is kept
+			if _, err := w.conn.ExecContext(ctx, insert, args...); err != nil {
+				return err
+			}
+		} else if _, err := w.statement(ctx, insert, args...); err != nil {
+			return err
+		}
 	}
-	slices.SortFunc(places, func(a, b [3]any) int { return strings.Compare(a[0].(string), b[0].(string)) })
-	list, err := json.Marshal(places)
-	if err != nil {
-		return err
-	}
-	if _, err = w.statement(ctx, insertPlaces, string(list)); err != nil {
-		return err
-	}
-	_, err = w.statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
+	_, err := w.statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
 	return err
 }
 
