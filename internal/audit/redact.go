@@ -45,22 +45,21 @@ func (k *keeper) redacted(data []byte) []byte {
 	return out.Bytes()
 }
 
-// plain reports whether JSON surely has nothing to redact: ASCII without escapes and without spaces between, without names of secret
-// fields, and without anything that text looks for. Then redacted gives the same bytes. Of most arguments that is all that there is to do.
+// plain reports whether JSON surely has nothing to redact: ASCII without spaces between and with no escapes but the usual ones, without
+// names of secret fields, and without anything that text looks for. Then redacted gives the same bytes. Of most arguments that is all
+// that there is to do.
 func (k *keeper) plain(data []byte) bool {
-	depth, open := 0, -1 // where the string under way begins
-	for i, c := range data {
-		switch {
-		case c == '\\' || c >= 0x80 || c <= ' ' && open < 0:
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c <= ' ' || c >= 0x80:
 			return false
-		case c != '"' && open >= 0:
-		case c == '"' && open < 0:
-			open = i + 1
 		case c == '"':
-			if !k.plainString(data[open:i], data[i+1:]) {
+			s, n := unquoted(data[i:])
+			if n == 0 || !k.plainString(s, data[i+n:]) {
 				return false
 			}
-			open = -1
+			i += n - 1
 		case c == '{' || c == '[':
 			if depth++; depth >= redactDepth {
 				return false
@@ -69,7 +68,51 @@ func (k *keeper) plain(data []byte) bool {
 			depth--
 		}
 	}
-	return open < 0 && json.Valid(data)
+	return json.Valid(data)
+}
+
+// unquoted gives the ASCII string that data begins with, and how long it is there; 0 where it has escapes that an encoder may write in
+// another way.
+func unquoted(data []byte) (s []byte, n int) {
+	escaped := false
+	for i := 1; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			if s = data[1:i]; escaped {
+				s = unescape(s)
+			}
+			return s, i + 1
+		case c == '\\':
+			if i++; i == len(data) || !strings.Contains(`"\nrt`, string(data[i])) {
+				return nil, 0
+			}
+			escaped = true
+		case c < ' ' || c >= 0x80:
+			return nil, 0
+		}
+	}
+	return nil, 0
+}
+
+// unescape writes out the escapes that unquoted takes.
+func unescape(s []byte) []byte {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '\\' {
+			i++
+			switch c = s[i]; c {
+			case 'n':
+				c = '\n'
+			case 'r':
+				c = '\r'
+			case 't':
+				c = '\t'
+			}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // plainString reports whether a string is nothing that is redacted, nor the name of what is.
@@ -86,7 +129,7 @@ func (k *keeper) plainString(s, rest []byte) bool {
 
 // suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is much quicker than the expression.
 func suspect(s []byte) bool {
-	for _, mark := range []string{"_", "-", "AKIA", "AIza", "eyJ", "://"} {
+	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
 		if bytes.Contains(s, []byte(mark)) {
 			return true
 		}

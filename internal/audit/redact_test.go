@@ -128,6 +128,7 @@ func FuzzRedact(f *testing.F) {
 		f.Add(`{"a":"` + s + `"}`)
 		f.Add(`["` + s + `x",{"` + s + `":1}]`)
 		f.Add(`"` + s + `"`)
+		f.Add(`{"code":"a(\"` + s + `\")\n\t\\` + s + `"}`)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if plain, want := audit.Redact(audit.Retention{}, []byte(text)); plain && string(want) != text {

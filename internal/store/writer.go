@@ -130,8 +130,7 @@ func (w *writer) run() {
 	for {
 		first := next
 		if first == nil {
-			var ok bool
-			if first, ok = <-w.queue; !ok {
+			if first = w.first(); first == nil {
 				return
 			}
 		}
@@ -141,6 +140,16 @@ func (w *writer) run() {
 		for i, r := range group {
 			r.result <- errs[i]
 		}
+	}
+}
+
+// first waits for a write; nil: there will be none any more.
+func (w *writer) first() *write {
+	select {
+	case r := <-w.queue:
+		return r
+	case <-w.ledger.some:
+		return &write{run: nothing, result: make(chan error, 1), later: true}
 	}
 }
 
@@ -189,7 +198,11 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 		if i < len(group)-1 || i >= batch {
 			continue
 		}
-		if r := more.take(); r != nil && r.durable && !durable { // whether a commit waits for the disk is said before it begins
+		r, err = more.take(ctx)
+		if err != nil {
+			return fail(err)
+		}
+		if r != nil && r.durable && !durable { // whether a commit waits for the disk is said before it begins
 			next = r
 		} else if r != nil {
 			group = append(group, r)
@@ -236,7 +249,7 @@ func (w *writer) queued(first *write) []*write {
 }
 
 // linger is how long a transaction of what nobody waits for may stay open, so that what comes a moment later is in it, too.
-const linger = 2 * time.Millisecond
+const linger = 10 * time.Millisecond
 
 // waiting takes from the queue what may be in an open transaction.
 type waiting struct {
@@ -245,27 +258,31 @@ type waiting struct {
 	late   <-chan time.Time
 }
 
-// take gives the next write: one that is there, and while nobody waits, one that comes in a moment; else nil.
-func (m *waiting) take() *write {
-	if m.urgent {
+// take gives the next write: one that is there, and while nobody waits, one that comes in a moment; else nil. In that moment leaves are
+// written.
+func (m *waiting) take(ctx context.Context) (*write, error) {
+	if m.late == nil && !m.urgent {
+		m.late = time.After(linger)
+	}
+	for !m.urgent {
 		select {
 		case r := <-m.w.queue: // nil when it is closed
-			return r
-		default:
-			return nil
+			return r, nil
+		case <-m.w.hurry:
+			m.urgent = true
+		case <-m.w.ledger.some:
+			if err := m.w.drain(ctx); err != nil {
+				return nil, err
+			}
+		case <-m.late:
+			return nil, nil
 		}
-	}
-	if m.late == nil {
-		m.late = time.After(linger)
 	}
 	select {
 	case r := <-m.w.queue:
-		return r
-	case <-m.w.hurry:
-		m.urgent = true
-		return m.take()
-	case <-m.late:
-		return nil
+		return r, nil
+	default:
+		return nil, nil
 	}
 }
 
