@@ -18,7 +18,6 @@ const (
 	// some is how many leaves the writer begins with, when it has nothing else to do.
 	some = 8
 	// What may be queued of the record before whoever adds to it waits.
-
 	maxQueuedLeaves = 1024
 	maxQueuedBytes  = 1 << 20
 )
@@ -34,6 +33,7 @@ type ledger struct {
 	mu     sync.Mutex
 	queue  []*leaf
 	bytes  int
+	open   int  // leaves that are queued, or in a transaction that is not committed yet
 	armed  bool // the timer runs
 	closed bool
 }
@@ -62,6 +62,7 @@ func (l *ledger) put(x *leaf) (bool, error) {
 		return false, nil
 	}
 	l.queue = append(l.queue, x)
+	l.open++
 	for _, k := range x.add.Keep {
 		l.bytes += len(k.Data)
 	}
@@ -88,11 +89,18 @@ func (l *ledger) take() []*leaf {
 	return all
 }
 
-// waits reports whether something is queued.
+// waits reports whether something is not committed yet.
 func (l *ledger) waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) > 0
+	return l.open > 0
+}
+
+// settled notes what was committed, or came to nothing.
+func (l *ledger) settled(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open -= n
 }
 
 // late has what is still queued written.
@@ -148,6 +156,7 @@ func (w *writer) settle(err error) {
 			x.add.Failed(x.refused(err))
 		}
 	}
+	w.ledger.settled(len(w.taken))
 	clear(w.taken)
 	w.taken = w.taken[:0]
 }

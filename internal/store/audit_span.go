@@ -228,7 +228,7 @@ func skip(data []byte) (rest []byte, ok bool) {
 const (
 	insertSpan  = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
 	selectSpan  = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
-	selectPlace = `SELECT r.ended, coalesce(l.leaf ->> 'part' = 'event', 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
+	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
 
 // mark notes a leaf that was added, and writes the span that it fills.

@@ -520,3 +520,82 @@ func TestViewIsOneMoment(t *testing.T) {
 		t.Errorf("verify after the end of ctx: %v", err)
 	}
 }
+
+// What lists search by is made anew where it is missing, as in the record of an older version, and finds what it is asked for wherever that is.
+func TestSpans(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	var long *audit.Entry // ends in another span than it begins in
+	for i := range 700 {
+		c := readInside()
+		c.Parent, c.Principal.ID = fmt.Sprintf("ex_%d", i/10), fmt.Sprintf("local:p%d", i%300)
+		e, err := l.Begin(t.Context(), c, allow)
+		switch {
+		case err != nil:
+		case i == 100:
+			long = e
+		case i == 600:
+			err = errors.Join(long.End(t.Context(), nil, tool.Errorf(tool.Timeout, "no answer")), e.End(t.Context(), tool.Text(false, "fine"), nil))
+		default:
+			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(l *audit.Log) {
+		t.Helper()
+		for _, tt := range []struct {
+			q    audit.Query
+			want int
+		}{
+			{audit.Query{Execution: "ex_0"}, 10}, {audit.Query{Execution: "ex_31"}, 10}, {audit.Query{Execution: "ex_69"}, 10}, {audit.Query{Execution: "ex_7"}, 10},
+			{audit.Query{Principal: "local:p99"}, 3}, {audit.Query{Principal: "local:p100"}, 2}, {audit.Query{Principal: "local:p9"}, 3},
+			{audit.Query{Tool: "a.b", Limit: 1000}, 700}, {audit.Query{Tool: "a.b", Limit: 650}, 650}, {audit.Query{Upstream: "a", Execution: "ex_12", Principal: "local:p123"}, 1},
+			{audit.Query{Principal: "local:p99", Limit: 2}, 2}, {audit.Query{Execution: "ex_10", Outcome: audit.Failed}, 1}, {audit.Query{Outcome: audit.Failed}, 1},
+			{audit.Query{Execution: "ex_70"}, 0}, {audit.Query{Kind: audit.KindCall, Limit: 1000}, 700}, {audit.Query{Kind: audit.KindRead}, 0},
+		} {
+			got, err := l.Records(t.Context(), tt.q)
+			if err != nil || len(got) != tt.want {
+				t.Errorf("%+v: %d records, want %d, %v", tt.q, len(got), tt.want, err)
+			}
+			for i := range got[min(len(got), 1):] {
+				if got[i].ID <= got[i+1].ID {
+					t.Errorf("%+v: %s comes before %s", tt.q, got[i].ID, got[i+1].ID)
+				}
+			}
+			tt.q.After = audit.FirstID(time.Unix(0, 0))
+			back, err := l.Records(t.Context(), tt.q)
+			if err != nil || len(back) != tt.want || tt.want > 0 && tt.q.Limit != 650 && tt.q.Limit != 2 && back[0].ID != got[len(got)-1].ID {
+				t.Errorf("%+v, oldest first: %d records, %v", tt.q, len(back), err)
+			}
+		}
+		if r, err := l.Record(t.Context(), long.Record()); err != nil || r.End.ErrorKind != tool.Timeout {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	look(l)
+	s.Close()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, `DELETE FROM audit_span`)
+	do(t, db, `DELETE FROM audit_record`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	l = auditLog(t, s)
+	look(l)
+	if r := sound(t, l); r.Size != 1400 {
+		t.Errorf("%d leaves", r.Size)
+	}
+	for _, part := range []string{audit.PartBegun, audit.PartEnded} {
+		err := stored(t, s).Append(t.Context(), &audit.Addition{Record: long.Record(), Part: part, Leaf: []byte(`{"seq":0}`)})
+		if tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("%s again: %v", part, err)
+		}
+	}
+}

@@ -415,6 +415,14 @@ func queued(t *testing.T, s Store) {
 			t.Fatalf("the end of %s is not seen", id)
 		}
 	}
+	for i := range 20 { // many at once, which a Store may have begun to write
+		for n := range 10 {
+			later(begun(t, fmt.Sprintf("s%02d.%d", i, n)))
+		}
+		if got := pairs(t, s, audit.Query{Tool: "crm.update", Limit: 1000}); len(got) != 100+10*(i+1) {
+			t.Fatalf("%d records are seen, want %d", len(got), 100+10*(i+1))
+		}
+	}
 	later(ended(t, "none"))
 	view(t, s, func(audit.View) {})
 	wantKind(t, "an end of nothing", <-told, tool.NotFound)
