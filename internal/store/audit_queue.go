@@ -15,20 +15,17 @@ import (
 const (
 	// tarry is how long a leaf that nobody waits for may be queued. Mostly something else is written before.
 	tarry = 10 * time.Millisecond
-	// some is how many leaves the writer begins with, when it has nothing else to do.
-	some = 8
 	// What may be queued of the record before whoever adds to it waits.
 	maxQueuedLeaves = 1024
 	maxQueuedBytes  = 1 << 20
 )
 
 // A ledger is what of the record nobody waits for, and is not written yet. Each transaction takes all of it along, whatever it is for:
-// so what was recorded before a write is on the disk when that is. Without one there is a transaction for it when there are some, or
+// so what was recorded before a write is on the disk when that is. Without one there is a transaction for it
 // after tarry.
 type ledger struct {
 	w     *writer
 	timer *time.Timer
-	some  chan struct{} // some are queued
 
 	mu     sync.Mutex
 	queue  []*leaf
@@ -45,7 +42,7 @@ type leaf struct {
 }
 
 func newLedger(w *writer) *ledger {
-	l := &ledger{w: w, some: make(chan struct{}, 1)}
+	l := &ledger{w: w}
 	l.timer = time.AfterFunc(tarry, l.late)
 	l.timer.Stop()
 	return l
@@ -67,12 +64,6 @@ func (l *ledger) put(x *leaf) (bool, error) {
 		l.bytes += len(k.Data)
 	}
 	l.bytes += len(x.add.Leaf)
-	if len(l.queue)%some == 0 {
-		select {
-		case l.some <- struct{}{}:
-		default: // it knows
-		}
-	}
 	if !l.armed {
 		l.armed = true
 		l.timer.Reset(tarry)

@@ -130,7 +130,8 @@ func (w *writer) run() {
 	for {
 		first := next
 		if first == nil {
-			if first = w.first(); first == nil {
+			var ok bool
+			if first, ok = <-w.queue; !ok {
 				return
 			}
 		}
@@ -140,16 +141,6 @@ func (w *writer) run() {
 		for i, r := range group {
 			r.result <- errs[i]
 		}
-	}
-}
-
-// first waits for a write; nil: there will be none any more.
-func (w *writer) first() *write {
-	select {
-	case r := <-w.queue:
-		return r
-	case <-w.ledger.some:
-		return &write{run: nothing, result: make(chan error, 1), later: true}
 	}
 }
 
@@ -258,11 +249,16 @@ type waiting struct {
 	late   <-chan time.Time
 }
 
-// take gives the next write: one that is there, and while nobody waits, one that comes in a moment; else nil. In that moment leaves are
-// written.
+// take gives the next write: one that is there, and while nobody waits, one that comes in a moment; else nil. Before that moment what is
+// there of the record is written, so that it need not be when somebody waits.
 func (m *waiting) take(ctx context.Context) (*write, error) {
 	if m.late == nil && !m.urgent {
 		m.late = time.After(linger)
+	}
+	if !m.urgent {
+		if err := m.w.drain(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for !m.urgent {
 		select {
@@ -270,10 +266,6 @@ func (m *waiting) take(ctx context.Context) (*write, error) {
 			return r, nil
 		case <-m.w.hurry:
 			m.urgent = true
-		case <-m.w.ledger.some:
-			if err := m.w.drain(ctx); err != nil {
-				return nil, err
-			}
 		case <-m.late:
 			return nil, nil
 		}
