@@ -137,7 +137,7 @@ var recordRows = []row{
 	{name: "record_write_64_per_second", unit: "1/s", what: "the same, 64 at once"},
 	{name: "record_read", unit: "ms", what: "of a tool that only reads, one after the other"},
 	{name: "record_read_64_per_second", unit: "1/s", what: "the same, 64 at once"},
-	{name: "record_cost_percent", unit: "percent", reach: 10, what: "what the record adds to execute of a program with 10 calls, one after the other, of a tool that may write and takes 10 ms, of an MCP server over stdio; with and without by turns, the journal in both"},
+	{name: "record_cost_percent", unit: "percent", reach: 10, what: "what the record adds to execute of a program with 10 calls, one after the other, of a tool that may write and takes 10 ms, of an MCP server over stdio; with and without by turns, the journal in both, and what one leaves to be written is written before the next"},
 	{name: "record_cost_instant_percent", unit: "percent", what: "the same of a tool that only reads, and answers at once"},
 	{name: "record_cost_instant_write_percent", unit: "percent", what: "the same of a tool that may write, and answers at once"},
 	{name: "record_cost_instant_parallel_percent", unit: "percent", what: "the same, the 10 calls at once"},

@@ -33,7 +33,7 @@ type place struct {
 }
 
 func newSpan(first int64) *span {
-	return &span{first: first, marks: map[uint32][]byte{}, places: map[place]int64{}, events: map[string]bool{}}
+	return &span{first: first, marks: map[uint32][]byte{}, places: make(map[place]int64, spanLeaves), events: map[string]bool{}}
 }
 
 // add adds a leaf. What is no leaf has no marks.
