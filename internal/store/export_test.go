@@ -18,3 +18,12 @@ func (s *Store) Leaves(ctx context.Context) (n int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT count(*) FROM audit_leaf`).Scan(&n)
 	return n
 }
+
+// Members gives the members of an object that are strings, as spans read them; nil where it is none.
+func Members(data []byte) map[string]string {
+	out := map[string]string{}
+	if !members(data, func(name, value []byte) { out[string(name)] = string(value) }) {
+		return nil
+	}
+	return out
+}
