@@ -82,6 +82,13 @@ type Prompt interface {
 	WriteNow(p []byte) (n int, err error)
 }
 
+// A Listener is a Prompt that can also look for what the host says on the goroutine that waits for it.
+type Listener interface {
+	// Listen may look for a moment; it calls put meanwhile, on this goroutine too, and returns when there says that there is
+	// something, or after the moment. It is called before the driver waits, and only then.
+	Listen(there func() bool)
+}
+
 // Usage is what a Run took.
 type Usage struct {
 	CPU    time.Duration // CPU time of the guest

@@ -43,6 +43,7 @@ func rules() []rule {
 		{call: unix.SYS_CLONE, check: []check{{0, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND}}, deny: kill},
 		{call: unix.SYS_CLONE3, check: []check{{0, 0, 1}}, deny: none}, // its flags can't be seen here; who asks takes clone instead
 		{call: unix.SYS_TGKILL, check: []check{{0, ^uint32(0), uint32(os.Getpid())}}, deny: kill},
+		{call: unix.SYS_RECVFROM, check: []check{{3, ^uint32(0), unix.MSG_DONTWAIT}}, deny: deny}, // of the socket: it takes no descriptors
 		{call: unix.SYS_IOCTL, check: []check{{1, ^uint32(0), pagemapScan}}, deny: deny},
 		{call: unix.SYS_PRCTL, check: []check{{0, 0, 1}}, deny: wrong}, // the runtime names its mappings until it hears this
 	}

@@ -104,6 +104,16 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
+// whole reports whether a frame has come whole that next has not given.
+func (r *reader) whole() bool {
+	n := r.r.Buffered() - r.last
+	if n < headerSize {
+		return false
+	}
+	b, _ := r.r.Peek(r.last + headerSize) // it is in the buffer
+	return n-headerSize >= int(binary.LittleEndian.Uint32(b[r.last:]))
+}
+
 const (
 	// pendingFull is how many bytes may wait to be written before those who send data wait too.
 	pendingFull = 1 << 20

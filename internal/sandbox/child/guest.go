@@ -13,7 +13,7 @@ func (b *box) run(t *task, c command) result {
 	if err != nil {
 		return result{err: err}
 	}
-	cmd := &sandbox.Cmd{Guest: &stream{t: t}, Keep: c.keep, CPU: c.cpu}
+	cmd := &sandbox.Cmd{Guest: &stream{t: t, ears: b.s.ears}, Keep: c.keep, CPU: c.cpu}
 	if c.asks {
 		cmd.Ask = t.ask
 	}
@@ -24,6 +24,7 @@ func (b *box) run(t *task, c command) result {
 // A stream is the guest stream of a task.
 type stream struct {
 	t    *task
+	ears *listener
 	left []byte // of the bytes that came, what was not read yet; touched by Read only
 }
 
@@ -64,6 +65,9 @@ func (s *stream) Took(n int) { _ = s.t.took(n) } // where it fails, the reader s
 
 // WriteNow gives the host as much as there is room for on the way.
 func (s *stream) WriteNow(p []byte) (int, error) { return s.t.sendNow(p) }
+
+// Listen reads the socket for a moment, if that is likely to give something.
+func (s *stream) Listen(there func() bool) { s.ears.listen(there) }
 
 // Close ends the stream: the driver has no more use for it.
 func (s *stream) Close() error {

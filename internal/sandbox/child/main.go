@@ -3,7 +3,6 @@ package child
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -48,7 +47,8 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if len(args) > 1 {
 		return try(w, conn, number(args[1]))
 	}
-	return serve(lifeline{conn}, w, driver)
+	// Without a parent there is nothing to save.
+	return serve(conn, w, driver, func() { os.Exit(0) })
 }
 
 // number is the number after probeFlag; 0, which is the first, where there is none.
@@ -66,16 +66,4 @@ func encodeHello(h hello) []byte {
 		return []byte(`{"error":"it can't say what it is"}`)
 	}
 	return b
-}
-
-// A lifeline ends the process as soon as nothing more can be read: there is no parent any more, and nothing to save.
-type lifeline struct{ io.Reader }
-
-// Read reads, or ends the process.
-func (l lifeline) Read(p []byte) (int, error) {
-	n, err := l.Reader.Read(p)
-	if err != nil {
-		os.Exit(0)
-	}
-	return n, nil
 }

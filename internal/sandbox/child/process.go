@@ -30,12 +30,13 @@ type peer interface {
 	memory() int64 // bytes that it holds; 0 where that can't be told
 }
 
-// A process is a child, seen from the parent. One goroutine reads what it says; it never waits for anybody.
+// A process is a child, seen from the parent. What takes what it says never waits for anybody.
 type process struct {
 	d     *Driver
 	ready chan struct{} // closed when hello came, or can't
 	hello hello         // good when ready is closed
 	w     *writer       // the same
+	ears  *listener     // the same
 	owner string        // guarded by the driver's mu
 
 	mu      sync.Mutex
@@ -74,8 +75,8 @@ func (p *process) run() {
 	}
 	p.mu.Unlock()
 	late := time.AfterFunc(readyTime, func() { p.end("did not get ready in time") })
-	in := newReader(peer)
-	p.hello, err = parseHello(in.next())
+	p.ears = newListener(peer, false, p.take)
+	p.hello, err = parseHello(p.ears.in.next())
 	late.Stop()
 	if err == nil {
 		if err = p.suits(); err != nil {
@@ -84,7 +85,7 @@ func (p *process) run() {
 	}
 	if err == nil {
 		close(p.ready)
-		err = p.read(in)
+		err = p.ears.run()
 	}
 	peer.kill()
 	how := peer.wait()
@@ -138,26 +139,18 @@ func (p *process) wait(ctx context.Context) error {
 	return p.failed
 }
 
-// read deals with what the child says, until it ends or breaks a rule.
-func (p *process) read(in *reader) error {
-	for {
-		f, err := in.next()
-		if err != nil {
-			return err
-		}
-		p.mu.Lock()
-		box, known := p.boxes[f.box], f.box <= p.last
-		p.mu.Unlock()
-		switch {
-		case box != nil:
-			err = box.take(f)
-		case !known:
-			err = breached("a frame of a sandbox that was never made")
-		}
-		if err != nil {
-			return err
-		}
+// take deals with what the child says.
+func (p *process) take(f frame) error {
+	p.mu.Lock()
+	box, known := p.boxes[f.box], f.box <= p.last
+	p.mu.Unlock()
+	switch {
+	case box != nil:
+		return box.take(f)
+	case !known:
+		return breached("a frame of a sandbox that was never made")
 	}
+	return nil
 }
 
 // end ends the process; reason says why, after "the engine's process". An empty one is for a process that takes nothing any

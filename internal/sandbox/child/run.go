@@ -153,11 +153,15 @@ func (r *run) pump() result {
 		}
 		_ = r.o.took(len(b)) // where it fails, a result says why
 	}
+	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
 	for {
+		woken := r.s.p.ears.sleeping(there)
 		select {
 		case <-r.o.more:
+			woken()
 			write()
 		case res := <-r.o.done:
+			woken()
 			write()
 			return res
 		}

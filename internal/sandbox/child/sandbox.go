@@ -187,9 +187,12 @@ func (p *process) send(k kind, box, op uint32, payload []byte) {
 
 // await waits for the result of an operation that isn't a Run, and hands data that comes to keep.
 func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) error) (result, error) {
+	there := func() bool { return len(o.more) > 0 || len(o.done) > 0 || ctx.Err() != nil }
 	for {
+		woken := s.p.ears.sleeping(there)
 		select {
 		case <-o.more:
+			woken()
 			b, _ := o.take()
 			if keep == nil {
 				continue
@@ -199,6 +202,7 @@ func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) err
 			}
 			_ = o.took(len(b)) // where it fails, a result says why
 		case r := <-o.done:
+			woken()
 			if b, _ := o.take(); keep != nil && r.err == nil {
 				if err := keep(b); err != nil {
 					return result{}, err
@@ -206,6 +210,7 @@ func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) err
 			}
 			return r, r.err
 		case <-ctx.Done():
+			woken()
 			return result{}, fmt.Errorf("sandbox: %w", context.Cause(ctx))
 		}
 	}

@@ -20,6 +20,7 @@ const mostBoxes = 1 << 16
 type server struct {
 	driver sandbox.Driver
 	w      *writer
+	ears   *listener
 	work   sync.WaitGroup
 	ctx    context.Context // done when the parent is gone
 
@@ -57,19 +58,17 @@ type task struct {
 
 // Serve does what the parent on the other end of conn asks for, with sandboxes of d, until conn ends or the parent breaks
 // the protocol, which is the error then. It closes all sandboxes before it returns.
-func Serve(conn io.ReadWriter, d sandbox.Driver) error { return serve(conn, newWriter(conn), d) }
+func Serve(conn io.ReadWriter, d sandbox.Driver) error { return serve(conn, newWriter(conn), d, nil) }
 
-func serve(conn io.Reader, w *writer, d sandbox.Driver) error {
+// serve is Serve; gone, if there is one, is called when nothing more can be read.
+func serve(conn io.Reader, w *writer, d sandbox.Driver, gone func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{driver: d, w: w, ctx: ctx, boxes: map[uint32]*box{0: {}}}
 	s.boxes[0].s = s
-	in := newReader(conn)
-	var err error
-	for err == nil {
-		var f frame
-		if f, err = in.next(); err == nil {
-			err = s.take(f)
-		}
+	s.ears = newListener(conn, true, s.take)
+	err := s.ears.run()
+	if _, ok := err.(*breach); !ok && gone != nil {
+		gone()
 	}
 	cancel()
 	w.fail(io.ErrClosedPipe)
@@ -164,7 +163,9 @@ func (b *box) begin(f frame) error {
 		b.task = t
 	}
 	b.mu.Unlock()
+	b.s.ears.begin(f.kind)
 	b.s.work.Go(func() {
+		defer b.s.ears.end(t.kind)
 		if running != nil && running.kind == kindCreate {
 			<-running.ended // the parent did not wait for it
 		}

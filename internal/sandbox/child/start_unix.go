@@ -24,8 +24,8 @@ func spawn(program string, args []string, attr *syscall.SysProcAttr) (peer, erro
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "child")
 	defer theirs.Close()
-	ours := os.NewFile(uintptr(fds[0]), "parent") // it waits in system calls, as the child's end does
-	p := &unixPeer{File: ours}
+	ours := newSocket(fds[0], "parent")
+	p := &unixPeer{socket: ours}
 	p.cmd = &exec.Cmd{
 		Path: program, Args: append([]string{called}, args...), Env: environment(), Dir: "/",
 		Stderr: &p.said, ExtraFiles: []*os.File{theirs}, SysProcAttr: attr, WaitDelay: time.Second,
@@ -52,7 +52,7 @@ func socketpair() ([2]int, error) {
 
 // A unixPeer is a child at the other end of a socket.
 type unixPeer struct {
-	*os.File
+	socket
 	cmd  *exec.Cmd
 	said tail
 }
@@ -76,12 +76,11 @@ func (p *unixPeer) wait() string {
 	return fmt.Sprintf("ended with code %d%s", status.ExitStatus(), p.said.after(": "))
 }
 
-// inherited gives the child's end of the socket. It is read by a system call that waits: there is one thread for that, which
-// wakes sooner than a poller's.
+// inherited gives the child's end of the socket.
 func inherited() (io.ReadWriteCloser, error) {
 	if _, err := unix.GetsockoptInt(socketFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return nil, fmt.Errorf("this command is for Biplane itself, which gives it a socket: %w", err)
 	}
 	unix.CloseOnExec(socketFD)
-	return os.NewFile(socketFD, "parent"), nil
+	return newSocket(socketFD, "parent"), nil
 }

@@ -38,6 +38,7 @@ type run struct {
 	spec    sandbox.Spec
 	cmd     *sandbox.Cmd
 	prompt  sandbox.Prompt // cmd.Guest, if it is one
+	listen  func(func() bool)
 	in      *inbox
 	out     *outbox
 	left    int64     // bytes that the guest may still write; touched inside entries only
@@ -69,6 +70,10 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
 	}
 	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
+	r.listen = func(func() bool) {}
+	if l, ok := cmd.Guest.(sandbox.Listener); ok {
+		r.listen = l.Listen
+	}
 	r.watch = time.AfterFunc(math.MaxInt64, r.watchdog)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -210,7 +215,11 @@ func (r *run) pump() error {
 	if err := r.g.enter(func() error { r.g.engine.limit(r.spec.Memory, r.spec.Stack); return nil }); err != nil {
 		return err
 	}
+	there := func() bool { return r.in.any() || r.halting.Load() }
 	for {
+		if !there() {
+			r.listen(there)
+		}
 		line, ok, end := r.in.take()
 		switch {
 		case r.halting.Load():

@@ -140,6 +140,13 @@ func readLine(b *bufio.Reader, max int) (string, error) {
 	}
 }
 
+// any reports whether take has something to give.
+func (i *inbox) any() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.lines) > 0 || i.end != nil
+}
+
 // take takes the next line, or says why there is none: nil means not yet.
 func (i *inbox) take() (line string, ok bool, end error) {
 	owed := 0

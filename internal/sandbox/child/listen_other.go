@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package child
+
+import "os"
+
+// A socket is an end of the connection. It is read by a system call that waits.
+type socket struct{ *os.File }
+
+func newSocket(fd int, name string) socket { return socket{os.NewFile(uintptr(fd), name)} }

@@ -1,0 +1,244 @@
+package child
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A feed is a connection that the test writes to.
+type feed struct {
+	in   chan []byte
+	left []byte
+}
+
+func newFeed() *feed { return &feed{in: make(chan []byte, 64)} }
+
+// Read waits; the end of in is that of the connection.
+func (f *feed) Read(p []byte) (int, error) {
+	if len(f.left) == 0 {
+		b, ok := <-f.in
+		if !ok {
+			return 0, io.EOF
+		}
+		f.left = b
+	}
+	n := copy(p, f.left)
+	f.left = f.left[n:]
+	return n, nil
+}
+
+func (f *feed) readNow(p []byte) (int, error) {
+	if len(f.left) == 0 {
+		select {
+		case b, ok := <-f.in:
+			if !ok {
+				return 0, io.EOF
+			}
+			f.left = b
+		default:
+			return 0, errNothing
+		}
+	}
+	return f.Read(p)
+}
+
+// say sends frames of data for operations, in one piece.
+func (f *feed) say(t *testing.T, ops ...uint32) {
+	t.Helper()
+	var b collect
+	w := newWriter(&b)
+	for _, op := range ops {
+		if err := w.send(kindData, 1, op, []byte("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.in <- b
+}
+
+type collect []byte
+
+// Write keeps p.
+func (c *collect) Write(p []byte) (int, error) {
+	*c = append(*c, p...)
+	return len(p), nil
+}
+
+// tooMany is an operation that breaks the protocol.
+const tooMany = 1 << 30
+
+// lentOut gives a listener of f that has lent its socket, where got has what it took.
+func lentOut(t *testing.T, f *feed, serves bool) (l *listener, got *[]uint32, ended chan error) {
+	t.Helper()
+	if runtime.GOMAXPROCS(0) < 2 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	}
+	got = new([]uint32)
+	l = newListener(f, serves, func(x frame) error {
+		if x.op == tooMany {
+			return breached("a frame too many")
+		}
+		*got = append(*got, x.op)
+		return nil
+	})
+	l.who.Store(lent)
+	ended = make(chan error, 1)
+	return l, got, ended
+}
+
+// TestListen is somebody who reads what was lent, over and over, and at last in vain.
+func TestListen(t *testing.T) {
+	f := newFeed()
+	l, got, _ := lentOut(t, f, false)
+	for i := range uint32(100) {
+		f.say(t, 2*i+1, 2*i+2)
+		l.listen(func() bool { return len(*got) > int(2*i) })
+		if l.who.Load() != lent || len(*got) != int(2*i+2) {
+			t.Fatalf("after %d: %d, %v", i, l.who.Load(), *got)
+		}
+	}
+	for l.who.Load() == lent { // others may have the processor for a moment, which is another reason to give it back
+		l.listen(func() bool { return false })
+	}
+	if len(l.back) != 1 || l.skip == 0 || !slices.IsSorted(*got) {
+		t.Fatalf("it did not come back, or is asked again: %d %d %v", len(l.back), l.skip, *got)
+	}
+}
+
+// TestListenNotAlone is a socket that more than one would read.
+func TestListenNotAlone(t *testing.T) {
+	f := newFeed()
+	l, got, _ := lentOut(t, f, false)
+	woken := l.sleeping(func() bool { f.say(t, uint32(len(*got)+1)); return false })
+	if l.who.Load() != withReader {
+		t.Fatal("nobody reads what somebody sleeps for")
+	}
+	woken()
+	l, _, _ = lentOut(t, f, true)
+	l.begin(kindRun)
+	if l.who.Load() != lent {
+		t.Fatal("one Run may read")
+	}
+	l.begin(kindFork)
+	if l.who.Load() != lent {
+		t.Fatal("one Run may read, whatever else is done")
+	}
+	l.begin(kindRun)
+	if l.who.Load() != withReader || l.mayLend(1) {
+		t.Fatal("two Runs may not")
+	}
+	l.end(kindRun)
+	l.end(kindFork)
+	if !l.mayLend(1) {
+		t.Fatal("one Run may read again")
+	}
+	l.end(kindRun)
+	if l.mayLend(1) || l.runs.Load() != 0 || l.tasks.Load() != 0 {
+		t.Fatal("there is no Run any more")
+	}
+}
+
+// TestListenEnds is a connection that ends, or breaks the protocol, while somebody else than its reader reads.
+func TestListenEnds(t *testing.T) {
+	for name, end := range map[string]func(f *feed){
+		"end":    func(f *feed) { close(f.in) },
+		"breach": func(f *feed) { f.say(t, tooMany) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFeed()
+			l, _, ended := lentOut(t, f, false)
+			go func() {
+				l.lend()
+				ended <- l.run()
+			}()
+			until(t, func() bool { return l.who.Load() == lent })
+			end(f)
+			for l.who.Load() == lent {
+				l.listen(func() bool { return false })
+			}
+			err := receive(t, ended)
+			if b := (*breach)(nil); name == "end" && err != io.EOF || name == "breach" && !errors.As(err, &b) {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestListenTakenBack is a socket that was lent and that nobody reads.
+func TestListenTakenBack(t *testing.T) {
+	f := newFeed()
+	l, got, ended := lentOut(t, f, false)
+	go func() {
+		l.lend()
+		ended <- l.run()
+	}()
+	f.say(t, 1, 2)
+	close(f.in)
+	if err := receive(t, ended); err != io.EOF || len(*got) != 2 {
+		t.Fatal(err, *got)
+	}
+}
+
+// TestListenPingPong is both sides of a connection that answer each other at once, each with a listener.
+func TestListenPingPong(t *testing.T) {
+	here, there := newFeed(), newFeed()
+	const n = 2000
+	side := func(in, out *feed, serves, first bool) chan error {
+		ended := make(chan error, 1)
+		more := make(chan struct{}, 1)
+		l := newListener(in, serves, func(x frame) error { signal(more); return nil })
+		go func() { ended <- l.run() }()
+		go func() {
+			if serves {
+				l.begin(kindRun)
+			}
+			for i := range uint32(n) {
+				if first {
+					out.say(t, i+1)
+				}
+				woken := l.sleeping(func() bool { return len(more) > 0 })
+				<-more
+				woken()
+				if !first {
+					out.say(t, i+1)
+				}
+			}
+			if serves {
+				l.end(kindRun)
+			}
+			close(out.in)
+		}()
+		return ended
+	}
+	a := side(here, there, false, true)
+	b := side(there, here, true, false)
+	for _, ended := range []chan error{a, b} {
+		if err := receive(t, ended); err != io.EOF {
+			t.Fatal(err)
+		}
+	}
+}
+
+// until waits for something that is about to be.
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("it did not come to be")
+		}
+	}
+}
+
+func receive(t *testing.T, c chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("it did not end")
+		return nil
+	}
+}
