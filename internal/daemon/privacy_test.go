@@ -232,6 +232,34 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 	}
 }
 
+// TestNamesAreKnownInOtherSessions has a session given what a program of another one read, by a correction and by a handle.
+func TestNamesAreKnownInOtherSessions(t *testing.T) {
+	_, dir, text := newPrivate(t)
+	d, _ := run(t, dir, text+"\nsandbox: { output_tokens: 300 }")
+	first, err := d.Client().Run(t.Context(), api.RunRequest{Session: "one", Code: `const c = await crm.find({}); return Array.from({ length: 500 }, (_, i) => ({ i, n: c.name, p: c.phone }))`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := regexp.MustCompile(`for \[FIELD_\d+\] at \[PHONE_\d+\]`)
+	for _, session := range []string{"two", ""} {
+		out := shows(t, d.Client(), api.RunRequest{Session: session, After: first.ID, Code: `const c = await crm.find({}); console.log("for " + c.name + " at " + c.phone)`})
+		if !strings.Contains(out, `"from"`) || !tokens.MatchString(out) {
+			t.Errorf("%s", out)
+		}
+	}
+	a := model(t, d, func(string) {})
+	res, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume", Arguments: map[string]any{"execution": first.ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := json.Marshal(res)
+	handle := regexp.MustCompile(`res_[a-z0-9]+`).Find(raw)
+	out := shows(t, d.Client(), api.RunRequest{Session: "three", Code: fmt.Sprintf(`const r = await readResult(%q, { limit: 2 }); console.log("for " + r[0].n + " at " + r[0].p)`, handle)})
+	if !tokens.MatchString(out) {
+		t.Errorf("%s", out)
+	}
+}
+
 // TestDirectCallsShowTokens has an agent that calls tools by themselves.
 func TestDirectCallsShowTokens(t *testing.T) {
 	c, dir, text := newPrivate(t)

@@ -47,7 +47,7 @@ func (r *run) valueText(e *Execution) string {
 	if err == nil && n <= budget {
 		return v
 	}
-	h := r.x.left.keep(&leftover{principal: r.principal.ID, labels: r.labels.All(), value: e.whole()})
+	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), value: e.whole()})
 	if err != nil {
 		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
 		return r.overText(v, h, tokens.Head(v, budget*2), tail(v, budget/2))

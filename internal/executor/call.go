@@ -293,7 +293,7 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 
 // keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or a new one.
 func (r *run) keep(handle string, b block, raw json.RawMessage) string {
-	l := &leftover{handle: handle, principal: r.principal.ID, labels: r.labels.All(), block: raw, data: b.Data}
+	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
 			l.data, l.text = *b.Resource.Text, true

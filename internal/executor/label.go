@@ -40,6 +40,9 @@ func (r *run) leftover(handle string) (*leftover, error) {
 	if err == nil {
 		err = r.carries(l.labels)
 	}
+	if err == nil {
+		err = r.broughtOnce(l)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 type leftover struct {
 	handle    string
 	principal string
+	session   string          // of the program that left it; empty: none
 	labels    []string        // of what the execution had read
 	value     json.RawMessage // a program's value, as JSON
 	block     json.RawMessage // or a content block, an object

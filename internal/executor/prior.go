@@ -28,7 +28,8 @@ type prior struct {
 // A priorCall is a call of an execution.
 type priorCall struct {
 	*journal.Call
-	of string // the execution
+	of      string // the execution
+	session string // in which it was made; empty: in none
 }
 
 // priorOf reads what an execution of p did, and those that it came after, for the one that comes after it; nil where id is empty. What a
@@ -79,9 +80,9 @@ func (p *prior) add(st *journal.Story, seen map[string]int) {
 		switch {
 		case c.Simulated():
 		case c.Unknown() || doubtful(c):
-			p.unknown[c.Digest] = priorCall{c, st.Record.ID}
+			p.unknown[c.Digest] = priorCall{c, st.Record.ID, st.Record.Session}
 		case c.Known() && c.Failure == nil:
-			k := priorCall{c, st.Record.ID}
+			k := priorCall{c, st.Record.ID, st.Record.Session}
 			if c.From != "" {
 				k.of = c.From
 			}
@@ -137,6 +138,13 @@ func (p *prior) carried() []string {
 
 // reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made. unhold follows.
 func (r *run) reuse(n int, k *priorCall, err error) (json.RawMessage, *sandbox.GuestError) {
+	if err == nil {
+		data := []string{string(k.Value)}
+		for _, b := range k.Blocks {
+			data = append(data, string(b.Raw))
+		}
+		err = r.bring(k.session, data...)
+	}
 	r.mu.Lock()
 	rec := &r.exec.Calls[n]
 	rec.took = time.Since(rec.begun)

@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/json"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/privacy"
 )
@@ -12,6 +13,35 @@ import (
 
 func (r *run) scope() privacy.Scope {
 	return privacy.Scope{Owner: r.principal.ID, Session: r.exec.Session}
+}
+
+// bring has what is personal in data of another session of the same principal be known in that of the run, before the program has it.
+func (r *run) bring(session string, data ...string) error {
+	return r.x.cfg.Privacy.Bring(r.ctx, privacy.Scope{Owner: r.principal.ID, Session: session}, r.scope(), data...)
+}
+
+// broughtOnce is bring for what is kept under a handle.
+func (r *run) broughtOnce(l *leftover) error {
+	r.mu.Lock()
+	known := r.brought[l.handle]
+	r.mu.Unlock()
+	if known || r.x.cfg.Privacy == nil || l.session == r.exec.Session {
+		return nil
+	}
+	data := []string{string(l.value), string(l.block)}
+	if raw, err := l.bytes(); err == nil && l.block != nil && utf8.Valid(raw) {
+		data = append(data, string(raw))
+	}
+	if err := r.bring(l.session, data...); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.brought == nil {
+		r.brought = map[string]bool{}
+	}
+	r.brought[l.handle] = true
+	return nil
 }
 
 // hideText hides what is personal in a text.

@@ -99,6 +99,7 @@ type run struct {
 
 	labels    tool.Labels       // of what it has read, and whoever sent it
 	labelling sync.Mutex        // held while they grow, and those of its session
+	brought   map[string]bool   // handles of other sessions that it has read, whose personal data is known in its own; nil: none
 	late      []json.RawMessage // answers that came after the program's end, for its session
 	naps      naps
 	stopRun   context.CancelCauseFunc // ends the Run that is under way

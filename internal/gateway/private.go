@@ -28,7 +28,7 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 				return false, why
 			}
 		}
-		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent}, kinds)
+		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels}, kinds)
 	})
 	if err != nil {
 		return "", err
@@ -88,6 +88,9 @@ func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 	if tell := c.Log; tell != nil {
 		c.Log = func(l tool.Log) {
 			s := g.cfg.Privacy.Sheet(ctx, scope(c))
+			if s.Blind() {
+				return
+			}
 			s.JSON(&l.Raw)
 			s.Hide(ctx)
 			tell(l)

@@ -82,3 +82,38 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 		}
 	})
 }
+
+// TestRevealsByWhatWasRead has a policy that gives personal data to nobody who has read what is untrusted.
+func TestRevealsByWhatWasRead(t *testing.T) {
+	cat := catalog.New(catalog.Config{})
+	var sent string
+	cat.Set(catalog.Source{
+		Name: "mail", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+		Caller: tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+			sent = string(c.Arguments)
+			return tool.Text(false, "sent"), nil
+		}),
+	})
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`permit (principal, action, resource);
+@id("not-then") forbid (principal, action == Action::"reveal", resource) when { context.labels.contains("untrusted") };`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := privacy.New(privacy.Config{Store: privacy.NewMemory(), Log: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}), Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := guard.Sheet(t.Context(), privacy.Scope{Owner: "key:ada"})
+	token := "ada@example.com"
+	s.Text(&token)
+	s.Hide(t.Context())
+	for labels, want := range map[string]string{"confidential": "ada@example.com", "untrusted": "[EMAIL_1]"} {
+		if _, err := g.Call(t.Context(), &tool.Call{Path: "mail.send", Arguments: json.RawMessage(`{"to":"` + token + `"}`), Principal: tool.Principal{ID: "key:ada"}, Labels: []string{labels}}); err != nil {
+			t.Fatal(err)
+		}
+		if sent != `{"to":"`+want+`"}` {
+			t.Errorf("after reading what is %s the tool was given %s", labels, sent)
+		}
+	}
+}

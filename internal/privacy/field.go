@@ -108,17 +108,41 @@ func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Resul
 	for _, text := range documents(r) {
 		s.textOrJSON(text, noCue, s.start(), 0)
 	}
-	fresh := slices.DeleteFunc(s.finds, evident)
-	if len(fresh) == 0 || g.lexicon(ctx, of).has(fresh) {
+	return s.learn(ctx, t.Path()+" was called, and its answer is not given")
+}
+
+// Bring is Learn for data that a program is given which is not of its own vault's scope, but of another of the same owner: the values of that vault
+// which the data has are found in what the program shows, too. With an error, they are not, and the program must not have them.
+func (g *Guard) Bring(ctx context.Context, from, to Scope, data ...string) error {
+	if g == nil || from == to {
 		return nil
 	}
-	defer g.forget(of)
-	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), of, g.cfg.Values, fresh); err != nil {
-		return &tool.Error{Kind: tool.Internal, Err: err, Msg: t.Path() + " was called, and its answer is not given: it has personal data, which can't be written to the vault that keeps it from models"}
+	const refused = "what an earlier program left is not given"
+	words := g.lexicon(ctx, from)
+	if words == nil {
+		return tool.Errorf(tool.Internal, "%s: its vault of personal data can't be read", refused)
+	}
+	s := &Sheet{g: g, of: to, paths: g.paths, words: words, index: map[string]int{}}
+	for _, text := range data {
+		s.textOrJSON(text, noCue, s.start(), 0)
+	}
+	return s.learn(ctx, refused)
+}
+
+// learn keeps what was found on the sheet and would not be recognised by itself.
+func (s *Sheet) learn(ctx context.Context, refused string) error {
+	g := s.g
+	fresh := slices.DeleteFunc(s.finds, evident)
+	if len(fresh) == 0 || g.lexicon(ctx, s.of).has(fresh) {
+		return nil
+	}
+	defer g.forget(s.of)
+	if err := g.cfg.Store.Number(context.WithoutCancel(ctx), s.of, g.cfg.Values, fresh); err != nil {
+		return &tool.Error{Kind: tool.Internal, Err: err, Msg: refused + ": it has personal data, which can't be written to the vault that keeps it from models"}
 	}
 	for _, e := range fresh {
 		if e.N == 0 {
-			return tool.Errorf(tool.Limit, "%s was called, and its answer is not given: it has personal data, and %d values of such are kept here, which is the most: go on in another session", t.Path(), g.cfg.Values)
+			return tool.Errorf(tool.Limit, "%s: it has personal data, and %d values of such are kept here, which is the most: go on in another session", refused, g.cfg.Values)
 		}
 	}
 	return nil
@@ -166,7 +190,7 @@ type lexicon struct {
 	keys    map[string]bool         // of all entries
 }
 
-// lexicon gives that of a vault.
+// lexicon gives that of a vault; nil where it can't be read.
 func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	g.mu.Lock()
 	l, ok := g.words[of]
@@ -176,7 +200,7 @@ func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	}
 	all, err := g.cfg.Store.All(context.WithoutCancel(ctx), of, "")
 	if err != nil {
-		g.cfg.Log.Error("personal data can't be read from its vault: what is recognised by itself is hidden only", "err", err)
+		g.cfg.Log.Error("personal data can't be read from its vault: nothing is shown of what may have some", "err", err)
 		return nil
 	}
 	l = newLexicon(all)
@@ -203,17 +227,24 @@ func newLexicon(all []Entry) *lexicon {
 		if len(v) < minWord || digits(v) && len(v) < minNumber || v == "true" || v == "false" {
 			continue
 		}
-		v = v[:min(len(v), longWord)]
-		l.words[v] = all[i].Kind
-		first := [minWord]byte([]byte(v))
-		if n := l.lengths[first]; !slices.Contains(n, len(v)) {
-			l.lengths[first] = append(n, len(v))
+		l.add(v, all[i].Kind)
+		if raw := escaped(v); raw != v && raw != "" { // as it stands in JSON that is a part of a text
+			l.add(raw, all[i].Kind)
 		}
 	}
 	for _, n := range l.lengths {
 		slices.SortFunc(n, func(a, b int) int { return b - a })
 	}
 	return l
+}
+
+func (l *lexicon) add(v string, k Kind) {
+	v = v[:min(len(v), longWord)]
+	l.words[v] = k
+	first := [minWord]byte([]byte(v))
+	if n := l.lengths[first]; !slices.Contains(n, len(v)) {
+		l.lengths[first] = append(n, len(v))
+	}
 }
 
 // has reports whether all entries are in it.
@@ -241,6 +272,19 @@ func (l *lexicon) find(t string) (out []Match) {
 		}
 	}
 	return out
+}
+
+// plain is a value without the escapes of JSON, where it was found with them.
+func (l *lexicon) plain(v string) string {
+	if l == nil || strings.IndexByte(v, '\\') < 0 {
+		return v
+	}
+	if quoted := `"` + v + `"`; json.Valid([]byte(quoted)) {
+		if t := unquoted(quoted); l.words[t[:min(len(t), longWord)]] != "" {
+			return t
+		}
+	}
+	return v
 }
 
 // at gives the longest value that stands at i, and its length; 0: none does.

@@ -178,6 +178,51 @@ func TestLearnedValuesAreFoundAnywhere(t *testing.T) {
 	}
 }
 
+// In a text that has JSON or source in it, what stands after an escape is found, and without the escape's letter.
+func TestEscapesPartWords(t *testing.T) {
+	g := guard(Config{Fields: []string{"name", "address"}})
+	hideJSON(t, g, ada, `{"name":"Ada King","address":"12 \"High\" St\nLondon"}`)
+	for _, text := range []string{
+		`row {"t":"To\nada@example.com\r\nand\tbob@example.com"}`, `at "\u003cada@example.com\u003e" or \\nbob@example.com`, `row "call\n+44 20 7946 0958"`, `card\t4111 1111 1111 1111\n`,
+		`for\nAda King\tnow`, `row {"a":"12 \"High\" St\nLondon"}`,
+	} {
+		got := hideText(t, g, ada, text)
+		for _, value := range []string{"example", "44", "7946", "1111", "Ada", "High", "London"} {
+			if strings.Contains(got, value) {
+				t.Errorf("%s shows %s: %s", text, value, got)
+			}
+		}
+	}
+	if got := reveal(t, g, ada, `["`+hideText(t, g, ada, `x\nada@example.com`)+`"]`); got != `["x\nada@example.com"]` {
+		t.Error(got)
+	}
+	if got := reveal(t, g, ada, `["`+strings.TrimPrefix(hideText(t, g, ada, `x: 12 \"High\" St\nLondon`), "x: ")+`"]`); got != `["12 \"High\" St\nLondon"]` {
+		t.Error(got)
+	}
+}
+
+// unreadable is a Store whose vaults can't be read.
+type unreadable struct{ *Memory }
+
+func (unreadable) All(context.Context, Scope, Kind) ([]Entry, error) {
+	return nil, errors.New("the disk is gone")
+}
+
+func TestNothingIsShownOfWhatCantBeLookedInto(t *testing.T) {
+	g := New(Config{Store: unreadable{NewMemory()}, Log: slog.New(slog.DiscardHandler)})
+	r := tool.Text(false, "for Ada King")
+	s := g.Sheet(t.Context(), ada)
+	s.Result(&r)
+	s.Hide(t.Context())
+	p := json.RawMessage(`{"type":"text","text":"for Ada King"}`)
+	s.Block(&p)
+	for _, got := range []string{hideText(t, g, ada, "for Ada King"), hideJSON(t, g, ada, `["Ada King"]`), string(r.Raw), string(p)} {
+		if strings.Contains(got, "Ada") || !strings.Contains(got, "left out") {
+			t.Error(got)
+		}
+	}
+}
+
 func TestBlocksThatAreNoText(t *testing.T) {
 	b64 := base64.StdEncoding.EncodeToString
 	block := func(g *Guard, raw string) string {

@@ -2,7 +2,9 @@ package privacy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // A Kind is a kind of personal data.
@@ -49,6 +51,60 @@ func find(text string, about cue) []Match {
 	}
 	s.scan()
 	return s.out
+}
+
+// parted is a text with white space in the place of the escapes that part words: \n, \r, \t, and \u or \x of what is neither letter nor digit, as
+// they stand in JSON or source that is a part of a text. Places in both are the same. Else the letter of an escape would be taken for a part
+// of the word after it.
+func parted(t string) string {
+	i := strings.IndexByte(t, '\\')
+	if i < 0 {
+		return t
+	}
+	b := []byte(t)
+	for i < len(b) {
+		from := i
+		for i < len(b) && b[i] == '\\' {
+			i++
+		}
+		if i == from {
+			i++
+			continue
+		}
+		n, space := escape(t[i:])
+		for j := from; n > 0 && j < i+n; j++ {
+			b[j] = ' '
+		}
+		if i += n; n > 0 {
+			b[i-1] = space
+		}
+	}
+	return string(b)
+}
+
+// escape gives how many bytes after a backslash are an escape that parts words, and the white space that it means; 0: none are.
+func escape(t string) (n int, space byte) {
+	if t == "" {
+		return 0, 0
+	}
+	switch t[0] {
+	case 'n', 'r':
+		return 1, '\n'
+	case 't':
+		return 1, '\t'
+	case 'u':
+		n = 5
+	case 'x':
+		n = 3
+	}
+	if n == 0 || len(t) < n {
+		return 0, 0
+	}
+	c, err := strconv.ParseUint(t[1:n], 16, 32)
+	if err != nil || c == '@' || unicode.IsLetter(rune(c)) || unicode.IsDigit(rune(c)) {
+		return 0, 0
+	}
+	return n, ' '
 }
 
 // A scanner goes through a text once. What it looks at around a place is bounded.

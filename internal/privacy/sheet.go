@@ -23,14 +23,22 @@ type Sheet struct {
 	finds []*Entry
 	index map[string]int // of finds by Key
 	fill  []func()       // puts what came of a draft into its place
+	blind bool           // the vault can't be read, so that nobody can tell what is personal: nothing is shown
 }
+
+// unread stands in the place of what can't be looked into.
+const unread = "[left out: the vault of personal data can't be read, so that nobody can tell whether this has some]"
+
+// Blind reports whether the vault can't be read. Nothing of what is put on the sheet is shown then.
+func (s *Sheet) Blind() bool { return s != nil && s.blind }
 
 // Sheet begins one for a vault. More are paths of fields, besides those of the configuration, whose values are personal.
 func (g *Guard) Sheet(ctx context.Context, of Scope, more ...[]string) *Sheet {
 	if g == nil {
 		return nil
 	}
-	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: g.lexicon(ctx, of), index: map[string]int{}}
+	words := g.lexicon(ctx, of)
+	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: words, blind: words == nil, index: map[string]int{}}
 }
 
 // A draft is a text in which tokens are still to be set.
@@ -74,6 +82,10 @@ func (s *Sheet) Text(p *string) {
 	if s == nil || *p == "" {
 		return
 	}
+	if s.blind {
+		*p = unread
+		return
+	}
 	d := s.textOrJSON(*p, noCue, s.start(), 0)
 	if len(d) > 1 || strings.Contains(*p, ellipsis) {
 		s.fill = append(s.fill, func() { *p = s.compose(d) })
@@ -83,6 +95,10 @@ func (s *Sheet) Text(p *string) {
 // JSON has *p replaced, which is one value of JSON. What is none is taken as a text.
 func (s *Sheet) JSON(p *json.RawMessage) {
 	if s == nil || len(*p) == 0 {
+		return
+	}
+	if s.blind {
+		*p = json.RawMessage(`"` + unread + `"`)
 		return
 	}
 	d, ok := s.json(string(*p), s.start(), 0)
@@ -98,6 +114,10 @@ func (s *Sheet) JSON(p *json.RawMessage) {
 // pass, a text in their place says so.
 func (s *Sheet) Block(p *json.RawMessage) {
 	if s == nil {
+		return
+	}
+	if s.blind {
+		*p = json.RawMessage(`{"type":"text","text":"` + unread + `"}`)
 		return
 	}
 	var b struct {
@@ -177,6 +197,10 @@ func (s *Sheet) blob(p *json.RawMessage, text string) {
 // Result has *p replaced by what a model may see of it.
 func (s *Sheet) Result(p **tool.Result) {
 	if s == nil || *p == nil {
+		return
+	}
+	if s.blind {
+		*p = tool.Text(true, unread)
 		return
 	}
 	var fields map[string]json.RawMessage
@@ -261,7 +285,7 @@ func (s *Sheet) text(t string, about cue) draft {
 	var out draft
 	at := 0
 	for _, m := range s.matches(t, about) {
-		out = append(out, part{text: t[at:m.Start]}, s.found(m.Kind, t[m.Start:m.End], false))
+		out = append(out, part{text: t[at:m.Start]}, s.found(m.Kind, s.words.plain(t[m.Start:m.End]), false))
 		at = m.End
 	}
 	return append(out, part{text: t[at:] + tail})
@@ -269,8 +293,12 @@ func (s *Sheet) text(t string, about cue) draft {
 
 // matches gives what is personal in a text: what is recognised, and the values of fields that were seen before.
 func (s *Sheet) matches(t string, about cue) []Match {
-	all := slices.DeleteFunc(find(t, about), func(m Match) bool { return s.g.off[m.Kind] })
+	read := parted(t)
+	all := slices.DeleteFunc(find(read, about), func(m Match) bool { return s.g.off[m.Kind] })
 	known := s.words.find(t)
+	if read != t {
+		known = append(known, s.words.find(read)...)
+	}
 	if len(known) == 0 {
 		return all
 	}
