@@ -211,6 +211,7 @@ var (
 	unsafe   = regexp.MustCompile("unable to guarantee safety of access to optional attribute `([^`]+)`")
 	inAction = regexp.MustCompile(` (?:in context )?for Action::"\w+"`)
 	ticked   = regexp.MustCompile("`([^`]+)`")
+	onType   = regexp.MustCompile(" on entity type `[^`]+`")
 )
 
 // told makes problems of an error of the checker.
@@ -223,13 +224,10 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 	if errors.As(err, &joined) {
 		all = joined.Unwrap()
 	}
-	seen := map[string]bool{}
-	for _, err := range all {
-		msg := inAction.ReplaceAllString(plain(err.Error()), "")
-		if seen[msg] || strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 || strings.HasPrefix(msg, "unrecognized action") {
+	for _, msg := range texts(all) {
+		if strings.HasPrefix(msg, "unable to find an applicable action") && len(all) > 1 || strings.HasPrefix(msg, "unrecognized action") {
 			continue
 		}
-		seen[msg] = true
 		at := ""
 		if m := ticked.FindStringSubmatch(msg); m != nil {
 			at = m[1][strings.LastIndexByte(m[1], '.')+1:]
@@ -247,6 +245,25 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 		problems = append(problems, r.problem(f, at, "%s", msg))
 	}
 	return problems
+}
+
+// texts gives what errors of the checker say, each once and sorted: it looks at the types that a policy may be about in an
+// order that changes. What is said of several types is said of none of them by name.
+func texts(all []error) []string {
+	types := map[string][]string{} // what is said, by the same without the type
+	for _, err := range all {
+		msg := inAction.ReplaceAllString(plain(err.Error()), "")
+		short := onType.ReplaceAllString(msg, "")
+		types[short] = append(types[short], msg)
+	}
+	var out []string
+	for short, said := range types {
+		if said = sorted(said); len(said) == 1 {
+			short = said[0]
+		}
+		out = append(out, short)
+	}
+	return sorted(out)
 }
 
 // attributes are all that the schema names, for did-you-means.
