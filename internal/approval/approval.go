@@ -10,7 +10,6 @@ package approval
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -56,11 +55,11 @@ func New(cfg Config) *Gate {
 	return &Gate{cfg: cfg, turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 }
 
-// Wait returns the arguments that a person approved, byte for byte, once one did; the approval is then used up. Else the
+// Wait returns the request that a person approved, with the arguments byte for byte, once one did; the approval is then used up. Else the
 // error is of kind Denied, whether a person refused, nobody decided in time, nobody can be asked, or what was approved is
 // not what would be called any more. When ctx ends, a request of a program is withdrawn, unless it ends because the
 // process shuts down; any other stays, to be found when the same call is made again.
-func (g *Gate) Wait(ctx context.Context, a *Ask) (json.RawMessage, error) {
+func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if g.cfg.Store == nil {
 		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can be asked here", a.Call.Path, a.Reason)
 	}
@@ -146,7 +145,7 @@ func (g *Gate) request(a *Ask) *Request {
 }
 
 // await waits until r is decided and takes the decision.
-func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (json.RawMessage, error) {
+func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
 	defer timer.Stop()
 	for {
@@ -177,14 +176,14 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (json.RawMessage, 
 }
 
 // take makes of a decision what the call is to do.
-func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (json.RawMessage, error) {
+func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	switch r.State {
 	case Approved:
 	case Made:
 		if r.Execution == "" {
 			return nil, usedUp(r)
 		}
-		return r.Arguments, nil // this call of the execution took it before its process ended: the journal knows whether it left
+		return r, nil // this call of the execution took it before its process ended: the journal knows whether it left
 	case Denied:
 		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
 	case Expired:
@@ -207,7 +206,7 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (json.RawMessage, e
 	case !moved:
 		return nil, usedUp(r)
 	}
-	return r.Arguments, nil
+	return r, nil
 }
 
 func usedUp(r *Request) error {

@@ -38,8 +38,10 @@ func wait(ctx context.Context, g *approval.Gate, a *approval.Ask) *waiting {
 	w := &waiting{done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		args, err := g.Wait(ctx, a)
-		w.args, w.err = string(args), err
+		r, err := g.Wait(ctx, a)
+		if w.err = err; err == nil {
+			w.args = string(r.Arguments)
+		}
 	}()
 	return w
 }

@@ -30,6 +30,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// The entries of a call's Detail that name the request by which a person approved it, and that person, as the principals are named; and, where
+// the principal's own name doesn't tell, the person and the agent that made it.
+const (
+	RequestDetail    = "request"
+	ApprovedByDetail = "approved_by"
+	PersonDetail     = "person"
+	AgentDetail      = "agent"
+)
+
 // LabelsDetail is the entry of a call's Detail that names the labels of what its caller had read when it was decided on, with commas
 // between. Without it there were none.
 const LabelsDetail = "labels"
@@ -96,6 +105,7 @@ type Entry struct {
 	tool  string
 	inner bool // the call was made by a program
 	start time.Time
+	said  map[string]string // Detail of its end
 }
 
 // Begin records that c is about to be made under d. The call must not be made when Begin fails.
@@ -124,13 +134,37 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 		Effect: cut(d.Effect, nameBytes), Policy: cut(d.Policy, nameBytes), Reason: cut(d.Reason, messageBytes),
 		Arguments: l.keep.arguments(a, args).bytesOf(),
 	}
-	if len(c.Labels) > 0 {
-		leaf.Detail = bounded(map[string]string{LabelsDetail: strings.Join(c.Labels, ",")})
-	}
+	leaf.Detail = bounded(circumstances(c))
 	if err := l.append(ctx, a, leaf, durable); err != nil {
 		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)
 	}
 	return &Entry{log: l, first: a, tool: path, inner: c.Parent != "", start: start}, nil
+}
+
+// circumstances is what else there is to say of a call before it is made; nil: nothing.
+func circumstances(c *tool.Call) (d map[string]string) {
+	add := func(name, value string) {
+		if d == nil {
+			d = map[string]string{}
+		}
+		d[name] = value
+	}
+	if len(c.Labels) > 0 {
+		add(LabelsDetail, strings.Join(c.Labels, ","))
+	}
+	p := &c.Principal
+	if p.Person != "" && p.Person != p.ID {
+		add(PersonDetail, p.Person)
+	}
+	if p.Agent != "" && !strings.HasSuffix(p.ID, ":"+p.Agent) { // that of a key is in its name
+		add(AgentDetail, p.Agent)
+	}
+	return d
+}
+
+// Approved says that a person, by, let the call through, which the record of its end then tells.
+func (e *Entry) Approved(request, by string) {
+	e.said = bounded(map[string]string{RequestDetail: request, ApprovedByDetail: by})
 }
 
 // Record is the id of the entry's record.
@@ -143,7 +177,7 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now}
 	leaf := &content{
 		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: Stamp(now), Begun: new(int64), Outcome: OK,
-		Micros: max(now.Sub(e.start), 0).Microseconds(),
+		Micros: max(now.Sub(e.start), 0).Microseconds(), Detail: e.said,
 	}
 	switch {
 	case err != nil:

@@ -270,6 +270,11 @@ func (p *Pair) record() (*Record, error) {
 		Seq: p.Ended.Seq, Time: e.when(), Outcome: e.Outcome, ErrorKind: e.ErrorKind,
 		Error: e.Error.payload(), Result: e.Result.payload(), Duration: time.Duration(e.Micros) * time.Microsecond,
 	}
+	if r.Detail == nil {
+		r.Detail = e.Detail
+	} else {
+		maps.Copy(r.Detail, e.Detail)
+	}
 	return r, nil
 }
 

@@ -31,10 +31,13 @@ func withError(e audit.Event, err error) audit.Event {
 	return e
 }
 
-// ended records how a program ended.
+// ended records how a program ended. One that goes on in another process has not.
 func (d *Daemon) ended(e *executor.Execution) {
+	d.usage.Ran(e.Principal, e.CPU(), !e.GoesOn)
+	if e.GoesOn {
+		return
+	}
 	d.metrics.ended(e)
-	d.usage.Ended(e.Principal, e.CPU())
 	ev := audit.Event{
 		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
 		Detail: map[string]string{

@@ -21,6 +21,7 @@ const undefinedText = "no value: the program returned undefined"
 func (r *run) finish(err error) {
 	r.mu.Lock()
 	r.conclude(err)
+	r.exec.GoesOn = r.log.Frozen()
 	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
 	r.mu.Unlock()
 	e := r.snapshot()

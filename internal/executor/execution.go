@@ -42,6 +42,7 @@ type Execution struct {
 	Undefined bool           `json:"-"` // the program ended well, without a value
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
+	GoesOn    bool           `json:"-"` // it was stopped with its process, and is taken up by the next one
 
 	real   json.RawMessage // the value as the program gave it, where Value has tokens for personal data
 	logged int             // bytes of all that the program logged, what is not kept included

@@ -78,7 +78,7 @@ type Config struct {
 	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
 	// command line. It may be nil.
 	Page    func(id string) string
-	Ended   func(*Execution) // told of each execution that has ended, before its answer is given; may be nil
+	Ended   func(*Execution) // told of each execution that has ended here, before its answer is given; may be nil
 	Privacy *privacy.Guard   // keeps personal data from models; nil: it doesn't
 	Journal journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
 	Tokens  *tokens.Counter  // default one of its own

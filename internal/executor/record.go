@@ -35,7 +35,9 @@ func (r *run) closing() error {
 	if r.log == nil {
 		return errClosing
 	}
-	return tool.Errorf(tool.Unavailable, "biplane is shutting down: the program goes on when biplane does. Call resume with {\"execution\": %q} then; don't run it again", r.id)
+	e := tool.Errorf(tool.Unavailable, "biplane is shutting down: the program goes on when biplane does. Call resume with {\"execution\": %q} then; don't run it again", r.id)
+	e.Err = tool.ErrGoesOn
+	return e
 }
 
 // journalBegun notes what the guest is given, before it is.

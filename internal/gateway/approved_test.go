@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,8 +60,9 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				version := e.Version()
 				w.version.Store(&version)
 				people := approval.New(approval.Config{Store: approvaltest.NewMemory()})
+				ledger := audit.New(audit.Config{})
 				g, err := gateway.New(gateway.Config{
-					Catalog: w.cat, Policy: e, Approval: people, Audit: audit.New(audit.Config{}), Log: slog.New(slog.DiscardHandler),
+					Catalog: w.cat, Policy: e, Approval: people, Audit: ledger, Log: slog.New(slog.DiscardHandler),
 					Latest: func() string { return *w.version.Load() },
 					Barred: func(tool.Principal, *tool.Tool) string {
 						if w.revoked.Load() {
@@ -74,7 +76,7 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					_, err := g.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: "mail.send", Arguments: json.RawMessage(`{}`), Principal: tool.Principal{ID: "key:ci"}})
+					_, err := g.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: "mail.send", Arguments: json.RawMessage(`{}`), Principal: tool.Principal{ID: "key:ci", Agent: "ci", Person: "local:ann"}})
 					ended <- err
 				}()
 				synctest.Wait()
@@ -90,6 +92,10 @@ func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 				if c.says == "" {
 					if err != nil || w.called.Load() != 1 {
 						t.Errorf("%v, %d calls", err, w.called.Load())
+					}
+					want := map[string]string{audit.PersonDetail: "local:ann", audit.RequestDetail: all[0].ID, audit.ApprovedByDetail: "local:bob"}
+					if r, err := ledger.Records(t.Context(), audit.Query{}); err != nil || len(r) != 1 || !maps.Equal(r[0].Detail, want) {
+						t.Errorf("on record: %+v, %v; want the detail %v", r, err, want)
 					}
 					return
 				}

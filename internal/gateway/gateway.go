@@ -140,7 +140,7 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 	if err != nil {
 		return nil, unrecorded(ctx, c, err)
 	}
-	result, err := g.decided(ctx, c, d, caller, sure)
+	result, err := g.decided(ctx, c, d, caller, sure, entry)
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
 	// made: to hide what came of it would invite a second one.
 	_ = entry.End(ctx, result, err)
@@ -180,7 +180,7 @@ func versioned(d policy.Decision) string {
 }
 
 // decided makes the call if the decision, or a person it leaves it to, allows it, and sure says that its intent is kept.
-func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller, sure func() error) (*tool.Result, error) {
+func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller, sure func() error, entry *audit.Entry) (*tool.Result, error) {
 	switch d.Effect {
 	case policy.Allow:
 	case policy.Ask:
@@ -190,7 +190,8 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 		if err != nil {
 			return nil, tool.NotSent(err)
 		}
-		c.Arguments = approved
+		c.Arguments = approved.Arguments
+		entry.Approved(approved.ID, approved.Decider)
 		sure = leaving(c, d)
 	default:
 		return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path, d.Policy, d.Reason))

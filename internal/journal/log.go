@@ -39,6 +39,7 @@ type Log struct {
 	begun   bool // the record was given to it
 	stale   bool // and has changed since
 	closed  bool // nothing is written any more
+	frozen  bool // by Freeze
 	last    Pending
 	wrote   Pending // the outcome of a call that may write, the last one; nil: there is none
 	timer   *time.Timer
@@ -221,9 +222,20 @@ func (l *Log) Freeze() {
 		on := l.rec.Attempts > 0 // this end of the process is not the program's doing
 		l.rec.Attempts = 0
 		l.flush(on)
+		l.frozen = true
 	}
 	l.closed = true
 	l.timer.Stop()
+}
+
+// Frozen reports whether Freeze came before End: the execution goes on in another process.
+func (l *Log) Frozen() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.frozen
 }
 
 // Wait waits until all that was given to the store is written.

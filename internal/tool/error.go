@@ -24,6 +24,10 @@ const (
 	Internal    Kind = "internal"    // a defect of ours
 )
 
+// ErrGoesOn is in the error of a call of a program that was stopped with its process, and is taken up by the next one: the call, if it
+// was not sent, is made then.
+var ErrGoesOn = errors.New("it goes on in another process")
+
 // An Error is what goes wrong, for two readers: Msg may be read by an agent or a person, names the object and says
 // what to do next; Err goes to the log.
 type Error struct {

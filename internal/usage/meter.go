@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -90,6 +91,9 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	if c.Plan != nil || r != nil && r.Simulated {
 		return // what a plan asks for is counted when it is made
 	}
+	if errors.Is(err, tool.ErrGoesOn) && tool.AsError(err).Unsent {
+		return // it is counted when its program goes on, and makes it
+	}
 	n := Counts{Calls: 1, MS: took.Milliseconds()}
 	key := Key{Upstream: unknown}
 	if t != nil {
@@ -136,11 +140,15 @@ func (m *Meter) noted(j job) {
 	}
 }
 
-// Ended counts a program that has ended.
-func (m *Meter) Ended(p tool.Principal, cpu time.Duration) {
+// Ran counts what a program has used in this process, and itself where it has ended.
+func (m *Meter) Ran(p tool.Principal, cpu time.Duration, ended bool) {
+	n := Counts{CPU: cpu.Microseconds()}
+	if ended {
+		n.Executions = 1
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[m.slot(p, Key{Upstream: Own, Tool: "execute"})].Add(Counts{Executions: 1, CPU: cpu.Microseconds()})
+	m.counts[m.slot(p, Key{Upstream: Own, Tool: "execute"})].Add(n)
 }
 
 // maxSlots is how many keys are told apart between two writes. What is over it is counted without its client and agent.

@@ -89,7 +89,9 @@ func TestWhatIsCounted(t *testing.T) {
 	call("nothing", "", ann, `{}`, nil, tool.NotSent(tool.Errorf(tool.NotFound, "no")))
 	call("biplane.execute", "", ann, `{"code":"1"}`, tool.Text(false, "hello"), nil)
 	call("biplane.send", "ex_1", ann, `{"url":"https://a.example"}`, nil, nil)
-	m.Ended(ann, 1500*time.Microsecond)
+	call("crm.put", "ex_1", ann, `{"a":1}`, nil, tool.NotSent(&tool.Error{Kind: tool.Unavailable, Msg: "it goes on later", Err: tool.ErrGoesOn}))
+	m.Ran(ann, 500*time.Microsecond, false)
+	m.Ran(ann, 1000*time.Microsecond, true)
 
 	got := ask(t, m, "tool")
 	for name, want := range map[string]usage.Counts{
