@@ -50,8 +50,8 @@ func (d *Daemon) ended(e *executor.Execution) {
 	if e.Error != nil {
 		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
 	}
-	_ = d.event(context.Background(), ev) // the log has said why; the program has run
-	if len(e.Calls) > 0 {
+	_ = d.event(context.Background(), ev)                    // the log has said why; the program has run
+	if len(e.Calls) > 0 || e.State == executor.Interrupted { // of that one a call may have waited that it hasn't made again
 		d.askedNoMore(e.ID)
 	}
 }

@@ -19,6 +19,7 @@ const undefinedText = "no value: the program returned undefined"
 
 // finish makes the answer of an execution that ended, by err or by what the guest said last.
 func (r *run) finish(err error) {
+	r.recount(r.recall.left()) // they were made, whatever kept it from going on
 	r.mu.Lock()
 	r.conclude(err)
 	r.exec.GoesOn = r.log.Frozen()

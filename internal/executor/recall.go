@@ -59,6 +59,21 @@ func (c *recall) call(id int64) *journal.Call {
 	return c.story.Call(id)
 }
 
+// left gives the calls that the guest has not made again, in their order.
+func (c *recall) left() (out []*journal.Call) {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.story.Calls {
+		if c.unseen[k.ID] {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 // answer gives the next answer that the guest heard before; nil: it heard no more.
 func (c *recall) answer() *journal.Heard {
 	if c == nil {

@@ -81,13 +81,14 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		why = interrupted("its plan can't be read: %s", tool.AsError(wrong).Msg)
 	}
 	if why != nil {
-		r.recount(st)
+		r.recall = nil
+		r.recount(st.Calls)
 		r.finish(why)
 		return nil
 	}
 	if st.Planned != nil { // its program has come to its end
 		r.recall = nil
-		r.recount(st)
+		r.recount(st.Calls)
 		a.session = ""
 	}
 	var wait func(context.Context) (*hold, error)
@@ -158,11 +159,11 @@ func (r *run) resumes(st *journal.Story) {
 	}
 }
 
-// recount notes the calls of a run that does not go on.
-func (r *run) recount(st *journal.Story) {
+// recount notes calls of a run that does not go on, which it made before.
+func (r *run) recount(calls []*journal.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, k := range st.Calls {
+	for _, k := range calls {
 		rec := CallRecord{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, args: r.short(k.Arguments), unsent: k.Unsent, note: k}
 		switch {
 		case k.Known():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -337,6 +338,53 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 	if got := s.replayed(d.ID, executor.ReplayOptions{}); got.State != "cut" || len(got.Calls) != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// otherBuild is a driver whose engine is another build.
+type otherBuild struct{ enclosed }
+
+func (o otherBuild) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	caps, err := o.enclosed.Probe(ctx)
+	caps.Builds = map[string]string{"js": "another", "python": "another"}
+	return caps, err
+}
+
+// After an upgrade a program can't go on in another build of the engine; the calls that it had made are told all the same.
+func TestRecoveryInAnotherBuild(t *testing.T) {
+	upgraded := false
+	told := make(chan *executor.Execution, 2)
+	s := newScene(t, func(c *executor.Config) {
+		if e, ok := c.Driver.(enclosed); ok && upgraded {
+			c.Driver, c.Ended = otherBuild{e}, func(e *executor.Execution) { told <- e }
+		}
+	})
+	gate := make(chan struct{})
+	defer close(gate)
+	s.hold["box.read"] = gate
+	over := make(chan error, 1)
+	go func() {
+		_, _, err := s.execute(map[string]any{"code": `await box.write({ n: 7 }); await box.read({ n: 1 })`})
+		over <- err
+	}()
+	s.waitFor(`box.read {"n":1}`)
+	upgraded = true
+	s.crash(0)
+	<-over
+	select {
+	case e := <-told:
+		if e.State != executor.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" || e.Calls[0].Error != "" || e.Calls[1].Error == "" {
+			t.Errorf("%+v", e)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it has not ended")
+	}
+	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
+	if err != nil || len(all) != 1 || all[0].Calls != 2 || !strings.Contains(all[0].Why, "another build") {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if n := s.count(`box.write {"n":7}`); n != 1 {
+		t.Errorf("%d writes", n)
 	}
 }
 
