@@ -24,7 +24,9 @@ type Config struct {
 	Expires  time.Duration // how long a request waits for a person; default 24 h
 	Separate bool          // nobody decides on a request of their own (separation of duties)
 	// Record puts a decision, To, on record before it is taken; with an error it isn't. It may be nil.
-	Record  func(ctx context.Context, d Decider, r *Request, to State, note string) error
+	Record func(ctx context.Context, d Decider, r *Request, to State, note string) error
+	// Refused is told of an attempt to decide on a request by somebody who may not. It may be nil.
+	Refused func(ctx context.Context, d Decider, r *Request, to State, why error)
 	Changed func(Request)    // told of each request that was made or decided; may be nil
 	Now     func() time.Time // default time.Now
 }

@@ -216,7 +216,13 @@ func TestWhoDecides(t *testing.T) {
 		{"another role", true, []string{"approvers"}, approval.Decider{Principal: tool.Principal{ID: "key:bob", Roles: []string{"user"}}}, `a member of "approvers"`},
 		{"an administrator", true, []string{"leads"}, approval.Decider{Principal: tool.Principal{ID: "local:root"}, Any: true}, ""},
 	} {
-		scenario(t, tt.name, approval.Config{Separate: tt.separate}, func(t *testing.T, g *approval.Gate) {
+		told := 0
+		refused := func(_ context.Context, d approval.Decider, _ *approval.Request, to approval.State, why error) {
+			if told++; d.Principal.ID != tt.who.Principal.ID || to != approval.Approved || !strings.Contains(why.Error(), tt.says) {
+				t.Errorf("told of %+v, %s, %v", d, to, why)
+			}
+		}
+		scenario(t, tt.name, approval.Config{Separate: tt.separate, Refused: refused}, func(t *testing.T, g *approval.Gate) {
 			ctx, cancel := context.WithCancel(t.Context())
 			a := ask("ex_1", "1", `{}`)
 			a.Approvers = tt.approvers
@@ -229,6 +235,9 @@ func TestWhoDecides(t *testing.T) {
 				w.ends(t, "")
 			} else if e := tool.AsError(err); e == nil || e.Kind != tool.Denied || !strings.Contains(e.Msg, tt.says) {
 				t.Errorf("got %v, want %q", err, tt.says)
+			}
+			if (told == 1) != (tt.says != "") {
+				t.Errorf("told %d times of an attempt that was refused", told)
 			}
 			cancel()
 			<-w.done

@@ -30,7 +30,14 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 	case r == nil:
 		return nil, unknown(id)
 	}
+	to := Denied
+	if approve {
+		to = Approved
+	}
 	if err := d.may(r, g.cfg.Separate); err != nil {
+		if g.cfg.Refused != nil {
+			g.cfg.Refused(ctx, d, r, to, err)
+		}
 		return nil, err
 	}
 	if r.State == Pending && !g.cfg.Now().Before(r.Expires) {
@@ -39,10 +46,6 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 		}
 		r.State = Expired
 		g.wake(id)
-	}
-	to := Denied
-	if approve {
-		to = Approved
 	}
 	if r.State == Pending {
 		if g.cfg.Record != nil {

@@ -51,6 +51,9 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 			})
 			return err
 		},
+		Refused: func(ctx context.Context, who approval.Decider, r *approval.Request, to approval.State, why error) {
+			d.refused(ctx, who.Principal, who.Via, audit.Subject{Tool: r.Tool, Execution: r.Execution, Call: r.Call, Name: r.ID}, string(to), why)
+		},
 		Changed: func(r approval.Request) {
 			switch r.State {
 			case approval.Pending:
@@ -60,6 +63,22 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 			}
 		},
 	})
+}
+
+// refused records that somebody tried to decide on what they may not, or as they may not. Nothing was decided: that this can't be written
+// changes nothing.
+func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on audit.Subject, wanted string, why error) {
+	detail := map[string]string{"channel": via}
+	if wanted != "" {
+		detail["wanted"] = wanted
+	}
+	e := tool.AsError(why)
+	if _, err := d.audit.Event(context.WithoutCancel(ctx), audit.Event{
+		Kind: audit.KindApproval, Principal: who, Subject: on, Outcome: audit.Failed, ErrorKind: e.Kind,
+		Decision: audit.Decision{Effect: "refused", Policy: "approvals", Reason: e.Msg}, Detail: detail,
+	}); err != nil {
+		d.log.Error("record of a decision that was refused", "err", err)
+	}
 }
 
 // forgetApprovals throws away requests that were decided on long ago; the record has them.
@@ -76,7 +95,10 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 	if in == "false" {
 		return nil
 	}
-	return form.New(form.Config{Requests: d.approvals, Key: key, Elsewhere: d.approvalAt, Decider: func(p tool.Principal) (approval.Decider, bool) {
+	refused := func(ctx context.Context, c form.Call, why error) {
+		d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
+	}
+	return form.New(form.Config{Requests: d.approvals, Key: key, Elsewhere: d.approvalAt, Refused: refused, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		mine := p.ID == local.ID && identity.Has(p, identity.Admin) // stdio and the socket: nobody else comes so
 		who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "client"}
 		return who, mine || in == "true" && identity.Has(p, identity.Approver)

@@ -536,6 +536,10 @@ var deciders = []scenario{
 		id := s.pending()[0].ID
 		s.refused(s.as("bot", true, id, ""), api.Denied)
 		s.refused(s.as("bot", false, id, ""), api.Denied)
+		records, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "approval"})
+		if err != nil || len(records) != 2 || records[0].Effect != "refused" || records[0].Principal != "key:bot" || records[1].Detail["wanted"] != "approved" {
+			s.Errorf("on record: %+v %v", records, err)
+		}
 		s.wrote()
 		s.decides(true, id, "")
 		s.done()

@@ -38,6 +38,8 @@ type Config struct {
 	Version string         // of Biplane, for User-Agent
 	// Lookup resolves a name; nil: as this machine does.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Own gives the addresses of this machine, which are not reached where they are public either; nil: those of its interfaces.
+	Own func() ([]net.Addr, error)
 }
 
 // A Request is what a program sends.
@@ -68,6 +70,9 @@ func New(cfg Config) *Client {
 		cfg.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
+	}
+	if cfg.Own == nil {
+		cfg.Own = net.InterfaceAddrs
 	}
 	c := &Client{cfg: cfg}
 	c.http = &http.Client{
@@ -217,8 +222,17 @@ func prefixes(list ...string) (out []netip.Prefix) {
 	return out
 }
 
+// own reports whether an address is one of this machine, where what listens may trust whoever comes from it. What can't be known is.
+func (c *Client) own(a netip.Addr) bool {
+	all, err := c.cfg.Own()
+	return err != nil || slices.ContainsFunc(all, func(one net.Addr) bool {
+		p, err := netip.ParsePrefix(one.String())
+		return err == nil && p.Addr().Unmap().WithZone("") == a
+	})
+}
+
 // mayReach reports whether a program may reach an address: one that the registries of special-purpose addresses of IANA leave to the public
-// (RFC 6890 and after), or of the configuration. Addresses that have another in them (6to4, NAT64, Teredo) are none of the public.
+// (RFC 6890 and after) and clouds don't use for their own machines, or of the configuration. Addresses that have another in them (6to4, NAT64, Teredo) are none of the public.
 func (c *Client) mayReach(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
@@ -229,9 +243,12 @@ func (c *Client) mayReach(a netip.Addr) bool {
 	if in(c.cfg.Private) {
 		return true
 	}
+	if c.own(a) {
+		return false
+	}
 	if a.Is4() {
 		return !in(prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
-			"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"))
+			"192.88.99.0/24", "192.168.0.0/16", "168.63.129.16/32", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"))
 	}
 	return in(prefixes("2000::/3")) && !in(prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -91,11 +92,13 @@ func TestOnlyPublicAddresses(t *testing.T) {
 	s, hits := server(t)
 	port := s.URL[strings.LastIndexByte(s.URL, ':')+1:]
 	for _, addr := range []string{
-		"127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "100.64.0.1", "169.254.169.254", "172.31.255.255", "192.168.1.1", "192.0.0.8", "198.18.0.1", "224.0.0.1", "255.255.255.255",
+		"127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "100.64.0.1", "169.254.169.254", "172.31.255.255", "192.168.1.1", "192.0.0.8", "198.18.0.1", "168.63.129.16", "8.8.8.8", "2606:4700::1111", "224.0.0.1", "255.255.255.255",
 		"::", "::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "2001:db8::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "5f00::1",
 	} {
 		c := egress.New(egress.Config{Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr(addr)}, nil
+		}, Own: func() ([]net.Addr, error) { // public ones of this machine
+			return []net.Addr{&net.IPNet{IP: net.IPv4(8, 8, 8, 8), Mask: net.CIDRMask(24, 32)}, &net.IPNet{IP: net.ParseIP("2606:4700::1111"), Mask: net.CIDRMask(64, 128)}}, nil
 		}})
 		for _, host := range []string{"innocent.example", netip.MustParseAddr(addr).String()} {
 			if strings.Contains(host, ":") {

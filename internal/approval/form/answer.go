@@ -117,23 +117,11 @@ func again(s *state) string {
 // Answer takes the answer to the form with the state sent, which was put in the call c. What the answer leaves undecided goes on waiting,
 // and isn't asked about again here for a while. An error says that the answer was refused, or that a decision couldn't be taken.
 func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outcome, error) {
-	s, err := d.unseal(c, sent)
+	s, who, picks, note, err := d.accept(ctx, c, sent, a)
 	if err != nil {
-		return nil, err
-	}
-	who, ok := d.cfg.Decider(c.Principal)
-	if !ok {
-		return nil, tool.Errorf(tool.Denied, "nothing is decided at this client: use the command line, or the page of approvals")
-	}
-	picks, note, err := s.picks(a)
-	if err != nil {
-		return nil, err
-	}
-	// Once, before anything is decided: of two that come at the same time one is taken.
-	if err := d.use(s.Nonce, s.Expires); err != nil {
-		return nil, err
-	}
-	if err := d.unchanged(ctx, s); err != nil {
+		if d.cfg.Refused != nil {
+			d.cfg.Refused(ctx, c, err)
+		}
 		return nil, err
 	}
 	out := &Outcome{Execution: s.Execution}
@@ -157,6 +145,26 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 		}
 	}
 	return out, nil
+}
+
+// accept gives what an answer says, and who gave it, where it may be taken.
+func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *state, who approval.Decider, picks []string, note string, err error) {
+	if s, err = d.unseal(c, sent); err != nil {
+		return
+	}
+	var ok bool
+	if who, ok = d.cfg.Decider(c.Principal); !ok {
+		err = tool.Errorf(tool.Denied, "nothing is decided at this client: use the command line, or the page of approvals")
+		return
+	}
+	if picks, note, err = s.picks(a); err != nil {
+		return
+	}
+	// Once, before anything is decided: of two that come at the same time one is taken.
+	if err = d.use(s.Nonce, s.Expires); err == nil {
+		err = d.unchanged(ctx, s)
+	}
+	return
 }
 
 // unchanged reports why a request is not the one that was shown.

@@ -39,7 +39,9 @@ type Config struct {
 	Decider func(tool.Principal) (approval.Decider, bool)
 	// Elsewhere says where else a request is decided on, for what a form has no room for; nil: on the command line.
 	Elsewhere func(request string) string
-	Now       func() time.Time // default time.Now
+	// Refused is told of an answer that was refused as a whole: forged, used already, another call's, somebody else's. It may be nil.
+	Refused func(ctx context.Context, c Call, why error)
+	Now     func() time.Time // default time.Now
 }
 
 // Bounds on a form.

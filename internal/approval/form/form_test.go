@@ -19,6 +19,7 @@ type desk struct {
 	*form.Desk
 	all     []*approval.Request
 	decided []string
+	refused int    // answers
 	barred  string // request that its person may not decide on
 	now     time.Time
 }
@@ -86,7 +87,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	d.Desk = form.New(form.Config{Requests: d, Key: key, Now: func() time.Time { return d.now }, Decider: func(p tool.Principal) (approval.Decider, bool) {
+	d.Desk = form.New(form.Config{Requests: d, Key: key, Now: func() time.Time { return d.now }, Refused: func(context.Context, form.Call, error) { d.refused++ }, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		return approval.Decider{Principal: p, Via: "client"}, p.ID != "key:bob"
 	}})
 	return d
@@ -158,8 +159,8 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.ask(`{"n":1}`)
-			if err := f(t, d); err == nil || tool.AsError(err).Kind != kind || len(d.decided) > 0 {
-				t.Errorf("%v, decided %v", err, d.decided)
+			if err := f(t, d); err == nil || tool.AsError(err).Kind != kind || len(d.decided) > 0 || d.refused != 1 {
+				t.Errorf("%v, decided %v, told %d times", err, d.decided, d.refused)
 			}
 		})
 	}
@@ -223,7 +224,7 @@ func newDeskOf(t *testing.T, d *desk, may bool) *form.Desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return form.New(form.Config{Requests: d, Key: key, Now: func() time.Time { return d.now }, Decider: func(p tool.Principal) (approval.Decider, bool) {
+	return form.New(form.Config{Requests: d, Key: key, Now: func() time.Time { return d.now }, Refused: func(context.Context, form.Call, error) { d.refused++ }, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		return approval.Decider{Principal: p}, may
 	}})
 }
