@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // undefinedText is the answer of a program without a value.
@@ -186,7 +187,7 @@ func (r *run) blocks(e *Execution) []any {
 	} else {
 		text(lines(callsText(e.Calls), reusedText(e.Calls), r.sessionText(e), notesText(e.Notes), missingText(e.Missing)))
 	}
-	if h := handleOf(e.Value); h != "" && e.State == Done {
+	if h := values.HandleOf(e.Value); h != "" && e.State == Done {
 		r.emit(h)
 	}
 	for _, b := range r.hiddenBlocks() {
@@ -201,7 +202,7 @@ func missingText(missing []string) string {
 		return ""
 	}
 	const most = 300
-	return cut("protections not armed here: "+strings.Join(missing, "; "), most)
+	return values.Cut("protections not armed here: "+strings.Join(missing, "; "), most)
 }
 
 // lines joins what is there.
@@ -218,22 +219,6 @@ func (r *run) sessionText(e *Execution) string {
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
 	return "session " + e.Session + r.origin.text()
-}
-
-// handleOf gives the handle of a value that is one.
-func handleOf(v json.RawMessage) string {
-	if len(v) == 0 || v[0] != '{' || len(v) > maxSeen {
-		return ""
-	}
-	var h handle
-	if json.Unmarshal(v, &h) != nil || !strings.HasPrefix(h.Handle, "res_") {
-		return ""
-	}
-	switch h.Type {
-	case "image", "audio", "resource":
-		return h.Handle
-	}
-	return ""
 }
 
 // maxConsole is how much of the console the agent is shown, in bytes.
@@ -258,7 +243,7 @@ func consoleText(lines []Line, logged int) string {
 		return "console:\n" + strings.Join(shown, "\n")
 	}
 	all := strings.Join(shown, "\n")
-	head, tail := cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
+	head, tail := values.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
 	total = max(total, logged)
 	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", sizeText(total), count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
 }
@@ -314,9 +299,9 @@ func callsText(calls []CallRecord) string {
 			parts = append(parts, fmt.Sprintf("and %d more tools", len(all)-i))
 			break
 		}
-		p := cut(s.name, 100)
+		p := values.Cut(s.name, 100)
 		if s.n > 1 {
-			p += fmt.Sprintf(" x%s", group(s.n))
+			p += fmt.Sprintf(" x%s", values.Group(s.n))
 		}
 		p += fmt.Sprintf(" (%s, %s", sizeText(s.bytes), duration(s.to.Sub(s.from)))
 		if s.bad > 0 {
@@ -336,7 +321,7 @@ func countNames(calls []CallRecord) []string {
 	n := map[string]int{}
 	var names []string
 	for i := range calls {
-		name := cut(calls[i].Tool, 100)
+		name := values.Cut(calls[i].Tool, 100)
 		if n[name]++; n[name] == 1 {
 			names = append(names, name)
 		}
@@ -346,7 +331,7 @@ func countNames(calls []CallRecord) []string {
 			return append(names[:i], fmt.Sprintf("and %d more tools", len(names)-i))
 		}
 		if n[name] > 1 {
-			names[i] += " x" + group(n[name])
+			names[i] += " x" + values.Group(n[name])
 		}
 	}
 	return names

@@ -1,15 +1,13 @@
 package executor
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // tail gives the last n bytes of s or fewer, whole characters.
@@ -61,10 +59,10 @@ func (r *run) valueText(e *Execution) string {
 }
 
 func (r *run) overText(v, handle, first, last string) string {
-	shape, limit := outline(json.RawMessage(v))
+	shape, limit := values.Outline(json.RawMessage(v))
 	about := float64(r.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
 	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: await readResult(%q, { offset: 0, limit: %s })\n"+
-		"shape: %s\nhead: %s\ntail: %s", group(len(v)), group(int(about)), span(r.x.cfg.Limits.KeptFor), handle, limit, shape, first, last)
+		"shape: %s\nhead: %s\ntail: %s", values.Group(len(v)), values.Group(int(about)), span(r.x.cfg.Limits.KeptFor), handle, limit, shape, first, last)
 }
 
 // readResult gives a part of a leftover: {handle, offset?, limit?}, in characters of a string, items of an array, else
@@ -94,153 +92,22 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	}
 	v := l.value
 	if l.block != nil {
-		return tool.Marshal(runes(l.data, offset, limit))
+		return tool.Marshal(values.Runes(l.data, offset, limit))
 	}
 	switch v[0] {
 	case '[':
-		return part(v, offset, limit), nil
+		return values.Part(v, offset, limit), nil
 	case '"':
 		var s string
 		if err := json.Unmarshal(v, &s); err != nil {
 			return nil, err
 		}
-		return tool.Marshal(runes(s, offset, limit))
+		return tool.Marshal(values.Runes(s, offset, limit))
 	}
 	if offset == 0 && limit < 0 {
 		return v, nil
 	}
-	return tool.Marshal(runes(string(v), offset, limit))
-}
-
-// part gives limit elements of an array from offset on; all when limit is negative.
-func part(v json.RawMessage, offset, limit int) json.RawMessage {
-	if offset == 0 && limit < 0 {
-		return v
-	}
-	out := json.RawMessage{'['}
-	for item := range items(v) {
-		if offset > 0 {
-			offset--
-			continue
-		}
-		if limit == 0 {
-			break
-		}
-		limit--
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, item...)
-	}
-	return append(out, ']')
-}
-
-// runes gives limit characters of s from offset on; all when limit is negative.
-func runes(s string, offset, limit int) string {
-	at := 0
-	for ; offset > 0 && at < len(s); offset-- {
-		_, n := utf8.DecodeRuneInString(s[at:])
-		at += n
-	}
-	if limit < 0 {
-		return s[at:]
-	}
-	end := at
-	for ; limit > 0 && end < len(s); limit-- {
-		_, n := utf8.DecodeRuneInString(s[end:])
-		end += n
-	}
-	return s[at:end]
-}
-
-// outline describes the type of a JSON value in one line, and a sensible limit for reading it.
-func outline(v json.RawMessage) (shape, limit string) {
-	limit = "20000"
-	if v[0] == '[' {
-		limit = "50"
-	}
-	return cut(shapeOf(v, 0), 1200), limit
-}
-
-const (
-	shapeDepth  = 4
-	shapeFields = 24
-	shapeItems  = 20
-)
-
-// shapeOf writes the type of v as TypeScript would, with the lengths of arrays and long strings.
-func shapeOf(v json.RawMessage, depth int) string {
-	v = bytes.TrimSpace(v)
-	if len(v) == 0 {
-		return "undefined"
-	}
-	switch v[0] {
-	case '{':
-		return objectShape(v, depth)
-	case '[':
-		return arrayShape(v, depth)
-	case '"':
-		if len(v) > 500 {
-			return fmt.Sprintf("string (%s characters)", group(utf8.RuneCount(v)-2))
-		}
-		return "string"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
-}
-
-func objectShape(v json.RawMessage, depth int) string {
-	if depth >= shapeDepth {
-		return "{…}"
-	}
-	d := json.NewDecoder(bytes.NewReader(v))
-	if _, err := d.Token(); err != nil {
-		return "object"
-	}
-	var parts []string
-	n := 0
-	for ; d.More(); n++ {
-		k, err := d.Token()
-		var field json.RawMessage
-		if err != nil || d.Decode(&field) != nil {
-			return "object"
-		}
-		if n < shapeFields {
-			parts = append(parts, cut(fmt.Sprint(k), 60)+": "+shapeOf(field, depth+1))
-		}
-	}
-	if n > shapeFields {
-		parts = append(parts, fmt.Sprintf("… %s more fields", group(n-shapeFields)))
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-func arrayShape(v json.RawMessage, depth int) string {
-	n := 0
-	kinds := map[string]bool{}
-	for item := range items(v) {
-		if n++; n <= shapeItems && depth < shapeDepth {
-			kinds[shapeOf(item, depth+1)] = true
-		}
-	}
-	switch {
-	case n == 0:
-		return "[]"
-	case depth >= shapeDepth:
-		return fmt.Sprintf("array of %s", group(n))
-	}
-	var names []string
-	for k := range kinds {
-		names = append(names, k)
-	}
-	sort.Strings(names)
-	if len(names) > 3 {
-		names = append(names[:3], "…")
-	}
-	return fmt.Sprintf("array of %s %s", group(n), strings.Join(names, " | "))
+	return tool.Marshal(values.Runes(string(v), offset, limit))
 }
 
 // countTokens counts what the agent was given and what it was spared; once.
@@ -252,7 +119,7 @@ func (r *run) countTokens() (Tokens, error) {
 	}
 	var t Tokens
 	for _, raw := range r.answered.Content {
-		var b block
+		var b values.Block
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
 			n, err := r.x.tokens.Count(b.Text, 0)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // Paths that the executor serves by itself: they are about executions.
@@ -75,7 +76,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 	}
 	path = journal.PathOf(c)
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
-		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", cut(path, 80))
+		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", values.Cut(path, 80))
 	}
 	switch path {
 	case resultPath:
@@ -197,13 +198,13 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 	case err != nil:
 		return nil, err
 	case res.IsError:
-		return nil, &tool.Error{Kind: failedKind, Msg: errorText(res)}
+		return nil, &tool.Error{Kind: failedKind, Msg: values.ErrorText(res)}
 	case len(res.Raw) > r.x.cfg.Limits.Result:
 		return nil, tool.Errorf(tool.Limit, "the result is %s, more than a program can be given (%s): ask the tool for less",
 			sizeText(len(res.Raw)), sizeText(r.x.cfg.Limits.Result))
 	}
 	err = r.guard("a result", func() error {
-		value, err = valueOf(res, func(b block, raw json.RawMessage) string {
+		value, err = values.Of(res, func(b values.Block, raw json.RawMessage) string {
 			h := r.keep("", b, raw)
 			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
 			return h
@@ -244,7 +245,7 @@ func (r *run) reported(n int, p tool.Progress) {
 
 func guestError(err error) *sandbox.GuestError {
 	e := tool.AsError(err)
-	return &sandbox.GuestError{Kind: string(e.Kind), Message: cut(e.Msg, maxErrorText)}
+	return &sandbox.GuestError{Kind: string(e.Kind), Message: values.Cut(e.Msg, values.MaxErrorText)}
 }
 
 // errUnread is what a program is told that asks for more than it reads.
@@ -292,7 +293,7 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 }
 
 // keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or a new one.
-func (r *run) keep(handle string, b block, raw json.RawMessage) string {
+func (r *run) keep(handle string, b values.Block, raw json.RawMessage) string {
 	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {
 		if l.data = b.Resource.Blob; b.Resource.Text != nil {
@@ -305,7 +306,7 @@ func (r *run) keep(handle string, b block, raw json.RawMessage) string {
 // keepAgain keeps content blocks under the handles that they had.
 func (r *run) keepAgain(blocks []journal.Block) {
 	for _, b := range blocks {
-		var content block
+		var content values.Block
 		if json.Unmarshal(b.Raw, &content) == nil {
 			r.keep(b.Handle, content, b.Raw)
 		}
@@ -335,5 +336,5 @@ func short(args json.RawMessage) string {
 	if len(args) == 0 {
 		return "{}"
 	}
-	return cut(string(args), maxShort)
+	return values.Cut(string(args), maxShort)
 }

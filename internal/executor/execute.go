@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // arguments are those of execute.
@@ -113,13 +114,13 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 			}
 			return tool.ParseResult(st.End.Answer)
 		case err == nil:
-			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", cut(id, 80), st.Record.State)
+			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", values.Cut(id, 80), st.Record.State)
 		case tool.AsError(err).Kind != tool.NotFound:
 			return nil, err
 		}
 	}
 	return nil, tool.Errorf(tool.NotFound, "no execution %q: ids are those that execute answered with, and an execution is kept for %s after its end; run the program again",
-		cut(id, 80), span(kept))
+		values.Cut(id, 80), span(kept))
 }
 
 const (
@@ -243,7 +244,7 @@ func reportText(p tool.Progress) string {
 			return ' '
 		}
 		return c
-	}, cut(p.Message, maxReport)))
+	}, values.Cut(p.Message, maxReport)))
 	far := ""
 	switch {
 	case p.Total > 0:
@@ -319,7 +320,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	case len(a.Code) > lim.Code:
 		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", sizeText(len(a.Code)), sizeText(lim.Code))
 	case !ok:
-		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", cut(a.Language, 40))
+		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", values.Cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
 	}
@@ -346,7 +347,7 @@ func (x *Executor) mode(mode string) (plan bool, _ error) {
 	case mode == "" || mode == "run":
 		return false, nil
 	case mode != "plan":
-		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", cut(mode, 40))
+		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", values.Cut(mode, 40))
 	case x.cfg.Journal == nil:
 		return false, tool.Errorf(tool.Unavailable, "execute: nothing can be planned here, since nothing is stored: leave mode out")
 	}
@@ -390,7 +391,7 @@ func object(raw json.RawMessage, name string, known ...string) (map[string]json.
 	var unknown []string
 	for k := range fields {
 		if !contains(known, k) {
-			unknown = append(unknown, fmt.Sprintf("%q", cut(k, 40)))
+			unknown = append(unknown, fmt.Sprintf("%q", values.Cut(k, 40)))
 		}
 	}
 	if len(unknown) > 0 {
@@ -416,7 +417,7 @@ func field[T any](fields map[string]json.RawMessage, name string, v *T, want str
 		return nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, cut(string(raw), 60))
+		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, values.Cut(string(raw), 60))
 	}
 	return nil
 }

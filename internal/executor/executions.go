@@ -7,6 +7,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // JournalLimits bound the journals of executions. A zero field means its default.
@@ -139,7 +140,7 @@ func (x *Executor) journaled() error {
 }
 
 func noExecution(id string) error {
-	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", cut(id, 80))
+	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", values.Cut(id, 80))
 }
 
 // story reads the journal of an execution of p.

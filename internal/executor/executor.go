@@ -28,6 +28,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are *program.Error where the text
@@ -270,14 +271,5 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%s %ss", group(n), noun)
-}
-
-// group writes a number with commas.
-func group(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return fmt.Sprintf("%s %ss", values.Group(n), noun)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -59,7 +60,7 @@ func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	many := r.fileOps > maxFiles
 	r.mu.Unlock()
 	if many {
-		return nil, r.refuse(tool.Errorf(tool.Limit, "the program asked for files more than %s times", group(maxFiles)))
+		return nil, r.refuse(tool.Errorf(tool.Limit, "the program asked for files more than %s times", values.Group(maxFiles)))
 	}
 	return fileOp(r.fs, f, func(h string) ([]byte, error) {
 		l, err := r.leftover(h)
@@ -80,7 +81,7 @@ func (l *leftover) bytes() ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(l.data)
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", cut(l.handle, 80), err)
+		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", values.Cut(l.handle, 80), err)
 	}
 	return data, nil
 }
@@ -129,7 +130,7 @@ func fileOp(fs *vfs.FS, f *sandbox.File, handle func(string) ([]byte, error)) (j
 	case "copy":
 		return undefined, fs.Copy(f.Path, f.To, f.Flag == "wx")
 	}
-	return nil, tool.Errorf(tool.Invalid, "files: unknown operation %q", cut(f.Op, 40))
+	return nil, tool.Errorf(tool.Invalid, "files: unknown operation %q", values.Cut(f.Op, 40))
 }
 
 func readOp(fs *vfs.FS, f *sandbox.File) (json.RawMessage, error) {
@@ -205,7 +206,7 @@ func (r *run) embed(name string) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(data) > maxEmbedded:
-		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is", cut(name, 80), sizeText(maxEmbedded))
+		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is", values.Cut(name, 80), sizeText(maxEmbedded))
 	}
 	base := "biplane://executions/" + r.id
 	if r.hold != nil {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // What a model sees of an execution has tokens in the place of personal data; the program, its journal and people who look at that have the data
@@ -83,7 +84,7 @@ func (r *run) hidden(e *Execution) *Execution {
 	}
 	s.Hide(r.ctx)
 	for i := range out.Calls {
-		out.Calls[i].args = cut(out.Calls[i].args, maxShort)
+		out.Calls[i].args = values.Cut(out.Calls[i].args, maxShort)
 	}
 	return &out
 }
@@ -133,7 +134,7 @@ func (r *run) short(args json.RawMessage) string {
 	if r.x.cfg.Privacy == nil || len(args) == 0 {
 		return short(args)
 	}
-	return cut(string(args), maxLonger)
+	return values.Cut(string(args), maxLonger)
 }
 
 // planShown is the text of the plan that the program waits for, as a model may see it; empty where it waits for none.
@@ -171,7 +172,7 @@ func (r *run) heldArgs() map[int]string {
 	}
 	s.Hide(r.ctx)
 	for i, n := range of {
-		out[n] = cut(texts[i], maxShort)
+		out[n] = values.Cut(texts[i], maxShort)
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -192,7 +193,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 	if left := st.Left(played); len(left) > 0 {
 		var names []string
 		for _, c := range left[:min(len(left), 5)] {
-			names = append(names, fmt.Sprintf("%s (call %d)", cut(c.Tool, 100), c.N))
+			names = append(names, fmt.Sprintf("%s (call %d)", values.Cut(c.Tool, 100), c.N))
 		}
 		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", count(len(left), "call"), strings.Join(names, ", ")))
 	}
@@ -215,7 +216,7 @@ func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File
 	return func(f *sandbox.File) *sandbox.Answer {
 		a := &sandbox.Answer{ID: f.ID}
 		v, err := fileOp(fs, f, func(h string) ([]byte, error) {
-			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", cut(h, 80))
+			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", values.Cut(h, 80))
 		})
 		if a.Value = v; err != nil {
 			a.Value, a.Error = nil, fileError(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -432,7 +433,7 @@ func (r *run) take(line []byte) error {
 		return nil // it said its last word before
 	}
 	if many {
-		return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", group(maxMessages)))
+		return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", values.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -541,7 +542,7 @@ func (r *run) emit(h string) {
 	case err != nil:
 		r.exec.Notes = append(r.exec.Notes, "emit: "+tool.AsError(err).Msg)
 	case r.emittedSize+len(block) > maxEmitted:
-		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", cut(h, 80), sizeText(maxEmitted)))
+		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", values.Cut(h, 80), sizeText(maxEmitted)))
 	default:
 		r.emitted = append(r.emitted, block)
 		r.emittedSize += len(block)
@@ -555,7 +556,7 @@ func (r *run) shown(h string) (json.RawMessage, error) {
 		return l.block, nil
 	}
 	if strings.HasPrefix(h, "res_") {
-		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", cut(h, 80))
+		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", values.Cut(h, 80))
 	}
 	return r.embed(h)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // A SessionInfo says how a session is.
@@ -57,7 +58,7 @@ func (x *Executor) stored() error {
 }
 
 func noSession(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", values.Cut(name, 80))
 }
 
 // Sessions gives the sessions of p, by name.

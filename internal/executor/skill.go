@@ -10,6 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -174,7 +175,7 @@ func (x *Executor) Skill(ctx context.Context, p tool.Principal, name string) (*S
 }
 
 func noSkill(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", values.Cut(name, 80))
 }
 
 // ShareSkill shows a skill of p to all others, as it is now: what programs make of it later is not seen until it is
@@ -232,7 +233,7 @@ func describeSkill(name, source string) SkillInfo {
 		find, s.Import = defined, "from skills."+base+" import "
 	case "md":
 		first, _, _ := strings.Cut(strings.TrimLeft(source, "# \n\t"), "\n")
-		s.Description = cut(strings.TrimSpace(first), 200)
+		s.Description = values.Cut(strings.TrimSpace(first), 200)
 		return s
 	default:
 		s.Import = `import { … } from "./skills/` + base + `"`
@@ -241,7 +242,7 @@ func describeSkill(name, source string) SkillInfo {
 	var names []string
 	for _, m := range find().FindAllStringSubmatch(tokens.Head(source, 256<<10), maxSignatures) {
 		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces().ReplaceAllString(m[1], " ")), "=>"))
-		s.Signatures = append(s.Signatures, cut(sig, 300))
+		s.Signatures = append(s.Signatures, values.Cut(sig, 300))
 		if n := exportName(sig); n != "" {
 			names = append(names, n)
 		}
@@ -290,5 +291,5 @@ func firstComment(source string) string {
 			lines = append(lines, line)
 		}
 	}
-	return cut(strings.Join(lines, " "), 300)
+	return values.Cut(strings.Join(lines, " "), 300)
 }

@@ -1,4 +1,4 @@
-package executor
+package values
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// items agrees with encoding/json about every array.
+// Items agrees with encoding/json about every array.
 func TestItems(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		indent := rapid.Bool().Draw(t, "indent")
@@ -40,7 +40,7 @@ func TestItems(t *testing.T) {
 			t.Skip(err)
 		}
 		var got []string
-		for item := range items(v) {
+		for item := range Items(v) {
 			got = append(got, string(item))
 		}
 		if len(got) != len(want) {
@@ -56,7 +56,7 @@ func TestItems(t *testing.T) {
 
 func TestItemsOfNoArray(t *testing.T) {
 	for _, s := range []string{``, `{}`, `"[1,2]"`, `null`, `12`, `[]`, ` [ ] `} {
-		for item := range items(json.RawMessage(s)) {
+		for item := range Items(json.RawMessage(s)) {
 			t.Errorf("%q has an element %q", s, item)
 		}
 	}

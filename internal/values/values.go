@@ -1,4 +1,7 @@
-package executor
+// Package values turns what tools answer into what a program gets (Of), and shows values to an agent that may be too large
+// to be shown whole: their shape (Outline), their parts (Items, Part, Runes). It works on the text of the JSON, so that
+// numbers stay as they are written, and large arrays cost no more than their bytes.
+package values
 
 import (
 	"bytes"
@@ -8,11 +11,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxErrorText is the longest text of a tool's failure that a program gets, in bytes.
-const maxErrorText = 16 << 10
+// MaxErrorText is the longest text of a tool's failure that a program gets, in bytes.
+const MaxErrorText = 16 << 10
 
-// A block is what matters of a content block (MCP ContentBlock).
-type block struct {
+// A Block is what matters of a content block (MCP ContentBlock): text, base64 in Data, or an embedded resource.
+type Block struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
 	Data     string `json:"data"`
@@ -25,13 +28,13 @@ type block struct {
 	} `json:"resource"`
 }
 
-// valueOf gives what a tool's result is inside a program, as one line of JSON: structuredContent; else text that is
+// Of gives what a tool's result is inside a program, as one line of JSON: structuredContent; else text that is
 // wholly a JSON object or array, as that; else the text; several blocks as an array. Images, audio and resources are
-// handles, which keep keeps.
-func valueOf(r *tool.Result, keep func(block, json.RawMessage) string) (json.RawMessage, error) {
+// handles, which keep keeps. The error is for an answer that is no MCP result.
+func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessage, error) {
 	var media, all []json.RawMessage
 	for _, raw := range r.Content {
-		var b block
+		var b Block
 		if err := json.Unmarshal(raw, &b); err != nil {
 			return nil, tool.Errorf(tool.Internal, "the tool's answer has a content block that is no object: %w", err)
 		}
@@ -56,19 +59,19 @@ func valueOf(r *tool.Result, keep func(block, json.RawMessage) string) (json.Raw
 }
 
 // blockValue gives what one content block is, and whether it is a handle.
-func blockValue(b block, raw json.RawMessage, keep func(block, json.RawMessage) string) (v json.RawMessage, media bool, err error) {
+func blockValue(b Block, raw json.RawMessage, keep func(Block, json.RawMessage) string) (v json.RawMessage, media bool, err error) {
 	switch {
 	case b.Type == "text":
 		return textValue(b.Text), false, nil
 	case (b.Type == "image" || b.Type == "audio") && b.Data != "":
-		v, err = tool.Marshal(handle{Type: b.Type, MimeType: b.MimeType, Size: decodedSize(b.Data), Handle: keep(b, raw)})
+		v, err = tool.Marshal(handle{Type: b.Type, MimeType: b.MimeType, Size: DecodedSize(b.Data), Handle: keep(b, raw)})
 		return v, true, err
 	case b.Type == "resource" && b.Resource != nil:
 		h := handle{Type: b.Type, URI: b.Resource.URI, MimeType: b.Resource.MimeType, Handle: keep(b, raw)}
 		if t := b.Resource.Text; t != nil {
 			h.Text, h.Size = t, len(*t)
 		} else {
-			h.Size = decodedSize(b.Resource.Blob)
+			h.Size = DecodedSize(b.Resource.Blob)
 		}
 		v, err = tool.Marshal(h)
 		return v, true, err
@@ -87,7 +90,27 @@ type handle struct {
 	Handle   string  `json:"handle"`
 }
 
-func decodedSize(base64 string) int { return len(strings.TrimRight(base64, "=")) * 3 / 4 }
+// maxHandle is how long a value is at the most that is looked into for a handle, in bytes.
+const maxHandle = 8 << 20
+
+// HandleOf gives the handle (res_…) of a value that stands for a content block, "" of others.
+func HandleOf(v json.RawMessage) string {
+	if len(v) == 0 || v[0] != '{' || len(v) > maxHandle {
+		return ""
+	}
+	var h handle
+	if json.Unmarshal(v, &h) != nil || !strings.HasPrefix(h.Handle, "res_") {
+		return ""
+	}
+	switch h.Type {
+	case "image", "audio", "resource":
+		return h.Handle
+	}
+	return ""
+}
+
+// DecodedSize gives how many bytes base64 stands for.
+func DecodedSize(base64 string) int { return len(strings.TrimRight(base64, "=")) * 3 / 4 }
 
 // textValue gives text as JSON: itself where it is wholly an object or an array, else a string.
 func textValue(s string) json.RawMessage {
@@ -148,11 +171,11 @@ func compact(raw json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// errorText gives what a tool that reported failure said.
-func errorText(r *tool.Result) string {
+// ErrorText gives what a tool that reported failure said, at most MaxErrorText bytes of it.
+func ErrorText(r *tool.Result) string {
 	var parts []string
 	for _, raw := range r.Content {
-		var b block
+		var b Block
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" && strings.TrimSpace(b.Text) != "" {
 			parts = append(parts, strings.TrimSpace(b.Text))
 		}
@@ -164,13 +187,5 @@ func errorText(r *tool.Result) string {
 	if text == "" {
 		text = "the tool reported a failure and said nothing about it"
 	}
-	return cut(text, maxErrorText)
-}
-
-// cut gives at most n bytes of s, whole characters, and says that it did.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return Cut(text, MaxErrorText)
 }

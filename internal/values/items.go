@@ -1,13 +1,14 @@
-package executor
+package values
 
 import (
 	"encoding/json"
 	"iter"
+	"unicode/utf8"
 )
 
-// items gives the elements of a JSON array one by one, as parts of v: nothing is copied, so that an array of many small
+// Items gives the elements of a JSON array one by one, as parts of v: nothing is copied, so that an array of many small
 // elements costs no more than its text. v is valid JSON; of anything but an array there are none.
-func items(v json.RawMessage) iter.Seq[json.RawMessage] {
+func Items(v json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		at := space(v, 0)
 		if at >= len(v) || v[at] != '[' {
@@ -69,4 +70,45 @@ func stringEnd(v []byte, at int) int {
 		}
 	}
 	return min(at, len(v)-1)
+}
+
+// Part gives limit elements of an array from offset on; all when limit is negative.
+func Part(v json.RawMessage, offset, limit int) json.RawMessage {
+	if offset == 0 && limit < 0 {
+		return v
+	}
+	out := json.RawMessage{'['}
+	for item := range Items(v) {
+		if offset > 0 {
+			offset--
+			continue
+		}
+		if limit == 0 {
+			break
+		}
+		limit--
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	return append(out, ']')
+}
+
+// Runes gives limit characters of s from offset on; all when limit is negative.
+func Runes(s string, offset, limit int) string {
+	at := 0
+	for ; offset > 0 && at < len(s); offset-- {
+		_, n := utf8.DecodeRuneInString(s[at:])
+		at += n
+	}
+	if limit < 0 {
+		return s[at:]
+	}
+	end := at
+	for ; limit > 0 && end < len(s); limit-- {
+		_, n := utf8.DecodeRuneInString(s[end:])
+		end += n
+	}
+	return s[at:end]
 }
