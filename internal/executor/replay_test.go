@@ -432,11 +432,11 @@ func TestRecoveryOfTimers(t *testing.T) {
 	if d := s.ended(id); d.State != journal.Done || string(d.Value) != "3" || s.count(`box.write {"n":1}`) != 1 {
 		t.Errorf("%+v", d)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if got := strings.Join(again, ", "); got != "biplane.execute "+s.who.ID+" true, done" {
-		t.Errorf("told: %s", got)
-	}
+	eventually(t, "its end is told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(again, ", ") == "biplane.execute "+s.who.ID+" true, done"
+	})
 }
 
 // An execution with which the process dies again and again is not taken up for ever.
