@@ -77,7 +77,11 @@ type Log struct {
 	seq    uint32 // of the newest id, within lastMS
 	broken error  // what Inspect found
 
-	failing atomic.Bool // what nobody waited for could not be written: until something is, all wait
+	failing atomic.Bool // what nobody waited for could not be written: until it is, all wait
+	again   sync.Mutex  // held while that is tried once more
+
+	lostMu sync.Mutex // held for a moment only: the store's own goroutine tells of what could not be written
+	lost   []*Addition
 }
 
 // New makes a Log.
@@ -112,8 +116,8 @@ type Entry struct {
 //
 // It waits until the disk has the record of a call of a tool that doesn't declare that it only reads. Of other calls it is
 // written while they are made, in the order in which they began: End of a call from outside waits for it, so that no
-// answer reaches an agent of which the record doesn't tell. When that came to nothing, all calls wait until something
-// can be written again.
+// answer reaches an agent of which the record doesn't tell. When that came to nothing, no call is begun until it could be written
+// after all.
 func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
 	start := l.now()
 	path, upstream, durable := c.Path, "", true
@@ -226,23 +230,62 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 			l.log.Error("audit "+a.Part, "kind", c.Kind, "tool", c.Tool, "record", a.Record, "err", err)
 		}
 	}
-	wait = wait || l.failing.Load()
 	if !wait {
 		a.Failed = func(err error) {
-			l.failing.Store(true)
+			l.missed(a)
 			failed(err)
 		}
 	}
-	if a.Leaf, err = c.encode(); err == nil {
+	if a.Leaf, err = c.encode(); err != nil {
+		failed(err)
+		return err
+	}
+	if err = l.retry(ctx); err == nil {
 		err = l.store.Append(ctx, a)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
+		if a.Part == PartEnded || c.Kind == KindExecution { // it has happened
+			l.missed(a)
+		}
 		failed(err)
-	case wait:
-		l.failing.Store(false)
 	}
 	return err
+}
+
+// missed notes a leaf of what is done already, and that could not be written. They are few: nothing is begun before they are.
+func (l *Log) missed(a *Addition) {
+	l.lostMu.Lock()
+	defer l.lostMu.Unlock()
+	l.lost = append(l.lost, a)
+	l.failing.Store(true)
+}
+
+// retry appends what could not be written, in its order; an error says that it still can't be.
+func (l *Log) retry(ctx context.Context) error {
+	if !l.failing.Load() {
+		return nil
+	}
+	l.again.Lock()
+	defer l.again.Unlock()
+	for {
+		l.lostMu.Lock()
+		if len(l.lost) == 0 {
+			l.lost = nil
+			l.failing.Store(false)
+			l.lostMu.Unlock()
+			return nil
+		}
+		a := l.lost[0]
+		l.lostMu.Unlock()
+		a.Failed = nil
+		err := l.store.Append(ctx, a)
+		if k := tool.AsError(err); err != nil && k.Kind != tool.Conflict && k.Kind != tool.NotFound { // it is there, or never will be
+			return err
+		}
+		l.lostMu.Lock()
+		l.lost = l.lost[1:]
+		l.lostMu.Unlock()
+	}
 }
 
 // Records gives what q picks, newest first.

@@ -407,6 +407,50 @@ func TestReadsInside(t *testing.T) {
 	}
 }
 
+// What could not be written of calls that were made is written when it can be, before anything else is begun.
+func TestMissedLeaves(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := auditLog(t, s)
+	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := l.Begin(t.Context(), readInside(), allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Records(t.Context(), audit.Query{}); err != nil { // both are written
+		t.Fatal(err)
+	}
+	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	inside, err := l.Begin(t.Context(), readInside(), allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Records(t.Context(), audit.Query{}); err == nil { // it is tried
+		t.Fatal("it could be written")
+	}
+	for _, e := range []*audit.Entry{before, inside} {
+		if err := e.End(t.Context(), tool.Text(false, "fine"), nil); err == nil {
+			t.Error("its end is nowhere")
+		}
+	}
+	if _, err := l.Begin(t.Context(), readInside(), allow); err == nil {
+		t.Error("a call is begun while another is not on record")
+	}
+	if err := s.Pragma(t.Context(), "query_only = 0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := outer.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := sound(t, l); r.Records != 3 || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A log has one name and one key for as long as it is there.
 func TestSigner(t *testing.T) {
 	dir := t.TempDir()
