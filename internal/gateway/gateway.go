@@ -142,8 +142,11 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 	}
 	result, err := g.decided(ctx, c, d, caller, sure, entry)
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
-	// made: to hide what came of it would invite a second one.
-	_ = entry.End(ctx, result, err)
+	// made: to hide what came of it would invite a second one. Of one that only reads the beginning may be nowhere either, and a second one
+	// does no harm.
+	if eerr := entry.End(ctx, result, err); eerr != nil && err == nil && c.Parent == "" && c.Tool.Annotations.ReadOnly != nil && *c.Tool.Annotations.ReadOnly {
+		return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path + " is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
+	}
 	return result, err
 }
 

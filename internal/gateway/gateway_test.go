@@ -23,6 +23,8 @@ type world struct {
 	calls  []*tool.Call
 }
 
+var only = true
+
 func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.CallerFunc) *world {
 	t.Helper()
 	w := &world{record: store}
@@ -36,6 +38,8 @@ func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.Cal
 		Tools: []*tool.Tool{{
 			Name:        "get-order",
 			InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}`),
+		}, {
+			Name: "look", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: &only},
 		}},
 		Health: tool.Health{State: tool.Ready},
 	})
@@ -116,6 +120,23 @@ func TestWhatNeverReachesTheUpstream(t *testing.T) {
 	}
 }
 
+// The record of a call that only reads is written while it is made: where that fails, no agent is given its answer.
+func TestAnswersThatCanNotBeRecorded(t *testing.T) {
+	for _, c := range []struct {
+		path, parent string
+		given        bool
+	}{{"shop.look", "", false}, {"shop.look", "ex_1", true}, {"shop.get-order", "", true}} {
+		store := audit.NewMemory()
+		w := newWorld(t, policy.Open(0), store, func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			return tool.Text(false, "fine"), store.Close()
+		})
+		r, err := w.door.Call(t.Context(), &tool.Call{Path: c.path, Parent: c.parent, Arguments: json.RawMessage(`{"id":1}`)})
+		if c.given != (err == nil) || c.given != (r != nil) || err != nil && !strings.Contains(err.Error(), "can't be recorded") {
+			t.Errorf("%+v: %+v, %v", c, r, err)
+		}
+	}
+}
+
 func TestDenialIsRecorded(t *testing.T) {
 	w := newWorld(t, new(policy.Engine), audit.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)}); err == nil {
@@ -171,8 +192,8 @@ func TestDoorWithAPartMissingIsRefused(t *testing.T) {
 }
 
 func TestToolsAreThoseThatPolicyAllows(t *testing.T) {
-	if got := newWorld(t, policy.Open(0), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 1 {
-		t.Errorf("open policy: %d tools, want 1", len(got))
+	if got := newWorld(t, policy.Open(0), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 2 {
+		t.Errorf("open policy: %d tools, want 2", len(got))
 	}
 	if got := newWorld(t, new(policy.Engine), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 0 {
 		t.Errorf("no policy: %d tools, want none", len(got))
