@@ -117,9 +117,9 @@ func tableOfExecutions(w io.Writer, all []api.ExecutionInfo) {
 		fmt.Fprintln(w, "No executions: biplane run begins one.")
 		return
 	}
-	rows := [][]string{{"EXECUTION", "STATE", "SESSION", "LANGUAGE", "CALLS", "STARTED", "TOOK", "PROBLEM"}}
+	rows := [][]string{{"EXECUTION", "STATE", "FOR", "SESSION", "LANGUAGE", "CALLS", "STARTED", "TOOK", "PROBLEM"}}
 	for _, e := range all {
-		rows = append(rows, []string{e.ID, e.State, dash(e.Session), e.Language, strconv.Itoa(e.Calls), moment(e.Started), took(e.MS), short(e.Problem, 60)})
+		rows = append(rows, []string{e.ID, e.State, e.Principal, dash(e.Session), e.Language, strconv.Itoa(e.Calls), moment(e.Started), took(e.MS), short(e.Problem, 60)})
 	}
 	columns(w, rows...)
 }

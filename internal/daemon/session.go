@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -80,8 +81,9 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	d.executor, err = executor.New(executor.Config{
 		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible}),
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
-		Privacy: d.privacy,
-		Page:    d.approvalPage,
+		Privacy:  d.privacy,
+		Page:     d.approvalPage,
+		ReadsAll: func(p tool.Principal) bool { return identity.Has(p, identity.Auditor) },
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency, OutputTokens: s.Sandbox.OutputTokens,
 			Sessions: s.Sessions.limits(), Journal: executor.JournalLimits{Keep: s.Journal.Keep, Bytes: s.Journal.Bytes},

@@ -76,12 +76,14 @@ type Replayed struct {
 	Notes     []string        `json:"notes,omitempty"`   // as: that another build of the engine can't promise the same bytes
 }
 
-// Executions gives the executions of p that q picks, the newest first. q.Principal is p's.
+// Executions gives the executions that q picks, the newest first, of those that p may read: their own, unless they may read all.
 func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]ExecutionInfo, error) {
 	if err := x.journaled(); err != nil {
 		return nil, err
 	}
-	q.Principal = p.ID
+	if !x.readsAll(p) {
+		q.Principal = p.ID
+	}
 	for _, r := range x.history.all() { // of which all may not be written yet
 		r.log.Flush()
 		_ = r.log.Wait() // what can't be written is not listed
@@ -143,8 +145,29 @@ func noExecution(id string) error {
 	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", values.Cut(id, 80))
 }
 
+// readsAll reports whether p may read executions of others.
+func (x *Executor) readsAll(p tool.Principal) bool { return x.cfg.ReadsAll != nil && x.cfg.ReadsAll(p) }
+
+// readable reads the journal of an execution that p may read.
+func (x *Executor) readable(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
+	st, err := x.journalOf(ctx, id)
+	if err == nil && st.Record.Principal != p.ID && !x.readsAll(p) {
+		return nil, noExecution(id)
+	}
+	return st, err
+}
+
 // story reads the journal of an execution of p.
 func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*journal.Story, error) {
+	st, err := x.journalOf(ctx, id)
+	if err == nil && st.Record.Principal != p.ID {
+		return nil, noExecution(id)
+	}
+	return st, err
+}
+
+// journalOf reads the journal of an execution, whosever it is.
+func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, error) {
 	if err := x.journaled(); err != nil {
 		return nil, err
 	}
@@ -153,18 +176,15 @@ func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*jou
 		_ = r.log.Wait() // what can't be written is not there
 	}
 	st, err := journal.Load(ctx, x.cfg.Journal, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case st == nil || st.Record.Principal != p.ID:
-		return nil, noExecution(id)
+	if err == nil && st == nil {
+		err = noExecution(id)
 	}
-	return st, nil
+	return st, err
 }
 
-// Details gives an execution of p.
+// Details gives an execution that p may read.
 func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*Details, error) {
-	st, err := x.story(ctx, p, id)
+	st, err := x.readable(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -190,12 +210,12 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*D
 	return d, nil
 }
 
-// Watch tells of an execution of p now, and whenever something of it has changed, until it has ended or tell gives an error.
+// Watch tells of an execution that p may read now, and whenever something of it has changed, until it has ended or tell gives an error.
 // Changes that come while tell is busy, or soon after each other, are told at once.
 func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*Details) error) error {
 	for {
 		var news <-chan struct{}
-		if r, ok := x.history.get(id); ok && r.principal.ID == p.ID {
+		if r, ok := x.history.get(id); ok && (r.principal.ID == p.ID || x.readsAll(p)) {
 			news = r.next()
 		}
 		d, err := x.Details(ctx, p, id)

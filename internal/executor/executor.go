@@ -78,13 +78,15 @@ type Config struct {
 	Readmit func(*tool.Call) (done func(*Execution))
 	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
 	// command line. It may be nil.
-	Page    func(id string) string
-	Ended   func(*Execution) // told of each execution that has ended here, before its answer is given; may be nil
-	Privacy *privacy.Guard   // keeps personal data from models; nil: it doesn't
-	Journal journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
-	Tokens  *tokens.Counter  // default one of its own
-	Log     *slog.Logger     // default slog.Default()
-	Now     func() time.Time // default time.Now
+	Page func(id string) string
+	// ReadsAll says who may read executions of others, and replay them; nil: nobody.
+	ReadsAll func(tool.Principal) bool
+	Ended    func(*Execution) // told of each execution that has ended here, before its answer is given; may be nil
+	Privacy  *privacy.Guard   // keeps personal data from models; nil: it doesn't
+	Journal  journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
+	Tokens   *tokens.Counter  // default one of its own
+	Log      *slog.Logger     // default slog.Default()
+	Now      func() time.Time // default time.Now
 }
 
 // An Executor runs programs. Close it to stop them.

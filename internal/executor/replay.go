@@ -19,7 +19,7 @@ import (
 // Replay runs an execution of p again, offline, from its journal, in a sandbox of its own: nothing is called, and nothing of a
 // session or its files changes.
 func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ReplayOptions) (*Replayed, error) {
-	st, err := x.story(ctx, p, id)
+	st, err := x.readable(ctx, p, id)
 	switch {
 	case err != nil:
 		return nil, err

@@ -219,7 +219,11 @@ func arguments(r *approval.Request) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "  all that the program writes: %d calls\n", len(p.Writes))
+	n := "1 call"
+	if len(p.Writes) != 1 {
+		n = fmt.Sprintf("%d calls", len(p.Writes))
+	}
+	fmt.Fprintf(&b, "  all that the program writes: %s\n", n)
 	for i, w := range p.Writes {
 		args, err := oneLine(w.Arguments)
 		if err != nil {

@@ -1,0 +1,35 @@
+package daemon_test
+
+import (
+	"testing"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// Auditors read the executions of others, and so does the local user, also after a restart; nobody else does.
+func TestWhoReadsExecutions(t *testing.T) {
+	h := newHouse(t, "policy: open\n")
+	h.keys["audra"] = makeKey(t, h.d, api.KeyRequest{Name: "audra", Roles: []string{"auditor"}, Scopes: []string{"api"}})
+	s := &scene{T: t, house: h, label: "r-"}
+	id := s.begin("bot", api.RunRequest{Code: `1 + 1`}).ID
+	for _, when := range []string{"now", "after a restart"} {
+		for who, may := range map[string]bool{"": true, "audra": true, "bot": true, "dave": false, "vera": false, "carol": false} {
+			c := h.d.Client()
+			if who != "" {
+				c = clientOf(h.d, h.keys[who])
+			}
+			page, err := c.Executions(t.Context(), api.ExecutionFilter{})
+			if err != nil {
+				t.Fatalf("%s, %q: %v", when, who, err)
+			}
+			d, err := c.Journal(t.Context(), id)
+			if listed := len(page.Executions) == 1; listed != may || (err == nil) != may {
+				t.Errorf("%s, %q: listed %t, read %v; want %t", when, who, listed, err, may)
+			}
+			if err == nil && d.Principal != "key:bot" {
+				t.Errorf("%s, %q: of %s", when, who, d.Principal)
+			}
+		}
+		h.restart(t, nil)
+	}
+}
