@@ -15,8 +15,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
+
+// vaults gives the store of personal data, on the disk.
+func vaults(t *testing.T) privacy.Store {
+	key, err := secret.NewKey(make([]byte, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.Privacy(key)
+}
 
 // TestAPersonApprovesWhatIsSent has a call with a token that a person is asked about: they see the address, which is what is validated, sent and
 // on record; another principal's token stays one.
@@ -38,7 +54,7 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 			t.Fatal(err)
 		}
 		people, record := approval.New(approval.Config{Store: approvaltest.NewMemory()}), audit.New(audit.Config{})
-		guard := privacy.New(privacy.Config{Store: privacy.NewMemory(), Log: slog.New(slog.DiscardHandler)})
+		guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 		g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people, Audit: record, Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +115,7 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := privacy.New(privacy.Config{Store: privacy.NewMemory(), Log: slog.New(slog.DiscardHandler)})
+	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
 	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}), Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

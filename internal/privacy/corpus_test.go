@@ -47,9 +47,9 @@ func corpus(t testing.TB) (out []sample) {
 // seen gives what is hidden of a sample. One that is JSON is looked at as that.
 func seen(t *testing.T, s sample) (out []Match) {
 	if !json.Valid([]byte(s.text)) {
-		return Find(s.text)
+		return find(s.text, noCue)
 	}
-	sheet := New(Config{Store: NewMemory()}).Sheet(t.Context(), Scope{Owner: "ada"})
+	sheet := New(Config{Store: newMemory()}).Sheet(t.Context(), Scope{Owner: "ada"})
 	raw := json.RawMessage(s.text)
 	sheet.JSON(&raw)
 	for _, e := range sheet.finds {

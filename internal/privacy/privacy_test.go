@@ -20,7 +20,7 @@ var ada = Scope{Owner: "ada", Session: "work"}
 
 func guard(c Config) *Guard {
 	if c.Store == nil {
-		c.Store = NewMemory()
+		c.Store = newMemory()
 	}
 	c.Log = slog.New(slog.DiscardHandler)
 	return New(c)
@@ -143,7 +143,7 @@ func TestPolicyDecidesOnAllKindsTogether(t *testing.T) {
 
 // What can't be kept is hidden all the same, and nothing turns it back.
 func TestHidingFailsClosed(t *testing.T) {
-	g := guard(Config{Store: broken{NewMemory()}, Fields: []string{"name"}})
+	g := guard(Config{Store: broken{newMemory()}, Fields: []string{"name"}})
 	if got := hideText(t, g, ada, "mail a@example.com"); got != "mail [EMAIL]" {
 		t.Error(got)
 	}
@@ -157,7 +157,7 @@ func TestHidingFailsClosed(t *testing.T) {
 	}
 }
 
-type broken struct{ *Memory }
+type broken struct{ *memory }
 
 func (broken) Number(context.Context, Scope, int, []*Entry) error {
 	return errors.New("the disk is full")
@@ -202,14 +202,14 @@ func TestEscapesPartWords(t *testing.T) {
 }
 
 // unreadable is a Store whose vaults can't be read.
-type unreadable struct{ *Memory }
+type unreadable struct{ *memory }
 
 func (unreadable) All(context.Context, Scope, Kind) ([]Entry, error) {
 	return nil, errors.New("the disk is gone")
 }
 
 func TestNothingIsShownOfWhatCantBeLookedInto(t *testing.T) {
-	g := New(Config{Store: unreadable{NewMemory()}, Log: slog.New(slog.DiscardHandler)})
+	g := New(Config{Store: unreadable{newMemory()}, Log: slog.New(slog.DiscardHandler)})
 	r := tool.Text(false, "for Ada King")
 	s := g.Sheet(t.Context(), ada)
 	s.Result(&r)
@@ -270,7 +270,7 @@ func TestCutTexts(t *testing.T) {
 
 func TestUnusedVaultsGo(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	store := NewMemory()
+	store := newMemory()
 	g := guard(Config{Store: store, Idle: time.Hour, Now: func() time.Time { return now }})
 	hideText(t, g, Scope{Owner: "ada"}, "a@example.com")
 	now = now.Add(2 * time.Hour)
@@ -301,7 +301,7 @@ func FuzzHide(f *testing.F) {
 	f.Add(`{"a":"\u005bEMAIL_1]","b@example.com":[1e9,"…",{"phone":2125550147}]}`)
 	f.Add("+" + strings.Repeat("1 ", 50) + "@@%40a@b.co…")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, m := range Find(text) {
+		for _, m := range find(text, noCue) {
 			if m.Start < 0 || m.End > len(text) || m.Start >= m.End {
 				t.Fatalf("%+v", m)
 			}
@@ -334,7 +334,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 	b.SetBytes(int64(all.Len()))
 	for b.Loop() {
-		Find(all.String())
+		find(all.String(), noCue)
 	}
 }
 

@@ -40,10 +40,8 @@ type Match struct {
 	Kind       Kind
 }
 
-// Find gives the personal data of all kinds in a text, in order, without overlaps. It takes time linear in the text.
-func Find(text string) []Match { return find(text, noCue) }
-
-// find is Find for a text of which something is known: what the field says that it is the value of.
+// find gives the personal data of all kinds in a text, in order, without overlaps, in time linear in the text; about is what
+// the field says that it is the value of.
 func find(text string, about cue) []Match {
 	s := &scanner{text: text, about: about}
 	if strings.IndexByte(text, '\n') >= 0 {
