@@ -293,19 +293,3 @@ func eachLine(part, b []byte, f func([]byte)) []byte {
 		part, b = nil, b[i+1:]
 	}
 }
-
-// Differ tells the first difference between the calls of two executions; empty where there is none.
-func Differ(a, b []Call) string {
-	for i := range min(len(a), len(b)) {
-		if a[i].Digest != b[i].Digest {
-			return fmt.Sprintf("call %d is %s in the one, and %s in the other", i+1, brief(&a[i]), brief(&b[i]))
-		}
-		if a[i].Error != b[i].Error {
-			return fmt.Sprintf("call %d, %s, came to something else", i+1, brief(&a[i]))
-		}
-	}
-	if len(a) != len(b) {
-		return fmt.Sprintf("the one made %d calls, the other %d", len(a), len(b))
-	}
-	return ""
-}

@@ -6,20 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/biplane-dev/biplane/internal/tool"
 )
-
-// Example gives a small value that validates against a JSON Schema: what is required and what is useful, from the
-// schema's own examples and defaults where it has them. It is checked with a real validator before it is given; where
-// no value is found that validates, the error (Invalid) says why. The schema's order of properties is kept.
-func Example(schema json.RawMessage) (json.RawMessage, error) {
-	v, err := exampleValue(schema)
-	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "no example that validates: %w", err)
-	}
-	return v.appendJSON(nil), nil
-}
 
 // A plan is one way to fill a schema in. They are tried in turn: the most useful first, the plainest last.
 type plan struct {

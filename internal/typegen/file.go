@@ -8,13 +8,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// File writes the module of one tool, tools/<namespace>/<member>.ts: a function that makes the call, and its types.
-// It needs the declarations that Tree writes beside it (lib.runtime.d.ts).
-func File(t *tool.Tool, n Names) string {
-	m := newModule(t, n)
-	return m.text()
-}
-
 // A module is the file of one tool.
 type module struct {
 	tool         *tool.Tool

@@ -77,7 +77,7 @@ func checkWritten(t *rapid.T) {
 func TestExampleValidates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schemas().Draw(t, "schema")
-		v, err := typegen.Example(s)
+		v, err := typegen.Sample(s)
 		if err != nil {
 			t.Fatalf("no example: %v\n%s", err, s)
 		}
@@ -134,9 +134,9 @@ func TestExample(t *testing.T) {
 		{`true`, `"example"`},
 	}
 	for _, tt := range tests {
-		got, err := typegen.Example(json.RawMessage(tt.schema))
+		got, err := typegen.Sample(json.RawMessage(tt.schema))
 		if err != nil || string(got) != tt.want {
-			t.Errorf("Example(%s) = %s, %v; want %s", tt.schema, got, err, tt.want)
+			t.Errorf("Sample(%s) = %s, %v; want %s", tt.schema, got, err, tt.want)
 		}
 	}
 }
@@ -153,11 +153,11 @@ func TestNoExample(t *testing.T) {
 		`{"type":"object","required":["a"],"properties":{"a":{"type":"array","minItems":100000000}}}`,
 		`{"type":"wrong"}`, `{`, ``, `[]`,
 	} {
-		v, err := typegen.Example(json.RawMessage(s))
+		v, err := typegen.Sample(json.RawMessage(s))
 		if err == nil {
-			t.Errorf("Example(%s) = %s, want an error", s, v)
+			t.Errorf("Sample(%s) = %s, want an error", s, v)
 		} else if e := tool.AsError(err); e.Kind != tool.Invalid {
-			t.Errorf("Example(%s): kind %s of %v", s, e.Kind, err)
+			t.Errorf("Sample(%s): kind %s of %v", s, e.Kind, err)
 		}
 	}
 }
@@ -270,7 +270,7 @@ func FuzzFile(f *testing.F) {
 		code, example, _ := typegen.Signature(tl, n)
 		sigParse(t, code)
 		parse(t, "async function f(up: any) { "+example+"\n}")
-		if v, err := typegen.Example(schema); err == nil && !json.Valid(v) {
+		if v, err := typegen.Sample(schema); err == nil && !json.Valid(v) {
 			t.Fatalf("example %q", v)
 		}
 	})

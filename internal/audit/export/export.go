@@ -12,9 +12,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Formats are the names of the formats.
-func Formats() []string { return []string{"ocsf", "csv"} }
-
 // About is what a record doesn't say of itself: who writes it.
 type About struct {
 	Origin  string // of the log

@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
 
@@ -274,18 +273,4 @@ func landlockFiles(abi int) uint64 {
 		files |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	return files
-}
-
-// status gives a line of the process's status, for probes and tests.
-func status(key string) string {
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, key+":"); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }

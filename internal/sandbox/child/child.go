@@ -1,7 +1,7 @@
 // Package child puts a locked-down process around a sandbox driver. Its Driver is one itself: it runs another driver in
 // processes of the same binary, a pool for each owner of sandboxes, and carries their guest streams over one socket for
 // each process. Main is what such a process does: it arms every protection that the system has (arm), and then serves
-// (Serve) whatever comes over the socket, which is all that it can reach.
+// (serve) whatever comes over the socket, which is all that it can reach.
 //
 // A guest that breaks out of its engine so finds itself in a process without files, network, other processes,
 // capabilities or new privileges, whose system calls are those of the Go runtime; and everything in it belongs to one

@@ -57,7 +57,7 @@ func FuzzServe(f *testing.F) {
 			_, _ = ours.Write(in)
 			_ = ours.Close()
 		})
-		_ = Serve(theirs, d) // the error may be any
+		_ = serve(theirs, newWriter(theirs), d, nil) // the error may be any
 		_ = theirs.Close()
 		read.Wait()
 		if n := d.Open(); n != 0 {

@@ -56,11 +56,8 @@ type task struct {
 	answer []byte // that has not come whole
 }
 
-// Serve does what the parent on the other end of conn asks for, with sandboxes of d, until conn ends or the parent breaks
-// the protocol, which is the error then. It closes all sandboxes before it returns.
-func Serve(conn io.ReadWriter, d sandbox.Driver) error { return serve(conn, newWriter(conn), d, nil) }
-
-// serve is Serve; gone, if there is one, is called when nothing more can be read.
+// serve does what the parent on the other end of conn asks for, with sandboxes of d, until conn ends or the parent breaks
+// the protocol, which is the error then. It closes all sandboxes before it returns. gone, if there is one, is called when nothing more can be read.
 func serve(conn io.Reader, w *writer, d sandbox.Driver, gone func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{driver: d, w: w, ctx: ctx, boxes: map[uint32]*box{0: {}}}

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"encoding/binary"
 	"flag"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
@@ -80,4 +83,22 @@ func firstWrites(t *testing.T, l language) []pageRun {
 	}
 	memory := s.region.memory()
 	return runsOf(differing(memory[:img.size], img.base, whole(img.base)))
+}
+
+// pack packs the image, as unpackImage reads it.
+func (i *image) pack(c *codec) ([]byte, error) {
+	le := binary.LittleEndian
+	fields := le.AppendUint32(nil, uint32(i.size/wasmPage))
+	fields = append(le.AppendUint32(fields, uint32(len(i.version))), i.version...)
+	fields = le.AppendUint32(fields, uint32(4*len(i.words)))
+	for _, w := range i.words {
+		fields = le.AppendUint32(fields, w)
+	}
+	fields = le.AppendUint32(fields, uint32(len(i.hot)))
+	for _, r := range i.hot {
+		fields = le.AppendUint32(le.AppendUint32(fields, r.first), r.n)
+	}
+	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), func(b []byte, page uint32) {
+		copy(b, i.at(page, len(b)))
+	})
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 const (
@@ -106,24 +104,6 @@ func (i *image) close() {
 func (i *image) at(page uint32, n int) []byte {
 	off := min(int(page)*pageSize, i.size)
 	return i.base[off:min(off+n, i.size)]
-}
-
-// pack packs the image.
-func (i *image) pack(c *codec) ([]byte, error) {
-	le := binary.LittleEndian
-	fields := le.AppendUint32(nil, uint32(i.size/wasmPage))
-	fields = append(le.AppendUint32(fields, uint32(len(i.version))), i.version...)
-	fields = le.AppendUint32(fields, uint32(4*len(i.words)))
-	for _, w := range i.words {
-		fields = le.AppendUint32(fields, w)
-	}
-	fields = le.AppendUint32(fields, uint32(len(i.hot)))
-	for _, r := range i.hot {
-		fields = le.AppendUint32(le.AppendUint32(fields, r.first), r.n)
-	}
-	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), func(b []byte, page uint32) {
-		copy(b, i.at(page, len(b)))
-	})
 }
 
 // unpackImage gives the image of lang that was packed.
