@@ -237,6 +237,11 @@ func TestBlocksThatAreNoText(t *testing.T) {
 	if got := block(g, image); !strings.Contains(got, "left out") || strings.Contains(got, `"data"`) {
 		t.Error(got)
 	}
+	for _, odd := range []string{strings.TrimSuffix(image, "}") + `,"Type":"text"}`, strings.Replace(image, `"image"`, `"text"`, 1), strings.Replace(image, "image/png", "a@example.com", 1)} {
+		if got := block(g, odd); !strings.Contains(got, "left out") || strings.Contains(got, `"data"`) || strings.Contains(got, "example") {
+			t.Error(got)
+		}
+	}
 	if got := block(open, image); got != image {
 		t.Error(got)
 	}

@@ -120,48 +120,39 @@ func (s *Sheet) Block(p *json.RawMessage) {
 		*p = json.RawMessage(`{"type":"text","text":"` + unread + `"}`)
 		return
 	}
-	var b struct {
-		Type     string `json:"type"`
-		Data     string `json:"data"`
-		MimeType string `json:"mimeType"`
-		Resource *struct {
-			MimeType string  `json:"mimeType"`
-			Text     *string `json:"text"`
-			Blob     *string `json:"blob"`
-		} `json:"resource"`
+	var b, resource map[string]json.RawMessage // the names of fields as they are: a struct would take "Type" for "type"
+	_ = json.Unmarshal(*p, &b)
+	_ = json.Unmarshal(b["resource"], &resource)
+	text := func(of map[string]json.RawMessage, name string) (t string) {
+		_ = json.Unmarshal(of[name], &t)
+		return t
 	}
-	if json.Unmarshal(*p, &b) != nil {
-		s.JSON(p)
-		return
-	}
-	switch r := b.Resource; {
-	case b.Type == "text", b.Type == "resource_link":
-	case r != nil && r.Blob != nil:
-		text, ok := decoded(*r.Blob)
-		if ok {
-			s.blob(p, text)
+	kind := text(b, "type")
+	switch {
+	case resource["blob"] != nil:
+		if t, ok := decoded(text(resource, "blob")); ok {
+			s.blob(p, t)
 			return
 		}
-		s.withhold(p, r.MimeType, len(*r.Blob))
+		s.withhold(p, text(resource, "mimeType"), len(resource["blob"]))
 		return
-	case r != nil && r.Text != nil:
-	case b.Data != "" || b.Type == "image" || b.Type == "audio":
-		s.withhold(p, b.MimeType, len(b.Data))
+	case b["data"] != nil || kind == "image" || kind == "audio":
+		s.withhold(p, text(b, "mimeType"), len(b["data"]))
 		return
 	}
 	s.JSON(p)
 }
+
+// mediaType matches what a type of media is said to be.
+var mediaType = regexp.MustCompile(`^[a-z]{1,20}/[a-z0-9.+-]{1,80}$`)
 
 // withhold puts a text in the place of what can't be looked into.
 func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
 	if s.g.cfg.Binaries {
 		return
 	}
-	if len(mime) > 100 {
-		mime = mime[:100]
-	}
 	about := ""
-	if mime = strings.TrimSpace(mime); mime != "" {
+	if mediaType.MatchString(mime) {
 		about = " (" + mime + ")"
 	}
 	text := fmt.Sprintf("[a file%s of %d bytes was left out: nobody can tell whether it shows personal data; privacy.binaries: pass shows it]", about, base64*3/4)
