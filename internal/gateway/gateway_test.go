@@ -25,6 +25,16 @@ type world struct {
 
 var only = true
 
+// open makes the engine that allows every call.
+func open() *policy.Engine {
+	f, _ := policy.Starter("open")
+	e, err := policy.New(policy.Config{Files: []policy.File{f}})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
 func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.CallerFunc) *world {
 	t.Helper()
 	w := &world{record: store}
@@ -66,7 +76,7 @@ func (w *world) last(t *testing.T) audit.Record {
 }
 
 func TestCallIsRecordedAndMade(t *testing.T) {
-	w := newWorld(t, policy.Open(tool.WASM), audit.NewMemory(), ok)
+	w := newWorld(t, open(), audit.NewMemory(), ok)
 	args := json.RawMessage(`{"id": 9007199254740993}`)
 	asked := &tool.Call{Path: "shop.get_order", Parent: "ex_1", Arguments: args, Principal: tool.Principal{ID: "local:ann"}}
 	r, err := w.door.Call(t.Context(), asked)
@@ -101,11 +111,11 @@ func TestWhatNeverReachesTheUpstream(t *testing.T) {
 		kind   tool.Kind
 		says   string
 	}{
-		{"unknown tool", policy.Open(0), audit.NewMemory(), "shop.get_ordr", `{"id":1}`, tool.NotFound, "get_order"},
-		{"wrong argument", policy.Open(0), audit.NewMemory(), "shop.get-order", `{"id":"x"}`, tool.Invalid, "id"},
-		{"no argument", policy.Open(0), audit.NewMemory(), "shop.get-order", ``, tool.Invalid, "id"},
+		{"unknown tool", open(), audit.NewMemory(), "shop.get_ordr", `{"id":1}`, tool.NotFound, "get_order"},
+		{"wrong argument", open(), audit.NewMemory(), "shop.get-order", `{"id":"x"}`, tool.Invalid, "id"},
+		{"no argument", open(), audit.NewMemory(), "shop.get-order", ``, tool.Invalid, "id"},
 		{"no rule", new(policy.Engine), audit.NewMemory(), "shop.get-order", `{"id":1}`, tool.Denied, "no policy"},
-		{"no record", policy.Open(0), closed, "shop.get-order", `{"id":1}`, tool.Internal, "can't be recorded"},
+		{"no record", open(), closed, "shop.get-order", `{"id":1}`, tool.Internal, "can't be recorded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.policy, c.store, ok)
@@ -127,7 +137,7 @@ func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 		given        bool
 	}{{"shop.look", "", false}, {"shop.look", "ex_1", true}, {"shop.get-order", "", true}} {
 		store := audit.NewMemory()
-		w := newWorld(t, policy.Open(0), store, func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		w := newWorld(t, open(), store, func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 			return tool.Text(false, "fine"), store.Close()
 		})
 		r, err := w.door.Call(t.Context(), &tool.Call{Path: c.path, Parent: c.parent, Arguments: json.RawMessage(`{"id":1}`)})
@@ -158,7 +168,7 @@ func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
 		"timeout": {func(context.Context, *tool.Call) (*tool.Result, error) { return nil, context.DeadlineExceeded }, tool.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, policy.Open(0), audit.NewMemory(), c.answer)
+			w := newWorld(t, open(), audit.NewMemory(), c.answer)
 			_, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`)})
 			if e := tool.AsError(err); e == nil || e.Kind != c.kind {
 				t.Errorf("error %v, want kind %s", err, c.kind)
@@ -172,7 +182,7 @@ func TestFailuresOfTheUpstreamAreRecorded(t *testing.T) {
 
 func TestCanceledCallsEndIsRecorded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newWorld(t, policy.Open(0), audit.NewMemory(), func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+	w := newWorld(t, open(), audit.NewMemory(), func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		cancel()
 		return nil, ctx.Err()
 	})
@@ -192,7 +202,7 @@ func TestDoorWithAPartMissingIsRefused(t *testing.T) {
 }
 
 func TestToolsAreThoseThatPolicyAllows(t *testing.T) {
-	if got := newWorld(t, policy.Open(0), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 2 {
+	if got := newWorld(t, open(), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 2 {
 		t.Errorf("open policy: %d tools, want 2", len(got))
 	}
 	if got := newWorld(t, new(policy.Engine), audit.NewMemory(), ok).door.Tools(tool.Principal{}); len(got) != 0 {

@@ -70,7 +70,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 
 // Nobody but an execution asks about a plan: it is no tool.
 func TestPlanIsNoTool(t *testing.T) {
-	w := newWorld(t, policy.Open(tool.WASM), audit.NewMemory(), ok)
+	w := newWorld(t, open(), audit.NewMemory(), ok)
 	for _, parent := range []string{"", "ex_1"} {
 		_, err := w.door.Call(t.Context(), &tool.Call{Path: plan.Path, Parent: parent, Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})
 		if e := tool.AsError(err); e == nil || e.Kind != tool.NotFound {

@@ -28,16 +28,6 @@ func Starter(name string) (File, bool) {
 // Starters are the names that Starter knows, the most open last.
 func Starters() []string { return []string{"read-only", "ask-for-writes", "open"} }
 
-// Open makes the engine that allows every call, to be run at tier or stronger.
-func Open(tier tool.Tier) *Engine {
-	f, _ := Starter("open")
-	e, err := New(Config{Name: "open", Files: []File{f}, Tier: tier})
-	if err != nil {
-		panic(err) // it is embedded, and a test reads it
-	}
-	return e
-}
-
 // A File is a text of policies, in Cedar.
 type File struct {
 	Name string // as problems name it
