@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // PrivacySettings say whether models see personal data.
@@ -35,7 +35,7 @@ func (r *reader) privacy(n *node, s *PrivacySettings) {
 		"fields": func(n *node) {
 			s.Fields = r.texts(n, "privacy.fields")
 			for i, f := range s.Fields {
-				if !policy.IsPath(f) {
+				if !tool.IsPath(f) {
 					r.wrong(n.list[i], "privacy.fields: %q is no path of fields, like customer.name, items.*.owner or **.passport", clip(f))
 				}
 			}

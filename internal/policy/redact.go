@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -18,19 +16,13 @@ const Redacted = "[redacted]"
 // unreadable stands in the place of content in which fields can't be told apart.
 const unreadable = "[redacted: policy leaves fields out of this result, and this part of it is not JSON]"
 
-// redactPath is a path of fields: names with dots between, * for any one, ** for any number of them. Lists are gone through.
-var redactPath = regexp.MustCompile(`^(\*\*|\*|[^.*,\s]+)(\.(\*\*|\*|[^.*,\s]+))*$`)
-
 // A Result's redaction goes into its structured content, and into each text that is wholly a JSON object or list. Of what
 // else there is (other texts, images, links, _meta) nobody can say which fields it holds: it is left out as a whole.
 //
 // Redact gives r with the values of the fields that paths name replaced by Redacted. Bounds on what is read are those of
 // the door; what can't be read is left out.
 func Redact(r *tool.Result, paths []string) *tool.Result {
-	split := make([][]string, len(paths))
-	for i, p := range paths {
-		split[i] = strings.Split(p, ".")
-	}
+	split := tool.ParsePaths(paths)
 	v := struct {
 		Content    []any           `json:"content"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
@@ -68,7 +60,7 @@ const redactDepth = 200
 
 // redactJSON gives a JSON object or list with what paths name replaced; false where it is none. Numbers keep their digits,
 // objects lose the order of their fields.
-func redactJSON(text []byte, paths [][]string) (json.RawMessage, bool) {
+func redactJSON(text []byte, paths tool.Paths) (json.RawMessage, bool) {
 	head := bytes.TrimSpace(text)
 	if len(head) == 0 || head[0] != '{' && head[0] != '[' {
 		return nil, false
@@ -90,7 +82,7 @@ func redactJSON(text []byte, paths [][]string) (json.RawMessage, bool) {
 	return out, err == nil
 }
 
-func redactValue(v any, paths [][]string, depth int) (any, bool) {
+func redactValue(v any, paths tool.Paths, depth int) (any, bool) {
 	if depth > redactDepth {
 		return nil, false
 	}
@@ -104,7 +96,7 @@ func redactValue(v any, paths [][]string, depth int) (any, bool) {
 		}
 	case map[string]any:
 		for name, e := range v {
-			below, whole := descend(paths, name)
+			below, whole := paths.Below(name)
 			if whole {
 				v[name] = Redacted
 				continue
@@ -118,26 +110,6 @@ func redactValue(v any, paths [][]string, depth int) (any, bool) {
 	return v, true
 }
 
-// descend gives what paths say of what is below a field; whole says that they name the field itself.
-func descend(paths [][]string, name string) (below [][]string, whole bool) {
-	for _, p := range paths {
-		if p[0] == "**" {
-			below = append(below, p)
-			if p = p[1:]; len(p) == 0 {
-				return nil, true
-			}
-		}
-		if p[0] != "*" && !strings.EqualFold(p[0], name) {
-			continue
-		}
-		if len(p) == 1 {
-			return nil, true
-		}
-		below = append(below, p[1:])
-	}
-	return below, false
-}
-
 // redactPaths reads what @redact names.
 func redactPaths(value string) ([]string, error) {
 	paths := sorted(names(value))
@@ -145,15 +117,12 @@ func redactPaths(value string) ([]string, error) {
 		return nil, fmt.Errorf(`@redact needs the fields of results that are left out: @redact("customer.email, **.ssn")`)
 	}
 	for _, p := range paths {
-		if !IsPath(p) {
+		if !tool.IsPath(p) {
 			return nil, fmt.Errorf("@redact: %q is no path of fields, like customer.email, items.*.price or **.ssn", clip(p))
 		}
 	}
 	return paths, nil
 }
-
-// IsPath reports whether p is a path of fields, as @redact names them.
-func IsPath(p string) bool { return redactPath.MatchString(p) && !strings.Contains(p, "**.**") }
 
 // redactions joins those of all permits.
 func redactions(permits []*rule) []string {

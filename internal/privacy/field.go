@@ -18,7 +18,7 @@ const (
 
 // SchemaFields gives the paths of the fields that a tool's output schema says are personal: those of the format email or idn-email, and
 // those with x-pii or x-personal, true or a text.
-func SchemaFields(schema json.RawMessage) [][]string {
+func SchemaFields(schema json.RawMessage) tool.Paths {
 	if !bytes.Contains(schema, []byte(`"x-p`)) && !bytes.Contains(schema, []byte(`email"`)) {
 		return nil
 	}
@@ -33,7 +33,7 @@ func SchemaFields(schema json.RawMessage) [][]string {
 
 type schemaWalk struct {
 	root map[string]any
-	out  [][]string
+	out  tool.Paths
 	seen int
 }
 

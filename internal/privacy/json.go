@@ -15,7 +15,7 @@ const (
 
 // A place is where a value is: what paths of fields say of what is below it, and whether they name it.
 type place struct {
-	paths [][]string
+	paths tool.Paths
 	named bool // it is personal, with all that is in it
 	about cue  // what the name of its field says
 }
@@ -28,7 +28,7 @@ func (p place) below(name string) place {
 		return p
 	}
 	next := place{about: fieldCue(name, p.about)}
-	next.paths, next.named = descend(p.paths, name)
+	next.paths, next.named = p.paths.Below(name)
 	return next
 }
 
@@ -42,26 +42,6 @@ func fieldCue(name string, outer cue) cue {
 		return noCue
 	}
 	return outer
-}
-
-// descend gives what paths say of what is below a field, and whether one names the field itself.
-func descend(paths [][]string, name string) (below [][]string, named bool) {
-	for _, p := range paths {
-		if p[0] == "**" {
-			below = append(below, p)
-			if p = p[1:]; len(p) == 0 {
-				return nil, true
-			}
-		}
-		if p[0] != "*" && !strings.EqualFold(p[0], name) {
-			continue
-		}
-		if len(p) == 1 {
-			return nil, true
-		}
-		below = append(below, p[1:])
-	}
-	return below, false
 }
 
 // A walk goes through a text of JSON from front to back, and copies what nothing is found in byte for byte.

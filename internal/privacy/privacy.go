@@ -13,9 +13,10 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Scope is whose vault it is: that of a principal's session or, where Session is empty, of all else that the principal does.
@@ -36,7 +37,7 @@ type Config struct {
 // A Guard replaces personal data by tokens, and turns tokens back. A nil Guard does neither. It is safe for concurrent use.
 type Guard struct {
 	cfg   Config
-	paths [][]string
+	paths tool.Paths
 	off   map[Kind]bool
 
 	mu      sync.Mutex // guards what follows
@@ -58,10 +59,7 @@ func New(cfg Config) *Guard {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	g := &Guard{cfg: cfg, off: map[Kind]bool{}, touched: map[Scope]time.Time{}, words: map[Scope]*lexicon{}}
-	for _, p := range cfg.Fields {
-		g.paths = append(g.paths, strings.Split(p, "."))
-	}
+	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[Scope]time.Time{}, words: map[Scope]*lexicon{}}
 	for _, k := range Kinds() {
 		g.off[k] = cfg.Kinds != nil && !slices.Contains(cfg.Kinds, k)
 	}

@@ -18,7 +18,7 @@ import (
 type Sheet struct {
 	g     *Guard
 	of    Scope
-	paths [][]string // of fields
+	paths tool.Paths // of fields
 	words *lexicon
 	finds []*Entry
 	index map[string]int // of finds by Key
