@@ -48,6 +48,11 @@ func approvalsListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if output == "json" {
+					if err := whole(ctx, client, list); err != nil {
+						return err
+					}
+				}
 				return a.print(output, list, func(w io.Writer) {
 					tableOfApprovals(w, list, all)
 					if len(list) == limit {
@@ -88,6 +93,9 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 // argumentsOf is what a list shows of what is asked for.
 func argumentsOf(r *api.Approval) string {
 	if r.Kind != api.KindPlan {
+		if leftOut(r) {
+			return "too long for a list"
+		}
 		return tool.Visible(r.Arguments)
 	}
 	var names []string
@@ -98,6 +106,24 @@ func argumentsOf(r *api.Approval) string {
 		return "a long plan"
 	}
 	return count(len(names), "call") + ": " + tally(names)
+}
+
+// leftOut reports whether a list came without the arguments of r: those of a call are an object.
+func leftOut(r *api.Approval) bool { return len(r.Arguments) == 0 || string(r.Arguments) == "null" }
+
+// whole gets what a list left out: a program that reads it is to see what would be sent.
+func whole(ctx context.Context, client *api.Client, list []api.Approval) error {
+	for i := range list {
+		if !leftOut(&list[i]) {
+			continue
+		}
+		r, err := client.Approval(ctx, list[i].ID)
+		if err != nil {
+			return err
+		}
+		list[i].Arguments, list[i].Writes = r.Arguments, r.Writes
+	}
+	return nil
 }
 
 // writesOf lists the calls of a plan.

@@ -154,7 +154,7 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 			writesOf(a.Err, r.Writes, 100)
 			continue
 		}
-		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(string(r.Arguments), 100), clean(r.Reason))
+		fmt.Fprintf(a.Err, "  %s %s (%s)\n", clean(r.Tool), short(argumentsOf(&r), 100), clean(r.Reason))
 	}
 	fmt.Fprintf(a.Err, "decide with: biplane approvals approve %s (or deny, or show one of them)\nhear how it ends with: biplane executions watch %[1]s\n", clean(x.ID))
 	return told(exitDenied)
