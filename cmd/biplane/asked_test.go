@@ -98,13 +98,7 @@ func moments() (all []moment) {
 // plan. Another client decides, after a restart, on the command line or over the API. What was approved is written once, with the bytes that were
 // approved, or is reported as unknown. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice of both.
 func TestCrashAsked(t *testing.T) {
-	seed, more := uint64(time.Now().UnixNano()), 0
-	if text := os.Getenv("BIPLANE_CRASH"); text != "" {
-		var err error
-		if more, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("BIPLANE_CRASH=%s: %v", text, err)
-		}
-	}
+	seed, more := uint64(time.Now().UnixNano()), moreKills(t)
 	c := newCrash(t, seed)
 	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
 	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {

@@ -483,18 +483,25 @@ func steps() (all []plan) {
 	return all
 }
 
+// moreKills is BIPLANE_CRASH: how many kills at random times there are; 0 where it is not set.
+func moreKills(t *testing.T) int {
+	text := os.Getenv("BIPLANE_CRASH")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("BIPLANE_CRASH=%s: %v", text, err)
+	}
+	return n
+}
+
 // TestCrash kills biplane with SIGKILL at steps of executions with ten writes, some of them parallel, and at random times, begins
 // another one on its data folder, and counts at the upstream: each write was made once, or is reported as unknown. Each kill
 // hits four executions at once. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice
 // of both.
 func TestCrash(t *testing.T) {
-	seed, more := uint64(time.Now().UnixNano()), 0
-	if text := os.Getenv("BIPLANE_CRASH"); text != "" {
-		var err error
-		if more, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("BIPLANE_CRASH=%s: %v", text, err)
-		}
-	}
+	seed, more := uint64(time.Now().UnixNano()), moreKills(t)
 	if text := os.Getenv("BIPLANE_CRASH_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {

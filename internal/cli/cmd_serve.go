@@ -14,8 +14,8 @@ func serveCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP and the HTTP API to agents",
-		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, figures at /metrics and health at /healthz and /readyz, until it is interrupted. The address
-is printed when it is ready for connections.
+		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, the page of approvals at /approvals, figures at /metrics and
+health at /healthz and /readyz, until it is interrupted. The address is printed when it is ready for connections.
 
 Without sign-in it listens on loopback addresses only. With auth in the configuration whoever connects says who they are, with an API
 key (biplane keys) or an access token, and it listens where others can reach it too, provided that tls says how what is sent

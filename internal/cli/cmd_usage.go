@@ -32,7 +32,8 @@ You see your own usage; an auditor or admin, and the local user on the machine i
   biplane usage --since 7d --by upstream,tool
   biplane usage --from 2026-03-01 --to 2026-04-01 --by principal,agent -o csv > march.csv
   biplane usage --since 90d --by month -o json`,
-		Args: none,
+		Args:              none,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := api.UsageQuery{By: by}
 			var err error
