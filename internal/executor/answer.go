@@ -49,6 +49,7 @@ func (r *run) finish(err error) {
 	size := len(res.Raw) + len(e.Value) + r.seenBytes + r.console + callBytes(e.Calls)
 	r.mu.Unlock()
 	r.x.history.finish(r, size)
+	r.x.owe(r.log)
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}

@@ -103,8 +103,9 @@ type Executor struct {
 	ctx    context.Context // done when Close begins
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex // guards closed against the start of an execution
+	mu     sync.Mutex // guards closed against the start of an execution, and owed
 	closed bool
+	owed   []*journal.Log // of executions that ended, and of which nobody has looked yet whether that was written
 	wg     sync.WaitGroup // one for each execution
 }
 
@@ -159,6 +160,7 @@ func (x *Executor) Close() error {
 	}
 	x.cancel(errClosing)
 	x.wg.Wait()
+	x.amendAll()
 	return x.lives.close()
 }
 

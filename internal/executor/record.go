@@ -191,6 +191,48 @@ func (r *run) journalEnd(e *Execution, res *tool.Result) {
 	})
 }
 
+// mostOwed is how many executions may have ended of which nobody has looked whether that was written.
+const mostOwed = 256
+
+// owe notes the journal of an execution that ended. It is looked at later, since nobody waits for it here.
+func (x *Executor) owe(l *journal.Log) {
+	if l == nil {
+		return
+	}
+	x.mu.Lock()
+	if x.closed { // nothing of it is written any more
+		x.mu.Unlock()
+		return
+	}
+	x.owed = append(x.owed, l)
+	var due []*journal.Log
+	if len(x.owed) > mostOwed {
+		due, x.owed = x.owed[:mostOwed/2:mostOwed/2], slices.Clone(x.owed[mostOwed/2:])
+	}
+	x.mu.Unlock()
+	x.amend(due)
+}
+
+// amendAll sees to it that all executions that ended are known to have, also where their journals could not be written.
+func (x *Executor) amendAll() {
+	x.mu.Lock()
+	due := x.owed
+	x.owed = nil
+	x.mu.Unlock()
+	x.amend(due)
+}
+
+func (x *Executor) amend(due []*journal.Log) {
+	for i, l := range due {
+		if err := l.Amend(); err != nil { // the others would fare no better
+			x.mu.Lock()
+			x.owed = append(slices.Clone(due[i:]), x.owed...)
+			x.mu.Unlock()
+			return
+		}
+	}
+}
+
 // changed tells those that watch.
 func (r *run) changed() {
 	r.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -385,6 +386,50 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	}
 	if n := s.count(`box.write {"n":7}`); n != 1 {
 		t.Errorf("%d writes", n)
+	}
+}
+
+// fullStore refuses all writes while it is full.
+type fullStore struct {
+	journal.Store
+	full *atomic.Bool
+}
+
+func (f fullStore) Write(w *journal.Write) journal.Pending {
+	if f.full.Load() {
+		return nothing{}
+	}
+	return f.Store.Write(w)
+}
+
+// An execution that was answered, and whose end could not be written, is known to have ended once something can be: it is not taken up.
+func TestEndThatCanNotBeWritten(t *testing.T) {
+	var full atomic.Bool
+	s := newScene(t, func(c *executor.Config) { c.Journal = fullStore{c.Journal, &full} })
+	gate := make(chan struct{})
+	s.hold["box.read"] = gate
+	over := make(chan error, 1)
+	go func() {
+		_, res, err := s.execute(map[string]any{"code": `await box.write({ n: 7 }); await box.read({ n: 1 })`})
+		if err == nil && res.IsError {
+			err = fmt.Errorf("answered %s", res.Raw)
+		}
+		over <- err
+	}()
+	s.waitFor(`box.read {"n":1}`)
+	full.Store(true)
+	close(gate)
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	full.Store(false)
+	s.crash(0)
+	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})
+	if err != nil || len(all) != 1 || all[0].State != journal.Done || all[0].Lost == "" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if n := s.count(`box.read {"n":1}`); n != 1 {
+		t.Errorf("%d reads", n)
 	}
 }
 

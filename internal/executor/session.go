@@ -270,6 +270,7 @@ func (x *Executor) tidy() {
 	x.trim()
 	last, trimmed := x.cfg.Now(), x.cfg.Now()
 	for {
+		x.amendAll()
 		next, err := x.lives.suspend()
 		if err != nil {
 			x.cfg.Log.Warn("suspend a session", "error", err)

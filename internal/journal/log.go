@@ -211,6 +211,28 @@ func (l *Log) End(e End, f func(*Record)) {
 	l.timer.Stop()
 }
 
+// notWhole is why an execution can't be replayed of which not all could be written.
+const notWhole = "not all of its journal could be written"
+
+// Amend looks whether the end of an execution was written, which waits until it is known, and writes the record alone where it was
+// not: the journal is not whole then, and what is known of the execution is how it ended. An error says that this can't be
+// written either.
+func (l *Log) Amend() error {
+	l.mu.Lock()
+	last, rec := l.last, l.rec
+	l.mu.Unlock()
+	if last == nil || !rec.State.Ended() || last.Wait() == nil {
+		return nil
+	}
+	if rec.Lost == "" {
+		rec.Lost = notWhole
+	}
+	if err := l.store.Write(&Write{ID: rec.ID, Record: &rec, New: true}).Wait(); err == nil || tool.AsError(err).Kind == tool.Unavailable {
+		return err
+	}
+	return l.store.Write(&Write{ID: rec.ID, Record: &rec}).Wait() // it is there already
+}
+
 // Freeze says that nothing is written any more: for the journal it is as if the process had died.
 func (l *Log) Freeze() {
 	if l == nil {

@@ -63,10 +63,18 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 	}
 	sealed := e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
 	return e.s.writer.later(&write{durable: w.Sync, run: func(ctx context.Context, to *writer) error {
+		if w.Seq > 1 { // it may be refused, and then nothing else of it may be written
+			if err := putPart(ctx, to, w.ID, w.Seq, sealed); err != nil {
+				return err
+			}
+		}
 		for _, s := range steps {
 			if err := to.step(ctx, s); err != nil {
 				return err
 			}
+		}
+		if w.Seq > 1 {
+			return nil
 		}
 		return putPart(ctx, to, w.ID, w.Seq, sealed)
 	}})

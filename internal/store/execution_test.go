@@ -35,8 +35,13 @@ func TestExecutionParts(t *testing.T) {
 	if err := write(&journal.Write{ID: "ex_1", Record: rec, New: true, Seq: 1, Part: []byte("one")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(&journal.Write{ID: "ex_1", Seq: 3, Part: []byte("three")}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+	wrong := *rec
+	wrong.State = journal.Failed
+	if err := write(&journal.Write{ID: "ex_1", Record: &wrong, Seq: 3, Part: []byte("three")}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("a part after one that is missing: %v", err)
+	}
+	if got, err := e.Get(ctx, "ex_1"); err != nil || got.State != journal.Running {
+		t.Errorf("half of a step was written: %+v, %v", got, err)
 	}
 	data := []byte("a large result")
 	d := e.Digest(data)
