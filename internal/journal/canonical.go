@@ -19,14 +19,14 @@ func DigestOf(path string, args json.RawMessage) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, path) // never fails
 	_, _ = h.Write([]byte{0})
-	_, _ = h.Write(Canonical(args))
+	_, _ = h.Write(canonical(args))
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Canonical gives arguments in the form of RFC 8785, so that those that say the same are the same bytes. The RFC's numbers are
+// canonical gives arguments in the form of RFC 8785, so that those that say the same are the same bytes. The RFC's numbers are
 // doubles; one that a double doesn't hold exactly keeps its text, as a string that begins with U+0000: two issues
 // whose numbers differ in the last digit are two issues. Absent arguments are {}.
-func Canonical(args json.RawMessage) []byte {
+func canonical(args json.RawMessage) []byte {
 	if len(bytes.TrimSpace(args)) == 0 {
 		return []byte("{}")
 	}

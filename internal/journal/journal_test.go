@@ -115,7 +115,7 @@ func TestCanonical(t *testing.T) {
 	}
 	for _, p := range same {
 		if a, b := DigestOf("t", json.RawMessage(p[0])), DigestOf("t", json.RawMessage(p[1])); a != b {
-			t.Errorf("%s and %s are two calls: %s, %s", p[0], p[1], Canonical(json.RawMessage(p[0])), Canonical(json.RawMessage(p[1])))
+			t.Errorf("%s and %s are two calls: %s, %s", p[0], p[1], canonical(json.RawMessage(p[0])), canonical(json.RawMessage(p[1])))
 		}
 	}
 	for _, p := range [][2]string{
