@@ -114,6 +114,7 @@ func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err e
 	if err != nil {
 		e := *tool.AsError(err)
 		s.Text(&e.Msg)
+		e.Err = nil // it says what the text no longer does
 		s.Hide(ctx)
 		return nil, &e
 	}

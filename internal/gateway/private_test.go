@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -131,5 +132,30 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 		if sent != `{"to":"`+want+`"}` {
 			t.Errorf("after reading what is %s the tool was given %s", labels, sent)
 		}
+	}
+}
+
+// TestErrorsHideWhatTheyWrap has an upstream's error that holds more than its text: what reads it further in sees the text alone.
+func TestErrorsHideWhatTheyWrap(t *testing.T) {
+	cat := catalog.New(catalog.Config{})
+	cat.Set(catalog.Source{
+		Name: "mail", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{{Name: "send", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+		Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+			inner := errors.New("bounced: ada@example.com")
+			return nil, &tool.Error{Kind: tool.Unavailable, Msg: inner.Error(), Err: inner}
+		}),
+	})
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`permit (principal, action, resource);`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}), Audit: audit.New(audit.Config{}), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Call(t.Context(), &tool.Call{Path: "mail.send", Principal: tool.Principal{ID: "key:ada"}})
+	if e := tool.AsError(err); e == nil || e.Msg != "bounced: [EMAIL_1]" || errors.Unwrap(err) != nil {
+		t.Errorf("%v, which wraps %v", err, errors.Unwrap(err))
 	}
 }
