@@ -51,6 +51,7 @@ type PolicyQuestion struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Program   bool            `json:"program,omitempty"` // the call comes from inside a program
 	Labels    []string        `json:"labels,omitempty"`  // of what its session has read
+	Reveal    []string        `json:"reveal,omitempty"`  // kinds of personal data ("email"): may the tool have them in the place of tokens? None: may it be called?
 	Time      time.Time       `json:"time,omitzero"`     // zero: now
 }
 

@@ -243,6 +243,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 		Example: `  biplane policy explain github.create_issue '{"repo": "a/b", "title": "x"}'
   biplane policy explain shop.refund '{"id": 1, "amount": 20}' --as key:ci --group dev --policy ./policies
   biplane policy explain write '{"path": "workspace/data.csv"}'
+  biplane policy explain mail.send --reveal email
   biplane policy explain biplane.fetch '{"url": "https://api.example.com/"}'`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -281,6 +282,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 	f.StringVar(&p.Client, "client", "", "the client software, name/version")
 	f.BoolVar(&q.Program, "program", false, "the call comes from inside a program")
 	f.StringSliceVar(&q.Labels, "labels", nil, "labels of what was read before: confidential, pii, untrusted")
+	f.StringSliceVar(&q.Reveal, "reveal", nil, "not the call: may the tool have personal data of these `kinds` in the place of tokens (email, card, ...)")
 	f.StringVar(&at, "at", "", "the `time` of the call (RFC 3339; default now)")
 	addOutput(c, &output)
 	return c

@@ -16,6 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -105,7 +106,15 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	if err := policy.CheckLabels(q.Labels, policy.Sources()); err != nil {
 		return nil, err
 	}
-	r.Principal, r.Labels, r.Time = d.principal(q.Principal), q.Labels, q.Time
+	for _, k := range q.Reveal {
+		if known := append(privacy.Kinds(), privacy.Field); !slices.Contains(known, privacy.Kind(k)) {
+			return nil, tool.Errorf(tool.Invalid, "there is no kind of personal data %q: there are %v", clip(k), known)
+		}
+	}
+	if r.File != nil && len(q.Reveal) > 0 {
+		return nil, tool.Errorf(tool.Invalid, "personal data is given to tools: name one, not a file")
+	}
+	r.Principal, r.Labels, r.Time, r.Kinds = d.principal(q.Principal), q.Labels, q.Time, q.Reveal
 	if q.Program {
 		r.Parent = "ex_question"
 	}

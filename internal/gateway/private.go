@@ -28,7 +28,7 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 				return false, why
 			}
 		}
-		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels}, kinds)
+		return g.cfg.Policy.Reveals(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels, Kinds: kinds})
 	})
 	if err != nil {
 		return "", err

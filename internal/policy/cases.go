@@ -193,12 +193,22 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 		}
 		r.Arguments = json.RawMessage(args)
 		return c.engine.Decide(r).summary(), true, nil
+	case revealAction:
+		path, kinds, _ := strings.Cut(rest, " ")
+		r := c.request
+		if r.Kinds = names(kinds); len(r.Kinds) == 0 {
+			return "", false, fmt.Errorf("reveal has a tool, and kinds of personal data: reveal mail.send email, phone")
+		}
+		if r.Tool, err = c.tool(path); err != nil {
+			return "", false, err
+		}
+		return c.engine.Decide(r).summary(), true, nil
 	case readAction, writeAction:
 		r := c.request
 		r.File = &FileUse{Path: rest, Write: verb == writeAction}
 		return c.engine.Decide(r).summary(), true, nil
 	default:
-		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, read, write", clip(verb))
+		return "", false, fmt.Errorf("%q is none of as, at, labels, inside, outside, call, see, reveal, read, write", clip(verb))
 	}
 	return "", false, err
 }

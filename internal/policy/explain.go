@@ -33,7 +33,7 @@ type Trace struct {
 // Explain decides on r, and says why.
 func (e *Engine) Explain(r Request) Explanation {
 	x := Explanation{Decision: e.Decide(r)}
-	if r.File == nil && (r.Tool == nil || own(r.Tool)) {
+	if r.File == nil && (r.Tool == nil || own(r.Tool)) || len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == reserved) {
 		return x
 	}
 	w, err := e.world(r)

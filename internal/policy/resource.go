@@ -75,6 +75,8 @@ func (e *Engine) factsOf(r Request) (*facts, error) {
 // settled gives the decision on a request that needs no look at the policies.
 func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	switch {
+	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == reserved):
+		return Decision{Effect: Deny, Policy: "builtin", Reason: "only tools of upstreams are given personal data"}, true
 	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && own(r.Tool):
 		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true
 	case r.File != nil:
@@ -86,10 +88,11 @@ func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	return Decision{}, false
 }
 
-// unasked makes of a decision on a file what holds: nobody is asked about files, of which a program may use thousands.
-func unasked(d Decision) Decision {
+// unasked makes of a decision what holds where nobody is asked: about files, of which a program may use thousands, and about personal
+// data alone, since whoever is asked about the call sees what is sent.
+func unasked(d Decision, what string) Decision {
 	if d.Effect == Ask {
-		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked about files: permit them by a policy of their own, and this one for calls only"
+		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked "+what+": permit that by a policy of their own, and this one for calls only"
 	}
 	return d
 }

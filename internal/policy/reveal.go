@@ -2,16 +2,12 @@ package policy
 
 import "fmt"
 
-// Reveals reports whether a tool may have personal data of these kinds in the place of the tokens that r.Arguments has, and why not
+// Reveals reports whether r.Tool may have personal data of r.Kinds in the place of the tokens that r.Arguments has, and why not
 // (action reveal, context.kinds). It is decided like a call: default deny, and a forbid wins. Nobody is asked here: a permit with @ask
 // doesn't count, and neither does one that asks for a stronger tier than programs run at. Whoever is asked about the call itself sees what is sent.
-func (e *Engine) Reveals(r Request, kinds []string) (bool, string) {
-	if len(kinds) == 0 || r.Tool == nil || r.Tool.Upstream == reserved {
-		return false, "only tools of upstreams are given personal data"
-	}
-	r.kinds = kinds
+func (e *Engine) Reveals(r Request) (bool, string) {
 	d := e.decide(r)
-	if d.Effect == Allow {
+	if len(r.Kinds) > 0 && d.Effect == Allow {
 		return true, ""
 	}
 	return false, fmt.Sprintf("policy %s: %s", d.Policy, d.Reason)

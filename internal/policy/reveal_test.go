@@ -49,7 +49,7 @@ func TestReveals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, why := e.Reveals(policy.Request{Principal: tool.Principal{ID: "local:ada"}, Tool: tools[c.tool], Arguments: json.RawMessage(`{}`)}, c.kinds)
+		got, why := e.Reveals(policy.Request{Principal: tool.Principal{ID: "local:ada"}, Tool: tools[c.tool], Arguments: json.RawMessage(`{}`), Kinds: c.kinds})
 		if got != c.want || got == (why != "") {
 			t.Errorf("%s %v: %v %q, want %v\n%s", c.tool, c.kinds, got, why, c.want, c.text)
 		}

@@ -27,7 +27,7 @@ func (e *Engine) world(r Request) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{facts: about, user: userOf(r.Principal), reveals: len(r.kinds) > 0}
+	w := &world{facts: about, user: userOf(r.Principal), reveals: len(r.Kinds) > 0}
 	var args cedar.Record
 	if e.reads {
 		given := r.Arguments
@@ -54,7 +54,7 @@ func (e *Engine) world(r Request) (*world, error) {
 
 // about is the part of the context that is known before there is a call.
 func (e *Engine) about(r Request) cedar.RecordMap {
-	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.kinds), "tier": cedar.String(e.cfg.Tier.String())}
+	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds), "tier": cedar.String(e.cfg.Tier.String())}
 	if e.timed {
 		now := r.Time
 		if now.IsZero() {
