@@ -43,6 +43,11 @@ type sights struct {
 	by    map[string]*sight
 }
 
+// keyOf tells apart principals that may see different things.
+func keyOf(p tool.Principal) string {
+	return fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain})
+}
+
 // A sight is what one principal sees.
 type sight struct {
 	once sync.Once
@@ -53,8 +58,7 @@ type sight struct {
 // get gives what p sees of the whole catalog, worked out anew when the catalog changed, or after a moment where it may
 // change by itself: with the time, or with a credential.
 func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func() func(*catalog.Entry) bool) *catalog.View {
-	key := fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain})
-	now := time.Now()
+	key, now := keyOf(p), time.Now()
 	s.mu.Lock()
 	if s.by == nil || s.whole != whole || len(s.by) >= maxSeen {
 		s.whole, s.by = whole, map[string]*sight{}
@@ -68,7 +72,7 @@ func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep 
 	s.mu.Unlock()
 	v.once.Do(func() {
 		v.view = whole.Only(keep())
-		if last != nil {
+		if last != nil && last != v { // v itself may be found before whoever put it there has worked it out
 			last.once.Do(func() { last.view = v.view })
 			if v.view.Same(last.view) {
 				v.view = last.view // whoever keeps things by the View finds them again
