@@ -205,7 +205,7 @@ func TestDamagedStore(t *testing.T) {
 	const journal = `(SELECT blob FROM session_ref WHERE seq IS NOT NULL)`
 	s.do("work", op{Set: "x=1"})
 	for _, query := range []string{
-		`UPDATE session_blob SET data = CAST(substr(data, 1, length(data) - 1) || x'00' AS BLOB) WHERE id IN ` + notJournal,
+		`UPDATE session_blob SET data = CAST(substr(data, 1, length(data) - 1) || CASE WHEN substr(data, -1) = x'00' THEN x'01' ELSE x'00' END AS BLOB) WHERE id IN ` + notJournal,
 		`DELETE FROM session_blob WHERE id IN ` + notJournal,
 		`UPDATE session_blob SET data = NULL WHERE id IN ` + notJournal,
 		`UPDATE session_blob SET data = (SELECT data FROM session_blob b WHERE b.id IN ` + journal + ` LIMIT 1) WHERE id IN ` + notJournal,
