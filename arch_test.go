@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"values":   {"tool"},
 	"egress":   {"tool"},
 	"vfs":      {"tool"},
+	"queue":    {"tool"},
 	"program":  {"tool", "catalog", "program/check"},
 
 	"program/check":         {"tool", "catalog"},
@@ -58,7 +59,7 @@ var mayImport = map[string][]string{
 	"session":     {"tool", "sandbox", "vfs"},
 	"journal":     {"tool", "sandbox"},
 	"plan":        {"tool", "journal", "typegen"},
-	"executor":    {"tool", "sandbox", "program", "vfs", "session", "journal", "secret", "plan", "tokens", "privacy", "values"},
+	"executor":    {"tool", "queue", "sandbox", "program", "vfs", "session", "journal", "secret", "plan", "tokens", "privacy", "values"},
 	"gateway":     {"tool", "policy", "approval", "audit", "catalog", "limit", "plan", "privacy"},
 	"store":       {"tool", "usage", "approval", "audit", "identity", "secret", "session", "journal", "privacy"},
 	"mcpserver":   {"tool", "identity", "approval/form"},

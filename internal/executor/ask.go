@@ -125,7 +125,7 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox
 			return a, true
 		}
 	}
-	turn := r.turns.join()
+	turn := r.turns.Join()
 	done := make(chan struct{})
 	r.calls.Go(func() {
 		defer close(done)

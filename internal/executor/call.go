@@ -58,7 +58,7 @@ func (r *run) call(c *sandbox.GuestCall) error {
 			return nil
 		}
 	}
-	turn := r.turns.join() // here, in the order of the program's own calls
+	turn := r.turns.Join() // here, in the order of the program's own calls
 	r.calls.Go(func() {
 		value, failure := r.made(n, c, path, turn)
 		size := len(value)
@@ -115,7 +115,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	case <-turn:
 		if err = r.begun(); err == nil {
 			if k, err := r.prior.take(path, c.Args); k != nil || err != nil {
-				r.turns.leave(turn)
+				r.turns.Leave(turn)
 				return r.reuse(n, k, err)
 			}
 			res, err = r.through(n, path, c.Args)
@@ -125,7 +125,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	case <-r.ctx.Done():
 		err = errNotMade
 	}
-	r.turns.leave(turn)
+	r.turns.Leave(turn)
 	return r.came(n, path, res, err)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -93,7 +94,7 @@ type Config struct {
 type Executor struct {
 	cfg     Config
 	caps    capabilities
-	queue   *queue
+	queue   *queue.Fair
 	left    *leftovers
 	history *history
 	tokens  *tokens.Counter
@@ -134,7 +135,7 @@ func New(cfg Config) (*Executor, error) {
 	}
 	x := &Executor{
 		cfg:     cfg,
-		queue:   newQueue(cfg.Limits.Executions, cfg.Limits.Queue),
+		queue:   queue.New(cfg.Limits.Executions, cfg.Limits.Queue),
 		left:    newLeftovers(cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
 		history: newHistory(cfg.Limits.Kept, cfg.Limits.KeptBytes, cfg.Limits.KeptFor, cfg.Now),
 		tokens:  cfg.Tokens,
@@ -197,7 +198,7 @@ func (x *Executor) Busy() (n int) {
 }
 
 // Load says how many executions are running, and how many wait for their turn.
-func (x *Executor) Load() (running, queued int) { return x.queue.load() }
+func (x *Executor) Load() (running, queued int) { return x.queue.Load() }
 
 func (l Limits) complete() Limits {
 	def(&l.Timeout, time.Minute)

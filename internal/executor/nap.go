@@ -132,11 +132,11 @@ func (r *run) nap() error {
 			r.x.cfg.Log.Warn("remove a suspended program", "execution", r.id, "error", err)
 		}
 	}()
-	r.x.queue.leave()
+	r.x.queue.Leave()
 	r.waits(true)
 	r.stream.wait(r.ctx)
 	r.waits(false)
-	if err := r.x.queue.rejoin(r.ctx, r.principal.ID); err != nil {
+	if err := r.x.queue.Rejoin(r.ctx, r.principal.ID); err != nil {
 		r.slot = false
 		return err
 	}

@@ -36,10 +36,10 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o Re
 	if now := build(caps, st.Record.Language); now != st.Record.Build {
 		out.Notes = append(out.Notes, fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't be promised", st.Record.Build, now))
 	}
-	if err := x.queue.enter(ctx, p.ID); err != nil {
+	if err := x.queue.Enter(ctx, p.ID); err != nil {
 		return nil, err
 	}
-	defer x.queue.leave()
+	defer x.queue.Leave()
 	if o.Program != "" {
 		return out, x.tryOther(ctx, st, o, out)
 	}

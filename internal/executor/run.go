@@ -15,6 +15,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -44,7 +45,7 @@ type run struct {
 	done      chan struct{} // closed when answer is there
 	answered  *tool.Result  // set before done is closed
 	stream    *stream
-	turns     *turns // of the calls under way
+	turns     *queue.Turns // of the calls under way
 	calls     sync.WaitGroup
 	fs        *vfs.FS
 	skills    *vfs.Tree // as they were at the beginning
@@ -116,7 +117,7 @@ type run struct {
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
 	r := &run{
 		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
-		over: make(chan struct{}), done: make(chan struct{}), turns: newTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
+		over: make(chan struct{}), done: make(chan struct{}), turns: queue.NewTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
 	// The program outlives the request that brought it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -204,13 +205,13 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.x.queue.enter(r.ctx, r.principal.ID); err != nil {
+	if err := r.x.queue.Enter(r.ctx, r.principal.ID); err != nil {
 		return err
 	}
 	r.slot = true
 	defer func() {
 		if r.slot {
-			r.x.queue.leave()
+			r.x.queue.Leave()
 		}
 	}()
 	if err := errors.Join(r.recall.sameState(r, caps), r.asPlanned()); err != nil {

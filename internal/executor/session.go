@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -64,7 +65,7 @@ type sessionKey struct{ owner, name string }
 // A live is a session some of which is in memory: because somebody uses it, or not long ago did.
 type live struct {
 	key   sessionKey
-	turns *turns // one at a time, in the order of arrival
+	turns *queue.Turns // one at a time, in the order of arrival
 
 	users   int           // who has the turn, or waits for it; guarded by lives.mu, as are the next three
 	running bool          // a program has the turn
@@ -117,7 +118,7 @@ func (s *lives) join(key sessionKey, program bool) (wait func(context.Context) (
 	s.mu.Lock()
 	l := s.by[key]
 	if l == nil {
-		l = &live{key: key, turns: newTurns(1), hot: map[string]sandbox.Sandbox{}}
+		l = &live{key: key, turns: queue.NewTurns(1), hot: map[string]sandbox.Sandbox{}}
 		s.by[key] = l
 	}
 	if l.users > s.lim.Waiting {
@@ -127,7 +128,7 @@ func (s *lives) join(key sessionKey, program bool) (wait func(context.Context) (
 	l.users++
 	s.unlist(l)
 	s.mu.Unlock()
-	h := &hold{l, s, l.turns.join()}
+	h := &hold{l, s, l.turns.Join()}
 	return func(ctx context.Context) (*hold, error) {
 		select {
 		case <-h.turn:
@@ -185,7 +186,7 @@ func (h *hold) release() {
 		out = s.surplus()
 	}
 	s.mu.Unlock()
-	h.turns.leave(h.turn)
+	h.turns.Leave(h.turn)
 	closeAll(out)
 }
 

@@ -1,4 +1,4 @@
-package executor
+package queue
 
 import "testing"
 
@@ -12,22 +12,22 @@ func come(turn chan struct{}) bool {
 }
 
 func TestTurnsComeInOrder(t *testing.T) {
-	q := newTurns(1)
-	a, b, c, d := q.join(), q.join(), q.join(), q.join()
+	q := NewTurns(1)
+	a, b, c, d := q.Join(), q.Join(), q.Join(), q.Join()
 	if !come(a) || come(b) || come(c) || come(d) {
 		t.Fatal("more than one turn at once")
 	}
-	q.leave(c) // gives up waiting
-	q.leave(a)
+	q.Leave(c) // gives up waiting
+	q.Leave(a)
 	if !come(b) || come(d) {
 		t.Fatal("the second is not the next")
 	}
-	q.leave(b)
+	q.Leave(b)
 	if !come(d) || come(c) {
 		t.Fatal("the last is not the next, or the one that left is")
 	}
-	q.leave(d)
-	if !come(q.join()) {
+	q.Leave(d)
+	if !come(q.Join()) {
 		t.Fatal("a turn was lost")
 	}
 }

@@ -1,4 +1,6 @@
-package executor
+// Package queue says whose turn it is: of principals that want to run programs, fairly (Fair), and of those that want one thing, in the
+// order in which they came (Turns).
+package queue
 
 import (
 	"context"
@@ -7,9 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A queue bounds how many executions are under way. Where they wait, principals take turns, so that one with a
+// A Fair queue bounds how many executions are under way. Where they wait, principals take turns, so that one with a
 // hundred programs doesn't keep another's only one waiting.
-type queue struct {
+type Fair struct {
 	slots int // under way at most
 	max   int // waiting at most
 
@@ -20,16 +22,17 @@ type queue struct {
 	length  int
 }
 
-func newQueue(slots, waiting int) *queue {
-	return &queue{slots: slots, max: waiting, free: slots, waiting: map[string][]chan struct{}{}}
+// New makes a queue of so many slots, for which so many may wait at most.
+func New(slots, waiting int) *Fair {
+	return &Fair{slots: slots, max: waiting, free: slots, waiting: map[string][]chan struct{}{}}
 }
 
-// enter waits for a slot until ctx is done. A nil error means that leave must follow.
-func (q *queue) enter(ctx context.Context, principal string) error {
+// Enter waits for a slot until ctx is done. A nil error means that Leave must follow.
+func (q *Fair) Enter(ctx context.Context, principal string) error {
 	return q.wait(ctx, principal, false)
 }
 
-func (q *queue) wait(ctx context.Context, principal string, must bool) error {
+func (q *Fair) wait(ctx context.Context, principal string, must bool) error {
 	q.mu.Lock()
 	if q.free > 0 {
 		q.free--
@@ -60,27 +63,27 @@ func (q *queue) wait(ctx context.Context, principal string, must bool) error {
 	return context.Cause(ctx)
 }
 
-// rejoin is enter for what had a slot before: it is not refused for the number of those that wait.
-func (q *queue) rejoin(ctx context.Context, principal string) error {
+// Rejoin is Enter for what had a slot before: it is not refused for the number of those that wait.
+func (q *Fair) Rejoin(ctx context.Context, principal string) error {
 	return q.wait(ctx, principal, true)
 }
 
-// leave gives the slot back.
-func (q *queue) leave() {
+// Leave gives the slot back.
+func (q *Fair) Leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.next()
 }
 
-// load says how many are under way, and how many wait.
-func (q *queue) load() (under, waiting int) {
+// Load says how many are under way, and how many wait.
+func (q *Fair) Load() (under, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.slots - q.free, q.length
 }
 
 // next hands a free slot to whoever's turn it is. q.mu is held.
-func (q *queue) next() {
+func (q *Fair) next() {
 	if len(q.turn) == 0 {
 		q.free++
 		return
@@ -99,7 +102,7 @@ func (q *queue) next() {
 }
 
 // forget takes c out and reports whether it was still waiting. q.mu is held.
-func (q *queue) forget(principal string, c chan struct{}) bool {
+func (q *Fair) forget(principal string, c chan struct{}) bool {
 	for i, w := range q.waiting[principal] {
 		if w != c {
 			continue

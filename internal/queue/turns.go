@@ -1,21 +1,22 @@
-package executor
+package queue
 
 import (
 	"slices"
 	"sync"
 )
 
-// turns lets so many calls of a program go on at once, the others in the order in which the program made them.
-type turns struct {
+// Turns lets so many go on at once, the others in the order in which they came.
+type Turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting []chan struct{}
 }
 
-func newTurns(n int) *turns { return &turns{free: n} }
+// NewTurns makes those of which n go on at once.
+func NewTurns(n int) *Turns { return &Turns{free: n} }
 
-// join gives a turn, which has come when it is closed. Whoever joined leaves, whether its turn came or not.
-func (t *turns) join() chan struct{} {
+// Join gives a turn, which has come when it is closed. Whoever joined leaves, whether its turn came or not.
+func (t *Turns) Join() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	turn := make(chan struct{})
@@ -28,8 +29,8 @@ func (t *turns) join() chan struct{} {
 	return turn
 }
 
-// leave gives up a turn, or the wait for it.
-func (t *turns) leave(turn chan struct{}) {
+// Leave gives up a turn, or the wait for it.
+func (t *Turns) Leave(turn chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting, turn); i >= 0 {

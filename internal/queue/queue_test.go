@@ -1,4 +1,4 @@
-package executor
+package queue
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(1, 4)
-		if err := q.enter(t.Context(), "first"); err != nil {
+		q := New(1, 4)
+		if err := q.Enter(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
 		entered := make(chan string)
 		wait := func(ctx context.Context, who string) {
 			go func() {
-				if err := q.enter(ctx, who); err != nil {
+				if err := q.Enter(ctx, who); err != nil {
 					who = "canceled"
 				}
 				entered <- who
@@ -29,7 +29,7 @@ func TestQueue(t *testing.T) {
 		wait(t.Context(), "ann")
 		wait(ctx, "cat")
 		wait(t.Context(), "bob")
-		if err := q.enter(t.Context(), "eve"); tool.AsError(err).Kind != tool.Limit {
+		if err := q.Enter(t.Context(), "eve"); tool.AsError(err).Kind != tool.Limit {
 			t.Errorf("a full queue: %v", err)
 		}
 		cancel()
@@ -37,12 +37,12 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s entered", who)
 		}
 		for _, want := range []string{"ann", "bob", "ann"} { // in turns
-			q.leave()
+			q.Leave()
 			if who := <-entered; who != want {
 				t.Errorf("%s entered, want %s", who, want)
 			}
 		}
-		q.leave()
+		q.Leave()
 		if q.free != 1 || q.length != 0 || len(q.waiting) != 0 || len(q.turn) != 0 {
 			t.Errorf("left over: %d free, %d waiting, %v, %v", q.free, q.length, q.waiting, q.turn)
 		}
