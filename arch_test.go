@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"typegen":  {"tool"},
 	"values":   {"tool"},
 	"egress":   {"tool"},
-	"vfs":      {"tool"},
+	"vfs":      {"tool", "sandbox"},
 	"queue":    {"tool"},
 	"program":  {"tool", "catalog", "program/check"},
 

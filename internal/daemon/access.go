@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // fileAccess decides on the use of files by the newest policies. What is allowed is not recorded one by one: these are a program's own
@@ -17,14 +17,14 @@ type fileAccess struct {
 	record   func(context.Context, audit.Event) error
 }
 
-func (f fileAccess) decide(u executor.FileUse) policy.Decision {
+func (f fileAccess) decide(u vfs.Use) policy.Decision {
 	return f.policies.engine.Load().Decide(policy.Request{
 		Principal: u.Principal, Parent: u.Execution, File: &policy.FileUse{Path: u.Path, Write: u.Write}, Labels: u.Labels,
 	})
 }
 
 // May reports why a file may not be used.
-func (f fileAccess) May(u executor.FileUse) error {
+func (f fileAccess) May(u vfs.Use) error {
 	d := f.decide(u)
 	if d.Effect == policy.Allow {
 		return nil
@@ -33,7 +33,7 @@ func (f fileAccess) May(u executor.FileUse) error {
 }
 
 // Refused records that it was not.
-func (f fileAccess) Refused(ctx context.Context, u executor.FileUse, err error) {
+func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 	action := "read"
 	if u.Write {
 		action = "write"

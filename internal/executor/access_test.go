@@ -10,6 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // A warden refuses to have some files written.
@@ -19,7 +20,7 @@ type warden struct {
 	refused []string
 }
 
-func (w *warden) May(u executor.FileUse) error {
+func (w *warden) May(u vfs.Use) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if u.Write && u.Path == w.barred {
@@ -28,7 +29,7 @@ func (w *warden) May(u executor.FileUse) error {
 	return nil
 }
 
-func (w *warden) Refused(_ context.Context, u executor.FileUse, _ error) {
+func (w *warden) Refused(_ context.Context, u vfs.Use, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refused = append(w.refused, fmt.Sprintf("%s %s", u.Path, u.Principal.ID))

@@ -30,6 +30,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
+	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are *program.Error where the text
@@ -67,7 +68,7 @@ type Config struct {
 	Door         func() tool.Caller                     // the newest gateway; asked for each call of a program
 	Programs     Preparer                               //
 	Files        func(tool.Principal) map[string]string // the read-only files of a program of somebody's, path (as "tools/github/index.ts") to content; may be nil
-	Access       Access                                 // decides on the use of files; nil: whoever they belong to may do anything to them
+	Access       vfs.Access                             // decides on the use of files; nil: whoever they belong to may do anything to them
 	Store        session.Store                          // of sessions and skills; nil: there are none, and no program is suspended
 	Key          *secret.Key                            // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
 	Limits       Limits

@@ -215,7 +215,7 @@ func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]stri
 func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File) *sandbox.Answer {
 	return func(f *sandbox.File) *sandbox.Answer {
 		a := &sandbox.Answer{ID: f.ID}
-		v, err := fileOp(fs, f, func(h string) ([]byte, error) {
+		v, err := fs.Do(f, func(h string) ([]byte, error) {
 			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", values.Cut(h, 80))
 		})
 		if a.Value = v; err != nil {

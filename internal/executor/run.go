@@ -62,7 +62,7 @@ type run struct {
 	wait     func(context.Context) (*hold, error) // its place among those that wait for its session; nil: it has none yet
 	prior    *prior                               // what the execution before it did; nil: it corrects none
 	fencing  sync.Mutex                           // guards fence
-	fence    fence                                // around its files
+	fence    vfs.Fence                            // around its files
 	barred   error                                // why it may not read a module that its text imports
 	plan     *planned                             // what it has to do with a plan; nil: nothing
 	cpu      time.Duration                        // CPU time of the Runs that are over
@@ -190,7 +190,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal, l); err != nil {
 		return err
 	}
-	r.fence = fence{access: r.x.cfg.Access, use: FileUse{Principal: r.principal, Execution: r.id, Session: a.session}}
+	r.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session}}
 	if err := r.attach(a.files); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
+	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // A SessionInfo says how a session is.
@@ -183,11 +184,11 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 	if err != nil {
 		return nil, err
 	}
-	around := fence{access: x.cfg.Access, use: FileUse{Principal: p, Session: name, Labels: h.labels}}
-	if err := around.pass(ctx, fs, op.Op, op.Path, op.To); err != nil {
+	around := vfs.Fence{Access: x.cfg.Access, Use: vfs.Use{Principal: p, Session: name, Labels: h.labels}}
+	if err := around.Pass(ctx, fs, op.Op, op.Path, op.To); err != nil {
 		return nil, err
 	}
-	v, err := fileOp(fs, &op, func(string) ([]byte, error) {
+	v, err := fs.Do(&op, func(string) ([]byte, error) {
 		return nil, tool.Errorf(tool.Invalid, "a handle means something to programs only")
 	})
 	if err != nil {

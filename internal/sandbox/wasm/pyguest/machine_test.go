@@ -4,7 +4,6 @@ package pyguest
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -255,7 +254,7 @@ func (m *machine) Ask(question []byte) ([]byte, bool) {
 	a := &sandbox.Answer{}
 	switch {
 	case q.File != nil:
-		v, err := fileOp(m.fs, q.File)
+		v, err := m.fs.Do(q.File, nil)
 		var e *vfs.Error
 		if errors.As(err, &e) {
 			a.Error = &sandbox.GuestError{Message: e.Error(), Code: e.Code}
@@ -273,59 +272,6 @@ func (m *machine) Ask(question []byte) ([]byte, bool) {
 		m.t.Fatal(err)
 	}
 	return b, true
-}
-
-// fileOp does what a File asks for.
-func fileOp(f *vfs.FS, q *sandbox.File) (json.RawMessage, error) {
-	data := []byte(q.Data)
-	if q.Base64 {
-		data, _ = base64.StdEncoding.DecodeString(q.Data)
-	}
-	var v any
-	var err error
-	switch q.Op {
-	case "read":
-		n := int64(-1)
-		if q.Length != nil {
-			n = *q.Length
-		}
-		var b []byte
-		b, err = f.Read(q.Path, q.Offset, n)
-		v = string(b)
-		if q.Base64 {
-			v = base64.StdEncoding.EncodeToString(b)
-		}
-	case "write":
-		err = f.Write(q.Path, data, q.Flag, q.Offset)
-	case "truncate":
-		err = f.Truncate(q.Path, q.Offset)
-	case "list":
-		var all []vfs.Item
-		all, err = f.List(q.Path)
-		list := []entry{}
-		for _, i := range all {
-			list = append(list, entry{i.Name, i.Dir})
-		}
-		v = list
-	case "stat":
-		var i vfs.Info
-		i, err = f.Stat(q.Path)
-		v = stat{i.Dir, i.Size, i.Modified.UnixMilli(), i.ReadOnly}
-	case "mkdir":
-		err = f.Mkdir(q.Path, q.Recursive)
-	case "rm":
-		err = f.Remove(q.Path, q.Recursive, q.Force)
-	case "rmdir":
-		err = f.Rmdir(q.Path)
-	case "rename":
-		err = f.Rename(q.Path, q.To)
-	default:
-		err = fmt.Errorf("no operation %q", q.Op)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(v)
 }
 
 // names are the tools of the test programs.
