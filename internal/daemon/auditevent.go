@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -58,7 +59,7 @@ func (d *Daemon) ended(e *executor.Execution) {
 
 // onRecord lets what people do over the HTTP API be recorded.
 func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
-	c.Audit, c.Sessions = d.ledger, recordedSessions{d.executor, d}
+	c.Audit, c.Sessions, c.Skills = d.ledger, recordedSessions{d.executor, d}, recordedSkills{d.executor.Skills(), d}
 	return c
 }
 
@@ -108,9 +109,15 @@ func (s recordedSessions) ForkSession(ctx context.Context, p tool.Principal, fro
 	return info, err
 }
 
-// ShareSkill lets others import a skill, or no longer.
-func (s recordedSessions) ShareSkill(ctx context.Context, p tool.Principal, name string, shared bool) error {
-	err := s.Executor.ShareSkill(ctx, p, name, shared)
+// recordedSkills are the skills, with a record of which others may import.
+type recordedSkills struct {
+	*skill.Shelf
+	d *Daemon
+}
+
+// Share lets others import a skill, or no longer.
+func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string, shared bool) error {
+	err := s.Shelf.Share(ctx, p, name, shared)
 	action := "share"
 	if !shared {
 		action = "unshare"

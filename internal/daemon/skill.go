@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -20,7 +20,7 @@ const (
 )
 
 // withSkills has search find the skills that whoever asks can import, behind the tools.
-func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]executor.SkillInfo, error)) tool.Caller {
+func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error)) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		res, err := search.Call(ctx, c)
 		if err != nil || res.IsError {
@@ -53,12 +53,12 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 }
 
 // skillText tells of the skills that a query finds, or of all of them in brief where it is empty.
-func skillText(all []executor.SkillInfo, query string, full bool) string {
+func skillText(all []skill.Info, query string, full bool) string {
 	want := words(query)
 	if len(want) == 0 {
 		return skillNames(all)
 	}
-	score := func(s executor.SkillInfo) (n int) {
+	score := func(s skill.Info) (n int) {
 		have := words(s.Name + " " + s.Description + " " + strings.Join(s.Signatures, " "))
 		for _, w := range want {
 			if slices.Contains(have, w) {
@@ -67,8 +67,8 @@ func skillText(all []executor.SkillInfo, query string, full bool) string {
 		}
 		return n
 	}
-	hits := slices.DeleteFunc(slices.Clone(all), func(s executor.SkillInfo) bool { return score(s) == 0 })
-	slices.SortStableFunc(hits, func(a, b executor.SkillInfo) int { return score(b) - score(a) })
+	hits := slices.DeleteFunc(slices.Clone(all), func(s skill.Info) bool { return score(s) == 0 })
+	slices.SortStableFunc(hits, func(a, b skill.Info) int { return score(b) - score(a) })
 	var b strings.Builder
 	for _, s := range hits[:min(len(hits), skillHits)] {
 		text := "skill ./skills/" + s.Name
@@ -90,7 +90,7 @@ func skillText(all []executor.SkillInfo, query string, full bool) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func skillNames(all []executor.SkillInfo) string {
+func skillNames(all []skill.Info) string {
 	var names []string
 	for _, s := range all[:min(len(all), skillOverview)] {
 		names = append(names, s.Name)

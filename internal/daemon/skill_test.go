@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 func TestSearchFindsSkills(t *testing.T) {
 	tools := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "the tools"), nil })
-	all := []executor.SkillInfo{
+	all := []skill.Info{
 		{Name: "retry.ts", Description: "Calls again what failed.", Signatures: []string{"async function withRetry(f, times)"}, Import: `import { withRetry } from "./skills/retry"`},
 		{Name: "vat.py", Description: "German value added tax.", Signatures: []string{"def vat(net)"}, Import: "from skills.vat import vat"},
 	}
-	s := withSkills(tools, func(_ context.Context, p tool.Principal) ([]executor.SkillInfo, error) {
+	s := withSkills(tools, func(_ context.Context, p tool.Principal) ([]skill.Info, error) {
 		if p.ID == "" {
 			return nil, nil
 		}

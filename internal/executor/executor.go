@@ -27,6 +27,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
@@ -100,7 +101,7 @@ type Executor struct {
 	history *history
 	tokens  *tokens.Counter
 	lives   *lives
-	skills  *skills
+	skills  *skill.Shelf
 
 	ctx    context.Context // done when Close begins
 	cancel context.CancelCauseFunc
@@ -143,7 +144,7 @@ func New(cfg Config) (*Executor, error) {
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
 	x.lives = newLives(cfg.Limits.Sessions, cfg.Now)
-	x.skills = newSkills(cfg.Store)
+	x.skills = skill.New(cfg.Store)
 	if cfg.Store != nil {
 		x.start(x.tidy)
 	}
@@ -197,6 +198,9 @@ func (x *Executor) Busy() (n int) {
 	}
 	return n
 }
+
+// Skills are the modules that programs have saved.
+func (x *Executor) Skills() *skill.Shelf { return x.skills }
 
 // Load says how many executions are running, and how many wait for their turn.
 func (x *Executor) Load() (running, queued int) { return x.queue.Load() }

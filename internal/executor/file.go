@@ -19,7 +19,7 @@ const maxAlone = 64 << 20
 
 // newFS makes the files of a program: those of its session, or an empty workspace.
 func (x *Executor) newFS(ctx context.Context, p tool.Principal, l *live) (fs *vfs.FS, skills *vfs.Tree, err error) {
-	own, shared, err := x.skills.trees(ctx, p.ID)
+	own, shared, err := x.skills.Trees(ctx, p.ID)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -35,7 +36,7 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	}()
 	q.Files = r.module
 	if strings.Contains(q.Source, "skills") { // an import of one says so
-		if q.Skills, err = modules(r.fs); err == nil {
+		if q.Skills, err = skill.Modules(r.fs); err == nil {
 			err = r.importable(q.Skills, q.Source)
 		}
 		if err != nil {

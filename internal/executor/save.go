@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -9,8 +8,8 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // settle ends a program for its session: what it left is stored, before anybody is told that it ended well, or it has
@@ -47,12 +46,12 @@ func (r *run) well() bool {
 // save stores what the program left: the state of its session and its files, and skills, in one step.
 func (r *run) save() error {
 	c := &session.Change{Owner: r.principal.ID}
-	c.Skills = skillChanges(r.skills, r.fs.Skills())
+	c.Skills = skill.Changes(r.skills, r.fs.Skills())
 	if r.hold == nil {
 		if len(c.Skills) == 0 || r.x.cfg.Store == nil {
 			return nil
 		}
-		defer r.x.skills.forget()
+		defer r.x.skills.Forget()
 		return unsaved("skills", r.x.cfg.Store.Save(context.WithoutCancel(r.ctx), c))
 	}
 	if r.ran != nil {
@@ -128,24 +127,6 @@ func (r *run) saveJournal(c *session.Change, state *session.State) {
 	}
 	c.Forget = true
 	state.Journal = session.Mark{Lost: "its programs heard more than " + sizeText(most)}
-}
-
-// skillChanges gives what a program did to the skills.
-func skillChanges(before, now *vfs.Tree) (out []session.SkillChange) {
-	for _, c := range now.Changes(before) {
-		s := session.SkillChange{Name: c.Path, Modified: c.Entry.Modified}
-		if !c.Gone {
-			data, err := c.Entry.Data()
-			if err != nil {
-				continue // nothing that a program wrote can't be read
-			}
-			if s.Source = bytes.Clone(data); s.Source == nil {
-				s.Source = []byte{}
-			}
-		}
-		out = append(out, s)
-	}
-	return out
 }
 
 // lateAnswer keeps an answer that came when the program had ended: the session's next program hears of it.

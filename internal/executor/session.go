@@ -410,7 +410,7 @@ func (x *Executor) commit(ctx context.Context, l *live, c *session.Change, state
 	rec.State = nil
 	l.rec, l.state, l.files, l.loaded = &rec, state, files, true
 	if len(c.Skills) > 0 {
-		x.skills.forget()
+		x.skills.Forget()
 	}
 	return nil
 }

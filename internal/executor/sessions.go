@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
@@ -195,7 +196,7 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 		return nil, err
 	}
 	c := &session.Change{}
-	c.Skills = skillChanges(skills, fs.Skills())
+	c.Skills = skill.Changes(skills, fs.Skills())
 	files, err := h.files.Next(fs.Workspace(), c)
 	if err != nil {
 		return nil, err

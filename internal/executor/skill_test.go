@@ -21,7 +21,7 @@ const hidden = 1
 func TestSkills(t *testing.T) {
 	s := newStage(t, nil)
 	s.do("", writeTo("skills/retry.ts", retrySkill), writeTo("skills/vat.py", "\"\"\"German value added tax.\n\nMore.\"\"\"\n\nasync def vat(net: float,\n  rate=0.19) -> float:\n    return 1\n"))
-	all, err := s.x.Skills(t.Context(), ann)
+	all, err := s.x.Skills().List(t.Context(), ann)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -39,7 +39,7 @@ func TestSkills(t *testing.T) {
 	if got := bobSees(); got != "" {
 		t.Errorf("bob sees what is not shared: %s", got)
 	}
-	if err := s.x.ShareSkill(t.Context(), ann, "retry.ts", true); err != nil {
+	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", true); err != nil {
 		t.Fatal(err)
 	}
 	if got := bobSees(); !strings.Contains(got, "withRetry") {
@@ -49,27 +49,27 @@ func TestSkills(t *testing.T) {
 	if got := bobSees(); !strings.Contains(got, "withRetry") {
 		t.Errorf("bob sees what was not shared: %s", got)
 	}
-	if k, err := s.x.Skill(t.Context(), ann, "retry.ts"); err != nil || !k.Changed || k.Source != "export const changed = 1" {
+	if k, err := s.x.Skills().Get(t.Context(), ann, "retry.ts"); err != nil || !k.Changed || k.Source != "export const changed = 1" {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if k, err := s.x.Skill(t.Context(), bob, "retry.ts"); err != nil || k.Own || k.Source != retrySkill {
+	if k, err := s.x.Skills().Get(t.Context(), bob, "retry.ts"); err != nil || k.Own || k.Source != retrySkill {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if err := s.x.RemoveSkill(t.Context(), bob, "retry.ts"); kindOf(err) != tool.NotFound {
+	if err := s.x.Skills().Remove(t.Context(), bob, "retry.ts"); kindOf(err) != tool.NotFound {
 		t.Errorf("bob removes ann's: %v", err)
 	}
 	s.restart()
-	if err := s.x.ShareSkill(t.Context(), ann, "retry.ts", false); err != nil {
+	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := bobSees(); got != "" {
 		t.Errorf("bob sees what was taken back: %s", got)
 	}
 	s.do("", op{File: &sandbox.File{Op: "rm", Path: "skills/retry.ts"}})
-	if all, _ := s.x.Skills(t.Context(), ann); len(all) != 1 {
+	if all, _ := s.x.Skills().List(t.Context(), ann); len(all) != 1 {
 		t.Errorf("%+v", all)
 	}
-	if err := s.x.ShareSkill(t.Context(), ann, "retry.ts", true); kindOf(err) != tool.NotFound {
+	if err := s.x.Skills().Share(t.Context(), ann, "retry.ts", true); kindOf(err) != tool.NotFound {
 		t.Error(err)
 	}
 }

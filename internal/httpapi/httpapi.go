@@ -36,6 +36,7 @@ type Config struct {
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*executor.Execution, bool)
 	Sessions  Sessions
+	Skills    Skills
 	Journals  Journals
 	Audit     Audit
 	Approvals Approvals

@@ -61,7 +61,7 @@ func server(t *testing.T, err error) *httpapi.Server {
 			}
 			return x, true
 		},
-		Sessions: newSessions(), Journals: journals{},
+		Sessions: newSessions(), Skills: &skills{}, Journals: journals{},
 		Ready:   func() error { return err },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "calls 7\n") }),
 		Stdio: func(_ context.Context, _ string, rw io.ReadWriteCloser) error {

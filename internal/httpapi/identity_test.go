@@ -46,7 +46,7 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		Execution: func(id string) (*executor.Execution, bool) {
 			return &executor.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
 		},
-		Sessions: newSessions(), Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
+		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, _ := identity.From(r.Context())
 			io.WriteString(w, "mcp for "+p.ID)

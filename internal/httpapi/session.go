@@ -12,10 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Sessions are the state that lives on between programs, and the skills; *executor.Executor has them.
+// Sessions are the state that lives on between programs; *executor.Executor has them.
 type Sessions interface {
 	Sessions(ctx context.Context, p tool.Principal) ([]executor.SessionInfo, error)
 	Session(ctx context.Context, p tool.Principal, name string) (*executor.SessionInfo, error)
@@ -24,11 +25,14 @@ type Sessions interface {
 	ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error
 	ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*executor.SessionInfo, error)
 	FileOp(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
+}
 
-	Skills(ctx context.Context, p tool.Principal) ([]executor.SkillInfo, error)
-	Skill(ctx context.Context, p tool.Principal, name string) (*executor.SkillInfo, error)
-	ShareSkill(ctx context.Context, p tool.Principal, name string, shared bool) error
-	RemoveSkill(ctx context.Context, p tool.Principal, name string) error
+// Skills are the modules that programs have saved; a *skill.Shelf has them.
+type Skills interface {
+	List(ctx context.Context, p tool.Principal) ([]skill.Info, error)
+	Get(ctx context.Context, p tool.Principal, name string) (*skill.Info, error)
+	Share(ctx context.Context, p tool.Principal, name string, shared bool) error
+	Remove(ctx context.Context, p tool.Principal, name string) error
 }
 
 // Bounds on what is sent that isn't JSON.
@@ -192,7 +196,7 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Sessions.Skills(r.Context(), s.principal(r))
+	all, err := s.cfg.Skills.List(r.Context(), s.principal(r))
 	if err != nil {
 		fail(w, err)
 		return
@@ -205,7 +209,7 @@ func (s *Server) skills(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
-	k, err := s.cfg.Sessions.Skill(r.Context(), s.principal(r), r.PathValue("skill"))
+	k, err := s.cfg.Skills.Get(r.Context(), s.principal(r), r.PathValue("skill"))
 	if err != nil {
 		fail(w, err)
 		return
@@ -214,15 +218,15 @@ func (s *Server) skill(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) shareSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.principal(r), r.PathValue("skill"), true))
+	done(w, s.cfg.Skills.Share(r.Context(), s.principal(r), r.PathValue("skill"), true))
 }
 
 func (s *Server) unshareSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.ShareSkill(r.Context(), s.principal(r), r.PathValue("skill"), false))
+	done(w, s.cfg.Skills.Share(r.Context(), s.principal(r), r.PathValue("skill"), false))
 }
 
 func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.RemoveSkill(r.Context(), s.principal(r), r.PathValue("skill")))
+	done(w, s.cfg.Skills.Remove(r.Context(), s.principal(r), r.PathValue("skill")))
 }
 
 // done answers what gives nothing but an error.
@@ -251,7 +255,7 @@ func wireSession(i *executor.SessionInfo) api.Session {
 	}
 }
 
-func wireSkill(i *executor.SkillInfo) api.Skill {
+func wireSkill(i *skill.Info) api.Skill {
 	return api.Skill{
 		Name: i.Name, Owner: i.Owner, Own: i.Own, Description: i.Description, Signatures: i.Signatures, Import: i.Import, Size: i.Size,
 		Shared: i.Shared, Changed: i.Changed, Modified: i.Modified, Source: i.Source,

@@ -16,13 +16,13 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sessions are one session "work" with some files, and one skill.
+// sessions are one session "work" with some files.
 type sessions struct {
-	files  map[string]string
-	shared bool
+	files map[string]string
 }
 
 func newSessions() *sessions {
@@ -101,15 +101,18 @@ func (s *sessions) FileOp(_ context.Context, _ tool.Principal, _ string, op sand
 	return nil, nil
 }
 
-func (s *sessions) skill() executor.SkillInfo {
-	return executor.SkillInfo{Name: "report.ts", Owner: "local:me", Shared: s.shared, Modified: time.Unix(1, 0).UTC()}
+// skills are one.
+type skills struct{ shared bool }
+
+func (s *skills) skill() skill.Info {
+	return skill.Info{Name: "report.ts", Owner: "local:me", Shared: s.shared, Modified: time.Unix(1, 0).UTC()}
 }
 
-func (s *sessions) Skills(context.Context, tool.Principal) ([]executor.SkillInfo, error) {
-	return []executor.SkillInfo{s.skill()}, nil
+func (s *skills) List(context.Context, tool.Principal) ([]skill.Info, error) {
+	return []skill.Info{s.skill()}, nil
 }
 
-func (s *sessions) Skill(_ context.Context, _ tool.Principal, name string) (*executor.SkillInfo, error) {
+func (s *skills) Get(_ context.Context, _ tool.Principal, name string) (*skill.Info, error) {
 	if name != "report.ts" {
 		return nil, tool.Errorf(tool.NotFound, "no skill %q", name)
 	}
@@ -118,13 +121,13 @@ func (s *sessions) Skill(_ context.Context, _ tool.Principal, name string) (*exe
 	return &k, nil
 }
 
-func (s *sessions) ShareSkill(_ context.Context, _ tool.Principal, _ string, shared bool) error {
+func (s *skills) Share(_ context.Context, _ tool.Principal, _ string, shared bool) error {
 	s.shared = shared
 	return nil
 }
 
-func (s *sessions) RemoveSkill(ctx context.Context, p tool.Principal, name string) error {
-	_, err := s.Skill(ctx, p, name)
+func (s *skills) Remove(ctx context.Context, p tool.Principal, name string) error {
+	_, err := s.Get(ctx, p, name)
 	return err
 }
 
