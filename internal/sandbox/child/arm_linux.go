@@ -148,12 +148,13 @@ func armNamespaces(ps *protections, plan string) {
 	ps.add("no capabilities", "", false, dropCapabilities())
 }
 
-// becomeNobody leaves the user, the group and the other groups that the process was started with.
+// becomeNobody leaves the user, the group and the other groups that the process was started with. A user of the host who has
+// no number in the process's namespace is shown there with nobody's, root too, so the number that the process sees says nothing
+// of who it is: it changes whatever that is.
 func becomeNobody() error {
-	if os.Getuid() == nobody && os.Getgid() == nobody { // as an ordinary user is called in a namespace of its own
-		return nil
-	}
-	if err := syscall.Setgroups([]int{}); err != nil {
+	ordinary := os.Getuid() == nobody && os.Getgid() == nobody // or root, in a namespace of its own
+	// An ordinary user may not leave groups there, for they may be what forbids something.
+	if err := syscall.Setgroups([]int{}); err != nil && (!ordinary || !errors.Is(err, syscall.EPERM)) {
 		return fmt.Errorf("leave the groups: %w", err)
 	}
 	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {

@@ -206,3 +206,22 @@ func TestParentKilled(t *testing.T) {
 		gone(t, pid)
 	}
 }
+
+// TestUser is who a child is for the host: nobody, if root started it.
+func TestUser(t *testing.T) {
+	want := os.Geteuid()
+	if want == 0 {
+		want = 65534
+	}
+	box := create(t, newDriver(t, "memo", child.Config{}), "a")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", box.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := fmt.Sprintf("\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", want); !strings.Contains(string(status), line) {
+		t.Errorf("a child is another user than %d:\n%s", want, status)
+	}
+	if want == 65534 && !strings.Contains(string(status), "\nGid:\t65534\t65534\t65534\t65534\n") {
+		t.Errorf("a child of root has a group of root's:\n%s", status)
+	}
+}
