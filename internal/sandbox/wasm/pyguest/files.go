@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
@@ -109,6 +110,9 @@ func (i imports) resolve(fd, at, n uint32) (name, library string, errno uint32) 
 		return "", "", errName
 	}
 	name = string(i.bytes(at, n))
+	if !utf8.ValidString(name) { // JSON has no way to say it, and makes one name of many
+		return "", "", errIllegal
+	}
 	if f.slot != 0 && !strings.HasPrefix(name, "/") {
 		name = f.path + "/" + name
 	}

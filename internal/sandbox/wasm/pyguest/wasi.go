@@ -18,6 +18,7 @@ const (
 	errBadFile  = 8
 	errBusy     = 10
 	errExist    = 20
+	errIllegal  = 25
 	errInvalid  = 28
 	errIO       = 29
 	errIsDir    = 31
@@ -37,7 +38,7 @@ const (
 
 // codes are the error numbers of the errors that the host gives by name (sandbox.GuestError.Code).
 var codes = map[string]uint32{
-	"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EINVAL": errInvalid, "EIO": errIO,
+	"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal, "EINVAL": errInvalid, "EIO": errIO,
 	"EISDIR": errIsDir, "EMFILE": errMany, "ENAMETOOLONG": errName, "ENOENT": errNoEntry, "ENOSPC": errNoSpace,
 	"ENOTDIR": errNotDir, "ENOTEMPTY": errNotEmpty, "ENOTSUP": errNotSup, "EPERM": errPerm, "EROFS": errReadOnly,
 	"EDQUOT": errQuota, "EFBIG": errTooBig, "ENOSYS": errNoSys,
