@@ -247,7 +247,10 @@ func (r *run) enterSession(name string) (err error) {
 	if r.hold, err = r.x.acquired(r.ctx, wait); err != nil {
 		return err
 	}
-	if err := r.carries(tool.Joined(r.labels.All(), r.hold.labels)); err != nil {
+	if err = r.carries(tool.Joined(r.labels.All(), r.hold.labels)); err == nil && r.hold.rec == nil && r.wait == nil {
+		err = r.x.room(r.ctx, r.principal.ID) // before its calls are made; whoever saves looks again
+	}
+	if err != nil {
 		r.hold.release()
 		return err
 	}

@@ -207,7 +207,11 @@ func TestSessionLimits(t *testing.T) {
 	holds(t, s.bad("work", writeTo("a", strings.Repeat("z", 101))).text, "EFBIG")
 	holds(t, s.bad("work", writeTo("a", "1"), writeTo("b", "1"), writeTo("c", "1"), writeTo("d", "1")).text, "EDQUOT")
 	s.do("two")
-	holds(t, s.bad("three").text, "2 sessions already", "biplane sessions end")
+	full := s.bad("three", op{Call: "box.one"})
+	holds(t, full.text, "2 sessions already", "biplane sessions end")
+	if strings.Contains(full.text, "ended well") || strings.Contains(full.text, "box.one") {
+		t.Errorf("the program ran, though there is no room for what it leaves: %s", full.text)
+	}
 	if o := s.try(t.Context(), bob, "three", ops()); o.failed {
 		t.Error("ann's sessions count for bob:", o.text)
 	}
