@@ -43,6 +43,14 @@ const (
 // between. Without it there were none.
 const LabelsDetail = "labels"
 
+// The entries of a call's Detail that say what became of it when its process ended in its middle, and the next one took its execution up:
+// at its end, when that was; at the beginning of another record of it, which is made where it is not the same call any more, or has an end
+// already, the first record.
+const (
+	TakenUpDetail = "taken_up"
+	AgainDetail   = "again"
+)
+
 // What bounds texts from outside in the record, in bytes.
 const (
 	messageBytes = 1 << 10 // of an error, of a decision
@@ -110,6 +118,8 @@ type Entry struct {
 	inner bool // the call was made by a program
 	start time.Time
 	said  map[string]string // Detail of its end
+
+	approved bool // by a person
 }
 
 // Begin records that c is about to be made under d. The call must not be made when Begin fails.
@@ -118,6 +128,9 @@ type Entry struct {
 // written while they are made, in the order in which they began: End of a call from outside waits for it, so that no
 // answer reaches an agent of which the record doesn't tell. When that came to nothing, no call is begun until it could be written
 // after all.
+//
+// A call that names the record of its beginning in another process (Again) goes on in that one, as long as it is the same call, decided on
+// in the same way, and has no end. Else it has a new one, which names the first.
 func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
 	start := l.now()
 	path, upstream, durable := c.Path, "", true
@@ -139,10 +152,21 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 		Arguments: l.keep.arguments(a, args).bytesOf(),
 	}
 	leaf.Detail = bounded(circumstances(c))
-	if err := l.append(ctx, a, leaf, durable); err != nil {
+	e := &Entry{log: l, first: a, tool: path, inner: c.Parent != "", start: start}
+	first, err := l.begunBefore(ctx, c.Again, leaf)
+	if first != nil && e.takesUp(first, leaf) {
+		return e, nil
+	}
+	if err == nil {
+		err = l.append(ctx, a, leaf, durable)
+	}
+	if err != nil {
 		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)
 	}
-	return &Entry{log: l, first: a, tool: path, inner: c.Parent != "", start: start}, nil
+	if first != nil {
+		e.instead(ctx, first)
+	}
+	return e, nil
 }
 
 // circumstances is what else there is to say of a call before it is made; nil: nothing.
@@ -168,7 +192,20 @@ func circumstances(c *tool.Call) (d map[string]string) {
 
 // Approved says that a person, by, let the call through, which the record of its end then tells.
 func (e *Entry) Approved(request, by string) {
-	e.said = bounded(map[string]string{RequestDetail: request, ApprovedByDetail: by})
+	e.say(RequestDetail, request)
+	e.say(ApprovedByDetail, by)
+	e.approved = true
+}
+
+// IsApproved reports whether a person let the call through.
+func (e *Entry) IsApproved() bool { return e.approved }
+
+// say adds to the detail of the end.
+func (e *Entry) say(name, value string) {
+	if e.said == nil {
+		e.said = map[string]string{}
+	}
+	e.said[name] = cut(value, nameBytes)
 }
 
 // Record is the id of the entry's record.

@@ -3,6 +3,11 @@ package daemon
 import (
 	"context"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // JournalSettings bound what is kept of executions that have ended.
@@ -55,4 +60,35 @@ func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 			return
 		}
 	}
+}
+
+// recorded gives what the record has of the calls of an execution, the newest first.
+func (d *Daemon) recorded(ctx context.Context, execution string) (out []executor.Recorded, err error) {
+	q := audit.Query{Kind: audit.KindCall, Execution: execution, Limit: 1000}
+	for {
+		page, err := d.audit.Records(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			r := &page[i]
+			out = append(out, executor.Recorded{Call: r.Subject.Call, Record: r.ID, Tool: r.Subject.Tool, Left: left(r)})
+		}
+		if len(page) < q.Max() {
+			return out, nil
+		}
+		q.Before = page[len(page)-1].ID
+	}
+}
+
+// left reports whether a call was sent, as far as its record tells, or was about to be. What was allowed was, but where its intent could
+// not be written down; of what a person was asked about it is known by its end only.
+func left(r *audit.Record) bool {
+	switch r.End.Outcome {
+	case audit.OK, audit.ToolError:
+		return r.Decision.Effect == string(policy.Allow) || r.Decision.Effect == string(policy.Ask)
+	case audit.Failed:
+		return r.Decision.Effect == string(policy.Allow) && r.End.ErrorKind != tool.Internal
+	}
+	return r.Decision.Effect == string(policy.Allow)
 }

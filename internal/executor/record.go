@@ -114,6 +114,11 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 		}
 		sent := *k
 		r.mu.Unlock()
+		if !sent.ReadOnly && !sent.Idempotent {
+			if err := r.x.cut(&r.past, false); err != nil {
+				return func() error { return r.refuse(err) }
+			}
+		}
 		p := r.log.Intent(&sent)
 		if again && !sent.ReadOnly && !sent.Idempotent {
 			return func() error { return r.refuse(changedSince(&sent)) }

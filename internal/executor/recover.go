@@ -59,6 +59,9 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries}
 	r := x.newRun(context.WithoutCancel(ctx), st.Begin.Principal, a)
 	r.resumes(st)
+	if r.past, err = x.pastOf(ctx, st); err != nil {
+		return err
+	}
 	var wrong, gone error
 	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
 		wrong = r.plan.again(st)
@@ -75,6 +78,9 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	}
 	x.history.begin(r)
 	why := x.lost(st)
+	if why == nil {
+		why = x.cut(&r.past, true)
+	}
 	if why == nil && gone != nil {
 		why = interrupted("what it corrects is not known any more, and could be done twice: %s", tool.AsError(gone).Msg)
 	}

@@ -60,6 +60,7 @@ type run struct {
 	log      *journal.Log                         // nil: nothing is written down
 	recall   *recall                              // what it heard before this process began; nil: it began in this one
 	wait     func(context.Context) (*hold, error) // its place among those that wait for its session; nil: it has none yet
+	past     past                                 // what the record has of it from before this process
 	prior    *prior                               // what the execution before it did; nil: it corrects none
 	fencing  sync.Mutex                           // guards fence
 	fence    vfs.Fence                            // around its files

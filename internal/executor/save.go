@@ -20,9 +20,9 @@ func (r *run) settle(err error) error {
 	case well && r.recall.done():
 		return nil // what it left was stored before
 	case well && r.planning():
-		return r.recall.whole() // nothing of it is kept
+		return r.whole() // nothing of it is kept
 	case well:
-		if err = r.recall.whole(); err == nil {
+		if err = r.whole(); err == nil {
 			err = r.save()
 		}
 	}

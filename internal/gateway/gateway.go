@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -141,6 +142,9 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 		return nil, unrecorded(ctx, c, err)
 	}
 	result, err := g.decided(ctx, c, d, caller, sure, entry)
+	if err != nil && goesOn(ctx, c, d, entry, err) {
+		return nil, err
+	}
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
 	// made: to hide what came of it would invite a second one. Of one that only reads the beginning may be nowhere either, and a second one
 	// does no harm.
@@ -148,6 +152,17 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 		return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path + " is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
 	}
 	return result, err
+}
+
+// goesOn reports whether a call failed only since the process ends, and is made by the next one when that takes its execution up: it still
+// waited for a person, or may be made again since it changes nothing. Its record has no end until then.
+func goesOn(ctx context.Context, c *tool.Call, d policy.Decision, entry *audit.Entry, err error) bool {
+	if !errors.Is(context.Cause(ctx), tool.ErrGoesOn) {
+		return false
+	}
+	a := &c.Tool.Annotations
+	again := a.ReadOnly != nil && *a.ReadOnly || a.Idempotent != nil && *a.Idempotent
+	return again || d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
 }
 
 // unrecorded is why a call is not made that can't be recorded.

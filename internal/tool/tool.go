@@ -74,6 +74,9 @@ type Call struct {
 	Grant     Grant  // bounds; set by the door
 	Program   string // digest of the program that makes the call; empty for a call from outside
 	Session   string // name of the session of that program; empty where there is none
+	// Again is the record of this call that a process before this one began, where an execution was taken up and makes it again; empty:
+	// there is none.
+	Again string
 	// Remark is told what whoever made the call should know of how it was made; may be nil.
 	Remark func(string)
 	Held   func(*Hold) // told when the call begins to wait for a person, and, with nil, when it no longer does; may be nil

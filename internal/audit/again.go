@@ -1,0 +1,51 @@
+package audit
+
+import (
+	"context"
+	"maps"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// begunBefore gives the record of a call that another process began; nil where there is none.
+func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Record, error) {
+	if id == "" {
+		return nil, nil
+	}
+	r, err := l.Record(ctx, id)
+	switch {
+	case err != nil && tool.AsError(err).Kind == tool.NotFound:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case r.Kind != KindCall || r.Subject.Call != leaf.Call || r.Subject.Execution != leaf.Execution || r.Principal != leaf.Principal:
+		return nil, nil // it is of another call
+	}
+	return r, nil
+}
+
+// takesUp makes the entry that of a record without an end, where its beginning says what leaf does; else leaf names it.
+func (e *Entry) takesUp(first *Record, leaf *content) bool {
+	same := first.Subject.Tool == leaf.Tool && first.Client == leaf.Client && first.Arguments.Digest == leaf.Arguments.payload().Digest &&
+		first.Decision == Decision{leaf.Effect, leaf.Policy, leaf.Reason} && maps.Equal(first.Detail, leaf.Detail)
+	if !same || first.End.Outcome != Unfinished {
+		d := map[string]string{AgainDetail: first.ID}
+		maps.Copy(d, leaf.Detail)
+		leaf.Detail = bounded(d)
+		return false
+	}
+	e.say(TakenUpDetail, Stamp(e.start))
+	e.first = &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq, Time: first.Time}
+	e.start = first.Time
+	return true
+}
+
+// instead ends the record of a call that goes on in e's, since it is not the same any more. Nothing depends on it: what can't be written is
+// written before the next call begins.
+func (e *Entry) instead(ctx context.Context, first *Record) {
+	if first.End.Outcome != Unfinished {
+		return
+	}
+	old := &Entry{log: e.log, tool: first.Subject.Tool, inner: true, start: first.Time, first: &Addition{Record: first.ID, Part: PartBegun, Seq: first.Seq}}
+	_ = old.End(ctx, nil, tool.Errorf(tool.Unavailable, "biplane ended before the call did, and it is not the same any more: it goes on as record %s", e.Record()))
+}
