@@ -1,0 +1,166 @@
+package daemon_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// calls gives the records of the calls of a scene's program, the oldest first.
+func (s *scene) calls() []api.AuditRecord {
+	s.Helper()
+	all, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "call", Execution: s.run})
+	if err != nil {
+		s.Fatal(err)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// lingers adds a tool to the book, which only reads, and answers once the channel that it gives is closed; the other one is told of each call.
+func (s *scene) lingers() (answer chan struct{}, called chan string) {
+	s.Helper()
+	answer, called = make(chan struct{}), make(chan string, 16)
+	mcp.AddTool(s.book.server, &mcp.Tool{Name: "linger", Description: "Takes its time", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(ctx context.Context, _ *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
+			called <- a.Key
+			select {
+			case <-answer:
+			case <-ctx.Done():
+			}
+			return s.book.count(s.book.read, a.Key), nil, nil
+		})
+	s.becomes("book.linger", "Takes its time")
+	return answer, called
+}
+
+// A call that waits for a person, or for a slow tool, when its process ends in order goes on in the next one, and has one record, which says so.
+func TestOneRecordAcrossARestart(t *testing.T) {
+	for _, row := range []struct{ name, code, tool string }{
+		{"a person", one, "book.write"},
+		{"a slow tool", `return await book.linger({ key: K + "1" })`, "book.linger"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scene{T: t, house: newHouse(t, askForWrites), channel: byAPI, label: "t-"}
+			answer, called := s.lingers()
+			if row.tool == "book.write" {
+				s.waits(row.code)
+			} else {
+				s.goes(row.code)
+				<-called
+			}
+			s.restart(t, nil)
+			if row.tool == "book.write" {
+				s.decides(true, s.pending()[0].ID, "")
+			} else {
+				<-called
+				close(answer)
+			}
+			s.done()
+			all := s.calls()
+			if len(all) != 1 || all[0].Tool != row.tool || all[0].Outcome != "ok" || all[0].Detail["taken_up"] == "" {
+				t.Fatalf("%+v", all)
+			}
+			if who := all[0].Detail["approved_by"]; (who != "") != (row.tool == "book.write") {
+				t.Errorf("approved by %q", who)
+			}
+			if r, err := s.client().VerifyAudit(t.Context()); err != nil || !r.OK {
+				t.Errorf("%+v %v", r, err)
+			}
+		})
+	}
+}
+
+// What was decided on in another way meanwhile is another record, which names the first; that one has an end.
+func TestAnotherRecordAcrossARestart(t *testing.T) {
+	s := &scene{T: t, house: newHouse(t, askForWrites), channel: byAPI, label: "t-"}
+	s.waits(one)
+	s.restart(t, func() { s.config = strings.Replace(s.config, askForWrites, "policy: open\n", 1) })
+	s.done()
+	s.wrote("1")
+	all := s.calls()
+	if len(all) != 2 || all[0].Outcome != "failed" || all[1].Outcome != "ok" || all[1].Detail["again"] != all[0].ID || all[0].Effect != "ask" || all[1].Effect != "allow" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// Where the end of a journal was cut off that knew of a write, nothing is written twice: the record knows of it, too.
+func TestCutJournal(t *testing.T) {
+	for _, policy := range []string{askForWrites, "policy: open\n"} {
+		t.Run(strings.TrimSpace(policy), func(t *testing.T) {
+			t.Parallel()
+			s := &scene{T: t, house: newHouse(t, policy), channel: byAPI, label: "t-"}
+			_, called := s.lingers()
+			s.goes(`await new Promise(r => setTimeout(r, 300)); await book.write({ key: K + "1" }); await book.linger({ key: K + "2" })`)
+			if policy == askForWrites {
+				s.decides(true, s.asked().ID, "")
+			}
+			<-called
+			s.wrote("1")
+			s.restart(t, func() { s.cut(t, s.run, 1) })
+			d := s.ends()
+			if d.State != api.StateInterrupted || d.Error == nil || !strings.Contains(d.Error.Message, "call 1, book.write, had been sent, as the audit record says") {
+				t.Errorf("%s: %+v", d.State, d.Error)
+			}
+			s.wrote("1")
+		})
+	}
+}
+
+// goes begins a program that takes its time.
+func (s *scene) goes(code string) {
+	s.Helper()
+	over := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	s.Cleanup(func() { cancel(); <-over })
+	c := s.client()
+	go func() {
+		defer close(over)
+		_, _ = c.Run(ctx, api.RunRequest{Code: "const K = '" + s.label + "';\n" + code}) // the daemon ends before it does
+	}()
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+		page, err := s.client().Executions(s.Context(), api.ExecutionFilter{Limit: 1})
+		if err == nil && len(page.Executions) == 1 {
+			s.run = page.Executions[0].ID
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatal("it has not begun", err)
+		}
+	}
+}
+
+// asked waits until a person is asked.
+func (s *scene) asked() api.Approval {
+	s.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+		all, err := s.client().Approvals(s.Context(), s.run, false)
+		if err == nil && len(all) == 1 {
+			return all[0]
+		}
+		if time.Now().After(deadline) {
+			s.Fatal("nobody is asked", err)
+		}
+	}
+}
+
+// cut takes the end of a journal away.
+func (h *house) cut(t *testing.T, execution string, keep int) {
+	db, err := sql.Open("sqlite", filepath.Join(h.dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `DELETE FROM execution_part WHERE execution = ? AND seq > ?`, execution, keep); err != nil {
+		t.Fatal(err)
+	}
+}
