@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	prelude "github.com/biplane-dev/biplane/internal/sandbox/wasm/guest"
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
@@ -40,18 +41,19 @@ type handles struct {
 	undefined value
 	runtime   value // the prelude's completion value
 	deliver   value // its methods; zero where it has none
+	give      value
 	idle      value
 	unhandled value
 }
 
 // words are the handles as an image keeps them.
 func (h handles) words() []uint32 {
-	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.idle), uint32(h.unhandled)}
+	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.give), uint32(h.idle), uint32(h.unhandled)}
 }
 
 func handlesOf(w []uint32) (h handles) {
 	if len(w) == len(h.words()) { // otherwise it is no image of this engine's, and any handle faults
-		h = handles{w[0], value(w[1]), value(w[2]), value(w[3]), value(w[4]), value(w[5])}
+		h = handles{w[0], value(w[1]), value(w[2]), value(w[3]), value(w[4]), value(w[5]), value(w[6])}
 	}
 	return h
 }
@@ -88,6 +90,9 @@ func (e *jsEngine) limit(memory, stack int64) {
 }
 
 func (e *jsEngine) deliver(line string) error {
+	if given, err := e.give(line); given || err != nil {
+		return err
+	}
 	v, long := e.newString(line), value(e.m.QjsGetFalse())
 	if longDigits(line) {
 		e.free(long)
@@ -96,6 +101,54 @@ func (e *jsEngine) deliver(line string) error {
 	defer e.free(v)
 	defer e.free(long)
 	return e.call(e.h.deliver, v, long)
+}
+
+// give delivers a line that is the value of a call, and says whether it was one: only what differs between such lines is parsed
+// in the guest. Whether the value is one piece of JSON is for the guest to say, which knows the rest of the line then.
+func (e *jsEngine) give(line string) (bool, error) {
+	at, id, text, ok := splitAnswer(line)
+	if !ok || e.h.give == 0 || longDigits(text) {
+		return false, nil
+	}
+	e.g.setClock(at)
+	n, v := value(e.m.QjsNewNumber(float64(id))), e.newString(text)
+	defer e.free(n)
+	defer e.free(v)
+	given := false
+	err := e.callFor(e.h.give, func(v value) { given = e.m.QjsGetBool(uint32(v)) != 0 }, n, v)
+	return given, err
+}
+
+// splitAnswer takes apart a line that looks like HostMessage{At, Answer{ID, Value}} as Go writes it. It says nothing of text but where it begins and
+// ends.
+func splitAnswer(line string) (at, id int64, text string, ok bool) {
+	if line, ok = strings.CutPrefix(line, `{"at":`); !ok {
+		return
+	}
+	if at, line, ok = cutNumber(line); !ok {
+		return
+	}
+	if line, ok = strings.CutPrefix(line, `,"answer":{"id":`); !ok {
+		return
+	}
+	if id, line, ok = cutNumber(line); !ok {
+		return
+	}
+	if line, ok = strings.CutPrefix(line, `,"value":`); !ok {
+		return
+	}
+	text, ok = strings.CutSuffix(line, "}}")
+	return
+}
+
+// cutNumber cuts a number without a sign from the front of s, as long as a guest's number may be at most.
+func cutNumber(s string) (n int64, rest string, ok bool) {
+	i := 0
+	for i < len(s) && i < manyDigits && s[i]-'0' < 10 {
+		n = 10*n + int64(s[i]-'0')
+		i++
+	}
+	return n, s[i:], i > 0 && i < manyDigits && (s[0] != '0' || i == 1)
 }
 
 // manyDigits is from how many digits on a number may be none that JavaScript's numbers hold.
@@ -278,6 +331,11 @@ func (e *jsEngine) call(f value, args ...value) error {
 	if f == 0 {
 		return nil
 	}
+	return e.callFor(f, nil, args...)
+}
+
+// callFor calls a method, and use with what it gives.
+func (e *jsEngine) callFor(f value, use func(value), args ...value) error {
 	argv := e.h.scratch + 16
 	for i, a := range args {
 		binary.LittleEndian.PutUint32(e.m.Memory()[argv+uint32(4*i):], uint32(a))
@@ -286,6 +344,9 @@ func (e *jsEngine) call(f value, args ...value) error {
 	if e.failed(v) {
 		e.free(v)
 		return e.caught()
+	}
+	if use != nil {
+		use(v)
 	}
 	e.free(v)
 	return nil

@@ -22,9 +22,15 @@ const (
 // guest; a wrong one is a panic (of Go's slices, or a fault), which ends the guest.
 type imports struct{ e *jsEngine }
 
-// EnvHostCall serves the host function.
-func (i imports) EnvHostCall(m *qjs.Module, _, _, this, argc, argv uint32) uint32 {
+// lentCall is the name of the function that writes calls: the prelude takes it from the host function.
+const lentCall = "c"
+
+// EnvHostCall serves the host function, and what it lends, which it tells by the lengths of their names: no program has any of them.
+func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) uint32 {
 	e := i.e
+	if length == uint32(len(lentCall)) {
+		return e.called(argc, argv)
+	}
 	arg := func(n uint32) value {
 		if n >= argc {
 			return e.h.undefined
@@ -48,10 +54,29 @@ func (i imports) EnvHostCall(m *qjs.Module, _, _, this, argc, argv uint32) uint3
 		return m.QjsNewNumber(float64(e.g.now()))
 	case "eval":
 		return i.eval(arg(1), arg(2))
+	case "lend":
+		name := e.put(lentCall)
+		f := m.QjsNewHostFunction(name, uint32(len(lentCall)), 2)
+		m.WasmFree(name)
+		return f
 	default:
 		return e.throw("no such host function")
 	}
 	return m.QjsDupValue(uint32(e.h.undefined))
+}
+
+// called writes the line of a call and marks its promise as handled.
+func (e *jsEngine) called(argc, argv uint32) uint32 {
+	if argc != 2 {
+		return e.throw("a call has a promise and a line")
+	}
+	args := e.m.Memory()[argv:][:8]
+	promise, line := binary.LittleEndian.Uint32(args), binary.LittleEndian.Uint32(args[4:])
+	e.m.QjsPromiseMarkAsHandled(promise)
+	if !e.text(value(line), e.g.host.write) {
+		return 0 // the conversion threw, or memory is out
+	}
+	return e.m.QjsDupValue(uint32(e.h.undefined))
 }
 
 // maxCommand is longer than the name of anything that the host function does, in bytes.

@@ -20,9 +20,11 @@
 //	__host("clock", ms)         sets the guest's clock, in milliseconds since the epoch; it never goes back
 //	__host("now")               reads it; every 4,096th reading moves it by a millisecond, so that who waits in a loop gets on
 //	__host("eval", code, name)  runs a script, named so in stack traces, and gives its completion value
+//	__host("lend", "c")         gives a function (promise, s) that does what "write" does, and has the engine report no rejection of promise
 //
 // Its completion value is an object with the methods deliver(line, long) (a line of the host's, without "\n", and whether it
-// has 16 digits in a row, which a JavaScript number may not hold), idle() (no job is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
+// has 16 digits in a row, which a JavaScript number may not hold), if it likes give(id, text) (what deliver would be told in a line that
+// answers a call with a value of which text is the JSON, without 16 digits in a row; false sends it to deliver), idle() (no job is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
 // of them may throw.
 //
 // The runtime of Python is package pyguest, which has the same from its Host, and one thing more: a guest in which nothing can

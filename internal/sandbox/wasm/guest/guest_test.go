@@ -240,6 +240,13 @@ func TestTools(t *testing.T) {
 		{`return await box.echo({}, 1)`, `threw TypeError: box.echo takes one object with named arguments, got 2 arguments`},
 		{`return await box.echo({ a: box.echo({}) })`, `threw TypeError: a promise can't be an argument: await it first`},
 		{`return await box.echo({ d: new Date(0), u: undefined, m: new Map([["k", 1]]), n: 2n ** 60n, s: new Set([1]), f() {} })`, `{"d":"1970-01-01T00:00:00.000Z","m":{"k":1},"n":1152921504606846976,"s":[1]}`},
+		{`const o = JSON.parse('{"__proto__":1,"a\\"b":"\\ud800","-":-0}'); o.t = true; o.z = null; o[7] = 1e21; return await box.echo(o)`, `{"7":1e+21,"__proto__":1,"a\"b":"\ud800","-":0,"t":true,"z":null}`},
+		{`let n = 0; const o = { get a() { return ++n } }; return [await box.echo(o), n]`, `[{"a":1},1]`},
+		{`let out = []; for (let i = 0; i < 600; i++) out.push((await box.echo({ ["k" + i % 300]: i }))["k" + i % 300]); return out.every((x, i) => x === i)`, `true`},
+		{`const p = box.echo({}); return [p instanceof Promise, p.constructor === Promise, Object.prototype.toString.call(p), await p.then(() => 1), await p.finally(() => 2)]`, `[true,true,"[object Promise]",1,{}]`},
+		{`try { Object.defineProperty(Object.getPrototypeOf(box.echo({})), "then", { value: 1 }); return 1 } catch (e) { return e.name }`, `"TypeError"`},
+		{`return await Promise.all([box.echo({ a: 1 }), box.echo({ a: 2 }), box.echo({ a: 3 })].reverse())`, `[{"a":3},{"a":2},{"a":1}]`},
+		{`Map.prototype.get = Map.prototype.set = Map.prototype.delete = WeakMap.prototype.get = WeakMap.prototype.set = () => { throw 1 }; const [a, b] = [box.echo({ a: 1 }), box.echo({ b: 1 })]; return [await a, await b]`, `[{"a":1},{"b":1}]`},
 		{`const box2 = { box }; return await box2.box.echo({ ok: true })`, `{"ok":true}`},
 	})
 	k := run(t, `await box.echo({ q: 1 }); await search("x", { limit: 3 }); await readResult("res_1", { offset: 2 }); emit({ type: "image", handle: "res_2" }); emit(["some text", "res_3", null, [{ handle: "res_4" }]])`)

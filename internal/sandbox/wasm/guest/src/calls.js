@@ -1,35 +1,38 @@
 // Calls of tools and requests for files: each is a promise in the guest's heap until the host answers.
 
 import {
-  ErrorCtor, MapCtor, PromiseCtor, TypeErrorCtor, define, defineProperty, exec, hasOwn, isArray, list, mapDelete, mapForEach, mapGet, mapSet, mapSize,
-  push, record, setPrototypeOf, slice, startsWith, then,
+  ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, WeakMapCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
+  mapGet, mapSet, privateMap, push, record, setPrototypeOf, slice, startsWith, weakGet, weakSet,
 } from "./primordials.js";
-import { callerStack, makeToolError } from "./errors.js";
-import { ask, clock, fileLine, sendCall, sendFile } from "./host.js";
+import { makeToolError, placeOf } from "./errors.js";
+import { ask, called, clock, fileLine, pathPart, sendFile } from "./host.js";
 import { parse, serialize } from "./json.js";
 
 let nextID = 1;
-let calls = new MapCtor(); // by id: {id, path, stack, resolve, reject, pending, observed, failure}
+let calls = privateMap();  // by id: a call, unless it has an answer and was looked at
 let files = new MapCtor(); // by id: {ok, bad, stack, fields}
 let outstanding = 0;       // calls that the host has not answered
+let asked = 0;             // requests for files that it has not
+let earlier = 0;           // of the calls, how many are of earlier programs of the session
 
-let earlier = 0;           // of those, how many are of earlier programs of the session
+// A call is an array: nothing is made sooner, and its elements are its own.
+const ID = 0, PATH = 1, STACK = 2, RESOLVE = 3, REJECT = 4, PENDING = 5, OBSERVED = 6, EARLIER = 7, FAILURE = 8;
 
 /** How many calls and file requests the host has not answered. */
-export const waiting = () => outstanding + mapSize(files);
+export const waiting = () => outstanding + asked;
 /** How many calls of this program the host has not answered. */
 export const waitingCalls = () => outstanding - earlier;
 
 /** Forgets all calls, or in a session those that are over; at the start of a run. */
 export function reset(session) {
   const before = calls;
-  calls = new MapCtor();
+  calls = privateMap();
   outstanding = earlier = 0;
-  if (!session) { files = new MapCtor(); return; }
+  if (!session) { files = new MapCtor(); asked = 0; return; }
   mapForEach(before, (c) => {
-    if (!c.pending) return;
-    c.earlier = true;
-    mapSet(calls, c.id, c);
+    if (!c[PENDING]) return;
+    c[EARLIER] = true;
+    calls.set(c[ID], c);
     outstanding++;
     earlier++;
   });
@@ -44,43 +47,52 @@ function argumentsJSON(path, args, count) {
   return serialize(args);
 }
 
-/**
- * Calls a tool. The promise says when it is looked at (await, then, Promise.all and async return all read its
- * constructor), so that calls which the program forgot can be told at the end.
- */
-export function callTool(path, args, count) {
-  const stack = callerStack();
+/** Calls a tool; at is an error made where the program called. */
+export function callTool(path, args, count, at) {
+  if (typeof path !== "string" || path === "") return failed(new TypeErrorCtor("callTool takes the path of a tool, for example \"github.list_issues\""));
+  return callPath(path, pathPart(path), args, count, at);
+}
+
+let resolving, rejecting;
+const grab = (resolve, reject) => { resolving = resolve; rejecting = reject; };
+
+/** The same of a path that is one, and its part of the line. */
+export function callPath(path, part, args, count, at) {
   let json;
   try {
-    if (typeof path !== "string" || path === "") throw new TypeErrorCtor("callTool takes the path of a tool, for example \"github.list_issues\"");
     json = argumentsJSON(path, args, count);
   } catch (e) {
-    return new PromiseCtor((resolve, reject) => { reject(e); }); // as an async function does
+    return failed(e);
   }
-  const call = record({ id: nextID++, path, stack, resolve: undefined, reject: undefined, pending: true, observed: false, failure: undefined, earlier: false });
-  const promise = new PromiseCtor((resolve, reject) => { call.resolve = resolve; call.reject = reject; });
-  ignore(promise);
-  defineProperty(promise, "constructor", record({ get() { observe(call); return PromiseCtor; }, configurable: true }));
-  mapSet(calls, call.id, call);
+  const place = placeOf(at), id = nextID++, promise = new PromiseCtor(grab);
+  setPrototypeOf(promise, watched);
+  if (newest !== undefined) weakSet(older, newest, newestCall);
+  newest = promise;
+  calls.set(id, newestCall = [id, path, place.stack, resolving, rejecting, true, false, false, undefined]);
+  resolving = rejecting = undefined;
   outstanding++;
-  sendCall(call.id, path, json, stack);
+  called(promise, '{"call":{"id":' + id + part + (json === undefined ? "" : ',"args":' + json) + place.part);
   return promise;
 }
 
+// As a call of an async function does.
+const failed = (e) => new PromiseCtor((resolve, reject) => { reject(e); });
+
+// The promise of a call says when it is looked at (await, then, Promise.all and async return all read its constructor), so
+// that calls which the program forgot can be told at the end.
+const watched = create(PromiseCtor.prototype);
+defineProperty(watched, "constructor", record({ get() { observe(this); return PromiseCtor; } }));
+freeze(watched);
+let newest, newestCall;           // the promise that was made last, unless it was looked at, and its call
+const older = new WeakMapCtor();  // by promise: the calls before
+
 // What is known of a call is dropped when it has an answer and was looked at.
-function observe(call) {
-  call.observed = true;
-  if (!call.pending) mapDelete(calls, call.id);
-}
-
-const hidden = record({ value: undefined, configurable: true });
-const nothing = () => {};
-
-// Marks a promise of ours as handled, so that the engine does not report it: the runtime does. What then() gives is of the
-// engine's own class, since the promise shows no constructor to it.
-function ignore(p) {
-  defineProperty(p, "constructor", hidden);
-  then(p, undefined, nothing);
+function observe(promise) {
+  let call = newestCall;
+  if (promise === newest) newest = newestCall = undefined;
+  else if ((call = weakGet(older, promise)) === undefined) return;
+  call[OBSERVED] = true;
+  if (!call[PENDING]) calls.delete(call[ID]);
 }
 
 /**
@@ -89,6 +101,7 @@ function ignore(p) {
 export function askFile(fields, stack, ok, bad) {
   const id = nextID++;
   mapSet(files, id, record({ ok, bad, stack, fields }));
+  asked++;
   sendFile(id, fields);
 }
 
@@ -103,25 +116,42 @@ export function askFileNow(fields, stack) {
   return a.value;
 }
 
+// Notes that a call has its answer.
+function over(call) {
+  call[PENDING] = false;
+  outstanding--;
+  if (call[EARLIER]) earlier--;
+  if (call[OBSERVED]) calls.delete(call[ID]);
+}
+
+/** Takes the value that a call gave, as JSON without a long row of digits; false says that it is no such answer, and nothing was done. */
+export function give(id, text) {
+  const call = calls.get(id);
+  if (call === undefined || !call[PENDING]) return false;
+  let value;
+  try { value = JSONParse(text); } catch { return false; }
+  over(call);
+  call[RESOLVE](value);
+  return true;
+}
+
 /** Takes the host's answer to a call or a file request; an answer to nothing is ignored. */
 export function answer(a) {
   const failed = hasOwn(a, "error") && a.error !== null;
   const value = hasOwn(a, "value") ? a.value : undefined;
-  const call = mapGet(calls, a.id);
+  const call = calls.get(a.id);
   if (call !== undefined) {
-    if (!call.pending) return;
-    call.pending = false;
-    outstanding--;
-    if (call.earlier) earlier--;
-    if (call.observed) mapDelete(calls, call.id);
-    if (!failed) { call.resolve(value); return; }
-    call.failure = makeToolError(setPrototypeOf(a.error, null), call.stack);
-    call.reject(call.failure);
+    if (!call[PENDING]) return;
+    over(call);
+    if (!failed) { call[RESOLVE](value); return; }
+    call[FAILURE] = makeToolError(setPrototypeOf(a.error, null), call[STACK]);
+    call[REJECT](call[FAILURE]);
     return;
   }
   const file = mapGet(files, a.id);
   if (file === undefined) return;
   mapDelete(files, a.id);
+  asked--;
   if (failed) file.bad(fileError(setPrototypeOf(a.error, null), file.fields, file.stack));
   else file.ok(value);
 }
@@ -163,10 +193,10 @@ export function forgotten() {
   const ids = list(), failures = list();
   let unseen = 0;
   mapForEach(calls, (c) => {
-    if (c.earlier || c.observed && !c.pending) return;
-    push(ids, c.id);
-    if (c.pending && !c.observed) unseen++;
-    if (!c.observed && c.failure !== undefined) push(failures, c);
+    if (c[EARLIER] || c[OBSERVED] && !c[PENDING]) return;
+    push(ids, c[ID]);
+    if (c[PENDING] && !c[OBSERVED]) unseen++;
+    if (!c[OBSERVED] && c[FAILURE] !== undefined) push(failures, record({ path: c[PATH], failure: c[FAILURE] }));
   });
   return record({ ids, failures, unseen });
 }

@@ -2,9 +2,9 @@
 
 import {
   ErrorCtor, apply, define, defineProperty, endsWith, engineCaptureStackTrace, engineStack, getOwnPropertyDescriptor, global, indexOf, join, lastIndexOf,
-  list, mapGet, mapSet, mapSize, MapCtor, named, push, record, slice, split, startsWith,
+  list, mapSize, named, privateMap, push, record, slice, split, startsWith, uncurry,
 } from "./primordials.js";
-import { evalAs } from "./host.js";
+import { evalAs, stackPart } from "./host.js";
 
 // Under this name the engine knows programs, and what they compile with eval.
 const evalName = "<input>";
@@ -20,7 +20,7 @@ export function evaluate(code, name) {
   programName = name;
   serial++;
   running = serial === 1 ? evalName : evalName + serial;
-  if (mapSize(cleaned) > 0) cleaned = new MapCtor();
+  if (mapSize(cleaned) > 0) cleaned = privateMap();
   return evalAs(code, running);
 }
 
@@ -52,20 +52,25 @@ export function cleanStack(raw) {
   return out.length > maxStack ? slice(out, 0, maxStack) : out;
 }
 
-// What callerStack made of stacks, for the running program: it calls tools from a few places, many times.
+// What placeOf made of stacks, for the running program: it calls tools from a few places, many times.
 const maxCleaned = 32;
-let cleaned = new MapCtor(); // by the engine's text
+let cleaned = privateMap(); // by the engine's text
+const rawStack = uncurry(engineStack.get);
+
+/** The program's frames of an error that was made just now: as text, and as a call tells them. */
+export function placeOf(e) {
+  const raw = rawStack(e);
+  let place = cleaned.get(raw);
+  if (place === undefined) {
+    if (mapSize(cleaned) >= maxCleaned) cleaned = privateMap();
+    const stack = cleanStack(raw);
+    cleaned.set(raw, place = { __proto__: null, stack, part: stackPart(stack) });
+  }
+  return place;
+}
 
 /** The program's frames of whoever called. */
-export function callerStack() {
-  const raw = apply(engineStack.get, new ErrorCtor(), []);
-  let clean = mapGet(cleaned, raw);
-  if (clean === undefined) {
-    if (mapSize(cleaned) >= maxCleaned) cleaned = new MapCtor();
-    mapSet(cleaned, raw, clean = cleanStack(raw));
-  }
-  return clean;
-}
+export const callerStack = () => placeOf(new ErrorCtor()).stack;
 
 function header(e) {
   let name = "Error", message = "";

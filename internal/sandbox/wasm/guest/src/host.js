@@ -6,6 +6,9 @@ import { deleteProperty, JSONStringify, keys } from "./primordials.js";
 const host = globalThis.__host;
 deleteProperty(globalThis, "__host");
 
+/** called(promise, line) writes the line of a call, and has the engine take its promise as one whose rejection is handled: the runtime tells of that. */
+export const called = host("lend", "c");
+
 const write = (line) => { host("write", line + "\n"); };
 
 /** Milliseconds since the epoch, as the host said last; it moves on a little when it is read often. */
@@ -25,11 +28,9 @@ export const evalAs = (code, name) => host("eval", code, name);
 
 const quote = (s) => JSONStringify(s);
 
-/** Asks for a call; args is JSON text or undefined. */
-export function sendCall(id, path, args, stack) {
-  write('{"call":{"id":' + id + ',"path":' + quote(path) + (args === undefined ? "" : ',"args":' + args) +
-    (stack === "" ? "" : ',"stack":' + quote(stack)) + "}}");
-}
+/** The parts of the line of a call that are the same for many: of its path, and of where the program made it. */
+export const pathPart = (path) => ',"path":' + quote(path);
+export const stackPart = (stack) => (stack === "" ? "}}\n" : ',"stack":' + quote(stack) + "}}\n");
 
 /** A request for a file as a line; fields is a record of what the protocol's File holds beside the id, and what errors name the system call. */
 export function fileLine(id, fields) {

@@ -304,8 +304,47 @@ function isPlain(v, budget) {
   return true;
 }
 
-function plain(v) {
-  try { return isPlain(v, { __proto__: null, left: maxPlain }); } catch { return false; }
+const maxFlat = 16;   // members of an object that is written here
+const maxNames = 256; // names of members that are kept as JSON writes them
+let names = create(null), named = 0;
+
+function nameOf(k) {
+  const known = names[k];
+  if (known !== undefined) return known;
+  if (k.length > 64) return JSONStringify(k) + ":";
+  if (++named > maxNames) { names = create(null); named = 1; }
+  return (names[k] = JSONStringify(k) + ":");
+}
+
+// JSON text of an object with a few numbers, strings, booleans and nulls, as most arguments are, else undefined. It is twice as
+// fast as a look at it and JSON.stringify, and reads each member once.
+function flat(v) {
+  if (v === null || typeof v !== "object" || isArray(v)) return undefined;
+  const proto = getPrototypeOf(v);
+  if (proto !== objectPrototype && proto !== null || "toJSON" in v) return undefined;
+  const own = keys(v), n = own.length;
+  if (n > maxFlat) return undefined;
+  let out = "{";
+  for (let i = 0; i < n; i++) {
+    const k = own[i], x = v[k];
+    let text;
+    switch (typeof x) {
+      case "number": if (x - x !== 0) return undefined; text = x; break;
+      case "string": text = JSONStringify(x); break;
+      case "boolean": text = x; break;
+      case "undefined": continue;
+      default: if (x !== null) return undefined; text = x;
+    }
+    out += (out === "{" ? "" : ",") + nameOf(k) + text;
+  }
+  return out + "}";
+}
+
+function simple(v) {
+  try {
+    const text = flat(v);
+    return text === undefined && isPlain(v, { __proto__: null, left: maxPlain }) ? JSONStringify(v) : text;
+  } catch { return undefined; }
 }
 
 const nullToken = /[:,[]null/;
@@ -318,7 +357,8 @@ export function serialize(value, promises) {
   if (typeof value === "number") value = plainNumber(value);
   else if (typeof value === "function" || typeof value === "symbol") value = describe(value);
   if (value === undefined) return undefined;
-  if (plain(value)) return JSONStringify(value);
+  const easy = simple(value);
+  if (easy !== undefined) return easy;
   const outer = met;
   met = promises === undefined ? null : promises;
   const all = lend();

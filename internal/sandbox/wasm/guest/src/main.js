@@ -209,6 +209,7 @@ function wake() {
 
 const api = record({
   deliver(line, long) { deliver(line, long); },
+  give: (id, text) => (phase !== idle || session) && calls.give(id, text),
   idle() {
     if (phase === running && calls.waiting() === 0 && timers.timers() === 0) stalled();
     else if (phase === draining) drain();

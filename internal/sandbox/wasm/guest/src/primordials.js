@@ -10,7 +10,7 @@ const { bind, call } = Function.prototype;
 export const uncurry = bind.bind(call);
 
 export const { apply, defineProperty, deleteProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
-export const { create, keys, setPrototypeOf } = Object;
+export const { create, freeze, keys, setPrototypeOf } = Object;
 export const isArray = Array.isArray;
 export const { parse: JSONParse, stringify: JSONStringify, rawJSON } = JSON;
 export const { max } = Math;
@@ -133,6 +133,16 @@ export function named(f, name) {
   defineProperty(f, "name", record({ value: name, configurable: true }));
   return f;
 }
+
+/** A Map whose methods the runtime calls as its own, at a third less than through their copies: no program ever holds it. */
+export function privateMap() {
+  const m = new MapCtor();
+  define(m, "get", mapGetMethod);
+  define(m, "set", mapSetMethod);
+  define(m, "delete", mapDeleteMethod);
+  return m;
+}
+const { get: mapGetMethod, set: mapSetMethod, delete: mapDeleteMethod } = Map.prototype;
 
 /** Calls ok or bad when v, whatever it is, has settled; of a promise it consults nothing that a program can change. */
 export function settled(v, ok, bad) {

@@ -1,12 +1,12 @@
 // The ways in which a program reaches tools: namespaces, callTool, search, readResult, emit.
 
 import {
-  MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, getOwnPropertyDescriptor, global, hasOwn, isArray, join,
+  ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, getOwnPropertyDescriptor, global, hasOwn, isArray, join,
   keys, list, mapForEach, mapGet, mapHas, mapSet, named, record, setAdd, setHas, startsWith,
 } from "./primordials.js";
-import { callTool } from "./calls.js";
+import { callPath, callTool } from "./calls.js";
 import { mustBeFile } from "./files.js";
-import { sendEmit } from "./host.js";
+import { pathPart, sendEmit } from "./host.js";
 
 const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
 
@@ -28,15 +28,19 @@ function lists(l, k) {
 }
 
 function memberOf(l, k) {
-  if (l.made === undefined) l.made = new MapCtor();
-  let m = mapGet(l.made, k);
-  if (m === undefined) mapSet(l.made, k, m = l.make(k));
+  if (l.made === none) l.made = create(null);
+  let m = l.made[k];
+  if (m === undefined) m = l.made[k] = l.make(k);
   return m;
 }
+
+const none = create(null);
 
 // The traps of all listings; this is the listing.
 const traps = record({
   get(t, k) {
+    const m = this.made[k];
+    if (m !== undefined) return m;
     if (typeof k === "symbol") return k === inspectCustom ? () => textOf(this) : undefined;
     if (lists(this, k)) return memberOf(this, k);
     if (setHas(silent, k)) return k === "toJSON" ? () => textOf(this) : undefined;
@@ -59,11 +63,12 @@ const traps = record({
 
 /** An object whose members come from make(key), listed under names; any other key is tried too. */
 function listing(label, names, make) {
-  return new ProxyCtor(create(null), { __proto__: traps, label, names, make, listed: undefined, made: undefined });
+  return new ProxyCtor(create(null), { __proto__: traps, label, names, make, listed: undefined, made: none });
 }
 
 function toolFunction(path) {
-  return named((...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length), path);
+  const part = pathPart(path);
+  return named((...args) => callPath(path, part, args.length > 0 ? args[0] : undefined, args.length, new ErrorCtor()), path);
 }
 
 let namespaces = new MapCtor(); // by name, of this run
@@ -108,19 +113,19 @@ export function setNamespaces(all, goesOn) {
   global("tools", tools);
 }
 
-const callToolByPath = (path, ...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length);
+const callToolByPath = (path, ...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length, new ErrorCtor());
 global("callTool", callToolByPath);
 
 // search("words", { limit }), or search({ query, limit }) as the tool itself is called.
 global("search", function search(query, options) {
-  if (query !== null && typeof query === "object") return callTool("biplane.search", query, 1);
+  if (query !== null && typeof query === "object") return callTool("biplane.search", query, 1, new ErrorCtor());
   const args = create(null);
   if (options !== null && typeof options === "object") {
     const own = keys(options);
     for (let i = 0; i < own.length; i++) define(args, own[i], options[own[i]], true);
   }
   define(args, "query", query === undefined ? "" : query, true);
-  return callTool("biplane.search", args, 1);
+  return callTool("biplane.search", args, 1, new ErrorCtor());
 });
 
 global("readResult", function readResult(handle, options) {
@@ -130,7 +135,7 @@ global("readResult", function readResult(handle, options) {
     if (options.offset !== undefined) define(args, "offset", options.offset, true);
     if (options.limit !== undefined) define(args, "limit", options.limit, true);
   }
-  return callTool("biplane.result", args, 1);
+  return callTool("biplane.result", args, 1, new ErrorCtor());
 });
 
 global("emit", function emit(x) {
