@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -162,5 +163,39 @@ func (h *house) cut(t *testing.T, execution string, keep int) {
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), `DELETE FROM execution_part WHERE execution = ? AND seq > ?`, execution, keep); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What an execution came to is answered after a restart as before it, to the same people, and without personal data where a model may ask.
+func TestExecutionAfterARestart(t *testing.T) {
+	s := &scene{T: t, house: newHouse(t, "policy: open\nprivacy: tokenize\n"), label: "t-"}
+	before := map[string]*api.Execution{}
+	for _, code := range []string{
+		`console.log("to ann@example.com"); await book.write({ key: K + "1" }); return { mail: "ann@example.com", big: 9007199254740993n }`,
+		`throw new Error("no mailbox ann@example.com")`,
+		`const`,
+	} {
+		x := s.begin("dave", api.RunRequest{Code: code})
+		before[x.ID] = x
+	}
+	s.restart(t, nil)
+	for id, want := range before {
+		got, err := s.mine().Execution(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := json.Marshal(want)
+		b, _ := json.Marshal(got)
+		if string(a) != string(b) || strings.Contains(string(b), "ann@") {
+			t.Errorf("before:\n%s\nand after:\n%s", a, b)
+		}
+		for _, who := range []string{"bot", "vera"} {
+			if x, err := clientOf(s.d, s.keys[who]).Execution(t.Context(), id); err == nil {
+				t.Errorf("%s reads %+v", who, x)
+			}
+		}
+	}
+	if _, err := s.mine().Execution(t.Context(), "ex_none"); err == nil || !strings.Contains(err.Error(), "biplane executions list") {
+		t.Error(err)
 	}
 }

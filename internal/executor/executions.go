@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
 )
@@ -208,6 +209,33 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*D
 		d.Value, d.Error, d.Console, d.Notes = e.Value, e.Error, e.Console, e.Notes
 	}
 	return d, nil
+}
+
+// Past gives an execution that p may read from its journal, as a model may see it: one that this process has no more, or never had.
+func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*Execution, error) {
+	st, err := x.readable(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	i := x.executionInfo(&st.Record)
+	e := &Execution{Value: json.RawMessage("null"), Console: []Line{}, Calls: []CallRecord{}, Tier: i.Tier, Session: i.Session, MS: i.MS}
+	switch {
+	case st.End != nil && st.End.Execution != nil:
+		if err := json.Unmarshal(st.End.Execution, e); err != nil {
+			return nil, err
+		}
+		e.Undefined = st.End.Undefined
+	case i.Why != "":
+		e.Error = &Failure{Kind: string(Interrupted), Message: i.Why}
+		fallthrough
+	default:
+		for _, c := range st.Calls {
+			e.Calls = append(e.Calls, CallRecord{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: c.Error, From: c.From})
+		}
+	}
+	e.ID, e.State, e.Started, e.Labels = i.ID, State(i.State), i.Started, st.Labels()
+	e.Principal = tool.Principal{ID: i.Principal, Client: i.Client}
+	return x.hidden(ctx, privacy.Scope{Owner: i.Principal, Session: i.Session}, e), nil
 }
 
 // Watch tells of an execution that p may read now, and whenever something of it has changed, until it has ended or tell gives an error.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"unicode/utf8"
@@ -53,8 +54,10 @@ func (r *run) hideText(text *string) {
 }
 
 // hidden gives the execution as a model may see it.
-func (r *run) hidden(e *Execution) *Execution {
-	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
+func (r *run) hidden(e *Execution) *Execution { return r.x.hidden(r.ctx, r.scope(), e) }
+
+func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *Execution) *Execution {
+	s := x.cfg.Privacy.Sheet(ctx, scope)
 	if s == nil {
 		return e
 	}
@@ -82,7 +85,7 @@ func (r *run) hidden(e *Execution) *Execution {
 			s.Text(t)
 		}
 	}
-	s.Hide(r.ctx)
+	s.Hide(ctx)
 	for i := range out.Calls {
 		out.Calls[i].args = values.Cut(out.Calls[i].args, maxShort)
 	}

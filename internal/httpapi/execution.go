@@ -75,15 +75,23 @@ func (s *Server) execution(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
 }
 
-// answer shows an execution to whose it is, and to those who may read everything.
+// answer shows an execution to whose it is, and to those who may read everything: as this process has it, else from its journal. Its tokens
+// are counted where the process has it, since a journal doesn't have all that they are counted of.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
+	p := s.principal(r)
 	x, ok := s.cfg.Execution(id)
-	if p := s.principal(r); !ok || x.Principal.ID != p.ID && !identity.Has(p, identity.Auditor) {
-		fail(w, tool.Errorf(tool.NotFound, "no execution %s is known here: it is too old, or of another process", id))
+	if !ok {
+		var err error
+		if x, err = s.cfg.Journals.Past(r.Context(), p, id); err != nil {
+			fail(w, err)
+			return
+		}
+	} else if x.Principal.ID != p.ID && !identity.Has(p, identity.Auditor) {
+		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", cut(id)))
 		return
 	}
 	out := wire(x)
-	if tokens {
+	if ok && tokens {
 		if t, err := x.Count(); err != nil {
 			s.log.Warn("count tokens", "execution", id, "err", err)
 		} else {

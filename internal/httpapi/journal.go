@@ -22,6 +22,7 @@ import (
 // it says that they aren't there.
 type Journals interface {
 	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]executor.ExecutionInfo, error)
+	Past(ctx context.Context, p tool.Principal, id string) (*executor.Execution, error)
 	Details(ctx context.Context, p tool.Principal, id string) (*executor.Details, error)
 	Watch(ctx context.Context, p tool.Principal, id string, tell func(*executor.Details) error) error
 	Replay(ctx context.Context, p tool.Principal, id string, o executor.ReplayOptions) (*executor.Replayed, error)

@@ -188,3 +188,11 @@ func TestExecutionReplay(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func (j journals) Past(ctx context.Context, p tool.Principal, id string) (*executor.Execution, error) {
+	d, err := j.Details(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	return &executor.Execution{ID: d.ID, State: executor.State(d.State), Value: d.Value, Console: d.Console}, nil
+}
