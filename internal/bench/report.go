@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // A Report is what was measured.
@@ -101,7 +103,7 @@ func (f Figure) write(w io.Writer, indent string, about row) {
 		fmt.Fprintf(w, "%s%s\t–\t–\t–\t%s\tnot measured: %s\n", indent, f.Name, about.aim(), strings.Join(strings.Fields(f.Why), " "))
 		return
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), thousands(f.N), about.reached(f.Median), about.what)
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), prose.Group(f.N), about.reached(f.Median), about.what)
 }
 
 // aim says what a figure is to reach.
@@ -184,15 +186,7 @@ func size(v float64) string {
 // number writes three digits, of large numbers all.
 func number(v float64) string {
 	if math.Abs(v) >= 1000 {
-		return thousands(int(math.Round(v)))
+		return prose.Group(int(math.Round(v)))
 	}
 	return strconv.FormatFloat(round(v, 3), 'f', -1, 64)
-}
-
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -136,13 +137,13 @@ func (c *Catalog) describe(e *Entry) Signature {
 // overview writes which upstreams there are, how they are, and how many tools they have.
 func (v *View) overview() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", count(len(v.upstreams), "upstream"), count(len(v.entries), "tool"))
+	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", prose.Count(len(v.upstreams), "upstream"), prose.Count(len(v.entries), "tool"))
 	for i, u := range v.upstreams {
 		if i == maxUpstreams {
 			fmt.Fprintf(&b, "and %d more\n", len(v.upstreams)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s: %s, %s", u.namespace, count(len(u.entries), "tool"), state(u))
+		fmt.Fprintf(&b, "%s: %s, %s", u.namespace, prose.Count(len(u.entries), "tool"), state(u))
 		if u.name != u.namespace {
 			fmt.Fprintf(&b, " (%s)", quoteShort(u.name))
 		}
@@ -181,13 +182,6 @@ func state(u *upstream) string {
 		text += ", run `biplane connect " + oneLine(u.name, 64) + "`"
 	}
 	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // summary makes one line of a description: its first sentence, where that is not too short to say something.

@@ -79,11 +79,3 @@ func topic(c *cobra.Command, args []string) error {
 
 // overview shows the help of a command that is a group of others.
 func overview(c *cobra.Command, _ []string) error { return c.Help() }
-
-// count writes a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

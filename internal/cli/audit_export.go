@@ -16,6 +16,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // period are the flags --from and --to.
@@ -109,7 +110,7 @@ README.md that says what each file shows and which controls it supports. It cert
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", clean(args[0]), count(n, "file"))
+				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", clean(args[0]), prose.Count(n, "file"))
 				return nil
 			})
 		},

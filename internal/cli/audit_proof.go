@@ -11,6 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // auditFileBytes bounds what is read of a proof, a key, a file of checkpoints.
@@ -157,9 +158,9 @@ func showVerified(w io.Writer, r *api.AuditReport) {
 	if !r.OK {
 		verdict = "NOT good"
 	}
-	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, count(int(r.Records), "record"), leaves(r.Size), count(int(r.Checkpoints), "checkpoint"), r.Covered)
+	fmt.Fprintf(w, "%s: %s, %s, %s covering %d of these", verdict, prose.Count(int(r.Records), "record"), leaves(r.Size), prose.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
 	if r.Unfinished > 0 {
-		fmt.Fprintf(w, ", %s without an end", count(int(r.Unfinished), "call"))
+		fmt.Fprintf(w, ", %s without an end", prose.Count(int(r.Unfinished), "call"))
 	}
 	fmt.Fprintf(w, "\nrecord %s, root %s\n", clean(r.Origin), r.Root)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // A Process is the process that a command runs in.
@@ -305,7 +306,7 @@ func (a *app) attached(ctx context.Context, runs bool, f func(context.Context, *
 	stop()
 	if runs {
 		at.Settle(ctx, func(n int) {
-			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", count(n, "execution"))
+			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", prose.Count(n, "execution"))
 		})
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -105,7 +106,7 @@ func argumentsOf(r *api.Approval) string {
 	if len(names) == 0 {
 		return "a long plan"
 	}
-	return count(len(names), "call") + ": " + tally(names)
+	return prose.Count(len(names), "call") + ": " + tally(names)
 }
 
 // leftOut reports whether a list came without the arguments of r: those of a call are an object.

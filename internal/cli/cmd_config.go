@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 func configCommand(a *app) *cobra.Command {
@@ -100,7 +100,7 @@ func (a *app) checkTable(w io.Writer, r checked, s *daemon.Settings) {
 	case r.File == "":
 		fmt.Fprintln(w, "no configuration: there are no upstream tools")
 	default:
-		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, count(len(s.Servers), "MCP server"), s.Mode, s.Policy)
+		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, prose.Count(len(s.Servers), "MCP server"), s.Mode, s.Policy)
 	}
 }
 
@@ -135,7 +135,7 @@ type shownUsage struct {
 }
 
 func showUsage(s *daemon.Settings) shownUsage {
-	out := shownUsage{Keep: span(s.Usage.Keep), Hours: span(s.Usage.Hours), Prices: []string{}}
+	out := shownUsage{Keep: prose.Setting(s.Usage.Keep), Hours: prose.Setting(s.Usage.Hours), Prices: []string{}}
 	if p := s.Prices; p != nil {
 		out.Prices = append(out.Prices, fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
 		for _, c := range p.Special {
@@ -219,7 +219,7 @@ func show(s *daemon.Settings, dir string) shown {
 			Process: cmp.Or(s.Sandbox.Process, "auto"),
 		},
 		Sessions: showSessions(s.Sessions.Complete()),
-		Journal:  shownJournal{Keep: span(s.Journal.Keep), Bytes: daemon.FormatSize(s.Journal.Bytes)},
+		Journal:  shownJournal{Keep: prose.Setting(s.Journal.Keep), Bytes: daemon.FormatSize(s.Journal.Bytes)},
 		Usage:    showUsage(s),
 		Audit:    s.Audit.Shown(),
 	}
@@ -232,28 +232,12 @@ func show(s *daemon.Settings, dir string) shown {
 func showSessions(s daemon.SessionSettings) shownSessions {
 	after := "never"
 	if s.SuspendAfter > 0 {
-		after = span(s.SuspendAfter)
+		after = prose.Setting(s.SuspendAfter)
 	}
 	return shownSessions{
-		Idle: span(s.Idle), Unused: span(s.Unused), MaxAge: span(s.MaxAge), Size: daemon.FormatSize(s.Size), Workspace: daemon.FormatSize(s.Workspace),
+		Idle: prose.Setting(s.Idle), Unused: prose.Setting(s.Unused), MaxAge: prose.Setting(s.MaxAge), Size: daemon.FormatSize(s.Size), Workspace: daemon.FormatSize(s.Workspace),
 		Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: after,
 	}
-}
-
-// span writes a time as a configuration has it: 30d, 10m, 1m30s.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= day && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	text := d.String()
-	if d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 func showTable(w io.Writer, v shown) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 func cpCommand(a *app) *cobra.Command {
@@ -56,7 +57,7 @@ standard input or output. What is neither file nor folder, links in folders too,
 					return err
 				}
 				err = a.print(output, map[string]int64{"files": int64(t.files), "bytes": t.bytes, "left_out": int64(t.left)}, func(w io.Writer) {
-					fmt.Fprintf(w, "%s, %s\n", count(t.files, "file"), bytesText(t.bytes))
+					fmt.Fprintf(w, "%s, %s\n", prose.Count(t.files, "file"), bytesText(t.bytes))
 				})
 				if err == nil && t.left > 0 {
 					return told(exitFailed)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 func policyCommand(a *app) *cobra.Command {
@@ -127,7 +128,7 @@ func showReport(w io.Writer, r *api.PolicyReport, dir string) {
 		line("warning: ", p)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n", strings.Replace(count(r.Policies, "policy"), "policys", "policies", 1), r.Version, count(r.Tools, "tool"))
+		fmt.Fprintf(w, "%s, version %s, checked against %s: good\n", strings.Replace(prose.Count(r.Policies, "policy"), "policys", "policies", 1), r.Version, prose.Count(r.Tools, "tool"))
 	}
 }
 
@@ -231,7 +232,7 @@ func showCases(w io.Writer, results []daemon.PolicyCase) {
 		}
 		fmt.Fprintln(w, safe(fmt.Sprintf("%s:%d: %s\n  wanted %s\n  got    %s", r.File, r.Line, r.Case, want, r.Got)))
 	}
-	fmt.Fprintf(w, "%d of %s as wanted\n", good, count(len(results), "case"))
+	fmt.Fprintf(w, "%d of %s as wanted\n", good, prose.Count(len(results), "case"))
 }
 
 func policyExplainCommand(a *app) *cobra.Command {
@@ -385,9 +386,9 @@ func showReplay(w io.Writer, r *api.PolicyReplay) {
 	}
 	for _, u := range r.Undecided {
 		unknown += u.Calls
-		fmt.Fprintln(w, safe(fmt.Sprintf("%s not decided on: %s (as %s)", count(u.Calls, "call"), u.Reason, u.Record)))
+		fmt.Fprintln(w, safe(fmt.Sprintf("%s not decided on: %s (as %s)", prose.Count(u.Calls, "call"), u.Reason, u.Record)))
 	}
-	fmt.Fprintf(w, "%s on record: %d would be decided otherwise, %d the same, %d not decided on\n", count(r.Calls, "call"), changed, r.Same, unknown)
+	fmt.Fprintf(w, "%s on record: %d would be decided otherwise, %d the same, %d not decided on\n", prose.Count(r.Calls, "call"), changed, r.Same, unknown)
 	if r.More {
 		fmt.Fprintln(w, "there are more calls on record than were looked at: take a shorter time")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // programBytes bounds a program that is read here; the executor has a bound of its own below it.
@@ -313,16 +314,16 @@ func callsLine(x *api.Execution) string {
 	}
 	var parts []string
 	if len(made) > 0 {
-		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", count(len(made), "call"), tally(made), count(bytes, "byte")))
+		parts = append(parts, fmt.Sprintf("%s (%s), %s of results", prose.Count(len(made), "call"), tally(made), prose.Count(bytes, "byte")))
 	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", failed))
 	}
 	if len(refused) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made (%s)", count(len(refused), "call"), tally(refused)))
+		parts = append(parts, fmt.Sprintf("%s not made (%s)", prose.Count(len(refused), "call"), tally(refused)))
 	}
 	if len(known) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", count(len(known), "call"), tally(known), from))
+		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", prose.Count(len(known), "call"), tally(known), from))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // sessionExt is how the names of exported sessions end, where none is asked for.
@@ -84,7 +85,7 @@ func showSession(w io.Writer, s *api.Session) {
 	columns(w, [][]string{
 		{"session", s.Name}, {"owner", s.Owner}, {"state", s.State}, {"languages", strings.Join(s.Languages, ", ")},
 		{"programs", strconv.Itoa(s.Programs)}, {"memory, packed", bytesText(s.StateBytes)},
-		{"files", count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
+		{"files", prose.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
 		{"created", moment(s.Created)}, {"last used", moment(s.Used)}, {"ends unless used", moment(s.Expires)},
 		{"engine", s.Engine}, {"journal", rebuild}, {"has read", dash(strings.Join(s.Labels, ", "))},
 	}...)
@@ -100,13 +101,10 @@ func moment(t time.Time) string {
 
 // bytesText writes a number of bytes for people.
 func bytesText(n int64) string {
-	switch {
-	case n < 1000:
-		return count(int(n), "byte")
-	case n < 1_000_000:
-		return fmt.Sprintf("%.3g KB", float64(n)/1e3)
+	if n < 1000 {
+		return prose.Count(int(n), "byte")
 	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	return prose.Size(n)
 }
 
 // printSession prints what became of a session.
@@ -326,7 +324,7 @@ another build of the engine is made anew from the session's journal where that i
 				if err != nil {
 					return err
 				}
-				return a.printSession(output, fmt.Sprintf("session %s: %s, %s", s.Name, count(s.Programs, "program"), count(s.Files, "file")), s)
+				return a.printSession(output, fmt.Sprintf("session %s: %s, %s", s.Name, prose.Count(s.Programs, "program"), prose.Count(s.Files, "file")), s)
 			})
 		},
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 func toolsCommand(a *app) *cobra.Command {
@@ -203,7 +204,7 @@ there and of the same name are written over; others are left alone.`,
 				if err := writeTree(args[0], files); err != nil {
 					return &api.Error{Kind: api.Unavailable, Message: "write types: " + err.Error()}
 				}
-				fmt.Fprintf(a.Out, "%s in %s\n", count(len(files), "file"), filepath.Join(args[0], "tools"))
+				fmt.Fprintf(a.Out, "%s in %s\n", prose.Count(len(files), "file"), filepath.Join(args[0], "tools"))
 				return nil
 			})
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // What usage can be shown by.
@@ -108,8 +109,8 @@ func usageTable(w io.Writer, u *api.Usage) {
 	}
 	rows := [][]string{head}
 	row := func(of []string, l *api.UsageLine) {
-		cells := append(of, digits(l.Calls), digits(l.Failed), digits(l.Executions), cpuText(l.CPUMS), bytesText(l.Sent),
-			digits(l.Read), digits(l.Written), digits(l.KeptOut+l.Unwritten), digits(l.Saved))
+		cells := append(of, prose.Group(l.Calls), prose.Group(l.Failed), prose.Group(l.Executions), cpuText(l.CPUMS), bytesText(l.Sent),
+			prose.Group(l.Read), prose.Group(l.Written), prose.Group(l.KeptOut+l.Unwritten), prose.Group(l.Saved))
 		if l.Cost != nil && l.SavedCost != nil {
 			cells = append(cells, moneyText(*l.Cost), moneyText(*l.SavedCost))
 		}
@@ -150,24 +151,11 @@ func usageNote(u *api.Usage) string {
 	return s
 }
 
-// digits writes a number in groups of three.
-func digits(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	sign := ""
-	if s[0] == '-' {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
-}
-
 func cpuText(ms int64) string {
 	if ms < 10_000 {
 		return strconv.FormatInt(ms, 10) + " ms"
 	}
-	return digits(ms/1000) + " s"
+	return prose.Group(ms/1000) + " s"
 }
 
 func moneyText(v float64) string {

@@ -58,11 +58,3 @@ func TestUsagePeriod(t *testing.T) {
 		}
 	}
 }
-
-func TestDigits(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
-		if got := digits(n); got != want {
-			t.Errorf("%d: %s", n, got)
-		}
-	}
-}

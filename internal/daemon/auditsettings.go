@@ -5,12 +5,12 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/audit/sink"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // CheckpointSettings say how often the record is signed, and where that goes. What is empty or nil isn't there.
@@ -56,17 +56,7 @@ func span(d, otherwise time.Duration) string {
 	if d <= 0 {
 		d = otherwise
 	}
-	if d%auditDay == 0 {
-		return strconv.FormatInt(int64(d/auditDay), 10) + "d"
-	}
-	text := d.String()
-	if d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return prose.Setting(d)
 }
 
 // sinks makes the sinks. work is a folder for what a sink has to keep.

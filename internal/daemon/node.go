@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // Bounds on a configuration file. They are far above what a person writes.
@@ -249,12 +250,8 @@ func (r *reader) expand(n *node, s string) string {
 	}
 }
 
-func clip(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
-}
+// clip is the beginning of a text of the configuration.
+func clip(s string) string { return prose.Clip(s, 40) }
 
 // elsewhere are the names that clients' files have for keys of ours.
 var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers", "mcp": "mcpServers"}

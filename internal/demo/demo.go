@@ -20,6 +20,7 @@ import (
 
 	"github.com/tiktoken-go/tokenizer"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -210,6 +211,6 @@ func (r *runner) way(ctx context.Context, name string, c *client, do func(*agent
 	w.Deactivated = len(got.deactivated)
 	w.finish(r.cfg)
 	r.say("  %d model turns, %d tool calls, %s tokens read, %.2f s in tools; %d customers deactivated, checked in the database",
-		w.Turns, w.Calls, thousands(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
+		w.Turns, w.Calls, prose.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
 	return w, nil
 }

@@ -3,10 +3,11 @@ package demo
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // A Report is what the demonstration found.
@@ -99,7 +100,7 @@ func (r *Report) table(b *strings.Builder) {
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	num := func(f func(Way) int) func(Way) string { return func(w Way) string { return thousands(f(w)) } }
+	num := func(f func(Way) int) func(Way) string { return func(w Way) string { return prose.Group(f(w)) } }
 	rule := func() { b.WriteString(strings.Repeat("─", 38+18*len(r.Ways)) + "\n") }
 	row("", func(w Way) string { return w.Name })
 	rule()
@@ -146,14 +147,6 @@ or, in the configuration of any MCP client:
 
     { "mcpServers": { "biplane": { "command": "biplane", "args": ["mcp", "--config", "/path/to/.mcp.json"] } } }
 `
-
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
 
 func times(a, b int) string {
 	if b == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
 )
@@ -83,7 +84,7 @@ func (r *run) conclude(err error) {
 		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
 	}
 	if r.dropped > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", count(r.dropped, "console line"), sizeText(r.x.cfg.Limits.Console)))
+		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", prose.Count(r.dropped, "console line"), prose.Size(r.x.cfg.Limits.Console)))
 	}
 	if left := r.plan.leftOver(); left != "" && r.exec.State != Queued {
 		e.Notes = append(e.Notes, left)
@@ -151,7 +152,7 @@ func (r *run) unawaited(ids []int64) string {
 		outcome = fmt.Sprintf("%d took much longer than the program and were canceled: whether they took effect is not known", stopped)
 	}
 	return fmt.Sprintf("not awaited by the program: %s (%s%s); %s: write await, or await Promise.all([...])",
-		count(known, "call"), strings.Join(names, ", "), more, outcome)
+		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
 // content makes that of the answer: of a plan that was carried out, what that answered.
@@ -203,7 +204,7 @@ func missingText(missing []string) string {
 		return ""
 	}
 	const most = 300
-	return values.Cut("protections not armed here: "+strings.Join(missing, "; "), most)
+	return prose.Cut("protections not armed here: "+strings.Join(missing, "; "), most)
 }
 
 // lines joins what is there.
@@ -244,9 +245,9 @@ func consoleText(lines []Line, logged int) string {
 		return "console:\n" + strings.Join(shown, "\n")
 	}
 	all := strings.Join(shown, "\n")
-	head, tail := values.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
+	head, tail := prose.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
 	total = max(total, logged)
-	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", sizeText(total), count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
+	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", prose.Size(total), prose.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
 }
 
 func notesText(notes []string) string {
@@ -266,7 +267,7 @@ func callsText(calls []CallRecord) string {
 	calls, unsent := split(slices.DeleteFunc(slices.Clone(calls), func(c CallRecord) bool { return c.From != "" }))
 	refused := ""
 	if len(unsent) > 0 {
-		refused = count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")
+		refused = prose.Count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")
 	}
 	if len(calls) == 0 {
 		return refused
@@ -300,17 +301,17 @@ func callsText(calls []CallRecord) string {
 			parts = append(parts, fmt.Sprintf("and %d more tools", len(all)-i))
 			break
 		}
-		p := values.Cut(s.name, 100)
+		p := prose.Cut(s.name, 100)
 		if s.n > 1 {
-			p += fmt.Sprintf(" x%s", values.Group(s.n))
+			p += fmt.Sprintf(" x%s", prose.Group(s.n))
 		}
-		p += fmt.Sprintf(" (%s, %s", sizeText(s.bytes), duration(s.to.Sub(s.from)))
+		p += fmt.Sprintf(" (%s, %s", prose.Size(s.bytes), prose.Duration(s.to.Sub(s.from)))
 		if s.bad > 0 {
 			p += fmt.Sprintf(", %d failed", s.bad)
 		}
 		parts = append(parts, p+")")
 	}
-	line := count(len(calls), "call") + ": " + strings.Join(parts, ", ")
+	line := prose.Count(len(calls), "call") + ": " + strings.Join(parts, ", ")
 	if refused != "" {
 		line += "; " + refused
 	}
@@ -322,7 +323,7 @@ func countNames(calls []CallRecord) []string {
 	n := map[string]int{}
 	var names []string
 	for i := range calls {
-		name := values.Cut(calls[i].Tool, 100)
+		name := prose.Cut(calls[i].Tool, 100)
 		if n[name]++; n[name] == 1 {
 			names = append(names, name)
 		}
@@ -332,7 +333,7 @@ func countNames(calls []CallRecord) []string {
 			return append(names[:i], fmt.Sprintf("and %d more tools", len(names)-i))
 		}
 		if n[name] > 1 {
-			names[i] += " x" + values.Group(n[name])
+			names[i] += " x" + prose.Group(n[name])
 		}
 	}
 	return names

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // ask answers a question for which the guest stands still (sandbox.Cmd.Ask). Its own time runs on, but not while a call is
@@ -34,7 +34,7 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 	err := r.guard("a question of the program", func() error {
 		switch {
 		case many:
-			return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", values.Group(maxMessages)))
+			return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 		case over:
 			return errEnded
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
 )
@@ -58,7 +59,7 @@ func attachments(raw json.RawMessage) ([]journal.File, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(out, func(f journal.File) bool { return f.Path == name }) {
-			return nil, tool.Errorf(tool.Invalid, "execute: two files are called %q: send one, or give them different paths", values.Cut(name, 80))
+			return nil, tool.Errorf(tool.Invalid, "execute: two files are called %q: send one, or give them different paths", prose.Cut(name, 80))
 		}
 		left -= len(data)
 		out = append(out, journal.File{Path: name, Data: data})
@@ -72,7 +73,7 @@ func (a *attached) name(i int) (string, error) {
 	if p == "" && a.URI != "" {
 		u, err := url.Parse(a.URI)
 		if err != nil {
-			return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is no URI: give a path", i, values.Cut(a.URI, 80))
+			return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is no URI: give a path", i, prose.Cut(a.URI, 80))
 		}
 		p = u.Path
 		if u.Opaque != "" { // urn:data.csv
@@ -87,7 +88,7 @@ func (a *attached) name(i int) (string, error) {
 	case p == "":
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d] has no name: give a path, for example \"data.csv\"", i)
 	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p || slices.Contains(strings.Split(p, "/"), ".."):
-		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path such as \"data.csv\" or \"reports/may.csv\"", i, values.Cut(p, 80))
+		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path such as \"data.csv\" or \"reports/may.csv\"", i, prose.Cut(p, 80))
 	}
 	return p, nil
 }
@@ -96,16 +97,16 @@ func (a *attached) name(i int) (string, error) {
 func (a *attached) data(name string, most int) (data []byte, err error) {
 	switch {
 	case (a.Text == nil) == (a.Blob == nil):
-		return nil, tool.Errorf(tool.Invalid, "execute: file %q needs one of text and blob", values.Cut(name, 80))
+		return nil, tool.Errorf(tool.Invalid, "execute: file %q needs one of text and blob", prose.Cut(name, 80))
 	case a.Text != nil:
 		data = []byte(*a.Text)
 	case values.DecodedSize(*a.Blob) <= most: // or it is too large, which is said below
 		if data, err = base64.StdEncoding.DecodeString(*a.Blob); err != nil {
-			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w", values.Cut(name, 80), err)
+			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w", prose.Cut(name, 80), err)
 		}
 	}
 	if len(data) > most || a.Blob != nil && values.DecodedSize(*a.Blob) > most {
-		return nil, tool.Errorf(tool.Limit, "execute: file %q: the files of one call may have %s together: send larger ones in parts, or bring them in with `biplane cp`", values.Cut(name, 80), sizeText(maxAttachedBytes))
+		return nil, tool.Errorf(tool.Limit, "execute: file %q: the files of one call may have %s together: send larger ones in parts, or bring them in with `biplane cp`", prose.Cut(name, 80), prose.Size(maxAttachedBytes))
 	}
 	return data, nil
 }
@@ -125,7 +126,7 @@ func (r *run) attach(files []journal.File) error {
 			err = r.fs.Write(name, f.Data, "w", 0)
 		}
 		if err != nil {
-			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", values.Cut(f.Path, 80), err)
+			return tool.Errorf(tool.AsError(err).Kind, "the program did not run: file %q: %w", prose.Cut(f.Path, 80), err)
 		}
 	}
 	return nil

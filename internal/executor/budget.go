@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
@@ -62,7 +63,7 @@ func (r *run) overText(v, handle, first, last string) string {
 	shape, limit := values.Outline(json.RawMessage(v))
 	about := float64(r.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
 	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: await readResult(%q, { offset: 0, limit: %s })\n"+
-		"shape: %s\nhead: %s\ntail: %s", values.Group(len(v)), values.Group(int(about)), span(r.x.cfg.Limits.KeptFor), handle, limit, shape, first, last)
+		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), handle, limit, shape, first, last)
 }
 
 // readResult gives a part of a leftover: {handle, offset?, limit?}, in characters of a string, items of an array, else

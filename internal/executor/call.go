@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
@@ -75,7 +76,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 	}
 	path = journal.PathOf(c)
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
-		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", values.Cut(path, 80))
+		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", prose.Cut(path, 80))
 	}
 	switch path {
 	case resultPath:
@@ -90,9 +91,9 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 		refused := r.refused
 		r.mu.Unlock()
 		if refused > maxRefused {
-			return 0, path, nil, tool.Errorf(tool.Limit, "the program went on calling tools after its limit of %s", count(lim.Calls, "call"))
+			return 0, path, nil, tool.Errorf(tool.Limit, "the program went on calling tools after its limit of %s", prose.Count(lim.Calls, "call"))
 		}
-		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", count(lim.Calls, "call"))
+		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", prose.Count(lim.Calls, "call"))
 	}
 	n = len(r.exec.Calls)
 	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: r.short(c.Args), pending: true, begun: time.Now(), note: r.note(n, c, path)})
@@ -139,7 +140,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	value, err := r.outcome(res, err, &blocks)
 	r.mu.Lock()
 	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
-		value, err = nil, tool.Errorf(tool.Limit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", sizeText(maxAnswers))
+		value, err = nil, tool.Errorf(tool.Limit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
 	}
 	r.answers += len(value)
 	var failure *sandbox.GuestError
@@ -200,7 +201,7 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 		return nil, &tool.Error{Kind: failedKind, Msg: values.ErrorText(res)}
 	case len(res.Raw) > r.x.cfg.Limits.Result:
 		return nil, tool.Errorf(tool.Limit, "the result is %s, more than a program can be given (%s): ask the tool for less",
-			sizeText(len(res.Raw)), sizeText(r.x.cfg.Limits.Result))
+			prose.Size(len(res.Raw)), prose.Size(r.x.cfg.Limits.Result))
 	}
 	err = r.guard("a result", func() error {
 		value, err = values.Of(res, func(b values.Block, raw json.RawMessage) string {
@@ -245,11 +246,11 @@ func (r *run) reported(n int, p tool.Progress) {
 
 func guestError(err error) *sandbox.GuestError {
 	e := tool.AsError(err)
-	return &sandbox.GuestError{Kind: string(e.Kind), Message: values.Cut(e.Msg, values.MaxErrorText)}
+	return &sandbox.GuestError{Kind: string(e.Kind), Message: prose.Cut(e.Msg, values.MaxErrorText)}
 }
 
 // errUnread is what a program is told that asks for more than it reads.
-var errUnread = tool.Errorf(tool.Limit, "%s are waiting to be read by the program already: await each part before asking for the next", sizeText(maxUnread))
+var errUnread = tool.Errorf(tool.Limit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(maxUnread))
 
 // answerNow answers a call that needs no waiting.
 func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
@@ -336,5 +337,5 @@ func short(args json.RawMessage) string {
 	if len(args) == 0 {
 		return "{}"
 	}
-	return values.Cut(string(args), maxShort)
+	return prose.Cut(string(args), maxShort)
 }

@@ -12,9 +12,9 @@ import (
 	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // arguments are those of execute.
@@ -114,13 +114,13 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 			}
 			return tool.ParseResult(st.End.Answer)
 		case err == nil:
-			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", values.Cut(id, 80), st.Record.State)
+			return nil, tool.Errorf(tool.Conflict, "execution %q is %s, and there is no answer of it here", prose.Cut(id, 80), st.Record.State)
 		case tool.AsError(err).Kind != tool.NotFound:
 			return nil, err
 		}
 	}
 	return nil, tool.Errorf(tool.NotFound, "no execution %q: ids are those that execute answered with, and an execution is kept for %s after its end; run the program again",
-		values.Cut(id, 80), span(kept))
+		prose.Cut(id, 80), prose.Span(kept))
 }
 
 const (
@@ -223,7 +223,7 @@ func (r *run) progressNow() tool.Progress {
 			pending = append(pending, name)
 		}
 	}
-	msg := count(done, "call") + " done"
+	msg := prose.Count(done, "call") + " done"
 	if n := len(r.exec.Calls) - done; n > 0 {
 		msg += fmt.Sprintf(", %d running: %s", n, strings.Join(pending, ", "))
 		if n > len(pending) {
@@ -244,7 +244,7 @@ func reportText(p tool.Progress) string {
 			return ' '
 		}
 		return c
-	}, values.Cut(p.Message, maxReport)))
+	}, prose.Cut(p.Message, maxReport)))
 	far := ""
 	switch {
 	case p.Total > 0:
@@ -273,7 +273,7 @@ func (r *run) goesOn() (*tool.Result, error) {
 		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(Waiting), false)
 	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
-		duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
+		prose.Duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
 }
 
@@ -318,9 +318,9 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	case strings.TrimSpace(a.Code) == "":
 		return a, tool.Errorf(tool.Invalid, "execute: code is missing: give the text of a program, for example {\"code\": \"return 1 + 1\"}")
 	case len(a.Code) > lim.Code:
-		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", sizeText(len(a.Code)), sizeText(lim.Code))
+		return a, tool.Errorf(tool.Limit, "execute: code has %s, the most is %s: let the program make or read its data instead of holding it", prose.Size(len(a.Code)), prose.Size(lim.Code))
 	case !ok:
-		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", values.Cut(a.Language, 40))
+		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in \"typescript\" (the default), \"javascript\" or \"python\"", prose.Cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
 	}
@@ -347,7 +347,7 @@ func (x *Executor) mode(mode string) (plan bool, _ error) {
 	case mode == "" || mode == "run":
 		return false, nil
 	case mode != "plan":
-		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", values.Cut(mode, 40))
+		return false, tool.Errorf(tool.Invalid, "execute: mode %q is not known: \"plan\" asks a person for all writes at once before any is made; leave it out otherwise", prose.Cut(mode, 40))
 	case x.cfg.Journal == nil:
 		return false, tool.Errorf(tool.Unavailable, "execute: nothing can be planned here, since nothing is stored: leave mode out")
 	}
@@ -391,7 +391,7 @@ func object(raw json.RawMessage, name string, known ...string) (map[string]json.
 	var unknown []string
 	for k := range fields {
 		if !contains(known, k) {
-			unknown = append(unknown, fmt.Sprintf("%q", values.Cut(k, 40)))
+			unknown = append(unknown, fmt.Sprintf("%q", prose.Cut(k, 40)))
 		}
 	}
 	if len(unknown) > 0 {
@@ -417,7 +417,7 @@ func field[T any](fields map[string]json.RawMessage, name string, v *T, want str
 		return nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, values.Cut(string(raw), 60))
+		return tool.Errorf(tool.Invalid, "%s must be %s, got %s", name, want, prose.Cut(string(raw), 60))
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // JournalLimits bound the journals of executions. A zero field means its default.
@@ -143,7 +143,7 @@ func (x *Executor) journaled() error {
 }
 
 func noExecution(id string) error {
-	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", values.Cut(id, 80))
+	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", prose.Cut(id, 80))
 }
 
 // readsAll reports whether p may read executions of others.

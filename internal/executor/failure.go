@@ -6,9 +6,9 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // Kinds of failures that are the program's own.
@@ -102,9 +102,9 @@ func (r *run) failureText(e *Execution) string {
 	f := e.Error
 	var b strings.Builder
 	if f.text != "" {
-		b.WriteString(values.Cut(f.text, 32<<10))
+		b.WriteString(prose.Cut(f.text, 32<<10))
 	} else {
-		b.WriteString(values.Cut(f.Message, 32<<10))
+		b.WriteString(prose.Cut(f.Message, 32<<10))
 	}
 	if f.Line > 0 && f.Frame != "" && f.text == "" {
 		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
@@ -156,21 +156,21 @@ func listCalls(b *strings.Builder, calls []CallRecord) {
 	for i, c := range calls {
 		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
 			if i == maxListed*3/4 {
-				fmt.Fprintf(b, "\n… %s more", values.Group(len(calls)-maxListed))
+				fmt.Fprintf(b, "\n… %s more", prose.Group(len(calls)-maxListed))
 			}
 			continue
 		}
-		fmt.Fprintf(b, "\n- %s %s -> %s", values.Cut(c.Tool, 100), c.args, outcomeText(&c))
+		fmt.Fprintf(b, "\n- %s %s -> %s", prose.Cut(c.Tool, 100), c.args, outcomeText(&c))
 	}
 }
 
 func outcomeText(c *CallRecord) string {
-	said := values.Cut(firstLine(c.Error), 200)
+	said := prose.Cut(firstLine(c.Error), 200)
 	switch {
 	case c.From != "":
 		return "ok, not made again: from " + c.From
 	case c.Error == "":
-		return fmt.Sprintf("ok (%s, %s)", sizeText(c.Bytes), duration(c.took))
+		return fmt.Sprintf("ok (%s, %s)", prose.Size(c.Bytes), prose.Duration(c.took))
 	case c.unsent:
 		return said
 	case strings.HasPrefix(c.Error, "canceled"), strings.HasPrefix(c.Error, "timed out"):
@@ -197,7 +197,7 @@ func countWas(n int) string {
 	if n == 1 {
 		return "1 call was"
 	}
-	return values.Group(n) + " calls were"
+	return prose.Group(n) + " calls were"
 }
 
 var notDefined = regexp.MustCompile(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is not defined`)

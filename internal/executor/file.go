@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
@@ -57,7 +58,7 @@ func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	many := r.fileOps > maxFiles
 	r.mu.Unlock()
 	if many {
-		return nil, r.refuse(tool.Errorf(tool.Limit, "the program asked for files more than %s times", values.Group(maxFiles)))
+		return nil, r.refuse(tool.Errorf(tool.Limit, "the program asked for files more than %s times", prose.Group(maxFiles)))
 	}
 	return r.fs.Do(f, func(h string) ([]byte, error) {
 		l, err := r.leftover(h)
@@ -78,7 +79,7 @@ func (l *leftover) bytes() ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(l.data)
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", values.Cut(l.handle, 80), err)
+		return nil, tool.Errorf(tool.Invalid, "what is kept under the handle %q is not valid base64: %w", prose.Cut(l.handle, 80), err)
 	}
 	return data, nil
 }
@@ -113,7 +114,7 @@ func (r *run) embed(name string) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(data) > maxEmbedded:
-		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is", values.Cut(name, 80), sizeText(maxEmbedded))
+		return nil, tool.Errorf(tool.Limit, "%s is over %s: give a part of it, or tell where it is", prose.Cut(name, 80), prose.Size(maxEmbedded))
 	}
 	base := "biplane://executions/" + r.id
 	if r.hold != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -170,7 +171,7 @@ func (r *run) spool() (blob string, err error) {
 		return "", err
 	}
 	if most := r.x.cfg.Limits.Sessions.Size; int64(len(snapshot)) > most {
-		return "", tool.Errorf(tool.Limit, "it holds %s, packed", sizeText(len(snapshot)))
+		return "", tool.Errorf(tool.Limit, "it holds %s, packed", prose.Size(len(snapshot)))
 	}
 	b := session.NewBlob(snapshot)
 	if err := r.x.cfg.Store.Spool(r.ctx, b); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -355,7 +356,7 @@ func (r *run) concluded() bool {
 	}
 	e, c := &r.exec, r.plan.carried
 	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console, c.Calls, c.Undefined
-	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", count(len(r.plan.whole.Writes), "call"), c.ID))
+	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", prose.Count(len(r.plan.whole.Writes), "call"), c.ID))
 	return true
 }
 
@@ -368,10 +369,10 @@ func (p *planned) leftOver() string {
 	if left == 0 {
 		return ""
 	}
-	return count(left, "call") + " of the plan not made"
+	return prose.Count(left, "call") + " of the plan not made"
 }
 
 // planText is what the agent reads while a person looks at the plan.
 func (p *planned) planText(h *tool.Hold, whole string) string {
-	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", count(len(p.whole.Writes), "call"), h.Request, whole)
+	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", prose.Count(len(p.whole.Writes), "call"), h.Request, whole)
 }

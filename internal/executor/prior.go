@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // maxChain is how many executions a program may come after, one after the other.
@@ -47,9 +47,9 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 		case n > 0 && n == maxChain:
 			return nil, tool.Errorf(tool.Limit, "execute: after: %d executions came one after the other: look what they did, and send a program without after", maxChain)
 		case err != nil && n > 0 && tool.AsError(err).Kind == tool.NotFound:
-			return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which it came after, is not kept any more, so what that did isn't known: look, and send a program without after", values.Cut(id, 80))
+			return nil, tool.Errorf(tool.NotFound, "execute: after: execution %s, which it came after, is not kept any more, so what that did isn't known: look, and send a program without after", prose.Cut(id, 80))
 		case err != nil && tool.AsError(err).Kind == tool.NotFound:
-			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began", values.Cut(id, 80))
+			return nil, tool.Errorf(tool.NotFound, "execute: after: no execution %q: give the id of one that you began", prose.Cut(id, 80))
 		case err != nil:
 			return nil, err
 		case st.End == nil && next != carrierOf(id):
@@ -187,7 +187,7 @@ func reusedText(calls []CallRecord) string {
 		if len(by[id]) > 1 {
 			was = "were"
 		}
-		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, count(len(by[id]), "call"), was, strings.Join(countNames(by[id]), ", ")))
+		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, prose.Count(len(by[id]), "call"), was, strings.Join(countNames(by[id]), ", ")))
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/privacy"
-	"github.com/biplane-dev/biplane/internal/values"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // What a model sees of an execution has tokens in the place of personal data; the program, its journal and people who look at that have the data
@@ -87,7 +87,7 @@ func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *Execution
 	}
 	s.Hide(ctx)
 	for i := range out.Calls {
-		out.Calls[i].args = values.Cut(out.Calls[i].args, maxShort)
+		out.Calls[i].args = prose.Cut(out.Calls[i].args, maxShort)
 	}
 	return &out
 }
@@ -137,7 +137,7 @@ func (r *run) short(args json.RawMessage) string {
 	if r.x.cfg.Privacy == nil || len(args) == 0 {
 		return short(args)
 	}
-	return values.Cut(string(args), maxLonger)
+	return prose.Cut(string(args), maxLonger)
 }
 
 // planShown is the text of the plan that the program waits for, as a model may see it; empty where it waits for none.
@@ -175,7 +175,7 @@ func (r *run) heldArgs() map[int]string {
 	}
 	s.Hide(r.ctx)
 	for i, n := range of {
-		out[n] = values.Cut(texts[i], maxShort)
+		out[n] = prose.Cut(texts[i], maxShort)
 	}
 	return out
 }

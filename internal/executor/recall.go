@@ -8,10 +8,10 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // A recall is what a run heard before this process began. Its guest hears it once more, and so does again what it did: calls
@@ -232,7 +232,7 @@ var errDiverged = interrupted("run again, it did something else than before")
 var errChanged = errors.New("its tool says now that it may write")
 
 func changedSince(k *journal.Call) error {
-	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything is sent again", k.N, values.Cut(k.Tool, 100), errChanged)
+	return interrupted("call %d, %s, had been sent, and whether it took effect is unknown: %w. Look, before anything is sent again", k.N, prose.Cut(k.Tool, 100), errChanged)
 }
 
 func isInterruption(err error) bool {

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // A Recorded is what the record has of a call that an execution made before its process ended.
@@ -65,7 +65,7 @@ func (x *Executor) cut(p *past, sure bool) error {
 		if t == nil && sure || t != nil && (is(t.Annotations.ReadOnly) || is(t.Annotations.Idempotent)) {
 			continue
 		}
-		names = append(names, fmt.Sprintf("call %s, %s", c.Call[strings.LastIndexByte(c.Call, '.')+1:], values.Cut(c.Tool, 100)))
+		names = append(names, fmt.Sprintf("call %s, %s", c.Call[strings.LastIndexByte(c.Call, '.')+1:], prose.Cut(c.Tool, 100)))
 	}
 	switch n := len(names); {
 	case n == 0:

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // maxAttempts is how often an execution is taken up without getting on: its program may be what ends the process.
@@ -136,7 +136,7 @@ func (x *Executor) lost(st *journal.Story) error {
 	case len(unknown) > 0:
 		var names []string
 		for _, c := range unknown {
-			names = append(names, fmt.Sprintf("call %d, %s", c.N, values.Cut(c.Tool, 100))) // its arguments are sealed; this is not
+			names = append(names, fmt.Sprintf("call %d, %s", c.N, prose.Cut(c.Tool, 100))) // its arguments are sealed; this is not
 		}
 		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
 	case st.Record.Lost != "":

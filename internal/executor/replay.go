@@ -10,9 +10,9 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -133,7 +133,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *Repla
 	}
 	switch {
 	case len(then.Calls) != len(out.Calls):
-		out.Differs = fmt.Sprintf("it made %s, and had made %d", count(len(out.Calls), "call"), len(then.Calls))
+		out.Differs = fmt.Sprintf("it made %s, and had made %d", prose.Count(len(out.Calls), "call"), len(then.Calls))
 	case string(then.State) != out.State:
 		out.Differs = "it " + out.State + ", and had " + string(then.State)
 	case string(then.Value) != string(out.Value):
@@ -193,9 +193,9 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 	if left := st.Left(played); len(left) > 0 {
 		var names []string
 		for _, c := range left[:min(len(left), 5)] {
-			names = append(names, fmt.Sprintf("%s (call %d)", values.Cut(c.Tool, 100), c.N))
+			names = append(names, fmt.Sprintf("%s (call %d)", prose.Cut(c.Tool, 100), c.N))
 		}
-		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", count(len(left), "call"), strings.Join(names, ", ")))
+		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s", prose.Count(len(left), "call"), strings.Join(names, ", ")))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File
 	return func(f *sandbox.File) *sandbox.Answer {
 		a := &sandbox.Answer{ID: f.ID}
 		v, err := fs.Do(f, func(h string) ([]byte, error) {
-			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", values.Cut(h, 80))
+			return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay", prose.Cut(h, 80))
 		})
 		if a.Value = v; err != nil {
 			a.Value, a.Error = nil, fileError(err)

@@ -15,11 +15,11 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -313,7 +313,7 @@ func (r *run) closeBox() {
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
 	r.stream = newStream(lim.Message+4096, r.take, r.told, func() error {
-		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", sizeText(lim.Message)))
+		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
 	})
 	if err := r.sendFirst(); err != nil {
 		return err
@@ -438,7 +438,7 @@ func (r *run) take(line []byte) error {
 		return nil // it said its last word before
 	}
 	if many {
-		return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", values.Group(maxMessages)))
+		return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -547,7 +547,7 @@ func (r *run) emit(h string) {
 	case err != nil:
 		r.exec.Notes = append(r.exec.Notes, "emit: "+tool.AsError(err).Msg)
 	case r.emittedSize+len(block) > maxEmitted:
-		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", values.Cut(h, 80), sizeText(maxEmitted)))
+		r.exec.Notes = append(r.exec.Notes, fmt.Sprintf("emit: %s left out: all in all over %s", prose.Cut(h, 80), prose.Size(maxEmitted)))
 	default:
 		r.emitted = append(r.emitted, block)
 		r.emittedSize += len(block)
@@ -561,7 +561,7 @@ func (r *run) shown(h string) (json.RawMessage, error) {
 		return l.block, nil
 	}
 	if strings.HasPrefix(h, "res_") {
-		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", values.Cut(h, 80))
+		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
 	}
 	return r.embed(h)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/skill"
@@ -126,7 +127,7 @@ func (r *run) saveJournal(c *session.Change, state *session.State) {
 		}
 	}
 	c.Forget = true
-	state.Journal = session.Mark{Lost: "its programs heard more than " + sizeText(most)}
+	state.Journal = session.Mark{Lost: "its programs heard more than " + prose.Size(most)}
 }
 
 // lateAnswer keeps an answer that came when the program had ended: the session's next program hears of it.

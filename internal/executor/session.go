@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -397,7 +398,7 @@ func (x *Executor) commit(ctx context.Context, l *live, c *session.Change, state
 	slices.Sort(rec.Languages)
 	rec.FileBytes, rec.Files = files.Tree().Size(), files.Tree().Len()
 	if rec.StateBytes > lim.Size {
-		return tool.Errorf(tool.Limit, "the session would be %s, packed; the most is %s: keep less in variables, and large data in files", sizeText(int(rec.StateBytes)), sizeText(int(lim.Size)))
+		return tool.Errorf(tool.Limit, "the session would be %s, packed; the most is %s: keep less in variables, and large data in files", prose.Size(rec.StateBytes), prose.Size(lim.Size))
 	}
 	var err error
 	if rec.State, err = state.Encode(); err != nil {
@@ -422,7 +423,7 @@ func (x *Executor) room(ctx context.Context, owner string) error {
 		return err
 	}
 	if most := x.cfg.Limits.Sessions.Count; len(all) >= most {
-		return tool.Errorf(tool.Limit, "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", count(len(all), "session"))
+		return tool.Errorf(tool.Limit, "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", prose.Count(len(all), "session"))
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -60,7 +60,7 @@ func (x *Executor) stored() error {
 }
 
 func noSession(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", values.Cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", prose.Cut(name, 80))
 }
 
 // Sessions gives the sessions of p, by name.

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -160,7 +160,7 @@ func (x *Executor) takeGuests(ctx context.Context, owner string, c *session.Chan
 	for i := range state.Guests {
 		g := &state.Guests[i]
 		if runtimes[g.Language] == "" {
-			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", values.Cut(g.Language, 40))
+			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", prose.Cut(g.Language, 40))
 		}
 		if _, err := x.runnable(g.Language); err != nil {
 			return nil, "", tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
@@ -215,7 +215,7 @@ func (x *Executor) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 		name := "workspace/" + f.Path
 		var err error
 		if clean := path.Clean(name); clean != name || strings.HasPrefix(f.Path, "..") {
-			err = tool.Errorf(tool.Invalid, "%q is no path", values.Cut(f.Path, 80))
+			err = tool.Errorf(tool.Invalid, "%q is no path", prose.Cut(f.Path, 80))
 		} else if f.Dir {
 			err = fs.Mkdir(name, true)
 		} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/web"
 )
@@ -29,13 +30,13 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 	if text := v.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > api.MaxApprovals {
-			fail(w, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", cut(text), api.MaxApprovals))
+			fail(w, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", prose.Cut(text, 80), api.MaxApprovals))
 			return
 		}
 	}
 	if q.Before != "" {
 		if last, err := s.cfg.Approvals.Get(r.Context(), q.Before); err != nil || !web.Sees(who, last) {
-			fail(w, tool.Errorf(tool.NotFound, "there is no request %q to list those before: begin without it", cut(q.Before)))
+			fail(w, tool.Errorf(tool.NotFound, "there is no request %q to list those before: begin without it", prose.Cut(q.Before, 80)))
 			return
 		}
 	}

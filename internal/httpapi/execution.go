@@ -8,6 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -87,7 +88,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 			return
 		}
 	} else if x.Principal.ID != p.ID && !identity.Has(p, identity.Auditor) {
-		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", cut(id)))
+		fail(w, tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", prose.Cut(id, 80)))
 		return
 	}
 	out := wire(x)

@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -50,34 +51,26 @@ func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
 func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	for key := range q {
 		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
-			return f, tool.Errorf(tool.Invalid, "executions can't be listed by %q: it takes state, session, since, limit, before", cut(key))
+			return f, tool.Errorf(tool.Invalid, "executions can't be listed by %q: it takes state, session, since, limit, before", prose.Cut(key, 80))
 		}
 	}
 	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
 	for _, state := range f.States {
 		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}, state) {
-			return f, tool.Errorf(tool.Invalid, "%q is no state of an execution: it is running, waiting, done, failed or interrupted", cut(state))
+			return f, tool.Errorf(tool.Invalid, "%q is no state of an execution: it is running, waiting, done, failed or interrupted", prose.Cut(state, 80))
 		}
 	}
 	if text := q.Get("limit"); text != "" {
 		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
-			return f, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", cut(text), api.MaxExecutions)
+			return f, tool.Errorf(tool.Invalid, "the limit %q is no number from 1 to %d", prose.Cut(text, 80), api.MaxExecutions)
 		}
 	}
 	if text := q.Get("since"); text != "" {
 		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return f, tool.Errorf(tool.Invalid, "since %q is no moment like 2026-01-31T09:00:00Z (RFC 3339)", cut(text))
+			return f, tool.Errorf(tool.Invalid, "since %q is no moment like 2026-01-31T09:00:00Z (RFC 3339)", prose.Cut(text, 80))
 		}
 	}
 	return f, nil
-}
-
-// cut is the beginning of what came from outside, to be named in an error.
-func cut(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
 }
 
 // page gives the executions of p that a filter picks. Several states are picked here, of lists of all: one list for each state would
@@ -182,7 +175,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d", d.ID, cut(r.PathValue("call")), len(d.Calls)))
+	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
 }
 
 // replay runs an execution again from its journal.

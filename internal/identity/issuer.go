@@ -14,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -228,7 +229,7 @@ func (i *issuer) roles(id string, p tool.Principal) []string {
 func CheckRule(rule string) error {
 	kind, value, _ := strings.Cut(rule, ":")
 	if !slices.Contains([]string{"group", "user", "agent"}, kind) || value == "" {
-		return fmt.Errorf("%q is no rule: write group:NAME, user:ID or agent:ID", short(rule))
+		return fmt.Errorf("%q is no rule: write group:NAME, user:ID or agent:ID", prose.Cut(rule, 60))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -303,19 +304,19 @@ func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.B
 // check says what is wrong with a key that is to be made.
 func (k *Key) check(now time.Time) error {
 	if !goodName(k.Name) {
-		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", short(k.Name), nameChars)
+		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
 	}
 	if len(k.Person) > personBytes || strings.ContainsFunc(k.Person, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return tool.Errorf(tool.Invalid, "key %s: the person is up to %d characters on one line", k.Name, personBytes)
 	}
 	for _, r := range k.Roles {
 		if !slices.Contains(Roles(), r) {
-			return tool.Errorf(tool.Invalid, "key %s: %q is no role: there is %s", k.Name, short(r), strings.Join(Roles(), ", "))
+			return tool.Errorf(tool.Invalid, "key %s: %q is no role: there is %s", k.Name, prose.Cut(r, 60), strings.Join(Roles(), ", "))
 		}
 	}
 	for _, s := range k.Scopes {
 		if s != ScopeMCP && s != ScopeAPI {
-			return tool.Errorf(tool.Invalid, "key %s: %q is no scope: there is %s, %s, and a pattern of tools like github.*", k.Name, short(s), ScopeMCP, ScopeAPI)
+			return tool.Errorf(tool.Invalid, "key %s: %q is no scope: there is %s, %s, and a pattern of tools like github.*", k.Name, prose.Cut(s, 60), ScopeMCP, ScopeAPI)
 		}
 	}
 	if len(k.Tools) > mostTools {
@@ -323,7 +324,7 @@ func (k *Key) check(now time.Time) error {
 	}
 	for _, t := range k.Tools {
 		if len(t) > patternMax || !strings.ContainsAny(t, ".*") || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return tool.Errorf(tool.Invalid, "key %s: %q is no pattern of tools: write one like github.* or github.list_issues", k.Name, short(t))
+			return tool.Errorf(tool.Invalid, "key %s: %q is no pattern of tools: write one like github.* or github.list_issues", k.Name, prose.Cut(t, 60))
 		}
 	}
 	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {
@@ -343,13 +344,6 @@ func goodName(s string) bool {
 		}
 	}
 	return true
-}
-
-func short(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
 }
 
 // set gives a list in order and without duplicates.

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
@@ -123,10 +124,10 @@ func (s *Set) Take(path string, args json.RawMessage, definition, policies strin
 	all := s.left[d]
 	switch {
 	case len(all) == 0 && len(s.of[path]) == 0:
-		return nil, tool.Errorf(tool.Denied, "%s %s is not in the plan that was approved, which has no call of that tool: it was not sent", path, short(args))
+		return nil, tool.Errorf(tool.Denied, "%s %s is not in the plan that was approved, which has no call of that tool: it was not sent", path, prose.Cut(string(args), maxShort))
 	case len(all) == 0:
 		return nil, tool.Errorf(tool.Denied, "%s %s is not in the plan that was approved, or was made already: it was not sent. The plan has %s. What depends on the answer of an earlier write can't be planned with it: plan that in another program",
-			path, short(args), s.named(path))
+			path, prose.Cut(string(args), maxShort), s.named(path))
 	case policies != s.policies:
 		return nil, tool.Errorf(tool.Denied, "%s was not sent: the policies have changed since the plan was approved: plan what is left anew", path)
 	case definition != all[0].Definition:
@@ -179,20 +180,13 @@ func (s *Set) named(path string) string {
 			out = append(out, fmt.Sprintf("%d more", len(s.of[path])-i))
 			break
 		}
-		out = append(out, path+" "+short(w.Arguments))
+		out = append(out, path+" "+prose.Cut(string(w.Arguments), maxShort))
 	}
 	return strings.Join(out, ", ")
 }
 
 // maxShort is how many bytes of arguments a text shows.
 const maxShort = 160
-
-func short(args json.RawMessage) string {
-	if len(args) <= maxShort {
-		return string(args)
-	}
-	return strings.ToValidUTF8(string(args[:maxShort]), "") + "…"
-}
 
 // Text lists the calls of a plan for an agent or a person, one a line, at most so many.
 func (p *Plan) Text(most int) string {
@@ -202,7 +196,7 @@ func (p *Plan) Text(most int) string {
 			fmt.Fprintf(&b, "  and %d more\n", len(p.Writes)-i)
 			break
 		}
-		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, w.Tool, short(w.Arguments))
+		fmt.Fprintf(&b, "  %d. %s %s\n", i+1, w.Tool, prose.Cut(string(w.Arguments), maxShort))
 		if w.Simulated {
 			b.WriteString("     its arguments hold a simulated answer, so that it will be refused: plan it when the real answer is known\n")
 		}

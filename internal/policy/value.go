@@ -8,6 +8,8 @@ import (
 	"math/big"
 
 	cedar "github.com/cedar-policy/cedar-go"
+
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // Bounds on arguments that policies look at. A call whose arguments are over them is denied where a policy looks at
@@ -155,9 +157,4 @@ func number(text string, s *shape) cedar.Value {
 }
 
 // clip is the beginning of a text from outside.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return s
-}
+func clip(s string) string { return prose.Clip(s, 60) }

@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -121,14 +122,7 @@ func CheckName(name string) error {
 		ok = ok && ('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
 	}
 	if !ok {
-		return tool.Errorf(tool.Invalid, "%q is no name for a session: 1 to %d letters, digits and . _ -, not with a . first", clip(name), maxName)
+		return tool.Errorf(tool.Invalid, "%q is no name for a session: 1 to %d letters, digits and . _ -, not with a . first", prose.Cut(name, maxName), maxName)
 	}
 	return nil
-}
-
-func clip(s string) string {
-	if len(s) > maxName {
-		return s[:maxName] + "…"
-	}
-	return s
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tokens"
-	"github.com/biplane-dev/biplane/internal/values"
 )
 
 // lazily makes a regular expression when it is first needed: these take longer than the rest of the program's start.
@@ -37,7 +37,7 @@ func describe(name, source string) Info {
 		find, s.Import = defined, "from skills."+base+" import "
 	case "md":
 		first, _, _ := strings.Cut(strings.TrimLeft(source, "# \n\t"), "\n")
-		s.Description = values.Cut(strings.TrimSpace(first), 200)
+		s.Description = prose.Cut(strings.TrimSpace(first), 200)
 		return s
 	default:
 		s.Import = `import { … } from "./skills/` + base + `"`
@@ -46,7 +46,7 @@ func describe(name, source string) Info {
 	var names []string
 	for _, m := range find().FindAllStringSubmatch(tokens.Head(source, 256<<10), maxSignatures) {
 		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces().ReplaceAllString(m[1], " ")), "=>"))
-		s.Signatures = append(s.Signatures, values.Cut(sig, 300))
+		s.Signatures = append(s.Signatures, prose.Cut(sig, 300))
 		if n := exportName(sig); n != "" {
 			names = append(names, n)
 		}
@@ -95,5 +95,5 @@ func firstComment(source string) string {
 			lines = append(lines, line)
 		}
 	}
-	return values.Cut(strings.Join(lines, " "), 300)
+	return prose.Cut(strings.Join(lines, " "), 300)
 }

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
@@ -184,7 +184,7 @@ func (s *Shelf) Get(ctx context.Context, p tool.Principal, name string) (*Info, 
 }
 
 func noSkill(name string) error {
-	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", values.Cut(name, 80))
+	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", prose.Cut(name, 80))
 }
 
 // Share shows a skill of p to all others, as it is now: what programs make of it later is not seen until it is

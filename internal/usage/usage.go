@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -133,21 +134,13 @@ func (q *Query) Check() error {
 	}
 	for i, by := range q.By {
 		if !slices.Contains(Dimensions(), by) {
-			return tool.Errorf(tool.Invalid, "usage is not shown by %q: it is by %v", clip(by), Dimensions())
+			return tool.Errorf(tool.Invalid, "usage is not shown by %q: it is by %v", prose.Clip(by, 60), Dimensions())
 		}
 		if slices.Contains(q.By[:i], by) {
 			return tool.Errorf(tool.Invalid, "usage by %s twice: name each once", by)
 		}
 	}
 	return nil
-}
-
-// clip is the beginning of what came from outside.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return s
 }
 
 // MaxLines is how many lines a report has at most.

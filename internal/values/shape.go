@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // Outline describes the type of a JSON value in one line, and a sensible limit for reading it.
@@ -15,7 +17,7 @@ func Outline(v json.RawMessage) (shape, limit string) {
 	if v[0] == '[' {
 		limit = "50"
 	}
-	return Cut(shapeOf(v, 0), 1200), limit
+	return prose.Cut(shapeOf(v, 0), 1200), limit
 }
 
 const (
@@ -37,7 +39,7 @@ func shapeOf(v json.RawMessage, depth int) string {
 		return arrayShape(v, depth)
 	case '"':
 		if len(v) > 500 {
-			return fmt.Sprintf("string (%s characters)", Group(utf8.RuneCount(v)-2))
+			return fmt.Sprintf("string (%s characters)", prose.Group(utf8.RuneCount(v)-2))
 		}
 		return "string"
 	case 't', 'f':
@@ -65,11 +67,11 @@ func objectShape(v json.RawMessage, depth int) string {
 			return "object"
 		}
 		if n < shapeFields {
-			parts = append(parts, Cut(fmt.Sprint(k), 60)+": "+shapeOf(field, depth+1))
+			parts = append(parts, prose.Cut(fmt.Sprint(k), 60)+": "+shapeOf(field, depth+1))
 		}
 	}
 	if n > shapeFields {
-		parts = append(parts, fmt.Sprintf("… %s more fields", Group(n-shapeFields)))
+		parts = append(parts, fmt.Sprintf("… %s more fields", prose.Group(n-shapeFields)))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
@@ -86,7 +88,7 @@ func arrayShape(v json.RawMessage, depth int) string {
 	case n == 0:
 		return "[]"
 	case depth >= shapeDepth:
-		return fmt.Sprintf("array of %s", Group(n))
+		return fmt.Sprintf("array of %s", prose.Group(n))
 	}
 	var names []string
 	for k := range kinds {
@@ -96,5 +98,5 @@ func arrayShape(v json.RawMessage, depth int) string {
 	if len(names) > 3 {
 		names = append(names[:3], "…")
 	}
-	return fmt.Sprintf("array of %s %s", Group(n), strings.Join(names, " | "))
+	return fmt.Sprintf("array of %s %s", prose.Group(n), strings.Join(names, " | "))
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -187,5 +188,5 @@ func ErrorText(r *tool.Result) string {
 	if text == "" {
 		text = "the tool reported a failure and said nothing about it"
 	}
-	return Cut(text, MaxErrorText)
+	return prose.Cut(text, MaxErrorText)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -79,7 +80,7 @@ func TestPartsOfValues(t *testing.T) {
 			t.Errorf("%d, %d: %s, want %s", c.offset, c.limit, got, c.runes)
 		}
 	}
-	if got := Cut("aä", 2); got != "a…" {
+	if got := prose.Cut("aä", 2); got != "a…" {
 		t.Errorf("cut to %q", got)
 	}
 }

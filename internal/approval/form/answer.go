@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -189,13 +190,13 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 	case "decline", "cancel":
 		return picks, "", nil
 	default:
-		return nil, "", wrong("its action is accept, decline or cancel, not %q", clip(a.Action, 40))
+		return nil, "", wrong("its action is accept, decline or cancel, not %q", prose.Clip(a.Action, 40))
 	}
 	text := map[string]string{}
 	for k, v := range a.Content {
 		t, ok := v.(string)
 		if !ok || len(t) > maxNote {
-			return nil, "", wrong("%q is not a text of at most %d bytes", clip(k, 40), maxNote)
+			return nil, "", wrong("%q is not a text of at most %d bytes", prose.Clip(k, 40), maxNote)
 		}
 		text[k] = t
 	}
@@ -231,7 +232,7 @@ func (s *state) picks(a Answer) (picks []string, note string, err error) {
 		}
 	}
 	for k := range text {
-		return nil, "", wrong("it has %q, which was not asked for", clip(k, 40))
+		return nil, "", wrong("it has %q, which was not asked for", prose.Clip(k, 40))
 	}
 	return picks, note, nil
 }

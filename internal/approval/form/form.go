@@ -19,6 +19,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -264,7 +265,7 @@ func schema(calls []asked) json.RawMessage {
 	} else {
 		props["decision"] = property{Type: "string", Title: "Decision", Enum: []string{approveAll, denyAll, choose}}
 		for i, c := range calls {
-			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" + choose + "\": " + clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
+			props[callKey(i)] = property{Type: "string", Title: fmt.Sprintf("Call %d", i+1), Description: "with \"" + choose + "\": " + prose.Clip(tool.VisibleLine(c.Tool), 80), Enum: []string{approveOne, denyOne, leave}}
 		}
 	}
 	text, err := tool.Marshal(map[string]any{"type": "object", "properties": props, "required": []string{"decision"}})
@@ -275,10 +276,3 @@ func schema(calls []asked) json.RawMessage {
 }
 
 func callKey(i int) string { return fmt.Sprintf("call_%d", i+1) }
-
-func clip(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + "…"
-	}
-	return s
-}

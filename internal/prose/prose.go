@@ -1,0 +1,91 @@
+// Package prose writes numbers, sizes, times and the beginnings of texts as people, and agents, read them.
+package prose
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Cut gives at most n bytes of s, whole characters, and says that it did.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// Clip gives at most n characters of s, and says that it did.
+func Clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
+
+// Group writes a number with commas.
+func Group[T int | int64](n T) string {
+	s := strconv.FormatInt(int64(n), 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Count writes a number with its noun.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Group(n) + " " + noun + "s"
+}
+
+// Size writes a number of bytes.
+func Size[T int | int64](n T) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.3g KB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}
+
+// Duration writes how long something took.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// Span writes how long something is kept.
+func Span(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0 && d > 0:
+		return Count(int(d/time.Hour), "hour")
+	case d%time.Minute == 0 && d > 0:
+		return Count(int(d/time.Minute), "minute")
+	}
+	return d.String()
+}
+
+// Setting writes a time as a configuration has it: 30d, 10m, 1m30s.
+func Setting(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	text := d.String()
+	if d != 0 && d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d != 0 && d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
