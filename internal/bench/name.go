@@ -113,7 +113,7 @@ var childRows = []row{
 var densityRows = []row{
 	{name: "suspended_bytes", unit: "bytes", reach: 60_000, what: "a TypeScript session's state on disk after a program of 30 lines"},
 	{name: "suspended_bytes_py", unit: "bytes", reach: 150_000, what: "the same in Python"},
-	{name: "suspended_memory_bytes", unit: "bytes", reach: nothing, what: "memory of the process for one more suspended session, of 900"},
+	{name: "suspended_memory_bytes", unit: "bytes", reach: nothing, what: "memory of the process for one more suspended session, of 900 in three parts, the part in which it grew least; 900 others were there before, so that caches which have a bound are full (the store's: 16 MiB)"},
 	{name: "sessions_per_gib_ts", unit: "sessions", reach: 5000, what: "hot sessions after a program of 30 lines: saved, and answering without the disk; few of them stay mapped, the others packed. What each adds to the process (its share of pages, and page tables)"},
 	{name: "sessions_per_gib_py", unit: "sessions", reach: 1000, what: "the same in Python"},
 	{name: "executions_per_second_ts", unit: "1/s", reach: 5000, what: "fresh sandboxes, each to the value of 1+1 and closed: the engine on one core"},

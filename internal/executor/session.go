@@ -418,12 +418,12 @@ func (x *Executor) commit(ctx context.Context, l *live, c *session.Change, state
 
 // room reports whether a principal may have one more session.
 func (x *Executor) room(ctx context.Context, owner string) error {
-	all, err := x.cfg.Store.List(ctx, owner)
+	n, err := x.cfg.Store.Count(ctx, owner)
 	if err != nil {
 		return err
 	}
-	if most := x.cfg.Limits.Sessions.Count; len(all) >= most {
-		return tool.Errorf(tool.Limit, "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", prose.Count(len(all), "session"))
+	if most := x.cfg.Limits.Sessions.Count; n >= most {
+		return tool.Errorf(tool.Limit, "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", prose.Count(n, "session"))
 	}
 	return nil
 }

@@ -84,6 +84,8 @@ type Store interface {
 	Load(ctx context.Context, owner, name string) (*Record, error)
 	// List gives the sessions of an owner, all where it is empty, without their State, by name.
 	List(ctx context.Context, owner string) ([]Record, error)
+	// Count gives how many sessions an owner has.
+	Count(ctx context.Context, owner string) (int, error)
 	// Save makes a change: when it returns, the death of this process loses nothing of it.
 	Save(ctx context.Context, c *Change) error
 	// End deletes a session and what only it refers to.

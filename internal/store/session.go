@@ -93,6 +93,14 @@ func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, er
 	})
 }
 
+// Count gives how many sessions an owner has.
+func (k *Sessions) Count(ctx context.Context, owner string) (n int, err error) {
+	if err = k.s.read.QueryRowContext(ctx, `SELECT count(*) FROM session WHERE owner = ?`, owner).Scan(&n); err != nil {
+		return 0, readError(ctx, err)
+	}
+	return n, nil
+}
+
 const (
 	insertSession = `INSERT INTO session (` + recordColumns + `, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateSession = `UPDATE session SET (id, owner, name, revision, created, used, programs, languages, engine,

@@ -69,6 +69,12 @@ func TestSessionsAreStored(t *testing.T) {
 	if got, err := k.Load(t.Context(), "bob", "a"); got != nil || err != nil {
 		t.Errorf("bob sees %+v, %v", got, err)
 	}
+	if n, err := k.Count(t.Context(), "ann"); err != nil || n != 2 {
+		t.Errorf("ann has %d, %v", n, err)
+	}
+	if n, err := k.Count(t.Context(), "bob"); err != nil || n != 0 {
+		t.Errorf("bob has %d, %v", n, err)
+	}
 	if all, err := k.List(t.Context(), ""); err != nil || len(all) != 2 || all[0].State != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
