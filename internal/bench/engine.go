@@ -127,18 +127,21 @@ func (l *lab) create(ctx context.Context, lang string) (*guest, error) {
 	return open(ctx, box, nil), nil
 }
 
-// first runs 1 + 1 in a fresh sandbox, and says how long that took to its value.
+// first runs 1 + 1 in a fresh sandbox, and says how long that took until the host had its value.
 func (l *lab) first(ctx context.Context, lang string, one *program.Program) (_ time.Duration, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, silence, errSilent)
+	defer cancel()
 	start := time.Now()
-	g, err := l.create(ctx, lang)
+	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes[lang], Owner: "bench"})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, g.close()) }()
-	if v, err := g.eval(one); err != nil || v != "2" {
+	defer func() { err = errors.Join(err, box.Close()) }()
+	v, at, err := once(ctx, box, one)
+	if err != nil || v != "2" {
 		return 0, errors.Join(err, fmt.Errorf("1 + 1 is %q", v))
 	}
-	return time.Since(start), nil
+	return at.Sub(start), nil
 }
 
 func (l *lab) fresh(ctx context.Context, lang string) ([]Figure, error) {

@@ -46,11 +46,45 @@ func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall
 	return g
 }
 
-// eval runs a program, which goes on where the ones before it ended, and gives its value.
-func (g *guest) eval(p *program.Program) (string, error) {
-	line, err := tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
+// once runs a program in a fresh sandbox, on the caller's goroutine, and gives its value and when the host had it.
+func once(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value string, at time.Time, err error) {
+	line, err := begins(p)
+	if err != nil {
+		return "", at, err
+	}
+	s := &stream{ends: make(chan *sandbox.GuestMessage, 1), once: true}
+	s.more.L = &s.mu
+	s.send(line)
+	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s}); err != nil {
+		return "", at, fmt.Errorf("a sandbox ended: %w", err)
+	}
+	select {
+	case m := <-s.ends:
+		value, err = result(m)
+		return value, s.at, err
+	default:
+		return "", at, errors.New("a sandbox ended before its program did")
+	}
+}
+
+// begins is the line that begins a program.
+func begins(p *program.Program) ([]byte, error) {
+	return tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
 		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
 	}})
+}
+
+// result is what a program gave.
+func result(m *sandbox.GuestMessage) (string, error) {
+	if m.Fail != nil {
+		return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
+	}
+	return string(m.Done.Value), nil
+}
+
+// eval runs a program, which goes on where the ones before it ended, and gives its value.
+func (g *guest) eval(p *program.Program) (string, error) {
+	line, err := begins(p)
 	if err != nil {
 		return "", err
 	}
@@ -62,10 +96,7 @@ func (g *guest) eval(p *program.Program) (string, error) {
 		g.cancel(errSilent)
 		return "", errSilent
 	case m := <-g.stream.ends:
-		if m.Fail != nil {
-			return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
-		}
-		return string(m.Done.Value), nil
+		return result(m)
 	case err := <-g.ran:
 		g.ran <- err
 		return "", fmt.Errorf("a sandbox ended: %w", err)
@@ -92,6 +123,8 @@ func (g *guest) close() error {
 type stream struct {
 	call func(*sandbox.GuestCall) json.RawMessage // answers calls, at once
 	ends chan *sandbox.GuestMessage               // Done and Fail
+	once bool                                     // it ends with the first of them
+	at   time.Time                                // when that came
 	part []byte                                   // of a line of the guest
 
 	mu    sync.Mutex
@@ -134,7 +167,11 @@ func (s *stream) take(line []byte) error {
 		}
 		s.send(line)
 	case m.Done != nil, m.Fail != nil:
+		s.at = time.Now()
 		s.ends <- m
+		if s.once {
+			s.end()
+		}
 	}
 	return nil
 }
