@@ -55,7 +55,7 @@ func once(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value s
 	s := &stream{ends: make(chan *sandbox.GuestMessage, 1), once: true}
 	s.more.L = &s.mu
 	s.send(line)
-	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s}); err != nil {
+	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s, Keep: true}); err != nil {
 		return "", at, fmt.Errorf("a sandbox ended: %w", err)
 	}
 	select {

@@ -76,6 +76,9 @@ func scanPages(f *os.File, b []byte) (parts [][2]int, ok bool) {
 		if errno != 0 || n > scanRegions {
 			return nil, false
 		}
+		if parts == nil {
+			parts = make([][2]int, 0, n)
+		}
 		for _, r := range s.vec[:n] {
 			if r.start < begin || r.end > begin+uint64(len(b)) || r.start > r.end {
 				return nil, false

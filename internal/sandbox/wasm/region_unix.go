@@ -84,6 +84,7 @@ func (r *region) rewrite(img *image, keep int, pagemap *os.File) bool {
 	if n > keep*pageSize {
 		return false
 	}
+	r.own = make([]pageRun, 0, len(parts))
 	for _, p := range parts {
 		copy(r.all[p[0]:p[1]], img.base[p[0]:p[1]])
 		r.own = append(r.own, pageRun{uint32(p[0] / pageSize), uint32((p[1] - p[0]) / pageSize)})
