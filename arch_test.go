@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"sandbox/child":         {"tool", "sandbox"},
 	"engineproc":            {"sandbox", "sandbox/child", "sandbox/wasm"},
 	"sandbox/sandboxtest":   {"tool", "sandbox"},
-	"upstream/mcp":          {"tool", "upstream"},
+	"upstream/mcp":          {"tool", "upstream", "secret"},
 	"upstream/oauth":        {"tool"},
 	"approval/approvaltest": {"tool", "approval"},
 	"approval/form":         {"tool", "approval", "secret", "plan", "prose"},

@@ -253,6 +253,9 @@ mcpServers:
     args: ["--api-key", "s3cret", "--token=s3cret", "plain", "https://u:s3cret@h/p?k=s3cret&l=${TOKEN}", "--header", "Authorization: s3cret", "-H", "Authorization: Bearer s3cret", "x-api-key:s3cret"]
     env: { A: s3cret, B: "${TOKEN}", C: "${NONE:-s3cret}", D: "x${TOKEN}", E: "${TOKEN:-s3cret}", F: "s3cret:-}", G: "${TOKEN}s3cret}", H: "${NONE:-}" }
   b: { url: "https://s3cret@h/mcp?s3cret", headers: { Authorization: "Bearer ${TOKEN}", X-Key: s3cret, Y: "Bearer s3cret" } }
+  d: { url: "https://h/s/s3cretZ1x9Q7/mcp#s3cret" }
+  e: { url: "https://h/v1/key/s3cret/sse" }
+  f: { url: "https://h/${TOKEN}/mcp?plain=${TOKEN}" }
   c: { url: "https://h/mcp", oauth: { client_id: me, client_secret: s3cret } }
 `)
 	if err != nil {
@@ -276,7 +279,7 @@ mcpServers:
 	if strings.Contains(got, "s3cret") {
 		t.Errorf("shows a secret: %s", got)
 	}
-	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}", "me: <redacted>"} {
+	for _, keep := range []string{"plain", "B=${TOKEN}", "Bearer ${TOKEN}", "E=${TOKEN:-<redacted>}", "H=${NONE:-}", "me: <redacted>", "https://h/s/<redacted>/mcp#<redacted>", "https://h/v1/key/<redacted>/sse", "https://h/${TOKEN}/mcp?plain=${TOKEN}"} {
 		if !strings.Contains(got, keep) {
 			t.Errorf("hides %s: %s", keep, got)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/secret"
 )
 
 // A Server is an MCP server of the configuration, in the shape that agents' clients use.
@@ -346,16 +348,25 @@ func secretName(flag string) bool {
 	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"}, func(w string) bool { return strings.Contains(f, w) })
 }
 
-// shownURL gives an address without its credentials: neither user and password nor the values of its query.
+// shownURL gives an address without its credentials: neither user and password, nor the values of its query, nor what looks like a key in its
+// path.
 func shownURL(n *node) string {
 	if n == nil {
 		return ""
 	}
-	s := n.text
+	s, fragment, marked := strings.Cut(n.text, "#")
+	if marked {
+		return shownAddress(s) + "#" + hide(fragment)
+	}
+	return shownAddress(s)
+}
+
+func shownAddress(s string) string {
 	base, query, has := strings.Cut(s, "?")
 	if i, j := strings.Index(base, "://"), strings.LastIndex(base, "@"); i >= 0 && j > i {
 		base = base[:i+3] + hidden + base[j:]
 	}
+	base = shownPath(base)
 	if !has {
 		return base
 	}
@@ -368,4 +379,24 @@ func shownURL(n *node) string {
 		}
 	}
 	return base + "?" + strings.Join(parts, "&")
+}
+
+// announces are segments of a path after which a secret comes, whatever it looks like.
+var announces = []string{"token", "key", "secret", "apikey", "api-key", "api_key"}
+
+// shownPath hides in an address without a query what looks like a secret in its path.
+func shownPath(base string) string {
+	from := strings.Index(base, "://") + 1
+	if from > 0 {
+		from += 2
+	}
+	parts := strings.Split(base[from:], "/")
+	for i, p := range parts {
+		switch {
+		case i == 0, p == "", strings.Contains(p, "${"): // the host; a variable, which is shown by its name
+		case secret.Random(p), slices.Contains(announces, strings.ToLower(parts[i-1])):
+			parts[i] = hidden
+		}
+	}
+	return base[:from] + strings.Join(parts, "/")
 }

@@ -138,7 +138,7 @@ func stream(w http.ResponseWriter) func(format string, a ...any) {
 
 func startWebRaw(t testing.TB, p *rawWeb) *upstreamtest.Running {
 	t.Helper()
-	return start(t, mcp.Hasten(mcp.Config{URL: p.serve(t), Type: "http", MaxMessage: 1 << 20, Timeout: 20 * time.Second,
+	return start(t, mcp.Hasten(mcp.Config{URL: p.serve(t) + "/s/k7Qz9XfW2pLm41/mcp", Type: "http", MaxMessage: 1 << 20, Timeout: 20 * time.Second,
 		Timeouts: map[string]time.Duration{"loris": 300 * time.Millisecond}, Headers: map[string]string{"Authorization": "Bearer secret-token-1"}}))
 }
 
@@ -162,6 +162,7 @@ func TestHostileWeb(t *testing.T) {
 		"unavailable":  status(503, "text/html", "<html>"),
 		"error":        status(400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no good"}}`),
 		"token":        status(500, "text/plain", "bad token secret-token-1"),
+		"path":         status(410, "text/plain", "Cannot POST /s/k7Qz9XfW2pLm41/mcp"),
 		"huge":         status(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"x":"`+strings.Repeat("h", 2<<20)+`"}}`),
 		"huge event":   status(200, "text/event-stream", "data: "+strings.Repeat("h", 2<<20)+"\n\n"),
 		"huge comment": status(200, "text/event-stream", ":"+strings.Repeat("h", 2<<20)),
@@ -218,6 +219,7 @@ func TestHostileWeb(t *testing.T) {
 		{"unavailable", tool.Unavailable, "answered 503 Service Unavailable; it says to try again after 7"},
 		{"error", tool.Invalid, "no good (JSON-RPC error -32602)"},
 		{"token", tool.Unavailable, "bad token [redacted]"},
+		{"path", tool.Unavailable, "Cannot POST /s/[redacted]/mcp"},
 		{"huge", tool.Limit, "answered with more than 1 MiB: ask for less"},
 		{"huge event", tool.Limit, "answered with more than 1 MiB"},
 		{"huge comment", tool.Limit, "answered with more than 1 MiB"},

@@ -16,10 +16,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 )
@@ -360,12 +362,8 @@ func (c *Config) secrets() *strings.Replacer {
 		}
 	}
 	for k, v := range c.Env {
-		k = strings.ToUpper(k)
-		for _, part := range []string{"KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED", "DSN"} {
-			if strings.Contains(k, part) {
-				add(v)
-				break
-			}
+		if credential(k) {
+			add(v)
 		}
 	}
 	for _, v := range c.Headers {
@@ -374,8 +372,29 @@ func (c *Config) secrets() *strings.Replacer {
 		}
 		add(v)
 	}
+	if u := c.address(); u != nil { // many a server answers with the path that it doesn't know
+		for _, part := range strings.Split(u.EscapedPath(), "/") {
+			if secret.Random(part) {
+				add(part)
+			}
+		}
+		for k, values := range u.Query() {
+			for _, v := range values {
+				if credential(k) || secret.Random(v) {
+					add(v)
+					add(url.QueryEscape(v))
+				}
+			}
+		}
+	}
 	if pairs == nil {
 		return nil
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// credential reports whether a name is one that credentials have.
+func credential(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED", "DSN"}, func(part string) bool { return strings.Contains(name, part) })
 }
