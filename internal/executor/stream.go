@@ -19,6 +19,8 @@ type stream struct {
 	mu      sync.Mutex                 //
 	ready   sync.Cond                  // something to read, room to send, or the end
 	out     bytes.Buffer               // what the guest has yet to read
+	put     func([]byte, error) int    // takes it instead, while the sandbox has it pushed
+	owed    int                        // bytes of that for which there is no room yet
 	ended   bool                       // no more is sent; what is left is still read
 	paused  bool                       // the guest is to stop reading when it has read what there is
 	closed  bool                       // the sandbox is gone
@@ -46,11 +48,61 @@ func (r *reach) Read(p []byte) (int, error) { return r.read(p, &r.over) }
 // Close says that the Run is over.
 func (r *reach) Close() error {
 	r.mu.Lock()
-	r.over = true
+	if !r.over {
+		r.over, r.put = true, nil
+	}
 	r.mu.Unlock()
 	r.ready.Broadcast()
 	return nil
 }
+
+// Push has put take what the host says, from now on until the Run is over.
+func (r *reach) Push(put func(p []byte, end error) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.over {
+		put(nil, io.EOF)
+		return
+	}
+	r.put, r.owed = put, 0
+	r.push()
+	if r.ended || r.paused {
+		put(nil, io.EOF)
+	}
+}
+
+// Took says that there is room for n bytes more.
+func (r *reach) Took(n int) {
+	r.mu.Lock()
+	r.owed -= n
+	r.mu.Unlock()
+	r.ready.Broadcast()
+}
+
+// push pushes what there is. The caller holds mu.
+func (s *stream) push() {
+	if s.put == nil || s.out.Len() == 0 {
+		return
+	}
+	n := s.out.Len()
+	s.owed += n - s.put(s.out.Bytes(), nil)
+	if s.out.Reset(); s.out.Cap() > maxKept {
+		s.out = bytes.Buffer{}
+	}
+}
+
+// hangUp pushes the end. The caller holds mu.
+func (s *stream) hangUp() {
+	if s.put != nil {
+		s.put(nil, io.EOF)
+	}
+}
+
+// behind is how many bytes the guest has yet to read. The caller holds mu.
+func (s *stream) behind() int { return s.out.Len() + s.owed }
+
+// maxKept is how many bytes a buffer may have that is kept for the next line.
+const maxKept = 64 << 10
 
 // maxUnread is how many bytes the guest may have yet to read before send waits.
 const maxUnread = 16 << 20
@@ -107,7 +159,7 @@ func (s *stream) read(p []byte, over *bool) (int, error) {
 func (s *stream) send(line []byte, a about, wait bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for wait && s.out.Len() > maxUnread && !s.ended && !s.closed {
+	for wait && s.behind() > maxUnread && !s.ended && !s.closed {
 		s.ready.Wait()
 	}
 	if s.ended || s.closed {
@@ -118,6 +170,7 @@ func (s *stream) send(line []byte, a about, wait bool) error {
 	}
 	s.out.Write(line)
 	s.out.WriteByte('\n')
+	s.push()
 	s.ready.Broadcast()
 	return nil
 }
@@ -126,10 +179,11 @@ func (s *stream) send(line []byte, a about, wait bool) error {
 func (s *stream) pause() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.out.Len() > 0 || s.ended || s.closed {
+	if s.behind() > 0 || s.ended || s.closed {
 		return false
 	}
 	s.paused = true
+	s.hangUp()
 	s.ready.Broadcast()
 	return true
 }
@@ -147,7 +201,7 @@ func (s *stream) resume() bool {
 func (s *stream) unread() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.out.Len() > 0
+	return s.behind() > 0
 }
 
 // wait waits until there is something to read, or the end of the stream or of ctx.
@@ -168,12 +222,15 @@ func (s *stream) wait(ctx context.Context) {
 func (s *stream) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.out.Len() > maxUnread
+	return s.behind() > maxUnread
 }
 
 // end says that nothing more will be sent.
 func (s *stream) end() {
 	s.mu.Lock()
+	if !s.ended && !s.paused {
+		s.hangUp()
+	}
 	s.ended = true
 	s.mu.Unlock()
 	s.ready.Broadcast()
@@ -182,7 +239,7 @@ func (s *stream) end() {
 // Close is for the sandbox: nobody reads or writes any more.
 func (s *stream) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	s.closed, s.put = true, nil
 	s.out = bytes.Buffer{}
 	s.mu.Unlock()
 	s.ready.Broadcast()

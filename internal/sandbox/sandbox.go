@@ -69,15 +69,20 @@ type Cmd struct {
 	Usage Usage // what the Run took; set when Run returns
 }
 
-// A Prompt is what a Cmd's Guest may be, too: a stream both of whose ends can be served without waiting, so that a driver
-// needs no goroutine for either.
-type Prompt interface {
+// A Pusher is what a Cmd's Guest may be, too: a stream that hands on what the host says on the goroutine that says it, so that
+// none has to wake for it.
+type Pusher interface {
 	// Push has the stream call put, instead of being read, with what the host says, as it comes: one call after the other,
 	// the first maybe before Push returns, with the end (io.EOF, or why there is no more) as the last. put doesn't wait and
 	// keeps nothing of p; of what it doesn't take at once, in bytes, it says so later by Took. That bounds what comes.
 	Push(put func(p []byte, end error) (took int))
 	// Took says that the driver has room for n bytes more.
 	Took(n int)
+}
+
+// A Prompt is a stream both of whose ends can be served without waiting, so that a driver needs no goroutine for either.
+type Prompt interface {
+	Pusher
 	// WriteNow writes as much of p as can be written without waiting for the host, which may be nothing.
 	WriteNow(p []byte) (n int, err error)
 }

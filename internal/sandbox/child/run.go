@@ -24,13 +24,17 @@ const (
 )
 
 // A run is one Run of a sandbox, seen from the parent. The caller's goroutine writes what the guest says; another one
-// reads what the host says.
+// reads what the host says, unless the stream pushes it.
 type run struct {
 	s    *Sandbox
 	o    *operation
 	cmd  *sandbox.Cmd
 	ctx  context.Context // done when the Run is over
 	asks sync.WaitGroup
+
+	host  sandbox.Pusher // cmd.Guest, if it is one
+	input sync.WaitGroup // who sends what the host says, where that has to wait
+	left  backlog
 
 	mu       sync.Mutex
 	begun    bool        // the child has been told
@@ -61,9 +65,13 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, cpu: cmd.CPU}
 	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // where it fails, started sees it
-	var input sync.WaitGroup
-	input.Go(r.feed)
-	runtime.Gosched() // the program goes in one write with the Run, if it is there already
+	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
+		r.host = p
+		p.Push(r.put)
+	} else {
+		r.input.Go(r.feed)
+		runtime.Gosched() // the program goes in one write with the Run, if it is there already
+	}
 	r.started()
 	res := r.pump()
 	unhook()
@@ -71,7 +79,8 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	err = r.finish(res)
 	if c, ok := cmd.Guest.(io.Closer); ok {
 		_ = c.Close() // the other side sees the end of the stream
-		input.Wait()
+		r.left.close()
+		r.input.Wait()
 	}
 	r.asks.Wait()
 	cmd.Usage = res.usage
@@ -115,14 +124,82 @@ func (r *run) feed() {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
-				r.stop(fmt.Errorf("read the guest stream: %w", err))
-				return
-			}
-			r.tell(kindEnd)
+			r.hungUp(err)
 			return
 		}
 	}
+}
+
+// A backlog is what a host that pushes has said and could not be sent at once.
+type backlog struct {
+	mu    sync.Mutex
+	b     []byte
+	going bool  // sendLeft is at it
+	end   error // how it ends
+}
+
+// close makes put take nothing any more.
+func (l *backlog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b, l.end = nil, io.EOF
+}
+
+// put takes what the host pushes: on its goroutine it is sent, as far as that needs no waiting for the child.
+func (r *run) put(p []byte, end error) (took int) {
+	l := &r.left
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end != nil {
+		return len(p)
+	}
+	if !l.going {
+		var err error
+		if took, err = r.o.sendNow(p); err != nil {
+			return len(p) // the Run is over
+		}
+	}
+	l.b, l.end = append(l.b, p[took:]...), end
+	switch {
+	case l.going:
+	case len(l.b) > 0:
+		l.going = true
+		r.input.Go(r.sendLeft)
+	case end != nil:
+		r.hungUp(end)
+	}
+	return took
+}
+
+// sendLeft sends what put could not, as the child takes it.
+func (r *run) sendLeft() {
+	l := &r.left
+	for {
+		l.mu.Lock()
+		b, end := l.b, l.end
+		l.b = nil
+		l.going = len(b) > 0
+		l.mu.Unlock()
+		if len(b) == 0 {
+			if end != nil {
+				r.hungUp(end)
+			}
+			return
+		}
+		if r.o.send(b) != nil {
+			return // the Run is over
+		}
+		r.host.Took(len(b))
+	}
+}
+
+// hungUp hears how what the host says has ended.
+func (r *run) hungUp(end error) {
+	if end != io.EOF {
+		r.stop(fmt.Errorf("read the guest stream: %w", end))
+		return
+	}
+	r.tell(kindEnd)
 }
 
 // tell sends a frame without a payload while the Run is under way.
