@@ -1,0 +1,71 @@
+package executor
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// A hearer is a sandbox that has a stream pushed, and has room for so many bytes.
+type hearer struct {
+	room  int
+	heard strings.Builder
+	end   error
+}
+
+func (h *hearer) put(p []byte, end error) int {
+	h.heard.Write(p)
+	if end != nil {
+		h.end = end
+	}
+	n := min(h.room, len(p))
+	h.room -= n
+	return n
+}
+
+func TestStreamPush(t *testing.T) {
+	s := newStream(100, nil, nil, nil)
+	say := func(line string) {
+		t.Helper()
+		if err := s.send([]byte(line), about{}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("one")
+	first, h := s.open(), &hearer{room: 8}
+	first.Push(h.put)
+	say("two")
+	if h.heard.String() != "one\ntwo\n" || s.unread() || h.end != nil {
+		t.Fatalf("%q %v %v", h.heard.String(), s.unread(), h.end)
+	}
+	say("three")
+	if !s.unread() || s.pause() {
+		t.Fatal("there is a line for which there was no room")
+	}
+	first.Took(6)
+	if s.unread() || !s.pause() || h.end != io.EOF {
+		t.Fatal("all is taken, and it is to end:", h.end)
+	}
+	_ = first.Close()
+	say("four")
+	if !s.resume() || !s.unread() {
+		t.Fatal("the next Run has nothing to hear")
+	}
+	_ = first.Close() // it is over since long
+	second, h2 := s.open(), &hearer{room: 1 << 10}
+	second.Push(h2.put)
+	_ = first.Close()
+	say("five")
+	s.end()
+	s.end()
+	if got := h2.heard.String(); got != "four\nfive\n" || h2.end != io.EOF {
+		t.Fatalf("%q %v", got, h2.end)
+	}
+	_ = second.Close()
+	_ = s.Close()
+	late := &hearer{}
+	s.open().Push(late.put)
+	if late.end != io.EOF || strings.Contains(h.heard.String(), "four") {
+		t.Fatal("a stream that is closed has no end")
+	}
+}
