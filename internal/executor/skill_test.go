@@ -55,6 +55,11 @@ func TestSkills(t *testing.T) {
 	if k, err := s.x.Skills().Get(t.Context(), bob, "retry.ts"); err != nil || k.Own || k.Source != retrySkill {
 		t.Errorf("%+v, %v", k, err)
 	}
+	for _, err := range []error{s.x.Skills().Remove(t.Context(), ann, "retry"), s.x.Skills().Share(t.Context(), ann, "retry", true)} {
+		if kindOf(err) != tool.NotFound || !strings.Contains(err.Error(), "did you mean retry.ts?") {
+			t.Errorf("a skill without its ending: %v", err)
+		}
+	}
 	if err := s.x.Skills().Remove(t.Context(), bob, "retry.ts"); kindOf(err) != tool.NotFound {
 		t.Errorf("bob removes ann's: %v", err)
 	}

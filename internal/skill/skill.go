@@ -5,6 +5,8 @@ package skill
 import (
 	"bytes"
 	"context"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,11 +182,25 @@ func (s *Shelf) Get(ctx context.Context, p tool.Principal, name string) (*Info, 
 			return &i, err
 		}
 	}
-	return nil, noSkill(name)
+	return nil, s.none(ctx, p, name)
 }
 
 func noSkill(name string) error {
 	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", prose.Cut(name, 80))
+}
+
+// none is noSkill for one who may have left out what the name of a skill ends with.
+func (s *Shelf) none(ctx context.Context, p tool.Principal, name string) error {
+	all, err := s.List(ctx, p)
+	if err != nil {
+		return noSkill(name)
+	}
+	for _, i := range all {
+		if strings.TrimSuffix(i.Name, path.Ext(i.Name)) == name {
+			return tool.Errorf(tool.NotFound, "there is no skill %q: did you mean %s?", prose.Cut(name, 80), i.Name)
+		}
+	}
+	return noSkill(name)
 }
 
 // Share shows a skill of p to all others, as it is now: what programs make of it later is not seen until it is
@@ -196,7 +212,7 @@ func (s *Shelf) Share(ctx context.Context, p tool.Principal, name string, shared
 	ok, err := s.store.Share(ctx, p.ID, name, shared)
 	s.Forget()
 	if err == nil && !ok {
-		return noSkill(name)
+		return s.none(ctx, p, name)
 	}
 	return err
 }
@@ -208,7 +224,7 @@ func (s *Shelf) Remove(ctx context.Context, p tool.Principal, name string) error
 		return err
 	}
 	if _, ok := own.Get(name); !ok {
-		return noSkill(name)
+		return s.none(ctx, p, name)
 	}
 	defer s.Forget()
 	return s.store.Save(ctx, &session.Change{Owner: p.ID, Skills: []session.SkillChange{{Name: name}}})
