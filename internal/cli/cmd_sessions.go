@@ -311,6 +311,9 @@ another build of the engine is made anew from the session's journal where that i
 					return usage("import: %v", err)
 				}
 				defer f.Close()
+				if i, err := f.Stat(); err == nil && i.IsDir() {
+					return usage("import: %s is a directory: give the file that sessions export wrote", args[0])
+				}
 				in = f
 			}
 			switch {
