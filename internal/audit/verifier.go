@@ -19,8 +19,8 @@ type verifier struct {
 	edge   edge
 	marks  []mark           // checkpoints, by size
 	next   int64            // index of the next leaf
-	good   int64            // size of the newest checkpoint that matched
-	forked bool             // the newest checkpoint didn't
+	good   [2]int64         // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
+	forked [2]bool          // the newest checkpoint didn't
 	open   map[string]int64 // begun and not ended: index by record
 	steps  []step
 	odd    map[int64]int64 // of changed leaves that name another index than their own: that one
@@ -115,7 +115,10 @@ func (v *verifier) compare() {
 	for len(v.marks) > 0 && v.marks[0].Size <= v.next {
 		m := v.marks[0]
 		v.marks = v.marks[1:]
-		ok, sure := m.Size == v.next, true
+		ok, sure, kind := m.Size == v.next, true, 0
+		if m.outside >= 0 {
+			kind = 1
+		}
 		if ok {
 			ok, sure = v.edge.is(m.Root)
 		} else {
@@ -123,17 +126,17 @@ func (v *verifier) compare() {
 		}
 		switch {
 		case ok:
-			v.good, v.forked = m.Size, false
+			v.good[kind], v.forked[kind] = m.Size, false
 			v.r.Covered = m.Size
 			if m.outside < 0 {
 				v.r.Checkpoints++
 			} else {
 				v.r.Outside[m.outside].OK = true
 			}
-		case sure && !v.forked:
-			v.forked = true
-			v.fault(Fault{What: FaultFork, Seq: v.good, Last: m.Size - 1, Msg: fmt.Sprintf(
-				"the checkpoint of %d leaves signs others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", m.Size, v.good, m.Size-1)})
+		case sure && !v.forked[kind]:
+			v.forked[kind] = true
+			v.fault(Fault{What: FaultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
+				"the checkpoint of %d leaves signs others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", m.Size, v.good[kind], m.Size-1)})
 		}
 	}
 }

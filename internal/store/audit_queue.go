@@ -156,6 +156,7 @@ func (w *writer) settle(err error) {
 var (
 	errNotBegun = errors.New("no such record has begun")
 	errTwice    = errors.New("this half of it is there")
+	errVanished = errors.New("the database took it and does not have it: its triggers were changed")
 )
 
 // refused makes an error of the database that of the leaf.
@@ -165,6 +166,8 @@ func (x *leaf) refused(err error) error {
 		return tool.Errorf(tool.NotFound, "no audit record %s has begun", x.add.Record)
 	case errors.Is(err, errTwice) && x.add.Part == audit.PartEnded:
 		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", x.add.Record, err)
+	case errors.Is(err, errVanished):
+		return tool.Errorf(tool.Unavailable, "the audit record takes nothing: %w: run biplane audit verify", err)
 	case errors.Is(err, errTwice), c&0xff == sqlite3.SQLITE_CONSTRAINT:
 		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", x.add.Record, err)
 	}
@@ -189,9 +192,14 @@ func (w *writer) leaf(ctx context.Context, x *leaf) error {
 	if err := w.placeable(ctx, add); err != nil {
 		return err
 	}
-	if _, err := w.statement(ctx, insertLeaf, seq, w.tree.add(data), string(data)); err != nil {
+	done, err := w.statement(ctx, insertLeaf, seq, w.tree.add(data), string(data))
+	if err != nil {
 		w.tree = nil // it has grown by what isn't there
 		return refuses(err)
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 { // a trigger that isn't ours can let a row vanish without a word
+		w.tree = nil
+		return &refusal{errVanished}
 	}
 	if err := w.keepAll(ctx, x); err != nil {
 		return err

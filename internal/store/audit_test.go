@@ -143,6 +143,9 @@ func TestTamperedDatabase(t *testing.T) {
 		{"what a list searches by", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_span SET marks = zeroblob(length(marks)) WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
+		{"a span of leaves that are in none", func(t *testing.T, db *sql.DB) { // the newest records, which lists no longer find
+			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, marks FROM audit_span WHERE first = 0`)
+		}, audit.FaultStore, -1, false},
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -669,4 +672,30 @@ func FuzzMembers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestVanishing lets the database drop the record's rows without a word, as a trigger can: nothing is said to be recorded then.
+func TestVanishing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	fill(t, auditLog(t, s), 3)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, dir)
+	do(t, db, `CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := auditLog(t, open(t, dir))
+	for range 2 { // it isn't the first one only
+		_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}}, allow)
+		if err == nil || tool.AsError(err).Kind != tool.Unavailable {
+			t.Errorf("begun: %v", err)
+		}
+	}
+	if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindRead}); err == nil {
+		t.Error("an event that is not there was recorded")
+	}
 }
