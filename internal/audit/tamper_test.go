@@ -124,6 +124,29 @@ func newLog(t interface {
 	return c
 }
 
+// sign signs the first leaves as they are now.
+func (c *crime) sign(t *testing.T, size int64) string {
+	t.Helper()
+	var all []tlog.Hash
+	for _, l := range c.leaves {
+		all = append(all, l.Hashes...)
+	}
+	root, err := tlog.TreeHash(size, tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
+		for _, i := range indexes {
+			out = append(out, all[i])
+		}
+		return out, nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.signer.Sign(audit.Head{Size: size, Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // verify gives the faults. What is kept is under another key here, and left out.
 func (c *crime) verify(outside ...string) *audit.Report {
 	c.kept = nil
@@ -293,8 +316,17 @@ func TestOutsideCheckpoints(t *testing.T) {
 		t.Errorf("an older copy: %+v", r)
 	}
 
+	c = newLog(t, 23, 8, 16, 21) // an older copy, of 8, that went on by itself: its own checkpoint says nothing of what was before
+	old, recent = c.checkpoints[0], c.checkpoints[2]
+	c.change(10)
+	c.rehash()
+	c.checkpoints = []string{old, c.sign(t, 16)}
+	if r := c.verify(old, recent); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultFork || r.Faults[0].Seq != 8 || r.Faults[0].Last != 20 {
+		t.Errorf("another history: %+v", r)
+	}
+
 	c = newLog(t, 23, 8, 21)
-	c.checkpoints = nil
+	old, c.checkpoints = c.checkpoints[0], nil
 	c.change(3)
 	c.rehash()
 	if r := c.verify(); !r.OK() {

@@ -44,12 +44,15 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	}
 	have, sealed, err := a.logRow(ctx)
 	if err == nil && have == "" {
+		if err := a.unnamed(ctx, sealed); err != nil {
+			return nil, err
+		}
 		name := origin
 		if name == "" {
 			name = audit.NewOrigin()
 		}
 		seed := a.key.Seal(auditSeedPurpose, audit.NewSeed(), []byte(name))
-		if err := a.s.writer.do(ctx, true, `INSERT OR IGNORE INTO audit_log (id, origin, seed) VALUES (1, ?, ?)`, name, seed); err != nil {
+		if err := a.s.writer.do(ctx, true, nameLog, name, seed); err != nil {
 			return nil, err
 		}
 		have, sealed, err = a.logRow(ctx)
@@ -65,6 +68,29 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
 	return audit.NewSigner(have, seed)
+}
+
+// nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that of a record that was moved from an
+// older form and has no key yet.
+const nameLog = `INSERT INTO audit_log (id, origin, seed) VALUES (1, ?, ?)
+	ON CONFLICT (id) DO UPDATE SET origin = excluded.origin, seed = excluded.seed WHERE origin = ''`
+
+// unnamed makes sure that a log without a name may be given one: it is new, or was moved from an older form. Of any other the row was taken
+// away, and with a new key nobody could tell it from one that was written anew.
+func (a *Audit) unnamed(ctx context.Context, sealed []byte) error {
+	if sealed != nil {
+		if _, err := a.key.Unseal(auditSeedPurpose, sealed, nil); err == nil {
+			return nil
+		}
+	}
+	var some bool
+	if err := a.s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
+		return readError(ctx, err)
+	}
+	if some || sealed != nil {
+		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, and its name and key are gone: somebody changed the database; restore it from a backup, or use another folder with --data-dir, and keep this one")
+	}
+	return nil
 }
 
 func (a *Audit) logRow(ctx context.Context) (origin string, sealed []byte, err error) {

@@ -699,3 +699,27 @@ func TestVanishing(t *testing.T) {
 		t.Error("an event that is not there was recorded")
 	}
 }
+
+// TestNameless takes the log's name and key away, with all that they signed or without: no other key is made for what is there.
+func TestNameless(t *testing.T) {
+	t.Parallel()
+	for _, also := range []string{"", `DELETE FROM audit_checkpoint`, `INSERT INTO audit_log VALUES (1, '', x'00')`} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		fill(t, auditLog(t, s), 8)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db := raw(t, dir)
+		do(t, db, `DELETE FROM audit_log`)
+		if also != "" {
+			do(t, db, also)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stored(t, open(t, dir)).Signer(t.Context(), ""); err == nil || tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("%q: %v", also, err)
+		}
+	}
+}

@@ -49,6 +49,11 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 			begun[o.Record] = add
 		}
 	}
+	if len(halves) > 0 { // see unnamed
+		if _, err := w.conn.ExecContext(ctx, `INSERT OR IGNORE INTO audit_log (id, origin, seed) VALUES (1, '', ?)`, a.key.Seal(auditSeedPurpose, nil, nil)); err != nil {
+			return err
+		}
+	}
 	for _, table := range []string{"audit_ended", "audit_begun"} {
 		if _, err := w.conn.ExecContext(ctx, `DROP TABLE `+table); err != nil {
 			return err

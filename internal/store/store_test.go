@@ -47,7 +47,12 @@ func own(dir string) {
 		fmt.Println("error:", err)
 		return
 	}
-	l := audit.New(audit.Config{Store: stored, Key: key})
+	signer, err := stored.Signer(ctx, "")
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	l := audit.New(audit.Config{Store: stored, Key: key, Signer: signer})
 	for _, id := range []string{"one", "two"} {
 		e, err := l.Begin(ctx, &tool.Call{ID: id, Path: "a.b"}, audit.Decision{Effect: "allow"})
 		if err == nil && id == "one" {
@@ -59,20 +64,14 @@ func own(dir string) {
 		}
 	}
 	if os.Getenv("STORE_TEST_HAMMER") != "" {
-		hammer(ctx, stored, key)
+		hammer(ctx, l)
 	}
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
 // hammer records calls for ever, many at once, and prints each checkpoint as one line.
-func hammer(ctx context.Context, stored *store.Audit, key *secret.Key) {
-	signer, err := stored.Signer(ctx, "")
-	if err != nil {
-		fmt.Println("error:", err)
-		return
-	}
-	l := audit.New(audit.Config{Store: stored, Key: key, Signer: signer})
+func hammer(ctx context.Context, l *audit.Log) {
 	yes := true
 	var wg sync.WaitGroup
 	for range 8 {
