@@ -185,31 +185,17 @@ with exit code 0 when it ended well and 1 when not; else it goes on until it is 
 				return usage("output %q is not one of table, json", output)
 			}
 			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				if len(args) == 0 {
-					return ended(ctx, w.all(ctx, client))
+			for {
+				w.left = false
+				err := a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.follow(ctx, client, args) })
+				if !w.left {
+					return err
 				}
-				d, err := w.one(ctx, client, args[0])
-				if err != nil || ctx.Err() != nil {
-					return ended(ctx, err)
-				}
-				if d.State != api.StateDone {
-					return told(exitFailed)
-				}
-				return nil
-			})
+			}
 		},
 	}
 	addOutput(c, &output)
 	return c
-}
-
-// ended is the error of a command that goes on until it is interrupted: being interrupted is none.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 func executionsDiffCommand(a *app) *cobra.Command {
@@ -277,8 +263,10 @@ func (a *app) completeExecutions(n int) cobra.CompletionFunc {
 // A watcher writes what changes of executions.
 type watcher struct {
 	*app
-	json bool
-	seen map[string]*watched
+	json  bool
+	seen  map[string]*watched
+	since time.Time // when all began to be followed
+	left  bool      // the process that answered is gone, as biplane run is when its program has ended: what it left is in the folder
 }
 
 // A watched is what was written of an execution.
@@ -294,6 +282,29 @@ type event struct {
 	State     string             `json:"state"`
 	Call      *api.ExecutionCall `json:"call,omitempty"` // that has begun or ended
 	Problem   string             `json:"problem,omitempty"`
+}
+
+// follow follows the execution that is named, or all.
+func (w *watcher) follow(ctx context.Context, client *api.Client, args []string) error {
+	var d *api.ExecutionDetail
+	var err error
+	if len(args) == 0 {
+		err = w.all(ctx, client)
+	} else {
+		d, err = w.one(ctx, client, args[0])
+	}
+	switch e := (*api.Error)(nil); {
+	case ctx.Err() != nil:
+		return nil // being interrupted is how it ends
+	case errors.As(err, &e) && e.Kind == api.Unavailable:
+		w.left = true
+		return err
+	case err != nil:
+		return err
+	case d != nil && d.State != api.StateDone:
+		return told(exitFailed)
+	}
+	return nil
 }
 
 // one follows an execution to its end.
@@ -320,17 +331,24 @@ const watchEvery = 200 * time.Millisecond
 
 // all follows all executions that run, and those that begin later, until ctx is done.
 func (w *watcher) all(ctx context.Context, client *api.Client) error {
-	since := time.Now()
 	running := map[string]bool{}
+	for id, known := range w.seen { // of a process that is gone
+		if going(known.state) {
+			running[id] = true
+		}
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	fmt.Fprintln(w.Err, "waiting for executions, until interrupted")
+	if w.since.IsZero() {
+		w.since = time.Now()
+		fmt.Fprintln(w.Err, "waiting for executions, until interrupted")
+	}
 	for {
 		under, err := client.Executions(ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}, Limit: api.MaxExecutions})
 		if err != nil {
 			return err
 		}
-		fresh, err := client.Executions(ctx, api.ExecutionFilter{Since: since, Limit: api.MaxExecutions})
+		fresh, err := client.Executions(ctx, api.ExecutionFilter{Since: w.since, Limit: api.MaxExecutions})
 		if err != nil {
 			return err
 		}
