@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -118,7 +119,7 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 	})
 	x, err := executor.New(executor.Config{
 		Driver: l.driver, Store: sessions, Key: key, Programs: program.New(program.Config{}), Door: func() tool.Caller { return nobody },
-		Limits: executor.Limits{Kept: 1, Sessions: executor.SessionLimits{Hot: 1, Count: 10_000}},
+		Limits: executor.Limits{Kept: 1, Sessions: live.Limits{Hot: 1, Count: 10_000}},
 	})
 	if err != nil {
 		return Figure{}, err

@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -59,13 +60,13 @@ func (d *Daemon) ended(e *executor.Execution) {
 
 // onRecord lets what people do over the HTTP API be recorded.
 func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
-	c.Audit, c.Sessions, c.Skills = d.ledger, recordedSessions{d.executor, d}, recordedSkills{d.executor.Skills(), d}
+	c.Audit, c.Sessions, c.Skills = d.ledger, recordedSessions{d.executor.Sessions(), d}, recordedSkills{d.executor.Skills(), d}
 	return c
 }
 
 // recordedSessions are the sessions, with a record of what takes one away, or in and out of the data folder.
 type recordedSessions struct {
-	*executor.Executor
+	*live.Sessions
 	d *Daemon
 }
 
@@ -81,28 +82,28 @@ func (s recordedSessions) record(ctx context.Context, p tool.Principal, session,
 	return err
 }
 
-// EndSession ends a session.
-func (s recordedSessions) EndSession(ctx context.Context, p tool.Principal, name string) error {
-	return s.record(ctx, p, name, "end", func() error { return s.Executor.EndSession(ctx, p, name) })
+// End ends a session.
+func (s recordedSessions) End(ctx context.Context, p tool.Principal, name string) error {
+	return s.record(ctx, p, name, "end", func() error { return s.Sessions.End(ctx, p, name) })
 }
 
-// ExportSession writes a session as one file.
-func (s recordedSessions) ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
-	return s.record(ctx, p, name, "export", func() error { return s.Executor.ExportSession(ctx, p, name, w, passphrase) })
+// Export writes a session as one file.
+func (s recordedSessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
+	return s.record(ctx, p, name, "export", func() error { return s.Sessions.Export(ctx, p, name, w, passphrase) })
 }
 
-// ImportSession makes a session of such a file.
-func (s recordedSessions) ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (info *executor.SessionInfo, err error) {
+// Import makes a session of such a file.
+func (s recordedSessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (info *live.Info, err error) {
 	err = s.record(ctx, p, name, "import", func() (err error) {
-		info, err = s.Executor.ImportSession(ctx, p, name, r, passphrase)
+		info, err = s.Sessions.Import(ctx, p, name, r, passphrase)
 		return err
 	})
 	return info, err
 }
 
-// ForkSession makes a copy of a session.
-func (s recordedSessions) ForkSession(ctx context.Context, p tool.Principal, from, to string) (*executor.SessionInfo, error) {
-	info, err := s.Executor.ForkSession(ctx, p, from, to)
+// Fork makes a copy of a session.
+func (s recordedSessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error) {
+	info, err := s.Sessions.Fork(ctx, p, from, to)
 	_ = s.d.event(ctx, withError(audit.Event{
 		Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: to}, Detail: map[string]string{"action": "fork", "from": from},
 	}, err))

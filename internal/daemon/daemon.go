@@ -200,7 +200,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
-		Sessions: d.executor, Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
 			d.upstreams.want()

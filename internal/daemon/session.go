@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -55,8 +56,8 @@ func (r *reader) days(n *node, what string, low, high time.Duration) time.Durati
 	return r.duration(&m, what, low, high)
 }
 
-func (s SessionSettings) limits() executor.SessionLimits {
-	return executor.SessionLimits{
+func (s SessionSettings) limits() live.Limits {
+	return live.Limits{
 		Idle: s.Idle, Unused: s.Unused, MaxAge: s.MaxAge, Size: s.Size, Workspace: s.Workspace, Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: s.SuspendAfter,
 	}
 }

@@ -220,7 +220,7 @@ func (r *run) sessionText(e *Execution) string {
 	case e.State != Done || r.planning():
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
-	return "session " + e.Session + r.origin.text()
+	return "session " + e.Session + r.origin.Text()
 }
 
 // maxConsole is how much of the console the agent is shown, in bytes.

@@ -281,9 +281,9 @@ func (r *run) meta(s State) map[string]any {
 	m := map[string]any{"id": r.id, "state": s}
 	if name := r.exec.Session; name != "" {
 		v := map[string]any{"name": name}
-		if r.origin.from != "" {
-			v["from"] = r.origin.from
-			v["ms"] = float64(r.origin.took.Microseconds()) / 1e3
+		if r.origin.From != "" {
+			v["from"] = r.origin.From
+			v["ms"] = float64(r.origin.Took.Microseconds()) / 1e3
 		}
 		if r.saved > 0 {
 			v["save_ms"] = float64(r.saved.Microseconds()) / 1e3
@@ -365,7 +365,7 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 		}
 	}
 	if language == "python" { // what runs typescript is found out when a program runs
-		if _, err := x.runnable(language); err != nil {
+		if _, err := x.guests.Runs(x.ctx, language); err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
 		}
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -57,7 +59,7 @@ type Limits struct {
 	Kept         int           // finished executions kept; default 256
 	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 64 MiB
 	KeptFor      time.Duration // how long; default 1 h
-	Sessions     SessionLimits
+	Sessions     live.Limits
 	Journal      JournalLimits
 }
 
@@ -97,13 +99,13 @@ type Config struct {
 // An Executor runs programs. Close it to stop them.
 type Executor struct {
 	cfg     Config
-	caps    capabilities
 	queue   *queue.Fair
 	left    *leftovers
 	history *history
 	tokens  *tokens.Counter
-	lives   *lives
+	guests  *guest.Source
 	skills  *skill.Shelf
+	live    *live.Sessions
 
 	ctx    context.Context // done when Close begins
 	cancel context.CancelCauseFunc
@@ -145,8 +147,12 @@ func New(cfg Config) (*Executor, error) {
 		tokens:  cfg.Tokens,
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
-	x.lives = newLives(cfg.Limits.Sessions, cfg.Now)
+	x.guests = guest.New(guest.Config{Driver: cfg.Driver, Memory: cfg.Limits.Memory, CPU: cfg.Limits.CPU})
 	x.skills = skill.New(cfg.Store)
+	x.live = live.New(live.Config{
+		Store: cfg.Store, Guests: x.guests, Skills: x.skills, Tools: cfg.Files, Access: cfg.Access, Key: cfg.Key, Privacy: cfg.Privacy,
+		Limits: cfg.Limits.Sessions, Log: cfg.Log, Now: cfg.Now,
+	})
 	if cfg.Store != nil {
 		x.start(x.tidy)
 	}
@@ -166,7 +172,7 @@ func (x *Executor) Close() error {
 	x.cancel(errClosing)
 	x.wg.Wait()
 	x.amendAll()
-	return x.lives.close()
+	return x.live.Close()
 }
 
 // start runs f in a goroutine that Close waits for; false when closed.
@@ -200,6 +206,9 @@ func (x *Executor) Busy() (n int) {
 	}
 	return n
 }
+
+// Sessions are the state that lives on between programs.
+func (x *Executor) Sessions() *live.Sessions { return x.live }
 
 // Skills are the modules that programs have saved.
 func (x *Executor) Skills() *skill.Shelf { return x.skills }

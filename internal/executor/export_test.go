@@ -2,8 +2,7 @@ package executor
 
 // Waiting says how many use a session of a principal, or wait for it.
 func (x *Executor) Waiting(name, principal string) int {
-	users, _, _ := x.lives.look(sessionKey{principal, name})
-	return users
+	return x.live.Users(principal, name)
 }
 
 // Spoke reports whether a program of a principal's that is under way has said its last word.

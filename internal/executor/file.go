@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,26 +13,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
-
-// maxAlone bounds the files of a program without a session, which are in memory, in bytes.
-const maxAlone = 64 << 20
-
-// newFS makes the files of a program: those of its session, or an empty workspace.
-func (x *Executor) newFS(ctx context.Context, p tool.Principal, l *live) (fs *vfs.FS, skills *vfs.Tree, err error) {
-	own, shared, err := x.skills.Trees(ctx, p.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	lim := x.cfg.Limits.Sessions
-	c := vfs.Config{Skills: own, Shared: shared, Now: x.cfg.Now, Quota: vfs.Quota{Bytes: min(lim.Workspace, maxAlone), Files: lim.Files}}
-	if x.cfg.Files != nil {
-		c.Tools = func() map[string]string { return x.cfg.Files(p) }
-	}
-	if l != nil {
-		c.Workspace, c.Quota.Bytes = l.files.Tree(), lim.Workspace
-	}
-	return vfs.New(c), own, nil
-}
 
 // file answers a request for a file. The files are ours, never the host's.
 func (r *run) file(f *sandbox.File) error {
@@ -118,7 +97,7 @@ func (r *run) embed(name string) (json.RawMessage, error) {
 	}
 	base := "biplane://executions/" + r.id
 	if r.hold != nil {
-		base = "biplane://sessions/" + r.hold.key.name
+		base = "biplane://sessions/" + r.hold.Name()
 	}
 	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
 	if area, _, _ := strings.Cut(clean, "/"); area != "workspace" && area != "skills" && area != "tools" {

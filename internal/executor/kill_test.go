@@ -64,7 +64,7 @@ func runUntilKilled(dir string) error {
 func runForever(ctx context.Context, x *executor.Executor, name string) error {
 	p := tool.Principal{ID: ann.ID}
 	first := 1
-	if i, err := x.Session(ctx, p, name); err == nil {
+	if i, err := x.Sessions().Get(ctx, p, name); err == nil {
 		first = i.Programs + 1
 	}
 	for n := first; ; n++ {
@@ -93,7 +93,7 @@ func TestKill(t *testing.T) {
 		killAtRandom(t, s.dir, 5+random.IntN(120), done, begun)
 		s.start()
 		for name := range begun {
-			i, err := s.x.Session(t.Context(), ann, name)
+			i, err := s.x.Sessions().Get(t.Context(), ann, name)
 			if err != nil {
 				if done[name] > 0 {
 					t.Fatalf("session %s with %d programs is lost: %v", name, done[name], err)
@@ -119,7 +119,7 @@ func TestKill(t *testing.T) {
 	}
 	s.start()
 	for name := range begun {
-		if err := s.x.EndSession(t.Context(), ann, name); err != nil {
+		if err := s.x.Sessions().End(t.Context(), ann, name); err != nil {
 			t.Error(err)
 		}
 	}
@@ -135,7 +135,7 @@ func (s *stage) wantAll(name string, n int) {
 	for i := range n {
 		fmt.Fprintf(&want, "%d,", i+1)
 	}
-	if _, err := s.x.ForkSession(s.t.Context(), ann, name, "copy"); err != nil {
+	if _, err := s.x.Sessions().Fork(s.t.Context(), ann, name, "copy"); err != nil {
 		s.t.Fatal(err)
 	}
 	if o := s.do("copy", op{Get: "x"}); o.value != want.String() {
@@ -145,7 +145,7 @@ func (s *stage) wantAll(name string, n int) {
 	if v, err := s.file("copy", sandbox.File{Op: "read", Path: "large", Length: &two}); err != nil || v != fmt.Sprintf("%d,", n) {
 		s.t.Fatalf("session %s: file %q %v, want that of %d", name, v, err, n)
 	}
-	if err := s.x.EndSession(s.t.Context(), ann, "copy"); err != nil {
+	if err := s.x.Sessions().End(s.t.Context(), ann, "copy"); err != nil {
 		s.t.Fatal(err)
 	}
 }

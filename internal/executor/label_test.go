@@ -65,7 +65,7 @@ var out = op{Call: "box.out"}
 
 func (s *stage) labels(name string) string {
 	s.t.Helper()
-	i, err := s.x.Session(s.t.Context(), ann, name)
+	i, err := s.x.Sessions().Get(s.t.Context(), ann, name)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSessionsCarryLabels(t *testing.T) {
 		t.Errorf("after a restart: %q", c.last())
 	}
 	file := s.export("work", "")
-	if _, err := s.x.ForkSession(t.Context(), ann, "work", "copy"); err != nil {
+	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
 		t.Fatal(err)
 	}
 	if i, err := s.load("again", file, ""); err != nil || len(i.Labels) != 2 {
@@ -103,7 +103,7 @@ func TestSessionsCarryLabels(t *testing.T) {
 	if s.do("", out); c.last() != "" {
 		t.Errorf("a program without a session: %q", c.last())
 	}
-	if err := s.x.EndSession(t.Context(), ann, "work"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
 		t.Fatal(err)
 	}
 	if s.do("work", out); c.last() != "" {
@@ -291,7 +291,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 			},
 			"fork": func(t *rapid.T) {
 				from, to := names.Draw(t, "from"), names.Draw(t, "to")
-				if _, err := s.x.ForkSession(base.Context(), ann, from, to); err == nil {
+				if _, err := s.x.Sessions().Fork(base.Context(), ann, from, to); err == nil {
 					model[to], there[to] = tool.Joined(model[to], model[from]), true
 				}
 			},
@@ -312,7 +312,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				if name := names.Draw(t, "session"); there[name] {
-					if err := s.x.EndSession(base.Context(), ann, name); err != nil {
+					if err := s.x.Sessions().End(base.Context(), ann, name); err != nil {
 						t.Fatal(err)
 					}
 					delete(model, name)
@@ -328,7 +328,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				all, err := s.x.Sessions(base.Context(), ann)
+				all, err := s.x.Sessions().List(base.Context(), ann)
 				if err != nil || len(all) != len(there) {
 					t.Fatalf("%d sessions, want %v: %v", len(all), there, err)
 				}
@@ -343,7 +343,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 			},
 		})
 		for name := range there {
-			if err := s.x.EndSession(base.Context(), ann, name); err != nil {
+			if err := s.x.Sessions().End(base.Context(), ann, name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -398,7 +398,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 		}
 		mu.Unlock()
 		if session != "" {
-			if i, err := s.x.Session(t.Context(), s.who, session); err != nil || !slices.Equal(i.Labels, []string{"pii"}) {
+			if i, err := s.x.Sessions().Get(t.Context(), s.who, session); err != nil || !slices.Equal(i.Labels, []string{"pii"}) {
 				t.Errorf("%+v, %v", i, err)
 			}
 		}

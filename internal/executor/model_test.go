@@ -63,7 +63,7 @@ func TestSessionsAgainstModel(t *testing.T) {
 			},
 			"fork": func(t *rapid.T) {
 				from, to := names.Draw(t, "from"), names.Draw(t, "to")
-				_, err := s.x.ForkSession(base.t.Context(), ann, from, to)
+				_, err := s.x.Sessions().Fork(base.t.Context(), ann, from, to)
 				if ok := model[from] != nil && model[to] == nil; ok != (err == nil) {
 					t.Fatalf("fork %s to %s: %v", from, to, err)
 				} else if ok {
@@ -72,7 +72,7 @@ func TestSessionsAgainstModel(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				name := names.Draw(t, "session")
-				if err := s.x.EndSession(base.t.Context(), ann, name); (err == nil) != (model[name] != nil) {
+				if err := s.x.Sessions().End(base.t.Context(), ann, name); (err == nil) != (model[name] != nil) {
 					t.Fatalf("end %s: %v", name, err)
 				}
 				delete(model, name)
@@ -115,7 +115,7 @@ func TestSessionsAgainstModel(t *testing.T) {
 		}
 		t.Repeat(steps)
 		for name := range model {
-			if err := s.x.EndSession(base.t.Context(), ann, name); err != nil {
+			if err := s.x.Sessions().End(base.t.Context(), ann, name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -167,7 +167,7 @@ func randomOps(t *rapid.T, next *truth, language string, s *stage) (list []op, f
 
 // agree looks at one session through all that there is to look through.
 func agree(t *rapid.T, s *stage, model map[string]*truth) {
-	all, err := s.x.Sessions(s.t.Context(), ann)
+	all, err := s.x.Sessions().List(s.t.Context(), ann)
 	if err != nil || len(all) != len(model) {
 		t.Fatalf("%d sessions, want %d: %v", len(all), len(model), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,13 +35,6 @@ type naps struct {
 	count    int
 	asleep   bool // it is suspended
 	held     bool // the guest stands still for its next line (GuestMessage.Hold)
-}
-
-// canNap reports whether a program in box can be suspended.
-func (x *Executor) canNap(box sandbox.Sandbox) bool {
-	_, snapshots := box.(sandbox.Snapshotter)
-	_, restores := x.cfg.Driver.(sandbox.Restorer)
-	return snapshots && restores && x.cfg.Store != nil && x.cfg.Limits.Sessions.SuspendAfter > 0
 }
 
 // watchNap sees to it that the program is looked at when its calls have taken long. r.mu is held.
@@ -144,7 +138,7 @@ func (r *run) nap() error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	if r.box, err = r.x.restore(r.ctx, r.x.spec(r.language, r.principal.ID), b); err != nil {
+	if r.box, err = r.x.live.Restore(r.ctx, r.principal.ID, r.language, b); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -162,11 +156,7 @@ func (r *run) nap() error {
 
 // spool stores the guest as it is and closes it.
 func (r *run) spool() (blob string, err error) {
-	s, ok := r.box.(sandbox.Snapshotter)
-	if !ok {
-		return "", errNoSnapshots
-	}
-	snapshot, err := s.Snapshot(r.ctx)
+	snapshot, err := guest.Snapshot(r.ctx, r.box)
 	if err != nil {
 		return "", err
 	}

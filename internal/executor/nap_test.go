@@ -44,7 +44,7 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 	s.restart()
 	s.want("work", "x", "12", "disk")
 	s.restart()
-	if err := s.x.EndSession(t.Context(), ann, "work"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
 		t.Fatal(err)
 	}
 	if n := blobs(t, s); n != 0 {

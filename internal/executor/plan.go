@@ -190,8 +190,8 @@ func (r *run) asPlanned() error {
 		return nil
 	}
 	state := ""
-	if r.hold != nil && r.hold.rec != nil {
-		state = fmt.Sprintf("%s@%d", r.hold.rec.ID, r.hold.rec.Revision)
+	if r.hold != nil && r.hold.Record() != nil {
+		state = fmt.Sprintf("%s@%d", r.hold.Record().ID, r.hold.Record().Revision)
 	}
 	if r.planning() {
 		r.plan.state = state

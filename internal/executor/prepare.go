@@ -20,7 +20,7 @@ func (r *run) prepare(a arguments) (*program.Program, error) {
 
 // declared are the names that earlier programs of the session declared.
 func (r *run) declared(language string) []string {
-	if g := r.hold.state.Guest(language); g != nil {
+	if g := r.hold.State().Guest(language); g != nil {
 		return g.Declared
 	}
 	return nil

@@ -74,7 +74,7 @@ func TestRealSessions(t *testing.T) {
 	if got := s.code("work", "typescript", `[counter.n, await readFile("out/a.txt", "utf8")]`); got != `[4,"hello"]` {
 		t.Error(got)
 	}
-	if _, err := s.x.ForkSession(t.Context(), ann, "work", "copy"); err != nil {
+	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
 		t.Fatal(err)
 	}
 	a, b := s.code("work", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`), s.code("copy", "typescript", `[inc(), Math.random(), crypto.randomUUID()]`)
@@ -166,7 +166,7 @@ func BenchmarkSessions(b *testing.B) {
 				saves = append(saves, ms)
 			}
 			b.ReportMetric(median(saves)*1e3, "save-us")
-			i, err := s.x.Session(b.Context(), ann, "work")
+			i, err := s.x.Sessions().Get(b.Context(), ann, "work")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -191,11 +191,11 @@ func BenchmarkSessions(b *testing.B) {
 			s := realStage(b, nil)
 			s.code("work", language, code[0])
 			for b.Loop() {
-				if _, err := s.x.ForkSession(b.Context(), ann, "work", "copy"); err != nil {
+				if _, err := s.x.Sessions().Fork(b.Context(), ann, "work", "copy"); err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()
-				if err := s.x.EndSession(b.Context(), ann, "copy"); err != nil {
+				if err := s.x.Sessions().End(b.Context(), ann, "copy"); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()

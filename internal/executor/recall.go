@@ -11,6 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -129,13 +130,13 @@ func (c *recall) sameState(r *run, caps sandbox.Capabilities) error {
 	if c == nil {
 		return nil
 	}
-	if b := build(caps, r.language); b != c.story.Record.Build {
+	if b := guest.Build(caps, r.language); b != c.story.Record.Build {
 		return interrupted("it ran on another build of the engine (%s, this one is %s), which may do something else", c.story.Record.Build, b)
 	}
 	if r.hold == nil {
 		return nil
 	}
-	switch now, then := r.hold.revision(), c.story.Prepared.Revision; now {
+	switch now, then := r.hold.Revision(), c.story.Prepared.Revision; now {
 	case then:
 	case then + 1:
 		c.saved = true

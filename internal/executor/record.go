@@ -8,6 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -46,7 +47,7 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 		return
 	}
 	r.log.Update(func(rec *journal.Record) {
-		rec.Language, rec.Tier, rec.Engine, rec.Build = r.language, caps.Tier, caps.Engine, build(caps, r.language)
+		rec.Language, rec.Tier, rec.Engine, rec.Build = r.language, caps.Tier, caps.Engine, guest.Build(caps, r.language)
 	}, false)
 	p := journal.Prepared{
 		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces,
@@ -55,26 +56,10 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 	if r.hold != nil {
 		p.InSession, p.Known = true, r.declared(r.language)
 	}
-	if r.hold != nil && r.hold.rec != nil {
-		p.Session, p.Revision, p.Programs = r.hold.rec.ID, r.hold.rec.Revision, r.hold.state.Journal.Programs
+	if r.hold != nil && r.hold.Record() != nil {
+		p.Session, p.Revision, p.Programs = r.hold.Record().ID, r.hold.Record().Revision, r.hold.State().Journal.Programs
 	}
 	r.log.Prepared(p)
-}
-
-// build is the identity of the engine that runs a language.
-func build(caps sandbox.Capabilities, language string) string {
-	if b := caps.Builds[runtimes[language]]; b != "" {
-		return b
-	}
-	return caps.Engine
-}
-
-// revision is how often the session was changed.
-func (l *live) revision() int64 {
-	if l.rec == nil {
-		return 0
-	}
-	return l.rec.Revision
 }
 
 // told notes a line that the guest is told, in their order.

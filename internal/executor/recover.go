@@ -9,6 +9,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -98,9 +99,9 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		r.recount(st.Calls)
 		a.session = ""
 	}
-	var wait func(context.Context) (*hold, error)
+	var wait func(context.Context) (*live.Hold, error)
 	if a.session != "" {
-		if wait, err = x.lives.join(sessionKey{r.principal.ID, a.session}, true); err != nil {
+		if wait, err = x.live.Join(r.principal.ID, a.session); err != nil {
 			return err
 		}
 	}
@@ -184,7 +185,7 @@ func (r *run) recount(calls []*journal.Call) {
 }
 
 // liveAgain is live for a run that goes on.
-func (r *run) liveAgain(a arguments, wait func(context.Context) (*hold, error)) {
+func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, error)) {
 	r.log.Update(func(rec *journal.Record) {
 		if rec.Attempts++; rec.State == journal.Waiting { // it did nothing when the process ended
 			rec.Attempts = 0

@@ -12,6 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
@@ -28,12 +30,12 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o Re
 	case st.Prepared == nil || len(st.Heard) == 0:
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
 	}
-	caps, err := x.runnable(st.Record.Language)
+	caps, err := x.guests.Runs(x.ctx, st.Record.Language)
 	if err != nil {
 		return nil, err
 	}
 	out := &Replayed{Execution: id, Console: []Line{}, Calls: []journal.Call{}}
-	if now := build(caps, st.Record.Language); now != st.Record.Build {
+	if now := guest.Build(caps, st.Record.Language); now != st.Record.Build {
 		out.Notes = append(out.Notes, fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't be promised", st.Record.Build, now))
 	}
 	if err := x.queue.Enter(ctx, p.ID); err != nil {
@@ -77,7 +79,7 @@ func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Pro
 
 // prepared makes a text runnable as a program in the place of one that was.
 func (r *run) prepared(source, language string, was *journal.Prepared) (*program.Program, error) {
-	tree, _, err := r.x.newFS(context.Background(), r.principal, nil)
+	tree, _, err := r.x.live.FS(context.Background(), r.principal, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +165,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 	} else if err != nil {
 		return err
 	}
-	if runtimes[st.Record.Language] != r.program.Runtime {
+	if guest.Runtime(st.Record.Language) != r.program.Runtime {
 		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s", st.Record.Language)
 	}
 	first, err := x.play(ctx, st, 0)
@@ -228,4 +230,20 @@ func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File
 		}
 		return a
 	}
+}
+
+// guestThen gives the guest that a program began with: a fresh one, or what the programs left that its session had run before,
+// which run again for that.
+func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sandbox, error) {
+	var journals []*session.Journal
+	var err error
+	for range 3 { // a program of the session may be saved at the same moment
+		if journals, err = x.live.Journals(ctx, st.Record.Principal, st.Record.Session, st.Prepared.Session, st.Prepared.Programs); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.guests.Rerun(ctx, st.Record.Principal, st.Record.Language, journals)
 }

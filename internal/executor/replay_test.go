@@ -168,7 +168,7 @@ func TestReplayInASession(t *testing.T) {
 	if got := s.replayed(ids[2], executor.ReplayOptions{Program: `n + 1`}); string(got.Value) != "16" {
 		t.Errorf("%+v", got)
 	}
-	if err := s.x.EndSession(t.Context(), s.who, "s"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), s.who, "s"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.x.Replay(t.Context(), s.who, ids[2], executor.ReplayOptions{}); err == nil || !strings.Contains(err.Error(), "has ended") {

@@ -19,6 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
@@ -52,24 +54,24 @@ type run struct {
 
 	language string          // "typescript" or "python"
 	engine   string          // what runs it, for people
-	hold     *hold           // of its session; nil: it has none
+	hold     *live.Hold      // of its session; nil: it has none
 	box      sandbox.Sandbox // nil: its session has it again
 	slot     bool            // it has one of the queue
-	origin   origin
-	recorder *session.Recorder                    // nil: nothing is recorded
-	log      *journal.Log                         // nil: nothing is written down
-	recall   *recall                              // what it heard before this process began; nil: it began in this one
-	wait     func(context.Context) (*hold, error) // its place among those that wait for its session; nil: it has none yet
-	past     past                                 // what the record has of it from before this process
-	prior    *prior                               // what the execution before it did; nil: it corrects none
-	fencing  sync.Mutex                           // guards fence
-	fence    vfs.Fence                            // around its files
-	barred   error                                // why it may not read a module that its text imports
-	plan     *planned                             // what it has to do with a plan; nil: nothing
-	cpu      time.Duration                        // CPU time of the Runs that are over
-	ran      error                                // why the last Run didn't leave a guest that can go on
-	saved    time.Duration                        // how long that took
-	stray    *time.Timer                          // see strayed
+	origin   live.Origin
+	recorder *session.Recorder                         // nil: nothing is recorded
+	log      *journal.Log                              // nil: nothing is written down
+	recall   *recall                                   // what it heard before this process began; nil: it began in this one
+	wait     func(context.Context) (*live.Hold, error) // its place among those that wait for its session; nil: it has none yet
+	past     past                                      // what the record has of it from before this process
+	prior    *prior                                    // what the execution before it did; nil: it corrects none
+	fencing  sync.Mutex                                // guards fence
+	fence    vfs.Fence                                 // around its files
+	barred   error                                     // why it may not read a module that its text imports
+	plan     *planned                                  // what it has to do with a plan; nil: nothing
+	cpu      time.Duration                             // CPU time of the Runs that are over
+	ran      error                                     // why the last Run didn't leave a guest that can go on
+	saved    time.Duration                             // how long that took
+	stray    *time.Timer                               // see strayed
 
 	kept  int       // bytes in the history; history's
 	ended time.Time // history's
@@ -180,15 +182,13 @@ func (r *run) guard(what string, f func() error) (err error) {
 }
 
 func (r *run) prepareAndRun(a arguments) (err error) {
-	var l *live
 	if a.session != "" {
 		if err = r.enterSession(a.session); err != nil {
 			return err
 		}
-		defer r.hold.release()
-		l = r.hold.live
+		defer r.hold.Release()
 	}
-	if r.fs, r.skills, err = r.x.newFS(r.ctx, r.principal, l); err != nil {
+	if r.fs, r.skills, err = r.x.live.FS(r.ctx, r.principal, r.hold); err != nil {
 		return err
 	}
 	r.fence = vfs.Fence{Access: r.x.cfg.Access, Use: vfs.Use{Principal: r.principal, Execution: r.id, Session: a.session}}
@@ -202,7 +202,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.program.Runtime == "python" {
 		r.language = "python" // the text said so
 	}
-	caps, err := r.x.runnable(r.language)
+	caps, err := r.x.guests.Runs(r.x.ctx, r.language)
 	if err != nil {
 		return err
 	}
@@ -218,19 +218,19 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err := errors.Join(r.recall.sameState(r, caps), r.asPlanned()); err != nil {
 		return err
 	}
-	if err := r.open(l); err != nil {
+	if err := r.open(); err != nil {
 		return err
 	}
 	defer r.closeBox()
 	r.mu.Lock()
 	r.exec.State, r.exec.Tier, r.engine = Running, caps.Tier, caps.Engine
-	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.why
-	r.naps.able = r.x.canNap(r.box)
+	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
+	r.naps.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
 	r.mu.Unlock()
 	r.journalBegun(caps)
 	err = r.drive()
 	if r.retries(err) {
-		if err = r.again(l); err == nil {
+		if err = r.again(); err == nil {
 			err = r.drive()
 		}
 	}
@@ -241,18 +241,18 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 func (r *run) enterSession(name string) (err error) {
 	wait := r.wait
 	if wait == nil {
-		if wait, err = r.x.lives.join(sessionKey{r.principal.ID, name}, true); err != nil {
+		if wait, err = r.x.live.Join(r.principal.ID, name); err != nil {
 			return err
 		}
 	}
-	if r.hold, err = r.x.acquired(r.ctx, wait); err != nil {
+	if r.hold, err = wait(r.ctx); err != nil {
 		return err
 	}
-	if err = r.carries(tool.Joined(r.labels.All(), r.hold.labels)); err == nil && r.hold.rec == nil && r.wait == nil {
-		err = r.x.room(r.ctx, r.principal.ID) // before its calls are made; whoever saves looks again
+	if err = r.carries(tool.Joined(r.labels.All(), r.hold.Labels())); err == nil && r.wait == nil {
+		err = r.hold.Room(r.ctx) // before its calls are made; whoever saves looks again
 	}
 	if err != nil {
-		r.hold.release()
+		r.hold.Release()
 		return err
 	}
 	return nil
@@ -264,37 +264,35 @@ func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.As(err, &crash) && r.origin.from == "memory" && r.messages == 0 && r.ctx.Err() == nil
+	return errors.As(err, &crash) && r.origin.From == "memory" && r.messages == 0 && r.ctx.Err() == nil
 }
 
 // again makes the run as it was before its program was sent.
-func (r *run) again(l *live) error {
+func (r *run) again() error {
 	r.closeBox()
 	r.box = nil
 	r.log.Again()
 	r.cpu, r.ran, r.over, r.naps.set = 0, nil, make(chan struct{}), false
-	return r.open(l)
+	return r.open()
 }
 
 // open gets the program its sandbox: a fresh one, or that of its session.
-func (r *run) open(l *live) (err error) {
-	if l == nil {
-		if r.box, err = r.x.cfg.Driver.Create(r.ctx, r.x.spec(r.language, r.principal.ID)); err != nil {
-			return fmt.Errorf("create a sandbox: %w", err)
-		}
-		return nil
+func (r *run) open() (err error) {
+	if r.hold == nil {
+		r.box, err = r.x.guests.Fresh(r.ctx, r.principal.ID, r.language)
+		return err
 	}
 	if r.recall.done() {
 		r.box, err = r.x.guestThen(r.ctx, r.recall.story)
 	} else {
-		r.box, r.origin, err = r.x.guest(r.ctx, l, r.language)
+		r.box, r.origin, err = r.hold.Guest(r.ctx, r.language)
 	}
 	if err != nil {
 		return err
 	}
 	if _, ok := r.box.(sandbox.Snapshotter); !ok {
 		r.closeBox()
-		return errNoSnapshots
+		return guest.ErrNoSnapshots
 	}
 	r.recorder = session.NewRecorder(r.language, r.x.cfg.Limits.Sessions.Journal)
 	return nil

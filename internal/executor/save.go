@@ -9,6 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -31,7 +32,7 @@ func (r *run) settle(err error) error {
 		return err
 	}
 	if well && err == nil && r.ran == nil {
-		r.hold.hot[r.language] = r.box
+		r.hold.Keep(r.language, r.box)
 		r.box = nil
 	}
 	return err
@@ -80,19 +81,14 @@ func unsaved(what string, err error) error {
 }
 
 func (r *run) saveSession(c *session.Change) error {
-	l := r.hold.live
-	s, ok := r.box.(sandbox.Snapshotter)
-	if !ok {
-		return errNoSnapshots
-	}
 	ctx := context.WithoutCancel(r.ctx) // the program has ended: its calls are made
-	snapshot, err := s.Snapshot(ctx)
+	snapshot, err := guest.Snapshot(ctx, r.box)
 	if err != nil {
 		return err
 	}
 	blob := session.NewBlob(snapshot)
 	c.Add = append(c.Add, blob)
-	state := l.state.Clone()
+	state := r.hold.State().Clone()
 	g := session.Guest{Language: r.language, Blob: blob.ID, Size: int64(len(snapshot)), Late: r.late}
 	if old := state.Guest(r.language); old != nil {
 		g.Declared = old.Declared
@@ -101,16 +97,16 @@ func (r *run) saveSession(c *session.Change) error {
 	if old := state.Put(g); old != "" {
 		c.Drop = append(c.Drop, old)
 	}
-	files, err := l.files.Next(r.fs.Workspace(), c)
+	files, err := r.hold.Files().Next(r.fs.Workspace(), c)
 	if err != nil {
 		return err
 	}
 	r.saveJournal(c, state)
 	c.Record = &session.Record{Programs: 1, Engine: r.engine}
-	if l.rec != nil {
-		c.Record.Programs += l.rec.Programs
+	if was := r.hold.Record(); was != nil {
+		c.Record.Programs += was.Programs
 	}
-	return r.x.commit(ctx, l, c, state, files)
+	return r.hold.Commit(ctx, c, state, files)
 }
 
 // saveJournal adds the program's journal to the session's, or gives that up when it is too much.
@@ -146,7 +142,7 @@ func (r *run) unheard() (lines [][]byte) {
 	if r.hold == nil {
 		return nil
 	}
-	g := r.hold.state.Guest(r.language)
+	g := r.hold.State().Guest(r.language)
 	if g == nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ func TestSessionLivesOn(t *testing.T) {
 	if p := s.try(t.Context(), ann, "work", ops(op{Get: "x"}), "language", "python"); p.value != "" || p.from != "new" {
 		t.Errorf("Python has the variables of TypeScript: %q from %s", p.value, p.from)
 	}
-	i, err := s.x.Session(t.Context(), ann, "work")
+	i, err := s.x.Sessions().Get(t.Context(), ann, "work")
 	if err != nil || i.Programs != 6 || strings.Join(i.Languages, ",") != "python,typescript" || i.State != "hot" || i.StateBytes == 0 || i.Engine != "puppet 1" {
 		t.Errorf("%+v, %v", i, err)
 	}
@@ -84,7 +84,7 @@ func TestSessionsAreOneAfterTheOther(t *testing.T) {
 	go func() { first <- s.try(t.Context(), ann, "work", ops(op{Call: "box.slow"}, op{Set: "x=+a"})) }()
 	waiting := func(n int) func() bool {
 		return func() bool {
-			i, err := s.x.Session(t.Context(), ann, "work")
+			i, err := s.x.Sessions().Get(t.Context(), ann, "work")
 			run, queued := s.x.Load()
 			return err == nil && i.State == "running" && run == 1 && queued == 0 && s.x.Waiting("work", ann.ID) == n
 		}
@@ -106,12 +106,12 @@ func TestSessionsAreOneAfterTheOther(t *testing.T) {
 		holds(t, o.text, "20 programs wait for session", "another session")
 	}
 	s.want("other", "x", "", "new") // is not held up
-	if err := s.x.EndSession(t.Context(), ann, "work"); kindOf(err) != tool.Conflict {
+	if err := s.x.Sessions().End(t.Context(), ann, "work"); kindOf(err) != tool.Conflict {
 		t.Errorf("end of a session in use: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := s.x.ForkSession(ctx, ann, "work", "copy"); kindOf(err) == "" {
+	if _, err := s.x.Sessions().Fork(ctx, ann, "work", "copy"); kindOf(err) == "" {
 		t.Error("forked while it ran")
 	}
 	s.slow <- struct{}{}
@@ -137,7 +137,7 @@ func TestIdleSessionsAreSuspended(t *testing.T) {
 	s.start()
 	s.want("d", "x", "d", "disk")
 	eventually(t, "all are suspended", func() bool { return s.p.open.Load() == 0 })
-	all, err := s.x.Sessions(t.Context(), ann)
+	all, err := s.x.Sessions().List(t.Context(), ann)
 	if err != nil || len(all) != 4 || all[0].Name != "a" || all[0].State != "suspended" {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -152,7 +152,7 @@ func TestSessionsExpire(t *testing.T) {
 		s.pass(50 * time.Minute)
 		s.want("old", "x", "1", "")
 	}
-	if all, _ := s.x.Sessions(t.Context(), ann); len(all) != 1 || all[0].Name != "old" {
+	if all, _ := s.x.Sessions().List(t.Context(), ann); len(all) != 1 || all[0].Name != "old" {
 		t.Errorf("%+v", all)
 	}
 	s.want("unused", "x", "", "new")
@@ -168,10 +168,10 @@ func TestEndLeavesNothing(t *testing.T) {
 	big := strings.Repeat("large ", 50_000)
 	s.do("work", op{Set: "x=" + big}, writeTo("a.txt", big), writeTo("dir.txt", "small"))
 	s.do("work", op{Set: "x=" + big + "2"}, writeTo("a.txt", big+"2"))
-	if _, err := s.x.ForkSession(t.Context(), ann, "work", "copy"); err != nil {
+	if _, err := s.x.Sessions().Fork(t.Context(), ann, "work", "copy"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.x.EndSession(t.Context(), ann, "work"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
 		t.Fatal(err)
 	}
 	s.restart()
@@ -181,7 +181,7 @@ func TestEndLeavesNothing(t *testing.T) {
 	if v, err := s.file("copy", sandbox.File{Op: "read", Path: "a.txt"}); err != nil || v != big+"2" {
 		t.Errorf("%d bytes, %v", len(v), err)
 	}
-	if err := s.x.EndSession(t.Context(), ann, "copy"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), ann, "copy"); err != nil {
 		t.Fatal(err)
 	}
 	if n := blobs(t, s); n != 0 {
@@ -190,7 +190,7 @@ func TestEndLeavesNothing(t *testing.T) {
 	if n := s.p.open.Load(); n != 0 {
 		t.Errorf("%d sandboxes are left", n)
 	}
-	if err := s.x.EndSession(t.Context(), ann, "copy"); kindOf(err) != tool.NotFound {
+	if err := s.x.Sessions().End(t.Context(), ann, "copy"); kindOf(err) != tool.NotFound {
 		t.Errorf("ended twice: %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func TestSessionLimits(t *testing.T) {
 func TestForkIsIndependent(t *testing.T) {
 	s := newStage(t, nil)
 	s.do("a", op{Set: "x=1"}, writeTo("f.txt", "1"))
-	i, err := s.x.ForkSession(t.Context(), ann, "a", "b")
+	i, err := s.x.Sessions().Fork(t.Context(), ann, "a", "b")
 	if err != nil || i.Name != "b" || i.Programs != 1 || i.Files != 1 {
 		t.Fatalf("%+v, %v", i, err)
 	}
@@ -238,7 +238,7 @@ func TestForkIsIndependent(t *testing.T) {
 		t.Error(v.value)
 	}
 	s.restart()
-	if _, err := s.x.ForkSession(t.Context(), ann, "a", "c"); err != nil {
+	if _, err := s.x.Sessions().Fork(t.Context(), ann, "a", "c"); err != nil {
 		t.Fatal(err)
 	}
 	s.do("c", op{Set: "x=3"})
@@ -250,11 +250,11 @@ func TestForkIsIndependent(t *testing.T) {
 		t.Errorf("the same randomness: %s", a)
 	}
 	for to, kind := range map[string]tool.Kind{"a": tool.Conflict, "b": tool.Conflict, ".x": tool.Invalid} {
-		if _, err := s.x.ForkSession(t.Context(), ann, "a", to); kindOf(err) != kind {
+		if _, err := s.x.Sessions().Fork(t.Context(), ann, "a", to); kindOf(err) != kind {
 			t.Errorf("fork to %s: %v", to, err)
 		}
 	}
-	if _, err := s.x.ForkSession(t.Context(), ann, "none", "new"); kindOf(err) != tool.NotFound {
+	if _, err := s.x.Sessions().Fork(t.Context(), ann, "none", "new"); kindOf(err) != tool.NotFound {
 		t.Errorf("fork of nothing: %v", err)
 	}
 }

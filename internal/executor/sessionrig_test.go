@@ -198,7 +198,7 @@ func (s *stage) want(session, variable, value, from string) {
 }
 
 func (s *stage) file(session string, f sandbox.File) (string, error) {
-	v, err := s.x.FileOp(s.t.Context(), ann, session, f)
+	v, err := s.x.Sessions().Do(s.t.Context(), ann, session, f)
 	if err != nil || v == nil {
 		return "", err
 	}

@@ -11,20 +11,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 func (s *stage) export(name, passphrase string) []byte {
 	s.t.Helper()
 	var b bytes.Buffer
-	if err := s.x.ExportSession(s.t.Context(), ann, name, &b, passphrase); err != nil {
+	if err := s.x.Sessions().Export(s.t.Context(), ann, name, &b, passphrase); err != nil {
 		s.t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-func (s *stage) load(name string, file []byte, passphrase string) (*executor.SessionInfo, error) {
-	return s.x.ImportSession(s.t.Context(), ann, name, bytes.NewReader(file), passphrase)
+func (s *stage) load(name string, file []byte, passphrase string) (*live.Info, error) {
+	return s.x.Sessions().Import(s.t.Context(), ann, name, bytes.NewReader(file), passphrase)
 }
 
 // made makes a session with something of everything in it.
@@ -131,7 +132,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte("biplane session 1\nkey AAAA\nage-encryption.org/v1\n"))
 	f.Add(bytes.Repeat([]byte("biplane session 1\n"), 3))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		if i, err := s.x.ImportSession(t.Context(), ann, "new", bytes.NewReader(file), ""); err == nil {
+		if i, err := s.x.Sessions().Import(t.Context(), ann, "new", bytes.NewReader(file), ""); err == nil {
 			t.Fatalf("%+v", i)
 		}
 	})
@@ -177,7 +178,7 @@ func TestRebuildWithoutJournal(t *testing.T) {
 	if _, err := s.load("copy", file, ""); kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "no journal") {
 		t.Errorf("import: %v", err)
 	}
-	if err := s.x.EndSession(t.Context(), ann, "work"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), ann, "work"); err != nil {
 		t.Error(err)
 	}
 	s.want("work", "x", "", "new")
@@ -219,14 +220,14 @@ func TestDamagedStore(t *testing.T) {
 	}
 	damage(`UPDATE session_blob SET data = x'01'`)
 	holds(t, s.bad("work", op{Get: "x"}).text, "session \"work\" can't be resumed", "nor rebuilt", "End it (biplane sessions end work)")
-	if err := s.x.ExportSession(t.Context(), ann, "work", io.Discard, ""); kindOf(err) != tool.Conflict {
+	if err := s.x.Sessions().Export(t.Context(), ann, "work", io.Discard, ""); kindOf(err) != tool.Conflict {
 		t.Errorf("export: %v", err)
 	}
 	for _, query := range []string{
 		`UPDATE session SET state = x'0102'`, `UPDATE session SET revision = revision + 1`, `UPDATE session SET owner = 'local:ann', name = 'stolen'`,
 	} {
 		for _, name := range []string{"work", "stolen"} {
-			if err := s.x.EndSession(t.Context(), ann, name); err != nil && kindOf(err) != tool.NotFound {
+			if err := s.x.Sessions().End(t.Context(), ann, name); err != nil && kindOf(err) != tool.NotFound {
 				t.Error(err)
 			}
 		}
@@ -238,7 +239,7 @@ func TestDamagedStore(t *testing.T) {
 		}
 		holds(t, s.bad(name, op{Get: "x"}).text, "was changed there", "end it")
 	}
-	if err := s.x.EndSession(t.Context(), ann, "stolen"); err != nil {
+	if err := s.x.Sessions().End(t.Context(), ann, "stolen"); err != nil {
 		t.Error(err)
 	}
 	if n := blobs(t, s); n != 0 {

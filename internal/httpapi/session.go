@@ -10,21 +10,21 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Sessions are the state that lives on between programs; *executor.Executor has them.
+// Sessions are the state that lives on between programs; *live.Sessions has them.
 type Sessions interface {
-	Sessions(ctx context.Context, p tool.Principal) ([]executor.SessionInfo, error)
-	Session(ctx context.Context, p tool.Principal, name string) (*executor.SessionInfo, error)
-	EndSession(ctx context.Context, p tool.Principal, name string) error
-	ForkSession(ctx context.Context, p tool.Principal, from, to string) (*executor.SessionInfo, error)
-	ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error
-	ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*executor.SessionInfo, error)
-	FileOp(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
+	List(ctx context.Context, p tool.Principal) ([]live.Info, error)
+	Get(ctx context.Context, p tool.Principal, name string) (*live.Info, error)
+	End(ctx context.Context, p tool.Principal, name string) error
+	Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error)
+	Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error
+	Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*live.Info, error)
+	Do(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
 }
 
 // Skills are the modules that programs have saved; a *skill.Shelf has them.
@@ -43,7 +43,7 @@ const (
 )
 
 func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
-	all, err := s.cfg.Sessions.Sessions(r.Context(), s.principal(r))
+	all, err := s.cfg.Sessions.List(r.Context(), s.principal(r))
 	if err != nil {
 		fail(w, err)
 		return
@@ -56,11 +56,11 @@ func (s *Server) sessions(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
-	answerSession(w, http.StatusOK)(s.cfg.Sessions.Session(r.Context(), s.principal(r), r.PathValue("session")))
+	answerSession(w, http.StatusOK)(s.cfg.Sessions.Get(r.Context(), s.principal(r), r.PathValue("session")))
 }
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request) {
-	done(w, s.cfg.Sessions.EndSession(r.Context(), s.principal(r), r.PathValue("session")))
+	done(w, s.cfg.Sessions.End(r.Context(), s.principal(r), r.PathValue("session")))
 }
 
 func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ForkSession(r.Context(), s.principal(r), r.PathValue("session"), req.To))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principal(r), r.PathValue("session"), req.To))
 }
 
 // exportSession answers with the file as it is made. An error after its beginning breaks the connection off, since the
@@ -81,7 +81,7 @@ func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
-	err := s.cfg.Sessions.ExportSession(r.Context(), s.principal(r), r.PathValue("session"), out, req.Passphrase)
+	err := s.cfg.Sessions.Export(r.Context(), s.principal(r), r.PathValue("session"), out, req.Passphrase)
 	switch {
 	case err != nil && out.begun:
 		s.log.Warn("export a session", "session", r.PathValue("session"), "err", err)
@@ -117,7 +117,7 @@ func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	answerSession(w, http.StatusCreated)(s.cfg.Sessions.ImportSession(r.Context(), s.principal(r), r.PathValue("session"), body, string(passphrase)))
+	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principal(r), r.PathValue("session"), body, string(passphrase)))
 }
 
 // upload gives the body of a request that isn't JSON, with bounds.
@@ -133,7 +133,7 @@ func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool
 
 // readFile answers with the bytes of a file.
 func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
-	raw, err := s.cfg.Sessions.FileOp(r.Context(), s.principal(r), r.PathValue("session"),
+	raw, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
 		sandbox.File{Op: "read", Path: r.URL.Query().Get("path"), Base64: true})
 	if err != nil {
 		fail(w, err)
@@ -164,7 +164,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))
 		return
 	}
-	_, err = s.cfg.Sessions.FileOp(r.Context(), s.principal(r), r.PathValue("session"),
+	_, err = s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"),
 		sandbox.File{Op: "write", Path: r.URL.Query().Get("path"), Data: base64.StdEncoding.EncodeToString(data), Base64: true})
 	done(w, err)
 }
@@ -182,7 +182,7 @@ func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Invalid, "%q is no operation on files: list, stat, mkdir, rm, rmdir, rename, copy and truncate are; GET reads and PUT writes", req.Op))
 		return
 	}
-	v, err := s.cfg.Sessions.FileOp(r.Context(), s.principal(r), r.PathValue("session"), sandbox.File{
+	v, err := s.cfg.Sessions.Do(r.Context(), s.principal(r), r.PathValue("session"), sandbox.File{
 		Op: req.Op, Path: req.Path, To: req.To, Offset: req.Offset, Flag: req.Flag, Recursive: req.Recursive, Force: req.Force,
 	})
 	if err != nil {
@@ -238,8 +238,8 @@ func done(w http.ResponseWriter, err error) {
 	write(w, http.StatusOK, struct{}{})
 }
 
-func answerSession(w http.ResponseWriter, status int) func(*executor.SessionInfo, error) {
-	return func(i *executor.SessionInfo, err error) {
+func answerSession(w http.ResponseWriter, status int) func(*live.Info, error) {
+	return func(i *live.Info, err error) {
 		if err != nil {
 			fail(w, err)
 			return
@@ -248,7 +248,7 @@ func answerSession(w http.ResponseWriter, status int) func(*executor.SessionInfo
 	}
 }
 
-func wireSession(i *executor.SessionInfo) api.Session {
+func wireSession(i *live.Info) api.Session {
 	return api.Session{
 		Name: i.Name, Owner: i.Owner, Languages: append([]string{}, i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
 		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files, JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,

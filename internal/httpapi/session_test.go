@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -29,15 +29,15 @@ func newSessions() *sessions {
 	return &sessions{files: map[string]string{"workspace/a": "text", "workspace/bin": "\x00\xff"}}
 }
 
-func (s *sessions) info() executor.SessionInfo {
-	return executor.SessionInfo{Name: "work", State: "hot", Created: time.Unix(1, 0).UTC(), Files: len(s.files)}
+func (s *sessions) info() live.Info {
+	return live.Info{Name: "work", State: "hot", Created: time.Unix(1, 0).UTC(), Files: len(s.files)}
 }
 
-func (s *sessions) Sessions(context.Context, tool.Principal) ([]executor.SessionInfo, error) {
-	return []executor.SessionInfo{s.info()}, nil
+func (s *sessions) List(context.Context, tool.Principal) ([]live.Info, error) {
+	return []live.Info{s.info()}, nil
 }
 
-func (s *sessions) Session(_ context.Context, _ tool.Principal, name string) (*executor.SessionInfo, error) {
+func (s *sessions) Get(_ context.Context, _ tool.Principal, name string) (*live.Info, error) {
 	if name != "work" {
 		return nil, tool.Errorf(tool.NotFound, "no session %q", name)
 	}
@@ -45,21 +45,21 @@ func (s *sessions) Session(_ context.Context, _ tool.Principal, name string) (*e
 	return &i, nil
 }
 
-func (s *sessions) EndSession(ctx context.Context, p tool.Principal, name string) error {
-	_, err := s.Session(ctx, p, name)
+func (s *sessions) End(ctx context.Context, p tool.Principal, name string) error {
+	_, err := s.Get(ctx, p, name)
 	return err
 }
 
-func (s *sessions) ForkSession(ctx context.Context, p tool.Principal, from, to string) (*executor.SessionInfo, error) {
-	i, err := s.Session(ctx, p, from)
+func (s *sessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error) {
+	i, err := s.Get(ctx, p, from)
 	if err == nil {
 		i.Name = to
 	}
 	return i, err
 }
 
-func (s *sessions) ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
-	if _, err := s.Session(ctx, p, name); err != nil {
+func (s *sessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
+	if _, err := s.Get(ctx, p, name); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, "sealed with "+passphrase); err != nil {
@@ -71,7 +71,7 @@ func (s *sessions) ExportSession(ctx context.Context, p tool.Principal, name str
 	return nil
 }
 
-func (s *sessions) ImportSession(_ context.Context, _ tool.Principal, name string, r io.Reader, passphrase string) (*executor.SessionInfo, error) {
+func (s *sessions) Import(_ context.Context, _ tool.Principal, name string, r io.Reader, passphrase string) (*live.Info, error) {
 	text, err := io.ReadAll(r)
 	if err != nil || string(text) != "sealed with "+passphrase {
 		return nil, tool.Errorf(tool.Invalid, "the file was changed, or has another passphrase")
@@ -81,7 +81,7 @@ func (s *sessions) ImportSession(_ context.Context, _ tool.Principal, name strin
 	return &i, nil
 }
 
-func (s *sessions) FileOp(_ context.Context, _ tool.Principal, _ string, op sandbox.File) (json.RawMessage, error) {
+func (s *sessions) Do(_ context.Context, _ tool.Principal, _ string, op sandbox.File) (json.RawMessage, error) {
 	switch op.Op {
 	case "read":
 		text, ok := s.files[op.Path]

@@ -104,7 +104,7 @@ func args(kind string, all ...any) []any {
 type replaying struct {
 	record  driver
 	replay  []driver
-	suspend time.Duration // executor.SessionLimits.SuspendAfter
+	suspend time.Duration // live.Limits.SuspendAfter
 	session bool          // all programs of one case are of one session
 }
 
@@ -161,7 +161,7 @@ func (c replaying) test(t *testing.T, language string) {
 			}
 		}
 		if c.session {
-			if err := p.EndSession(t.Context(), ann, name); err != nil {
+			if err := p.Sessions().End(t.Context(), ann, name); err != nil {
 				rt.Fatal(err)
 			}
 		}

@@ -321,7 +321,7 @@ func (w *worker) fork() {
 		return
 	}
 	w.endOne(to)
-	if _, err := w.plane.ForkSession(w.t.Context(), w.who, w.name(from), w.name(to)); err != nil {
+	if _, err := w.plane.Sessions().Fork(w.t.Context(), w.who, w.name(from), w.name(to)); err != nil {
 		if w.kills.Load() <= w.sessions[from].kills {
 			w.t.Errorf("fork %s: %v", w.name(from), err)
 		}
@@ -337,7 +337,7 @@ func (w *worker) endOne(i int) {
 	if w.sessions[i].empty() {
 		return
 	}
-	if err := w.plane.EndSession(w.t.Context(), w.who, w.name(i)); err != nil {
+	if err := w.plane.Sessions().End(w.t.Context(), w.who, w.name(i)); err != nil {
 		w.t.Errorf("end %s: %v", w.name(i), err)
 		return
 	}

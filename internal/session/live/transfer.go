@@ -1,4 +1,4 @@
-package executor
+package live
 
 import (
 	"context"
@@ -11,39 +11,40 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
 // sealer is the key for exports; nil where there is none.
-func (x *Executor) sealer() session.Sealer {
-	if x.cfg.Key == nil {
+func (s *Sessions) sealer() session.Sealer {
+	if s.cfg.Key == nil {
 		return nil
 	}
-	return x.cfg.Key
+	return s.cfg.Key
 }
 
-// ExportSession writes a session of p, as its last program left it, as one file. It is encrypted and authenticated with
+// Export writes a session of p, as its last program left it, as one file. It is encrypted and authenticated with
 // a passphrase, or without one with the store's key: then it can be imported to this data folder only.
-func (x *Executor) ExportSession(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
-	e, err := x.exported(ctx, p, name)
+func (s *Sessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
+	e, err := s.exported(ctx, p, name)
 	if err != nil {
 		return err
 	}
-	return e.Write(w, passphrase, x.sealer())
+	return e.Write(w, passphrase, s.sealer())
 }
 
 // exported gathers a session; nobody uses it meanwhile.
-func (x *Executor) exported(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
-	h, err := x.existing(ctx, p, name)
+func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
+	h, err := s.existing(ctx, p, name)
 	if err != nil {
 		return nil, err
 	}
-	defer h.release()
-	e := &session.Exported{Name: name, Exported: x.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine, State: h.state.Clone(), Guests: map[string][]byte{}}
+	defer h.Release()
+	e := &session.Exported{Name: name, Exported: s.cfg.Now(), Programs: h.rec.Programs, Engine: h.rec.Engine, State: h.state.Clone(), Guests: map[string][]byte{}}
 	e.State.Labels = h.labels
 	for _, g := range h.state.Guests {
-		if e.Guests[g.Language], err = x.cfg.Store.Blob(ctx, g.Blob); err != nil {
+		if e.Guests[g.Language], err = s.cfg.Store.Blob(ctx, g.Blob); err != nil {
 			return nil, err
 		}
 	}
@@ -54,15 +55,15 @@ func (x *Executor) exported(ctx context.Context, p tool.Principal, name string) 
 		}
 		e.Files = append(e.Files, session.ExportedFile{Path: path, Dir: entry.Dir, Modified: entry.Modified, Data: data})
 	}
-	if e.Private, err = x.cfg.Privacy.Export(ctx, privacy.Scope{Owner: p.ID, Session: name}); err != nil {
+	if e.Private, err = s.cfg.Privacy.Export(ctx, privacy.Scope{Owner: p.ID, Session: name}); err != nil {
 		return nil, err
 	}
-	parts, err := x.cfg.Store.Journal(ctx, h.rec.ID)
+	parts, err := s.cfg.Store.Journal(ctx, h.rec.ID)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range parts {
-		part, err := x.cfg.Store.Blob(ctx, id)
+		part, err := s.cfg.Store.Blob(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -71,14 +72,14 @@ func (x *Executor) exported(ctx context.Context, p tool.Principal, name string) 
 	return e, nil
 }
 
-// ImportSession makes a session of p of an exported one, under name or, where that is empty, its own. One of another
-// build of the engine is rebuilt by running its programs again with the answers that they had; SessionInfo.Note says so.
-func (x *Executor) ImportSession(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*SessionInfo, error) {
-	if err := x.stored(); err != nil {
+// Import makes a session of p of an exported one, under name or, where that is empty, its own. One of another
+// build of the engine is rebuilt by running its programs again with the answers that they had; Info.Note says so.
+func (s *Sessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*Info, error) {
+	if err := s.stored(); err != nil {
 		return nil, err
 	}
-	lim := x.cfg.Limits.Sessions
-	e, err := session.ReadExported(r, passphrase, x.sealer(), lim.Size+lim.Workspace+int64(lim.Journal)+int64(lim.Files)*2048+1<<20)
+	lim := s.cfg.Limits
+	e, err := session.ReadExported(r, passphrase, s.sealer(), lim.Size+lim.Workspace+int64(lim.Journal)+int64(lim.Files)*2048+1<<20)
 	if err != nil {
 		return nil, err
 	}
@@ -88,19 +89,19 @@ func (x *Executor) ImportSession(ctx context.Context, p tool.Principal, name str
 	if err := session.CheckName(name); err != nil {
 		return nil, err
 	}
-	h, err := x.acquire(ctx, sessionKey{p.ID, name}, false)
+	h, err := s.acquire(ctx, key{p.ID, name})
 	if err != nil {
 		return nil, err
 	}
-	defer h.release()
+	defer h.Release()
 	if h.rec != nil {
 		return nil, taken(name)
 	}
-	return x.takeIn(ctx, h, e)
+	return s.takeIn(ctx, h, e)
 }
 
 // takeIn stores an imported session.
-func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*SessionInfo, error) {
+func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*Info, error) {
 	c := &session.Change{Record: &session.Record{Programs: e.Programs, Engine: e.Engine}}
 	if err := checkLabels(e.State); err != nil {
 		return nil, err
@@ -109,11 +110,11 @@ func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*S
 	if err != nil {
 		return nil, err
 	}
-	state, note, err := x.takeGuests(ctx, h.key.owner, c, e, journals)
+	state, note, err := s.takeGuests(ctx, h.key.owner, c, e, journals)
 	if err != nil {
 		return nil, err
 	}
-	tree, err := x.takeFiles(e.Files)
+	tree, err := s.takeFiles(e.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -121,16 +122,16 @@ func (x *Executor) takeIn(ctx context.Context, h *hold, e *session.Exported) (*S
 	if err != nil {
 		return nil, err
 	}
-	if err := x.cfg.Privacy.Import(ctx, privacy.Scope{Owner: h.key.owner, Session: h.key.name}, e.Private); err != nil {
+	if err := s.cfg.Privacy.Import(ctx, privacy.Scope{Owner: h.key.owner, Session: h.key.name}, e.Private); err != nil {
 		return nil, err
 	}
-	if err := x.label(ctx, h.live, state.Labels); err != nil {
+	if err := s.label(ctx, h.warm, state.Labels); err != nil {
 		return nil, err
 	}
-	if err := x.commit(ctx, h.live, c, state, files); err != nil {
+	if err := s.commit(ctx, h.warm, c, state, files); err != nil {
 		return nil, err
 	}
-	i := x.info(h.rec)
+	i := s.info(h.rec)
 	i.State, i.Note = "suspended", note
 	return &i, nil
 }
@@ -155,21 +156,21 @@ func takeJournal(c *session.Change, e *session.Exported) ([]*session.Journal, er
 }
 
 // takeGuests checks that the guests can be resumed here, or rebuilds them, and adds them to the change.
-func (x *Executor) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported, journals []*session.Journal) (*session.State, string, error) {
+func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported, journals []*session.Journal) (*session.State, string, error) {
 	state, note := e.State.Clone(), ""
 	for i := range state.Guests {
 		g := &state.Guests[i]
-		if runtimes[g.Language] == "" {
+		if guest.Runtime(g.Language) == "" {
 			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q", prose.Cut(g.Language, 40))
 		}
-		if _, err := x.runnable(g.Language); err != nil {
+		if _, err := s.cfg.Guests.Runs(ctx, g.Language); err != nil {
 			return nil, "", tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
 		}
 		snapshot := e.Guests[g.Language]
-		err := x.tryRestore(ctx, owner, g.Language, snapshot)
+		err := s.tryRestore(ctx, owner, g.Language, snapshot)
 		var engine *sandbox.EngineError
 		if errors.As(err, &engine) {
-			if snapshot, err = x.reborn(ctx, owner, g.Language, e.State.Journal, journals, engine); err == nil {
+			if snapshot, err = s.reborn(ctx, owner, g.Language, e.State.Journal, journals, engine); err == nil {
 				note = "rebuilt from its journal, since it comes from another build of the engine"
 			}
 		}
@@ -183,12 +184,11 @@ func (x *Executor) takeGuests(ctx context.Context, owner string, c *session.Chan
 }
 
 // tryRestore reports whether a snapshot can be resumed here.
-func (x *Executor) tryRestore(ctx context.Context, owner, language string, snapshot []byte) error {
-	r, ok := x.cfg.Driver.(sandbox.Restorer)
-	if !ok {
-		return errNoSnapshots
+func (s *Sessions) tryRestore(ctx context.Context, owner, language string, snapshot []byte) error {
+	box, err := s.cfg.Guests.Restore(ctx, owner, language, snapshot)
+	if errors.Is(err, guest.ErrNoSnapshots) {
+		return err
 	}
-	box, err := r.Restore(ctx, x.spec(language, owner), snapshot)
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "import: the session can't be resumed: %w", err)
 	}
@@ -196,11 +196,11 @@ func (x *Executor) tryRestore(ctx context.Context, owner, language string, snaps
 }
 
 // reborn gives the snapshot of a guest that ran its programs again.
-func (x *Executor) reborn(ctx context.Context, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
+func (s *Sessions) reborn(ctx context.Context, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
 	if mark.Lost != "" {
 		return nil, tool.Errorf(tool.Conflict, "import: %w, and there is no journal to rebuild it from: %s", why, mark.Lost)
 	}
-	box, snapshot, err := x.replay(ctx, owner, language, journals)
+	box, snapshot, err := s.cfg.Guests.Replay(ctx, owner, language, journals)
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "import: %w, and it can't be rebuilt from its journal: %s", why, tool.AsError(err).Msg)
 	}
@@ -208,9 +208,9 @@ func (x *Executor) reborn(ctx context.Context, owner, language string, mark sess
 }
 
 // takeFiles makes a tree of exported files, by the rules and within the quota that programs have.
-func (x *Executor) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
-	lim := x.cfg.Limits.Sessions
-	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Now: x.cfg.Now})
+func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
+	lim := s.cfg.Limits
+	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Now: s.cfg.Now})
 	for _, f := range files {
 		name := "workspace/" + f.Path
 		var err error

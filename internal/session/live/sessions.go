@@ -1,4 +1,4 @@
-package executor
+package live
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A SessionInfo says how a session is.
-type SessionInfo struct {
+// An Info says how a session is.
+type Info struct {
 	Name         string    `json:"name"`
 	Owner        string    `json:"owner"`
 	Languages    []string  `json:"languages"` // of its guests: "typescript", "python"
@@ -33,16 +33,16 @@ type SessionInfo struct {
 	Note         string    `json:"note,omitempty"` // what happened to it just now
 }
 
-func (x *Executor) info(r *session.Record) SessionInfo {
-	i := SessionInfo{
+func (s *Sessions) info(r *session.Record) Info {
+	i := Info{
 		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(), Used: r.Used.UTC(),
-		Expires: x.cfg.Limits.Sessions.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes, Files: r.Files,
+		Expires: s.cfg.Limits.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes, Files: r.Files,
 		JournalBytes: r.JournalBytes, Engine: r.Engine, Labels: append([]string{}, r.Labels...),
 	}
 	if i.Languages == nil {
 		i.Languages = []string{}
 	}
-	switch _, running, hot := x.lives.look(sessionKey{r.Owner, r.Name}); {
+	switch _, running, hot := s.look(key{r.Owner, r.Name}); {
 	case running:
 		i.State = "running"
 	case hot:
@@ -52,8 +52,8 @@ func (x *Executor) info(r *session.Record) SessionInfo {
 }
 
 // stored is the error where nothing is.
-func (x *Executor) stored() error {
-	if x.cfg.Store == nil {
+func (s *Sessions) stored() error {
+	if s.cfg.Store == nil {
 		return tool.Errorf(tool.Unavailable, "there are no sessions here, since nothing is stored")
 	}
 	return nil
@@ -63,31 +63,31 @@ func noSession(name string) error {
 	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", prose.Cut(name, 80))
 }
 
-// Sessions gives the sessions of p, by name.
-func (x *Executor) Sessions(ctx context.Context, p tool.Principal) ([]SessionInfo, error) {
-	if err := x.stored(); err != nil {
+// List gives the sessions of p, by name.
+func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
+	if err := s.stored(); err != nil {
 		return nil, err
 	}
-	all, err := x.cfg.Store.List(ctx, p.ID)
+	all, err := s.cfg.Store.List(ctx, p.ID)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]SessionInfo, 0, len(all))
+	out := make([]Info, 0, len(all))
 	for i := range all {
-		if p.ID == all[i].Owner && x.cfg.Now().Before(x.cfg.Limits.Sessions.expires(&all[i])) {
-			out = append(out, x.info(&all[i]))
+		if p.ID == all[i].Owner && s.cfg.Now().Before(s.cfg.Limits.expires(&all[i])) {
+			out = append(out, s.info(&all[i]))
 		}
 	}
 	return out, nil
 }
 
-// Session gives a session of p.
-func (x *Executor) Session(ctx context.Context, p tool.Principal, name string) (*SessionInfo, error) {
-	all, err := x.Sessions(ctx, p)
+// Get gives a session of p.
+func (s *Sessions) Get(ctx context.Context, p tool.Principal, name string) (*Info, error) {
+	all, err := s.List(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(s SessionInfo) bool { return s.Name == name })
+	i := slices.IndexFunc(all, func(s Info) bool { return s.Name == name })
 	if i < 0 {
 		return nil, noSession(name)
 	}
@@ -95,97 +95,97 @@ func (x *Executor) Session(ctx context.Context, p tool.Principal, name string) (
 }
 
 // acquire waits for the turn to use a session, and reads it.
-func (x *Executor) acquire(ctx context.Context, key sessionKey, program bool) (*hold, error) {
-	wait, err := x.lives.join(key, program)
+func (s *Sessions) acquire(ctx context.Context, key key) (*Hold, error) {
+	wait, err := s.join(key, false)
 	if err != nil {
 		return nil, err
 	}
-	return x.acquired(ctx, wait)
+	return s.loaded(ctx, wait)
 }
 
-// acquired waits for a session that was joined, and reads it.
-func (x *Executor) acquired(ctx context.Context, wait func(context.Context) (*hold, error)) (*hold, error) {
+// loaded waits for a session that was joined, and reads it.
+func (s *Sessions) loaded(ctx context.Context, wait func(context.Context) (*Hold, error)) (*Hold, error) {
 	h, err := wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := x.load(ctx, h.live); err != nil {
-		h.release()
+	if err := s.load(ctx, h.warm); err != nil {
+		h.Release()
 		return nil, err
 	}
 	return h, nil
 }
 
 // existing is acquire for a session of p that must be there.
-func (x *Executor) existing(ctx context.Context, p tool.Principal, name string) (*hold, error) {
-	if err := x.stored(); err != nil {
+func (s *Sessions) existing(ctx context.Context, p tool.Principal, name string) (*Hold, error) {
+	if err := s.stored(); err != nil {
 		return nil, err
 	}
-	h, err := x.acquire(ctx, sessionKey{p.ID, name}, false)
+	h, err := s.acquire(ctx, key{p.ID, name})
 	if err != nil {
 		return nil, err
 	}
 	if h.rec == nil {
-		h.release()
+		h.Release()
 		return nil, noSession(name)
 	}
 	return h, nil
 }
 
-// EndSession deletes a session of p and all that it holds. While a program runs in it, or waits for it, that is refused
+// End deletes a session of p and all that it holds. While a program runs in it, or waits for it, that is refused
 // (kind conflict).
-func (x *Executor) EndSession(ctx context.Context, p tool.Principal, name string) error {
-	if err := x.stored(); err != nil {
+func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error {
+	if err := s.stored(); err != nil {
 		return err
 	}
-	key := sessionKey{p.ID, name}
-	if users, _, _ := x.lives.look(key); users > 0 {
+	key := key{p.ID, name}
+	if users, _, _ := s.look(key); users > 0 {
 		return tool.Errorf(tool.Conflict, "session %q is in use: wait until its programs have ended, or cancel them, and end it then", name)
 	}
-	h, err := x.lives.acquire(ctx, key, false)
+	h, err := s.enter(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer h.release()
-	if err := x.load(ctx, h.live); err != nil {
-		return x.endUnread(ctx, key, err)
+	defer h.Release()
+	if err := s.load(ctx, h.warm); err != nil {
+		return s.endUnread(ctx, key, err)
 	}
 	if h.rec == nil {
 		return noSession(name)
 	}
-	return x.end(ctx, h.live)
+	return s.end(ctx, h.warm)
 }
 
 // endUnread ends a session that can't be read.
-func (x *Executor) endUnread(ctx context.Context, key sessionKey, unread error) error {
+func (s *Sessions) endUnread(ctx context.Context, key key, unread error) error {
 	if tool.AsError(unread).Kind != tool.Conflict {
 		return unread
 	}
-	all, err := x.cfg.Store.List(ctx, key.owner)
+	all, err := s.cfg.Store.List(ctx, key.owner)
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		if all[i].Name == key.name {
-			return x.cfg.Store.End(ctx, &all[i])
+			return s.cfg.Store.End(ctx, &all[i])
 		}
 	}
 	return noSession(key.name)
 }
 
-// FileOp does an operation of the guest protocol on the files of a session of p, which must be there, and gives its
+// Do does an operation of the guest protocol on the files of a session of p, which must be there, and gives its
 // value. Handle is not for it.
-func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op sandbox.File) (json.RawMessage, error) {
-	h, err := x.existing(ctx, p, name)
+func (s *Sessions) Do(ctx context.Context, p tool.Principal, name string, op sandbox.File) (json.RawMessage, error) {
+	h, err := s.existing(ctx, p, name)
 	if err != nil {
 		return nil, err
 	}
-	defer h.release()
-	fs, skills, err := x.newFS(ctx, p, h.live)
+	defer h.Release()
+	fs, skills, err := s.FS(ctx, p, h)
 	if err != nil {
 		return nil, err
 	}
-	around := vfs.Fence{Access: x.cfg.Access, Use: vfs.Use{Principal: p, Session: name, Labels: h.labels}}
+	around := vfs.Fence{Access: s.cfg.Access, Use: vfs.Use{Principal: p, Session: name, Labels: h.labels}}
 	if err := around.Pass(ctx, fs, op.Op, op.Path, op.To); err != nil {
 		return nil, err
 	}
@@ -204,29 +204,29 @@ func (x *Executor) FileOp(ctx context.Context, p tool.Principal, name string, op
 	if files == h.files && len(c.Skills) == 0 {
 		return v, nil
 	}
-	return v, x.commit(ctx, h.live, c, h.state.Clone(), files)
+	return v, s.commit(ctx, h.warm, c, h.state.Clone(), files)
 }
 
 // pair acquires two sessions of p, in an order that is the same for all.
-func (x *Executor) pair(ctx context.Context, p tool.Principal, a, b string) (ha, hb *hold, err error) {
+func (s *Sessions) pair(ctx context.Context, p tool.Principal, a, b string) (ha, hb *Hold, err error) {
 	if b < a {
-		hb, ha, err = x.pair(ctx, p, b, a)
+		hb, ha, err = s.pair(ctx, p, b, a)
 		return ha, hb, err
 	}
-	if ha, err = x.acquire(ctx, sessionKey{p.ID, a}, false); err != nil {
+	if ha, err = s.acquire(ctx, key{p.ID, a}); err != nil {
 		return nil, nil, err
 	}
-	if hb, err = x.acquire(ctx, sessionKey{p.ID, b}, false); err != nil {
-		ha.release()
+	if hb, err = s.acquire(ctx, key{p.ID, b}); err != nil {
+		ha.Release()
 		return nil, nil, err
 	}
 	return ha, hb, nil
 }
 
-// ForkSession makes an independent copy of a session of p, as its last program left it, under a name that is free. The
+// Fork makes an independent copy of a session of p, as its last program left it, under a name that is free. The
 // copy has the original's promises and timers, and randomness of its own.
-func (x *Executor) ForkSession(ctx context.Context, p tool.Principal, from, to string) (*SessionInfo, error) {
-	if err := x.stored(); err != nil {
+func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*Info, error) {
+	if err := s.stored(); err != nil {
 		return nil, err
 	}
 	if err := session.CheckName(to); err != nil {
@@ -235,39 +235,39 @@ func (x *Executor) ForkSession(ctx context.Context, p tool.Principal, from, to s
 	if from == to {
 		return nil, taken(to)
 	}
-	src, dst, err := x.pair(ctx, p, from, to)
+	src, dst, err := s.pair(ctx, p, from, to)
 	if err != nil {
 		return nil, err
 	}
-	defer src.release()
-	defer dst.release()
+	defer src.Release()
+	defer dst.Release()
 	switch {
 	case src.rec == nil:
 		return nil, noSession(from)
 	case dst.rec != nil:
 		return nil, taken(to)
 	}
-	if err := x.label(ctx, dst.live, src.labels); err != nil {
+	if err := s.label(ctx, dst.warm, src.labels); err != nil {
 		return nil, err
 	}
 	c := &session.Change{Record: &session.Record{Programs: src.rec.Programs, Engine: src.rec.Engine}, Refer: src.files.Refs(), Journal: src.rec.ID}
 	for _, g := range src.state.Guests {
 		c.Refer = append(c.Refer, g.Blob)
 	}
-	if err := x.cfg.Privacy.Fork(ctx, p.ID, from, to); err != nil {
+	if err := s.cfg.Privacy.Fork(ctx, p.ID, from, to); err != nil {
 		return nil, err
 	}
-	if err := x.commit(ctx, dst.live, c, src.state.Clone(), src.files); err != nil {
+	if err := s.commit(ctx, dst.warm, c, src.state.Clone(), src.files); err != nil {
 		return nil, err
 	}
-	x.forkHot(ctx, src.live, dst.live)
-	i := x.info(dst.rec)
+	s.forkHot(ctx, src.warm, dst.warm)
+	i := s.info(dst.rec)
 	return &i, nil
 }
 
 // forkHot copies the guests that are in memory, so that the copy needn't be resumed; one that can't be is resumed when
 // it is needed.
-func (x *Executor) forkHot(ctx context.Context, src, dst *live) {
+func (s *Sessions) forkHot(ctx context.Context, src, dst *warm) {
 	for language, box := range src.hot {
 		f, ok := box.(sandbox.Forker)
 		if !ok {
@@ -275,7 +275,7 @@ func (x *Executor) forkHot(ctx context.Context, src, dst *live) {
 		}
 		copied, err := f.Fork(ctx)
 		if err != nil {
-			x.cfg.Log.Debug("fork a sandbox", "session", src.key.name, "error", err)
+			s.cfg.Log.Debug("fork a sandbox", "session", src.key.name, "error", err)
 			continue
 		}
 		dst.hot[language] = copied
