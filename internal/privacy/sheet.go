@@ -270,9 +270,7 @@ func (s *Sheet) text(t string, about cue) draft {
 	if cutOff(t) {
 		t, tail = trimmed(t)
 	}
-	if strings.Contains(t, ellipsis) {
-		t = halves.ReplaceAllString(t, ellipsis)
-	}
+	t = withoutHalves(t)
 	var out draft
 	at := 0
 	for _, m := range s.matches(t, about) {
@@ -319,10 +317,6 @@ const (
 	minCut   = 1000 // bytes of a text that may have been cut
 	maxHalf  = 254  // bytes of what is left out before the cut
 )
-
-// halves are what may be the first half of a value before an ellipsis, wherever that stands: a part of an address with its @, and
-// digits, which may have been those of a longer number.
-var halves = regexp.MustCompile(`(?:[^\s"'<>,;:@]{1,64}@[^\s"'<>,;@]{0,254}|\+?\(?[0-9][0-9 ()./-]{3,24})` + ellipsis)
 
 // cutOff reports whether a text was cut: long ones end with an ellipsis, and sometimes with how much is missing.
 func cutOff(t string) bool {
