@@ -207,6 +207,8 @@ func TestFiles(t *testing.T) {
 		{head + `await fsp.writeFile("/workspace/p.png", { handle: "res_1", mimeType: "image/png" }); return fs.readFileSync("workspace/p.png", "utf8")`, `"the bytes of res_1"`},
 		{head + `return await fsp.writeFile("workspace/o.json", { a: 1 }).catch((e) => e.message)`,
 			`"The \"data\" argument must be a string, a Buffer, a typed array or an image, audio or resource that a tool gave, got a object: use JSON.stringify for other values"`},
+		{head + `return await Promise.all(["\ud800", "a\udfff/b"].flatMap((p) => [fsp.writeFile(p, ""), fsp.rename("a", p), fsp.mkdir(p)]).map((p) => p.catch((e) => e.code)))`,
+			`["EILSEQ","EILSEQ","EILSEQ","EILSEQ","EILSEQ","EILSEQ"]`},
 		{head + `return await fsp.symlink("a", "b").catch((e) => e.code)`, `"ENOSYS"`},
 		{head + `fs.createServer()`, `threw Error: fs.createServer is not available: use the functions of node:fs/promises`},
 		{head + `await fsp.writeFile("workspace/big", "x".repeat(2 << 20)).catch((e) => { throw new Error(e.code) })`, `threw Error: EFBIG`},

@@ -2,7 +2,7 @@
 // requests to the host and gets their answers: the asynchronous functions send them, the synchronous ones stand still.
 
 import {
-  PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, charCodeAt, define, generatorNext, generatorThrow, isArray, keys,
+  PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, charCodeAt, define, generatorNext, generatorThrow, isArray, isWellFormed, keys,
   lastIndexOf, list, named, nativeFromBase64, push, record, slice, startsWith, endsWith, typedArrayBytes, typedArraySet, typedArraySubarray,
 } from "./primordials.js";
 import { asBuffer, bytesOf, decode, encodingName, viewOf } from "./buffer.js";
@@ -39,7 +39,11 @@ function typeError(code, text) {
 }
 
 function pathOf(p) {
-  if (typeof p === "string") return p;
+  if (typeof p === "string") {
+    // JSON would make U+FFFD of half a pair, and so one name of many.
+    if (!isWellFormed(p)) throw failure("EILSEQ", "illegal byte sequence, open '" + p + "': a path is valid UTF-8", { op: "open", path: p });
+    return p;
+  }
   if (p !== null && typeof p === "object") {
     if (typeof p.href === "string" && typeof p.pathname === "string") return decodeURIComponent(p.pathname);
     const bytes = viewOf(p);

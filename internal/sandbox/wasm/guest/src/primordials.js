@@ -38,6 +38,7 @@ export const functionToString = Function.prototype.toString;
 
 export const charAt = uncurry(String.prototype.charAt);
 export const charCodeAt = uncurry(String.prototype.charCodeAt);
+export const isWellFormed = uncurry(String.prototype.isWellFormed);
 export const codePointAt = uncurry(String.prototype.codePointAt);
 export const indexOf = uncurry(String.prototype.indexOf);
 export const lastIndexOf = uncurry(String.prototype.lastIndexOf);
