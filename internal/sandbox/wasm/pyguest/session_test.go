@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,40 @@ func TestSeed(t *testing.T) {
 	for i := range x {
 		if i < 7 && x[i] == y[i] {
 			t.Errorf("two seeds gave the same %v", x[i])
+		}
+	}
+}
+
+// TestSeedOfGenerators gives new randomness to the generators that a program made, where it gave them no seed of its own.
+func TestSeedOfGenerators(t *testing.T) {
+	made := `import copy, random
+class Odd(random.Random):
+  def __eq__(self, other): return True
+free, again, odd = random.Random(), random.Random(7), Odd()
+again.seed()
+fixed, state = random.Random(7), random.Random()
+state.setstate(fixed.getstate())
+twin = copy.copy(fixed)
+for _ in range(100): random.Random()`
+	drawn := func(seed string) (all []float64) {
+		m := start(t)
+		for _, r := range []sandbox.Run{{Code: made, Seed: strings.Repeat("01", 32)}, {Code: "[g.random() for g in (free, again, odd, fixed, state, twin)]", Seed: strings.Repeat(seed, 32)}} {
+			r.Session = true
+			done, fail, err := m.run(r)
+			if err != nil || fail != nil {
+				t.Fatal(fail, err)
+			}
+			_ = json.Unmarshal(done.Value, &all)
+		}
+		return all
+	}
+	a, b, c := drawn("02"), drawn("02"), drawn("03")
+	if len(a) != 6 || !slices.Equal(a, b) {
+		t.Fatalf("the same seed gave %v and %v", a, b)
+	}
+	for i := range a {
+		if (i < 3) == (a[i] == c[i]) {
+			t.Errorf("generator %d: %v and %v", i, a[i], c[i])
 		}
 	}
 }

@@ -10,7 +10,7 @@ import random
 import sys
 import types
 
-from . import calls, console, errors, host, imports, loop as loops, rewrite, shims, tools, values, warm
+from . import calls, chance, console, errors, host, imports, loop as loops, rewrite, shims, tools, values, warm
 from .loop import loop
 from .private import private
 
@@ -106,6 +106,7 @@ def _start(run):
     if run.get("seed"):
         host.seed(bytes.fromhex(run["seed"]))
         random.seed(int.from_bytes(os.urandom(32)))
+        chance.renew()
     try:
         names = run.get("namespaces")
         _main.__dict__.update(tools.set_namespaces(names))
@@ -305,6 +306,7 @@ def _install():
     tools.install()
     rewrite.install()
     shims.install()
+    chance.install()
     imports.install()
     loop.set_exception_handler(_unhandled)
     _fresh_main()

@@ -172,10 +172,18 @@ def _send(x):
     return 1
 
 
+class _Sent:
+    """What emit gives: nothing, and it can be awaited."""
+
+    def __await__(self):
+        return iter(())
+
+
 def emit(x):
     """Gives the agent an image, audio or resource that a tool answered with, or a file by its path, beside the value."""
     if not _send(x):
         raise TypeError("emit takes an image, audio or resource that a tool returned, or the path of a file, got %s" % type(x).__name__)
+    return _Sent()
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
