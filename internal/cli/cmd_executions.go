@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,13 +186,11 @@ with exit code 0 when it ended well and 1 when not; else it goes on until it is 
 				return usage("output %q is not one of table, json", output)
 			}
 			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
-			for {
-				w.left = false
-				err := a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.follow(ctx, client, args) })
-				if !w.left {
-					return err
-				}
+			err := a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.follow(ctx, client, args) })
+			if !w.left {
+				return err
 			}
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.last(ctx, client, args) })
 		},
 	}
 	addOutput(c, &output)
@@ -263,10 +262,9 @@ func (a *app) completeExecutions(n int) cobra.CompletionFunc {
 // A watcher writes what changes of executions.
 type watcher struct {
 	*app
-	json  bool
-	seen  map[string]*watched
-	since time.Time // when all began to be followed
-	left  bool      // the process that answered is gone, as biplane run is when its program has ended: what it left is in the folder
+	json bool
+	seen map[string]*watched
+	left bool // the process that answered is gone: what it left is in the folder
 }
 
 // A watched is what was written of an execution.
@@ -286,23 +284,58 @@ type event struct {
 
 // follow follows the execution that is named, or all.
 func (w *watcher) follow(ctx context.Context, client *api.Client, args []string) error {
-	var d *api.ExecutionDetail
-	var err error
 	if len(args) == 0 {
-		err = w.all(ctx, client)
-	} else {
-		d, err = w.one(ctx, client, args[0])
+		return w.lost(ctx, w.all(ctx, client))
 	}
-	switch e := (*api.Error)(nil); {
-	case ctx.Err() != nil:
-		return nil // being interrupted is how it ends
-	case errors.As(err, &e) && e.Kind == api.Unavailable:
-		w.left = true
-		return err
-	case err != nil:
-		return err
-	case d != nil && d.State != api.StateDone:
+	d, err := w.one(ctx, client, args[0])
+	if err != nil || ctx.Err() != nil {
+		return w.lost(ctx, err)
+	}
+	if d.State != api.StateDone {
 		return told(exitFailed)
+	}
+	return nil
+}
+
+// lost notes whether err says that the process that answered is gone. Being interrupted is no error.
+func (w *watcher) lost(ctx context.Context, err error) error {
+	var e *api.Error
+	w.left = ctx.Err() == nil && errors.As(err, &e) && e.Kind == api.Unavailable && len(w.seen) > 0
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// last writes what became of the executions that were followed, when the process that ran them is gone, as biplane run is when its program has
+// ended. It looks once: whoever went on would hold the data folder against the next biplane serve.
+func (w *watcher) last(ctx context.Context, client *api.Client, args []string) error {
+	code := 0
+	for _, id := range slices.Sorted(maps.Keys(w.seen)) {
+		if !going(w.seen[id].state) {
+			continue
+		}
+		d, err := client.Journal(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := w.news(d); err != nil {
+			return err
+		}
+		switch {
+		case going(d.State):
+			fmt.Fprintf(w.Err, "biplane: the process that ran %s is gone: it goes on, or ends, when biplane serve, mcp or run begins\n", id)
+			code = exitUnable
+		case len(args) > 0 && d.State != api.StateDone && code == 0:
+			code = exitFailed
+		}
+	}
+	if len(args) == 0 {
+		fmt.Fprintln(w.Err, "biplane: the process that answered is gone")
+		code = exitUnable
+	}
+	if code != 0 {
+		return told(code)
 	}
 	return nil
 }
@@ -331,24 +364,17 @@ const watchEvery = 200 * time.Millisecond
 
 // all follows all executions that run, and those that begin later, until ctx is done.
 func (w *watcher) all(ctx context.Context, client *api.Client) error {
+	since := time.Now()
 	running := map[string]bool{}
-	for id, known := range w.seen { // of a process that is gone
-		if going(known.state) {
-			running[id] = true
-		}
-	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	if w.since.IsZero() {
-		w.since = time.Now()
-		fmt.Fprintln(w.Err, "waiting for executions, until interrupted")
-	}
+	fmt.Fprintln(w.Err, "waiting for executions, until interrupted")
 	for {
 		under, err := client.Executions(ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting}, Limit: api.MaxExecutions})
 		if err != nil {
 			return err
 		}
-		fresh, err := client.Executions(ctx, api.ExecutionFilter{Since: w.since, Limit: api.MaxExecutions})
+		fresh, err := client.Executions(ctx, api.ExecutionFilter{Since: since, Limit: api.MaxExecutions})
 		if err != nil {
 			return err
 		}
