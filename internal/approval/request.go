@@ -106,6 +106,14 @@ func field(h hash.Hash, s string) {
 // API key is in none.
 const Everybody = "approvers"
 
+// Requests are the calls that wait, for whoever shows them to people and takes their decisions; a *Gate has them.
+type Requests interface {
+	List(ctx context.Context, q Query) ([]Request, error)
+	Get(ctx context.Context, id string) (*Request, error)
+	May(d Decider, r *Request) error
+	Decide(ctx context.Context, d Decider, id string, approve bool, note string) (*Request, error)
+}
+
 // A Decider is who decides.
 type Decider struct {
 	Principal tool.Principal

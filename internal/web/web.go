@@ -21,17 +21,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Approvals are the calls that wait for a person; *approval.Gate has them.
-type Approvals interface {
-	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
-	Get(ctx context.Context, id string) (*approval.Request, error)
-	May(d approval.Decider, r *approval.Request) error
-	Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error)
-}
-
 // Config is what a Server is made of. Approvals must be set.
 type Config struct {
-	Approvals Approvals
+	Approvals approval.Requests
 	// Program gives the text of the program that made a call; empty where it is not kept. It may be nil.
 	Program func(ctx context.Context, r *approval.Request) string
 	Secure  bool             // browsers come over TLS: cookies are for it only

@@ -283,5 +283,3 @@ func (d *Desk) isUsed(key string) bool {
 	defer d.mu.Unlock()
 	return d.cfg.Now().Before(d.used[key])
 }
-
-var _ Requests = (*approval.Gate)(nil)

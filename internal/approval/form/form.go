@@ -24,17 +24,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Requests are the calls that wait; *approval.Gate has them.
-type Requests interface {
-	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
-	Get(ctx context.Context, id string) (*approval.Request, error)
-	May(d approval.Decider, r *approval.Request) error
-	Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error)
-}
-
 // Config makes a Desk. Requests, Key and Decider must be set.
 type Config struct {
-	Requests Requests
+	Requests approval.Requests
 	Key      *secret.Key // seals states; the same one after a restart, so that forms outlive it
 	// Decider gives whoever is at a principal's client as one who decides; false: nothing is decided there.
 	Decider func(tool.Principal) (approval.Decider, bool)
