@@ -107,8 +107,8 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 		return nil, err
 	}
 	for _, k := range q.Reveal {
-		if known := append(privacy.Kinds(), privacy.Field); !slices.Contains(known, privacy.Kind(k)) {
-			return nil, tool.Errorf(tool.Invalid, "there is no kind of personal data %q: there are %v", clip(k), known)
+		if wrong := wrongKind(k, append(privacy.Kinds(), privacy.Field)); wrong != "" {
+			return nil, tool.Errorf(tool.Invalid, "kinds of personal data: %s", wrong)
 		}
 	}
 	if r.File != nil && len(q.Reveal) > 0 {

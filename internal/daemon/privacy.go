@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,8 +44,8 @@ func (r *reader) privacy(n *node, s *PrivacySettings) {
 		"kinds": func(n *node) {
 			s.Kinds = []privacy.Kind{}
 			for i, k := range r.texts(n, "privacy.kinds") {
-				if !slices.Contains(privacy.Kinds(), privacy.Kind(k)) {
-					r.wrong(n.list[i], "privacy.kinds: %q is none of %s", clip(k), privateKinds())
+				if wrong := wrongKind(k, privacy.Kinds()); wrong != "" {
+					r.wrong(n.list[i], "privacy.kinds: %s", wrong)
 				}
 				s.Kinds = append(s.Kinds, privacy.Kind(k))
 			}
@@ -57,12 +58,16 @@ func (r *reader) privacy(n *node, s *PrivacySettings) {
 	}
 }
 
-func privateKinds() string {
+// wrongKind says what is wrong with a name that is to be one of some kinds of personal data; empty: nothing.
+func wrongKind(name string, kinds []privacy.Kind) string {
+	if slices.Contains(kinds, privacy.Kind(name)) {
+		return ""
+	}
 	var names []string
-	for _, k := range privacy.Kinds() {
+	for _, k := range kinds {
 		names = append(names, string(k))
 	}
-	return strings.Join(names, ", ")
+	return fmt.Sprintf("%q is none of %s", clip(name), strings.Join(names, ", "))
 }
 
 // newPrivacy makes what keeps personal data from models; nil where the configuration doesn't ask for it.
