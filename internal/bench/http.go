@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -25,16 +24,8 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 		return Figure{}, err
 	}
 	argv := r.argv("serve", "--listen", "127.0.0.1:0", "--config", config, "--data-dir", filepath.Join(r.dir, "data-http"), "--log-level", "error")
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var said bytes.Buffer
-	cmd.Stderr = &said
-	cmd.Cancel = func() error {
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			return cmd.Process.Kill() // Windows has no such signal
-		}
-		return nil
-	}
-	cmd.WaitDelay = 10 * time.Second
+	cmd := command(ctx, argv, &said)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return Figure{}, err

@@ -123,11 +123,10 @@ func answered(ctx context.Context, want string, argv []string) (time.Duration, e
 // longestLine is more than any command here prints.
 const longestLine = 1 << 20
 
-// run runs a command and gives its first line, and how long it took to that.
-func run(ctx context.Context, argv []string) (time.Duration, string, error) {
-	var errs bytes.Buffer
+// command makes a command that is interrupted when ctx ends.
+func command(ctx context.Context, argv []string, errs io.Writer) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stderr = &errs
+	cmd.Stderr = errs
 	cmd.Cancel = func() error {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			return cmd.Process.Kill() // Windows has no such signal
@@ -135,6 +134,13 @@ func run(ctx context.Context, argv []string) (time.Duration, string, error) {
 		return nil
 	}
 	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// run runs a command and gives its first line, and how long it took to that.
+func run(ctx context.Context, argv []string) (time.Duration, string, error) {
+	var errs bytes.Buffer
+	cmd := command(ctx, argv, &errs)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, "", err
