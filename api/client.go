@@ -89,18 +89,9 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
-	switch {
-	case errors.Is(err, context.Canceled):
-		return out, &Error{Canceled, "canceled"}
-	case errors.Is(err, context.DeadlineExceeded):
-		return out, &Error{Timeout, "biplane did not answer in time"}
-	case err != nil:
-		return out, &Error{Unavailable, "biplane does not answer: " + err.Error()}
+	resp, err := c.do(req)
+	if err != nil {
+		return out, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes+1))
@@ -118,6 +109,24 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 		return out, &Error{Internal, "biplane's answer is not what this client reads: " + err.Error()}
 	}
 	return out, nil
+}
+
+// do makes a request, and says why there is no answer.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, &Error{Canceled, "canceled"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &Error{Timeout, "biplane did not answer in time"}
+	case err != nil:
+		return nil, &Error{Unavailable, "biplane does not answer: " + err.Error()}
+	}
+	return resp, nil
 }
 
 func answerError(resp *http.Response, text []byte) error {

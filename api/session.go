@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -236,18 +235,9 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 		req.Header[k] = v
 	}
 	req.Header.Set("Content-Type", contentType)
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
-	switch {
-	case errors.Is(err, context.Canceled):
-		return nil, &Error{Canceled, "canceled"}
-	case err != nil:
-		return nil, &Error{Unavailable, "biplane does not answer: " + err.Error()}
-	case resp.StatusCode/100 == 2:
-		return resp, nil
+	resp, err := c.do(req)
+	if err != nil || resp.StatusCode/100 == 2 {
+		return resp, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
