@@ -76,6 +76,17 @@ func propertyName(s string) string {
 
 // quote writes a string literal. Whatever could end it, reorder it or hide in it is escaped.
 func quote(s string) string {
+	return literal(s, func(r rune) string {
+		if r > 0xFFFF {
+			r -= 0x10000
+			return fmt.Sprintf(`\u%04x\u%04x`, 0xD800+r>>10, 0xDC00+r&0x3FF)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// literal writes a string literal of one line; escape writes what can't be seen.
+func literal(s string, escape func(rune) string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {
@@ -88,12 +99,7 @@ func quote(s string) string {
 		case r == '\t':
 			b.WriteString(`\t`)
 		case r < ' ' || r == 0x7f || r > 0x7f && !unicode.IsPrint(r):
-			if r > 0xFFFF {
-				r -= 0x10000
-				fmt.Fprintf(&b, `\u%04x\u%04x`, 0xD800+r>>10, 0xDC00+r&0x3FF)
-			} else {
-				fmt.Fprintf(&b, `\u%04x`, r)
-			}
+			b.WriteString(escape(r))
 		default:
 			b.WriteRune(r)
 		}

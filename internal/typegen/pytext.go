@@ -53,29 +53,15 @@ func pyParameter(name string) string {
 
 // pyQuote writes a string literal of one line. Whatever could end it, reorder it or hide in it is escaped.
 func pyQuote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
+	return literal(s, func(r rune) string {
 		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < ' ' || r == 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r > 0x7f && !unicode.IsPrint(r) && r > 0xFFFF:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		case r > 0x7f && !unicode.IsPrint(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
+		case r > 0xFFFF:
+			return fmt.Sprintf(`\U%08x`, r)
+		case r > 0x7f:
+			return fmt.Sprintf(`\u%04x`, r)
 		}
-	}
-	b.WriteByte('"')
-	return b.String()
+		return fmt.Sprintf(`\x%02x`, r)
+	})
 }
 
 // plain makes text safe to stand in a comment or a docstring: newlines stay, every other control character goes, and

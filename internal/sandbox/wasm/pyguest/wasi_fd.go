@@ -166,8 +166,8 @@ func (i imports) WasiSnapshotPreview1FdRead(_ *py.Module, fd, bufs, n, got uint3
 	return e
 }
 
-// WasiSnapshotPreview1FdPread reads at a position.
-func (i imports) WasiSnapshotPreview1FdPread(_ *py.Module, fd, bufs, n uint32, pos uint64, got uint32) uint32 {
+// at reads or writes at a position.
+func (i imports) at(fd, bufs, n uint32, pos uint64, got uint32, do func(f file, pos uint64, bufs, n uint32) (int, uint32)) uint32 {
 	f, found := i.file(fd)
 	switch {
 	case !found:
@@ -175,11 +175,16 @@ func (i imports) WasiSnapshotPreview1FdPread(_ *py.Module, fd, bufs, n uint32, p
 	case pos > 1<<53:
 		return errInvalid
 	}
-	k, e := i.read(f, pos, bufs, n)
+	k, e := do(f, pos, bufs, n)
 	if e == ok {
 		i.put32(got, uint32(k))
 	}
 	return e
+}
+
+// WasiSnapshotPreview1FdPread reads at a position.
+func (i imports) WasiSnapshotPreview1FdPread(_ *py.Module, fd, bufs, n uint32, pos uint64, got uint32) uint32 {
+	return i.at(fd, bufs, n, pos, got, i.read)
 }
 
 // write writes the buffers to f at pos and gives how many bytes it was.
@@ -239,18 +244,7 @@ func (i imports) console(fd, bufs, n uint32) int {
 
 // WasiSnapshotPreview1FdPwrite writes at a position.
 func (i imports) WasiSnapshotPreview1FdPwrite(_ *py.Module, fd, bufs, n uint32, pos uint64, got uint32) uint32 {
-	f, found := i.file(fd)
-	switch {
-	case !found:
-		return errBadFile
-	case pos > 1<<53:
-		return errInvalid
-	}
-	k, e := i.write(f, pos, bufs, n)
-	if e == ok {
-		i.put32(got, uint32(k))
-	}
-	return e
+	return i.at(fd, bufs, n, pos, got, i.write)
 }
 
 // WasiSnapshotPreview1FdPrestatGet says that the root directory is open from the beginning.
