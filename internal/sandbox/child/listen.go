@@ -16,8 +16,12 @@ const (
 	swift = 300 * time.Microsecond
 	// loan is how long nobody may read the socket while its reader has lent it.
 	loan = time.Millisecond
-	// crowded is how long it takes to ask once where others want the processor, who go first: then nobody asks for a while.
-	crowded = 40 * time.Microsecond
+	// crowded is how long it takes to ask once where others want the processor, who go first and have it for a slice of the
+	// kernel's: then nobody asks for a while, the longer the more often that was so lately. The one that is waited for may be on the
+	// same processor, and takes less.
+	crowded = 400 * time.Microsecond
+	// oneCrowd is what it counts that they wanted it, against each time that the socket was asked and gave something.
+	oneCrowd = 16
 	// mostSkipped bounds for how many swift waits in a row the socket isn't asked, after that was in vain.
 	mostSkipped = 64
 )
@@ -57,6 +61,7 @@ type listener struct {
 	err    error // how reading it ended
 	skip   int   // in how many swift waits it isn't asked
 	missed int   // how often that was in vain, one after the other
+	crowds int   // how crowded it was lately: 0 to mostSkipped
 }
 
 // An instant is a connection that is read with or without waiting.
@@ -119,7 +124,7 @@ func (l *listener) next() (frame, error) {
 		for w := watching(); l.runs.Load() == 0; {
 			f, err := l.in.next()
 			if err != errNothing {
-				l.missed = 0
+				l.hit()
 				return f, err
 			}
 			if !w.on() {
@@ -140,8 +145,14 @@ func (l *listener) miss(crowded bool) {
 	l.missed++
 	l.skip = min(1<<min(l.missed, 30), mostSkipped)
 	if crowded {
-		l.skip = mostSkipped
+		l.crowds = min(l.crowds+oneCrowd, mostSkipped)
+		l.skip = max(l.skip, l.crowds*l.crowds/mostSkipped)
 	}
+}
+
+// hit notes that the socket was asked, and gave something.
+func (l *listener) hit() {
+	l.missed, l.crowds = 0, max(l.crowds-1, 0)
 }
 
 // A watch says how long to ask.
@@ -213,13 +224,12 @@ func (l *listener) listen(there func() bool) {
 		return
 	}
 	l.conn.hasty = true
-	runtime.Gosched() // whoever has something to send goes first
 	w := watching()
 	heard, err := l.hear(there, &w)
 	l.conn.hasty = false
 	switch {
 	case heard:
-		l.missed = 0
+		l.hit()
 		l.who.Store(lent)
 		if !l.mayLend(0) { // since something began meanwhile
 			l.giveBack(lent)

@@ -237,6 +237,9 @@ func (r *run) pump() result {
 		case <-r.o.more:
 			woken()
 			write()
+			if r.host == nil {
+				runtime.Gosched() // who reads what the host says to that goes before who waits for the guest
+			}
 		case res := <-r.o.done:
 			woken()
 			write()
