@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/secret"
@@ -34,7 +34,7 @@ func withError(e audit.Event, err error) audit.Event {
 }
 
 // ended records how a program ended. One that goes on in another process has not.
-func (d *Daemon) ended(e *executor.Execution) {
+func (d *Daemon) ended(e *execution.Execution) {
 	d.usage.Ran(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {
 		return
@@ -52,8 +52,8 @@ func (d *Daemon) ended(e *executor.Execution) {
 	if e.Error != nil {
 		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
 	}
-	_ = d.event(context.Background(), ev)                    // the log has said why; the program has run
-	if len(e.Calls) > 0 || e.State == executor.Interrupted { // of that one a call may have waited that it hasn't made again
+	_ = d.event(context.Background(), ev)                     // the log has said why; the program has run
+	if len(e.Calls) > 0 || e.State == execution.Interrupted { // of that one a call may have waited that it hasn't made again
 		d.askedNoMore(e.ID)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -48,7 +48,7 @@ func texts[T ~string](all []T) (out []string) {
 }
 
 // admit counts an execution, and what it used when it ends.
-func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*executor.Execution), error) {
+func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execution), error) {
 	done, err := d.limits.Take(ctx, c, true)
 	if err != nil {
 		return nil, err
@@ -58,15 +58,15 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*executor.Execut
 
 // readmit counts an execution that goes on after a restart, and what it uses from now on: by the rules, and by the policies that
 // would let it begin now.
-func (d *Daemon) readmit(c *tool.Call) func(*executor.Execution) {
+func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
 	c.Tool = &tool.Tool{Upstream: catalog.Reserved, Name: "execute"}
 	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels}).Grant
 	return d.ending(c, d.limits.Resume(context.Background(), c))
 }
 
 // ending tells what an execution used, when it has ended.
-func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*executor.Execution) {
-	return func(e *executor.Execution) {
+func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Execution) {
+	return func(e *execution.Execution) {
 		spent := limit.Spent{CPU: e.CPU()}
 		if d.limits.Counts(c, limit.Tokens) {
 			tokens, err := e.Count()

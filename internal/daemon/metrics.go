@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -59,7 +59,7 @@ func newMetrics(version string, view func() *catalog.View, states func() map[str
 	build.Set(1)
 	m.registry.MustRegister(m.calls, m.duration, m.inFlight, m.executions, build, newMoment(states, load),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, s := range []executor.State{executor.Done, executor.Failed, executor.Interrupted} {
+	for _, s := range []execution.State{execution.Done, execution.Failed, execution.Interrupted} {
 		m.executions.WithLabelValues(string(s)) // a series that is there from the start has a rate from the first event on
 	}
 	return m
@@ -94,7 +94,7 @@ func outcome(res *tool.Result, err error) string {
 }
 
 // ended notes an execution that has ended.
-func (m *metrics) ended(e *executor.Execution) {
+func (m *metrics) ended(e *execution.Execution) {
 	m.executions.WithLabelValues(string(e.State)).Observe(time.Since(e.Started).Seconds())
 }
 
@@ -133,8 +133,8 @@ func (m *moment) Describe(to chan<- *prometheus.Desc) {
 // Collect gives the figures (prometheus.Collector).
 func (m *moment) Collect(to chan<- prometheus.Metric) {
 	running, queued := m.load()
-	to <- prometheus.MustNewConstMetric(m.executing, prometheus.GaugeValue, float64(running), string(executor.Running))
-	to <- prometheus.MustNewConstMetric(m.executing, prometheus.GaugeValue, float64(queued), string(executor.Queued))
+	to <- prometheus.MustNewConstMetric(m.executing, prometheus.GaugeValue, float64(running), string(execution.Running))
+	to <- prometheus.MustNewConstMetric(m.executing, prometheus.GaugeValue, float64(queued), string(execution.Queued))
 	for name, is := range m.states() {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
 			v := 0.0

@@ -3,8 +3,10 @@ package executor
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -37,7 +39,7 @@ func (x *Executor) fit(s string, budget int, part func(string, int) string) (str
 }
 
 // valueText shows a value within the budget. What doesn't fit is described, and kept for later programs.
-func (r *run) valueText(e *Execution) string {
+func (r *run) valueText(e *execution.Execution) string {
 	v, budget := string(e.Value), r.x.cfg.Limits.OutputTokens
 	if len(v) <= budget { // no token is shorter than a byte
 		return v
@@ -46,7 +48,7 @@ func (r *run) valueText(e *Execution) string {
 	if err == nil && n <= budget {
 		return v
 	}
-	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), value: e.whole()})
+	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), value: e.Whole()})
 	if err != nil {
 		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
 		return r.overText(v, h, tokens.Head(v, budget*2), tail(v, budget/2))
@@ -111,14 +113,17 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	return tool.Marshal(values.Runes(string(v), offset, limit))
 }
 
-// countTokens counts what the agent was given and what it was spared; once.
-func (r *run) countTokens() (Tokens, error) {
+// CPU is the CPU time of the program, and of the one that carried out its plan.
+func (r *run) CPU() time.Duration { return r.cpu }
+
+// Count counts what the agent was given and what it was spared; once.
+func (r *run) Count() (execution.Tokens, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counted || r.answered == nil { // it has not ended
 		return r.exec.Tokens, nil
 	}
-	var t Tokens
+	var t execution.Tokens
 	for _, raw := range r.answered.Content {
 		var b values.Block
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {

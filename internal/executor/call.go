@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -96,7 +97,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", prose.Count(lim.Calls, "call"))
 	}
 	n = len(r.exec.Calls)
-	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: path, args: r.short(c.Args), pending: true, begun: time.Now(), note: r.note(n, c, path)})
+	r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path)})
 	r.ids[c.ID] = n
 	r.begin()
 	r.mu.Unlock()
@@ -149,15 +150,15 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 		failure.Upstream, failure.Tool, _ = strings.Cut(path, ".")
 	}
 	rec := &r.exec.Calls[n]
-	rec.took = time.Since(rec.begun)
-	rec.pending, rec.unsent, rec.Bytes, rec.MS = false, unsent, size, rec.took.Milliseconds()
+	rec.Took = time.Since(rec.Begun)
+	rec.Pending, rec.Unsent, rec.Bytes, rec.MS = false, unsent, size, rec.Took.Milliseconds()
 	if failure != nil {
 		rec.Error = failure.Message
 	}
 	if r.plan.simulated(n) {
-		rec.unsent, rec.Error = true, NotMade+"it is planned, and its answer was simulated"
+		rec.Unsent, rec.Error = true, execution.NotMade+"it is planned, and its answer was simulated"
 	} else if unsent {
-		rec.Error = NotMade + strings.TrimPrefix(rec.Error, NotMade)
+		rec.Error = execution.NotMade + strings.TrimPrefix(rec.Error, execution.NotMade)
 	}
 	r.saw(res)
 	k := r.outcomeOf(rec, value, failure, blocks)
@@ -179,7 +180,7 @@ func (r *run) unhold(size int) {
 }
 
 // errNotMade is how a call ends that still waited for its turn when the program ended.
-var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: NotMade + "the program ended before its turn came", Unsent: true}
+var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
 
 // begun reports whether a call whose turn has come may still be made: not when the program has ended meanwhile, since
 // nobody would know of it.
@@ -240,7 +241,7 @@ func (r *run) reported(n int, p tool.Progress) {
 	r.hideText(&p.Message)
 	s := reportText(p)
 	r.mu.Lock()
-	r.exec.Calls[n].report = s
+	r.exec.Calls[n].Report = s
 	r.mu.Unlock()
 }
 

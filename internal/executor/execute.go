@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -206,19 +207,19 @@ func (r *run) progressNow() tool.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := tool.Progress{Done: time.Since(r.began).Seconds()}
-	if r.exec.State == Queued {
+	if r.exec.State == execution.Queued {
 		p.Message = "waiting for its turn"
 		return p
 	}
 	var done int
 	var pending []string
 	for i := range r.exec.Calls {
-		if c := &r.exec.Calls[i]; !c.pending {
+		if c := &r.exec.Calls[i]; !c.Pending {
 			done++
 		} else if len(pending) < 3 {
 			name := c.Tool
-			if c.report != "" {
-				name += ": " + c.report
+			if c.Report != "" {
+				name += ": " + c.Report
 			}
 			pending = append(pending, name)
 		}
@@ -266,18 +267,18 @@ func (r *run) goesOn() (*tool.Result, error) {
 	r.mu.Lock()
 	state := r.exec.State
 	r.mu.Unlock()
-	if state != Queued {
-		state = Running // it may have ended, but its answer is not made yet
+	if state != execution.Queued {
+		state = execution.Running // it may have ended, but its answer is not made yet
 	}
 	if text := r.waitingText(); text != "" {
-		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(Waiting), false)
+		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting), false)
 	}
 	text := fmt.Sprintf("The program is still running after %s: %s. It goes on. Call resume with {\"execution\": %q} to wait for its result; don't run it again.",
 		prose.Duration(r.x.cfg.Now().Sub(r.exec.Started)), r.progress().Message, r.id)
 	return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(state), false)
 }
 
-func (r *run) meta(s State) map[string]any {
+func (r *run) meta(s execution.State) map[string]any {
 	m := map[string]any{"id": r.id, "state": s}
 	if name := r.exec.Session; name != "" {
 		v := map[string]any{"name": name}

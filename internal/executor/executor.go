@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
@@ -75,10 +76,10 @@ type Config struct {
 	Limits       Limits
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
 	// Admit says whether a call of execute may begin an execution, and is told how that ended. It may be nil.
-	Admit func(context.Context, *tool.Call) (done func(*Execution), err error)
+	Admit func(context.Context, *tool.Call) (done func(*execution.Execution), err error)
 	// Readmit is told of each execution that goes on after a restart, by the call of execute that began it, and then how it
 	// ended. It may be nil.
-	Readmit func(*tool.Call) (done func(*Execution))
+	Readmit func(*tool.Call) (done func(*execution.Execution))
 	// Recorded gives what the record has of the calls of an execution, the newest first, when that is taken up; nil: there is no record.
 	Recorded func(ctx context.Context, execution string) ([]Recorded, error)
 	// Named gives the tool of a path; nil where none is known now. Without it none is.
@@ -88,12 +89,12 @@ type Config struct {
 	Page func(id string) string
 	// ReadsAll says who may read executions of others, and replay them; nil: nobody.
 	ReadsAll func(tool.Principal) bool
-	Ended    func(*Execution) // told of each execution that has ended here, before its answer is given; may be nil
-	Privacy  *privacy.Guard   // keeps personal data from models; nil: it doesn't
-	Journal  journal.Store    // what executions did; nil: nothing is written down, and a restart knows nothing of them
-	Tokens   *tokens.Counter  // default one of its own
-	Log      *slog.Logger     // default slog.Default()
-	Now      func() time.Time // default time.Now
+	Ended    func(*execution.Execution) // told of each execution that has ended here, before its answer is given; may be nil
+	Privacy  *privacy.Guard             // keeps personal data from models; nil: it doesn't
+	Journal  journal.Store              // what executions did; nil: nothing is written down, and a restart knows nothing of them
+	Tokens   *tokens.Counter            // default one of its own
+	Log      *slog.Logger               // default slog.Default()
+	Now      func() time.Time           // default time.Now
 }
 
 // An Executor runs programs. Close it to stop them.
@@ -187,7 +188,7 @@ func (x *Executor) start(f func()) bool {
 }
 
 // Execution gives an execution that is running or still kept. It is a copy.
-func (x *Executor) Execution(id string) (*Execution, bool) {
+func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 	r, ok := x.history.get(id)
 	if !ok {
 		return nil, false
@@ -199,7 +200,7 @@ func (x *Executor) Execution(id string) (*Execution, bool) {
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.history.live() {
 		r.mu.Lock()
-		if r.exec.State == Queued || r.exec.State == Running {
+		if r.exec.State == execution.Queued || r.exec.State == execution.Running {
 			n++
 		}
 		r.mu.Unlock()

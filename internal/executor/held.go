@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -76,10 +77,10 @@ func (r *run) onlyHeld() bool {
 }
 
 // weigh sets the state of a run that has begun and not ended: it waits when it is suspended, or for nothing but people. r.mu is held.
-func (r *run) weigh() (changed bool, now State) {
+func (r *run) weigh() (changed bool, now execution.State) {
 	held := r.heldOnly()
-	if now = Running; held || r.naps.asleep {
-		now = Waiting
+	if now = execution.Running; held || r.naps.asleep {
+		now = execution.Waiting
 	}
 	if held {
 		if r.naps.able && r.naps.timer != nil {

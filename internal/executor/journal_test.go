@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
@@ -242,12 +243,12 @@ func (s *scene) crash(dies int) {
 }
 
 // ended waits until an execution has ended, and gives it.
-func (s *scene) ended(id string) *executor.Details {
+func (s *scene) ended(id string) *execution.Details {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	var last *executor.Details
-	if err := s.x.Watch(ctx, s.who, id, func(d *executor.Details) error { last = d; return nil }); err != nil {
+	var last *execution.Details
+	if err := s.x.Watch(ctx, s.who, id, func(d *execution.Details) error { last = d; return nil }); err != nil {
 		s.t.Fatalf("watch %s: %v", id, err)
 	}
 	if !last.State.Ended() {
@@ -392,7 +393,7 @@ func TestJournalIsBounded(t *testing.T) {
 	if d.State != journal.Done || len(d.Calls) != 9 || string(d.Value) != `"through"` || d.Lost == "" || d.Bytes > 600<<10 {
 		t.Errorf("%s, %d calls, %s, %q, %d bytes", d.State, len(d.Calls), d.Value, d.Lost, d.Bytes)
 	}
-	if _, err := s.x.Replay(t.Context(), s.who, id, executor.ReplayOptions{}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+	if _, err := s.x.Replay(t.Context(), s.who, id, execution.ReplayOptions{}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("%v", err)
 	}
 	gate := make(chan struct{})
@@ -446,7 +447,7 @@ func TestRetention(t *testing.T) {
 	}
 	trim(time.Time{}, 250_000, 1)
 	there(third, second)
-	if got := s.replayed(second, executor.ReplayOptions{}); !got.Same { // the result that it shared is still there
+	if got := s.replayed(second, execution.ReplayOptions{}); !got.Same { // the result that it shared is still there
 		t.Errorf("%+v", got)
 	}
 	trim(time.Now().Add(time.Hour), 1<<30, 2)

@@ -20,7 +20,7 @@ func (r *run) carries(labels []string) error {
 // carriesFrom is carries for what came of the n-th call.
 func (r *run) carriesFrom(n int, labels []string) error {
 	r.mu.Lock()
-	if k := r.exec.Calls[n].note; k != nil {
+	if k := r.exec.Calls[n].Note; k != nil {
 		k.Labels = tool.Joined(k.Labels, labels)
 	}
 	r.mu.Unlock()

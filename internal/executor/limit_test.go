@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -199,7 +200,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	e, ok := r.x.Execution(id)
-	if !ok || e.State != executor.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 || e.Calls[0].Tool != "box.wait" {
+	if !ok || e.State != execution.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 || e.Calls[0].Tool != "box.wait" {
 		t.Errorf("execution %+v", e)
 	}
 }

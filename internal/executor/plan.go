@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/plan"
 	"github.com/biplane-dev/biplane/internal/prose"
@@ -36,9 +37,9 @@ type planned struct {
 	// Of one that is planned.
 	writes   map[int]plan.Write // by the number of the call
 	policies string
-	whole    *plan.Plan   // what a person is asked about; nil: not yet
-	carried  *Execution   // how carrying it out ended; nil: not yet
-	answer   *tool.Result // of that
+	whole    *plan.Plan           // what a person is asked about; nil: not yet
+	carried  *execution.Execution // how carrying it out ended; nil: not yet
+	answer   *tool.Result         // of that
 	cpu      time.Duration
 
 	// Of one that carries a plan out.
@@ -153,7 +154,7 @@ func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if k := r.exec.Calls[n].note; k != nil {
+		if k := r.exec.Calls[n].Note; k != nil {
 			k.Plan = in
 		}
 		return out, nil
@@ -238,7 +239,7 @@ func (r *run) proposed() (known bool, _ error) {
 	last := len(r.exec.Calls) - 1
 	var k *journal.Call
 	if last >= 0 {
-		k = r.exec.Calls[last].note
+		k = r.exec.Calls[last].Note
 	}
 	if k == nil || k.ID != journal.PlanCall {
 		r.mu.Unlock()
@@ -267,7 +268,7 @@ func (r *run) askFor() error {
 	r.mu.Lock()
 	n := len(r.exec.Calls)
 	note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path)
-	r.exec.Calls = append(r.exec.Calls, CallRecord{Tool: plan.Path, args: r.short(raw), pending: true, begun: time.Now(), note: note})
+	r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: plan.Path, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
 	r.begin()
 	r.mu.Unlock()
 	c := r.callOf(n, plan.Path, raw)
@@ -313,7 +314,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 
 // carriedBefore takes how carrying the plan out ended in another process.
 func (r *run) carriedBefore(st *journal.Story) (_ *tool.Result, err error) {
-	e := &Execution{}
+	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
 		return nil, interrupted("execution %s had begun to carry the plan out, and what came of it is not known: look what it did", st.Record.ID)
 	}

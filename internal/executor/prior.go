@@ -3,11 +3,10 @@ package executor
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -148,14 +147,14 @@ func (r *run) reuse(n int, k *priorCall, err error) (json.RawMessage, *sandbox.G
 	}
 	r.mu.Lock()
 	rec := &r.exec.Calls[n]
-	rec.took = time.Since(rec.begun)
-	rec.pending, rec.MS = false, rec.took.Milliseconds()
+	rec.Took = time.Since(rec.Begun)
+	rec.Pending, rec.MS = false, rec.Took.Milliseconds()
 	var value json.RawMessage
 	var failure *sandbox.GuestError
 	var blocks []journal.Block
 	if err != nil {
 		failure = guestError(err)
-		rec.unsent, rec.Error = true, NotMade+failure.Message
+		rec.Unsent, rec.Error = true, execution.NotMade+failure.Message
 	} else {
 		value, blocks = k.Value, k.Blocks
 		rec.From, rec.Bytes = k.of, k.Bytes
@@ -166,28 +165,4 @@ func (r *run) reuse(n int, k *priorCall, err error) (json.RawMessage, *sandbox.G
 	r.mu.Unlock()
 	r.log.Outcome(note)
 	return value, failure
-}
-
-// reusedText says which calls were answered from journals.
-func reusedText(calls []CallRecord) string {
-	by := map[string][]CallRecord{}
-	var order []string
-	for _, c := range calls {
-		if c.From == "" {
-			continue
-		}
-		if by[c.From] == nil {
-			order = append(order, c.From)
-		}
-		by[c.From] = append(by[c.From], c)
-	}
-	var out string
-	for _, id := range order {
-		was := "was"
-		if len(by[id]) > 1 {
-			was = "were"
-		}
-		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, prose.Count(len(by[id]), "call"), was, strings.Join(countNames(by[id]), ", ")))
-	}
-	return out
 }

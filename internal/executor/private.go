@@ -6,6 +6,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
@@ -54,15 +55,17 @@ func (r *run) hideText(text *string) {
 }
 
 // hidden gives the execution as a model may see it.
-func (r *run) hidden(e *Execution) *Execution { return r.x.hidden(r.ctx, r.scope(), e) }
+func (r *run) hidden(e *execution.Execution) *execution.Execution {
+	return r.x.hidden(r.ctx, r.scope(), e)
+}
 
-func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *Execution) *Execution {
+func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *execution.Execution) *execution.Execution {
 	s := x.cfg.Privacy.Sheet(ctx, scope)
 	if s == nil {
 		return e
 	}
 	out := *e
-	out.real = e.Value
+	out.Real = e.Value
 	out.Value, out.Notes = slices.Clone(e.Value), slices.Clone(e.Notes)
 	out.Console, out.Calls = slices.Clone(e.Console), slices.Clone(e.Calls)
 	s.JSON(&out.Value)
@@ -75,41 +78,33 @@ func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *Execution
 	for i := range out.Calls {
 		c := &out.Calls[i]
 		s.Text(&c.Tool)
-		s.Text(&c.args)
+		s.Text(&c.Args)
 		s.Text(&c.Error)
 	}
 	if e.Error != nil {
 		f := *e.Error
 		out.Error = &f
-		for _, t := range []*string{&f.Message, &f.Frame, &f.Hint, &f.text} {
+		for _, t := range []*string{&f.Message, &f.Frame, &f.Hint, &f.Text} {
 			s.Text(t)
 		}
 	}
 	s.Hide(ctx)
 	for i := range out.Calls {
-		out.Calls[i].args = prose.Cut(out.Calls[i].args, maxShort)
+		out.Calls[i].Args = prose.Cut(out.Calls[i].Args, maxShort)
 	}
 	return &out
 }
 
-// whole is the value as the program gave it: later programs compute on that.
-func (e *Execution) whole() json.RawMessage {
-	if e.real != nil {
-		return e.real
-	}
-	return e.Value
-}
-
 // conceal keeps of the execution in memory, which agents are given too, what a model may see; shown is nil where that could not be
 // made. r.mu is held.
-func (r *run) conceal(shown *Execution) {
+func (r *run) conceal(shown *execution.Execution) {
 	e := &r.exec
 	switch {
 	case r.x.cfg.Privacy == nil:
 	case shown == nil:
 		e.Value, e.Console, e.Notes, e.Error = json.RawMessage("null"), nil, nil, nil
 		for i := range e.Calls {
-			e.Calls[i].args, e.Calls[i].Error = "", ""
+			e.Calls[i].Args, e.Calls[i].Error = "", ""
 		}
 	default:
 		e.Value, e.Console, e.Notes, e.Error, e.Calls = shown.Value, shown.Console, shown.Notes, shown.Error, shown.Calls
@@ -161,7 +156,7 @@ func (r *run) heldArgs() map[int]string {
 	out := map[int]string{}
 	r.mu.Lock()
 	for n := range r.holds.by {
-		out[n] = r.exec.Calls[n].args
+		out[n] = r.exec.Calls[n].Args
 	}
 	r.mu.Unlock()
 	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())

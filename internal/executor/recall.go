@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
@@ -209,17 +210,17 @@ func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := &r.exec.Calls[n]
-	rec.note = k
+	rec.Note = k
 	if !k.Known() {
 		return nil
 	}
-	rec.MS, rec.Bytes, rec.Error, rec.From, rec.unsent, rec.pending = k.MS, k.Bytes, k.Error, k.From, k.Unsent, false
-	rec.took = time.Duration(k.MS) * time.Millisecond
+	rec.MS, rec.Bytes, rec.Error, rec.From, rec.Unsent, rec.Pending = k.MS, k.Bytes, k.Error, k.From, k.Unsent, false
+	rec.Took = time.Duration(k.MS) * time.Millisecond
 	return nil
 }
 
 // interruptedKind is the kind of the error of an execution that could not go on.
-const interruptedKind = tool.Kind(Interrupted)
+const interruptedKind = tool.Kind(execution.Interrupted)
 
 func interrupted(format string, a ...any) error {
 	e := tool.Errorf(interruptedKind, format, a...)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -90,7 +91,7 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 	}
 	return func(c *tool.Call, decision string) func() error {
 		r.mu.Lock()
-		k := r.exec.Calls[n].note
+		k := r.exec.Calls[n].Note
 		again := !k.Sent.IsZero()
 		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
 		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, r.x.cfg.Now(), false, false
@@ -121,15 +122,15 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 func is(b *bool) bool { return b != nil && *b }
 
 // outcomeOf makes what the journal is to know of a call that has ended, before the program hears of it. r.mu is held.
-func (r *run) outcomeOf(rec *CallRecord, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) *journal.Call {
-	k := rec.note
+func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) *journal.Call {
+	k := rec.Note
 	if k == nil {
 		return nil
 	}
 	if k.Digest == "" {
 		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
 	}
-	k.Value, k.Failure, k.Blocks, k.Unsent = value, failure, blocks, rec.unsent
+	k.Value, k.Failure, k.Blocks, k.Unsent = value, failure, blocks, rec.Unsent
 	k.MS, k.Bytes, k.Error, k.From, k.Ended = rec.MS, rec.Bytes, rec.Error, rec.From, r.x.cfg.Now()
 	if failure != nil {
 		k.Kind = failure.Kind
@@ -151,13 +152,13 @@ func (r *run) waits(so bool) {
 }
 
 // stateChanged notes the state that the run, which has not ended, is in now.
-func (r *run) stateChanged(s State) {
+func (r *run) stateChanged(s execution.State) {
 	r.log.Update(func(rec *journal.Record) { rec.State = journal.State(s) }, true)
 	r.changed()
 }
 
 // journalEnd notes how the run ended.
-func (r *run) journalEnd(e *Execution, res *tool.Result) {
+func (r *run) journalEnd(e *execution.Execution, res *tool.Result) {
 	if r.log == nil {
 		return
 	}
@@ -175,7 +176,7 @@ func (r *run) journalEnd(e *Execution, res *tool.Result) {
 	r.log.End(end, func(rec *journal.Record) {
 		rec.State, rec.Ended, rec.Calls = end.State, r.x.cfg.Now(), calls
 		rec.Language = r.language
-		if e.State == Interrupted {
+		if e.State == execution.Interrupted {
 			rec.Why = e.Error.Message
 		}
 	})
@@ -252,13 +253,13 @@ func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 	out := make([]journal.Call, 0, len(r.exec.Calls))
 	for i := range r.exec.Calls {
 		rec := &r.exec.Calls[i]
-		if rec.note == nil {
+		if rec.Note == nil {
 			continue
 		}
-		c := *rec.note
+		c := *rec.Note
 		c.Order = order[c.ID]
-		if rec.pending {
-			c.MS = time.Since(rec.begun).Milliseconds()
+		if rec.Pending {
+			c.MS = time.Since(rec.Begun).Milliseconds()
 		}
 		out = append(out, c)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/session/live"
@@ -172,7 +173,7 @@ func (r *run) recount(calls []*journal.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range calls {
-		rec := CallRecord{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, args: r.short(k.Arguments), unsent: k.Unsent, note: k}
+		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: r.short(k.Arguments), Unsent: k.Unsent, Note: k}
 		switch {
 		case k.Known():
 		case k.Unknown():

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
@@ -20,7 +21,7 @@ import (
 
 // Replay runs an execution of p again, offline, from its journal, in a sandbox of its own: nothing is called, and nothing of a
 // session or its files changes.
-func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ReplayOptions) (*Replayed, error) {
+func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
 	st, err := x.readable(ctx, p, id)
 	switch {
 	case err != nil:
@@ -34,7 +35,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o Re
 	if err != nil {
 		return nil, err
 	}
-	out := &Replayed{Execution: id, Console: []Line{}, Calls: []journal.Call{}}
+	out := &execution.Replayed{Execution: id, Console: []execution.Line{}, Calls: []journal.Call{}}
 	if now := guest.Build(caps, st.Record.Language); now != st.Record.Build {
 		out.Notes = append(out.Notes, fmt.Sprintf("the execution ran on another build of the engine (%s, this one is %s): the same bytes can't be promised", st.Record.Build, now))
 	}
@@ -51,7 +52,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o Re
 	}
 	r := &run{x: x, id: id, principal: p}
 	r.program = x.programThen(p, st)
-	out.tell(r, played)
+	r.tell(out, played)
 	x.compare(st, played, out)
 	return out, nil
 }
@@ -87,10 +88,10 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 
-// tell fills in what a guest did.
-func (out *Replayed) tell(r *run, played *journal.Played) {
+// tell fills in what a guest did, that ran the program of r.
+func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 	for _, c := range played.Console {
-		out.Console = append(out.Console, Line{Level: c.Level, Text: r.places(c.Text)})
+		out.Console = append(out.Console, execution.Line{Level: c.Level, Text: r.places(c.Text)})
 	}
 	out.Calls = append(out.Calls, played.Calls...)
 	out.Differs, out.Value = played.Differs, json.RawMessage("null")
@@ -98,21 +99,21 @@ func (out *Replayed) tell(r *run, played *journal.Played) {
 	case played.Stopped:
 		out.State = "stopped"
 	case end != nil && end.Done != nil:
-		out.State = string(Done)
+		out.State = string(execution.Done)
 		if len(end.Done.Value) > 0 {
 			out.Value = json.RawMessage(r.places(string(end.Done.Value)))
 		}
 	case end != nil:
-		out.State, out.Error = string(Failed), r.thrown(&end.Fail.Error)
+		out.State, out.Error = string(execution.Failed), execution.Thrown(r.program, &end.Fail.Error)
 	case played.Err != nil:
-		out.State, out.Error = string(Failed), r.broken(played.Err)
+		out.State, out.Error = string(execution.Failed), r.broken(played.Err)
 	default:
 		out.State = "cut"
 	}
 }
 
 // compare says whether a replay came to what the execution did.
-func (x *Executor) compare(st *journal.Story, played *journal.Played, out *Replayed) {
+func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execution.Replayed) {
 	if played.Stopped || st.End == nil {
 		return
 	}
@@ -129,7 +130,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *Repla
 	if out.Same = played.Said == st.End.Said; out.Same || out.Differs != "" {
 		return
 	}
-	var then Execution
+	var then execution.Execution
 	if json.Unmarshal(st.End.Execution, &then) != nil {
 		return
 	}
@@ -152,7 +153,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *Repla
 }
 
 // tryOther runs another program against the calls of an execution.
-func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOptions, out *Replayed) error {
+func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions, out *execution.Replayed) error {
 	r := &run{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}}
 	if st.Begin.Principal.ID != "" {
 		r.principal = st.Begin.Principal
@@ -160,7 +161,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 	var err error
 	var wrong *program.Error
 	if r.program, err = r.prepared(o.Program, st.Begin.Language, st.Prepared); errors.As(err, &wrong) {
-		out.State, out.Error, out.Value = string(Failed), r.broken(err), json.RawMessage("null")
+		out.State, out.Error, out.Value = string(execution.Failed), r.broken(err), json.RawMessage("null")
 		return nil
 	} else if err != nil {
 		return err
@@ -187,7 +188,7 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o ReplayOpti
 	if err != nil {
 		return err
 	}
-	out.tell(r, played)
+	r.tell(out, played)
 	if played.Differs != "" {
 		out.State = "diverged"
 		return nil

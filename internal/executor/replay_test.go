@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -60,7 +61,7 @@ func randomProgram(r *rand.Rand, python bool) string {
 }
 
 // replayed replays an execution, which must be possible.
-func (s *scene) replayed(id string, o executor.ReplayOptions) *executor.Replayed {
+func (s *scene) replayed(id string, o execution.ReplayOptions) *execution.Replayed {
 	s.t.Helper()
 	r, err := s.x.Replay(s.t.Context(), s.who, id, o)
 	if err != nil {
@@ -90,7 +91,7 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := s.replayed(id, executor.ReplayOptions{})
+		got := s.replayed(id, execution.ReplayOptions{})
 		if !got.Same || got.State != string(d.State) || string(got.Value) != string(d.Value) || len(got.Console) != len(d.Console) || len(got.Calls) != len(d.Calls) {
 			t.Errorf("seed %d, %s, %s: %+v\nwas %s\n%s", seed, id, language, got, res.Raw, code)
 		}
@@ -99,11 +100,11 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 		}
 		if n := len(d.Calls); n > 0 {
 			k := 1 + r.IntN(n)
-			if got := s.replayed(id, executor.ReplayOptions{Until: k}); got.State != "stopped" || len(got.Calls) != k {
+			if got := s.replayed(id, execution.ReplayOptions{Until: k}); got.State != "stopped" || len(got.Calls) != k {
 				t.Errorf("seed %d: until %d of %d: %s with %d calls\n%s", seed, k, n, got.State, len(got.Calls), code)
 			}
 		}
-		if got := s.replayed(id, executor.ReplayOptions{Program: code}); got.State != string(d.State) || len(got.Calls) != len(d.Calls) {
+		if got := s.replayed(id, execution.ReplayOptions{Program: code}); got.State != string(d.State) || len(got.Calls) != len(d.Calls) {
 			t.Errorf("seed %d, %s: as a changed program: %+v\n%s", seed, language, got, code)
 		}
 	}
@@ -129,16 +130,16 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 			t.Fatalf("%s: %v, %s", language, err, res.Raw)
 		}
 		before := len(s.order)
-		got := s.replayed(id, executor.ReplayOptions{Program: codes[1]})
+		got := s.replayed(id, execution.ReplayOptions{Program: codes[1]})
 		if got.State != "done" || string(got.Value) != "3" || got.Differs != "" {
 			t.Errorf("%s: %+v", language, got)
 		}
-		got = s.replayed(id, executor.ReplayOptions{Program: codes[2]})
+		got = s.replayed(id, execution.ReplayOptions{Program: codes[2]})
 		if got.State != "diverged" || !strings.Contains(got.Differs, `call 2, box.write {"n":3}`) || len(got.Console) != 1 {
 			t.Errorf("%s: %+v", language, got)
 		}
 		for _, endless := range map[string][]string{"typescript": {`for (;;) {}`, `for (;;) await new Promise((ok) => setTimeout(ok, 1))`}, "python": {"while True: pass", "import asyncio\nwhile True: await asyncio.sleep(1)"}}[language] {
-			if got := s.replayed(id, executor.ReplayOptions{Program: endless}); got.State == "done" {
+			if got := s.replayed(id, execution.ReplayOptions{Program: endless}); got.State == "done" {
 				t.Errorf("%s: %+v", endless, got)
 			}
 		}
@@ -161,17 +162,17 @@ func TestReplayInASession(t *testing.T) {
 	}
 	s.crash(0)
 	for i, want := range []string{"5", "15", "30"} {
-		if got := s.replayed(ids[i], executor.ReplayOptions{}); !got.Same || string(got.Value) != want {
+		if got := s.replayed(ids[i], execution.ReplayOptions{}); !got.Same || string(got.Value) != want {
 			t.Errorf("program %d: %+v", i, got)
 		}
 	}
-	if got := s.replayed(ids[2], executor.ReplayOptions{Program: `n + 1`}); string(got.Value) != "16" {
+	if got := s.replayed(ids[2], execution.ReplayOptions{Program: `n + 1`}); string(got.Value) != "16" {
 		t.Errorf("%+v", got)
 	}
 	if err := s.x.Sessions().End(t.Context(), s.who, "s"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.x.Replay(t.Context(), s.who, ids[2], executor.ReplayOptions{}); err == nil || !strings.Contains(err.Error(), "has ended") {
+	if _, err := s.x.Replay(t.Context(), s.who, ids[2], execution.ReplayOptions{}); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("of a session that has ended: %v", err)
 	}
 }
@@ -337,7 +338,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if n := s.count(`box.write {"n":7}`) + s.count(`box.read {"n":0}`); n != 2 {
 		t.Errorf("%v", s.order)
 	}
-	if got := s.replayed(d.ID, executor.ReplayOptions{}); got.State != "cut" || len(got.Calls) != 2 {
+	if got := s.replayed(d.ID, execution.ReplayOptions{}); got.State != "cut" || len(got.Calls) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -354,10 +355,10 @@ func (o otherBuild) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 // After an upgrade a program can't go on in another build of the engine; the calls that it had made are told all the same.
 func TestRecoveryInAnotherBuild(t *testing.T) {
 	upgraded := false
-	told := make(chan *executor.Execution, 2)
+	told := make(chan *execution.Execution, 2)
 	s := newScene(t, func(c *executor.Config) {
 		if e, ok := c.Driver.(enclosed); ok && upgraded {
-			c.Driver, c.Ended = otherBuild{e}, func(e *executor.Execution) { told <- e }
+			c.Driver, c.Ended = otherBuild{e}, func(e *execution.Execution) { told <- e }
 		}
 	})
 	gate := make(chan struct{})
@@ -374,7 +375,7 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	<-over
 	select {
 	case e := <-told:
-		if e.State != executor.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" || e.Calls[0].Error != "" || e.Calls[1].Error == "" {
+		if e.State != execution.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" || e.Calls[0].Error != "" || e.Calls[1].Error == "" {
 			t.Errorf("%+v", e)
 		}
 	case <-time.After(20 * time.Second):
@@ -440,11 +441,11 @@ func TestRecoveryOfTimers(t *testing.T) {
 	var again []string // what is told of executions that go on, and of how they end
 	s := newScene(t, func(c *executor.Config) {
 		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(ahead) }
-		c.Readmit = func(call *tool.Call) func(*executor.Execution) {
+		c.Readmit = func(call *tool.Call) func(*execution.Execution) {
 			mu.Lock()
 			defer mu.Unlock()
 			again = append(again, call.Path+" "+call.Principal.ID+" "+fmt.Sprint(strings.Contains(string(call.Arguments), "let ticks")))
-			return func(e *executor.Execution) { mu.Lock(); defer mu.Unlock(); again = append(again, string(e.State)) }
+			return func(e *execution.Execution) { mu.Lock(); defer mu.Unlock(); again = append(again, string(e.State)) }
 		}
 	})
 	over := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
@@ -77,7 +78,7 @@ type run struct {
 	ended time.Time // history's
 
 	mu          sync.Mutex
-	exec        Execution
+	exec        execution.Execution
 	ids         map[int64]int // calls by the guest's id
 	outstanding int
 	answers     int // bytes of results that the guest has yet to read
@@ -99,8 +100,8 @@ type run struct {
 
 	asking   int // questions that are being answered
 	holds    holds
-	admitted func(*Execution) // told how it ended; nil: nobody wants to know
-	digest   string           // of its text
+	admitted func(*execution.Execution) // told how it ended; nil: nobody wants to know
+	digest   string                     // of its text
 
 	labels    tool.Labels       // of what it has read, and whoever sent it
 	labelling sync.Mutex        // held while they grow, and those of its session
@@ -124,7 +125,7 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	}
 	// The program outlives the request that brought it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.exec = Execution{ID: r.id, State: Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, run: r}
+	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
 	r.language = a.language
 	r.naps.patience = x.cfg.Limits.Sessions.SuspendAfter
 	r.holds.wait, r.holds.most = make(chan struct{}, 1), x.cfg.Limits.Concurrency
@@ -133,14 +134,14 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 }
 
 // snapshot copies the execution as it is now.
-func (r *run) snapshot() *Execution {
+func (r *run) snapshot() *execution.Execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.exec
 	e.Labels = r.labels.All()
-	e.Console = append([]Line{}, e.Console...)
-	e.Calls = append([]CallRecord{}, e.Calls...)
-	if e.State == Queued || e.State == Running || e.State == Waiting {
+	e.Console = append([]execution.Line{}, e.Console...)
+	e.Calls = append([]execution.Call{}, e.Calls...)
+	if e.State == execution.Queued || e.State == execution.Running || e.State == execution.Waiting {
 		e.MS = r.x.cfg.Now().Sub(e.Started).Milliseconds()
 	}
 	return &e
@@ -223,7 +224,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	}
 	defer r.closeBox()
 	r.mu.Lock()
-	r.exec.State, r.exec.Tier, r.engine = Running, caps.Tier, caps.Engine
+	r.exec.State, r.exec.Tier, r.engine = execution.Running, caps.Tier, caps.Engine
 	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
 	r.naps.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
 	r.mu.Unlock()
@@ -507,13 +508,13 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 func (r *run) logLine(c *sandbox.Console) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.exec.logged += len(c.Text) + 1 + cutAway(c.Text)
+	r.exec.Logged += len(c.Text) + 1 + cutAway(c.Text)
 	if r.console+len(c.Text) > r.x.cfg.Limits.Console {
 		r.dropped++
 		return
 	}
 	r.console += len(c.Text) + 16
-	r.exec.Console = append(r.exec.Console, Line{Level: c.Level, Text: r.places(c.Text)})
+	r.exec.Console = append(r.exec.Console, execution.Line{Level: c.Level, Text: r.places(c.Text)})
 }
 
 // shortened matches the end of a text that the guest cut before it sent it.
@@ -562,4 +563,12 @@ func (r *run) shown(h string) (json.RawMessage, error) {
 		return nil, tool.Errorf(tool.NotFound, "nothing to show is kept under the handle %q", prose.Cut(h, 80))
 	}
 	return r.embed(h)
+}
+
+// places makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text.
+func (r *run) places(s string) string {
+	if r.program == nil {
+		return s
+	}
+	return r.program.Rewrite(s)
 }

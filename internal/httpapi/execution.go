@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -37,7 +37,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx := r.Context()
 	id, state, err := s.execute(ctx, "biplane.execute", args)
-	for err == nil && (state == string(executor.Running) || state == string(executor.Queued)) && !req.NoWait {
+	for err == nil && (state == string(execution.Running) || state == string(execution.Queued)) && !req.NoWait {
 		id, state, err = s.execute(ctx, "biplane.resume", map[string]any{"execution": id})
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 }
 
 // wire gives an execution as the API shows it.
-func wire(x *executor.Execution) *api.Execution {
+func wire(x *execution.Execution) *api.Execution {
 	out := &api.Execution{
 		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
 		Rebuilt: x.Rebuilt, MS: x.MS, Console: wireConsole(x.Console), Calls: []api.CallLine{},
@@ -114,14 +114,14 @@ func wire(x *executor.Execution) *api.Execution {
 	return out
 }
 
-func wireError(e *executor.Failure) *api.ProgramError {
+func wireError(e *execution.Failure) *api.ProgramError {
 	if e == nil {
 		return nil
 	}
 	return &api.ProgramError{Kind: e.Kind, Message: e.Message, Line: e.Line, Column: e.Column, Frame: e.Frame, Hint: e.Hint}
 }
 
-func wireConsole(lines []executor.Line) []api.ConsoleLine {
+func wireConsole(lines []execution.Line) []api.ConsoleLine {
 	out := make([]api.ConsoleLine, len(lines))
 	for i, l := range lines {
 		out[i] = api.ConsoleLine{Level: l.Level, Text: l.Text}

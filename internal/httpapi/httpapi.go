@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/usage"
@@ -34,7 +34,7 @@ type Config struct {
 	Status    func() api.Status
 	Upstreams func(context.Context) []api.Upstream
 	Sandboxes func(context.Context) []api.Capability
-	Execution func(id string) (*executor.Execution, bool)
+	Execution func(id string) (*execution.Execution, bool)
 	Sessions  Sessions
 	Skills    Skills
 	Journals  Journals

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -51,13 +51,13 @@ func server(t *testing.T, err error) *httpapi.Server {
 		}),
 		Index: index{}, Status: func() api.Status { return api.Status{Version: "v1"} },
 		Upstreams: func(context.Context) []api.Upstream { return nil }, Sandboxes: func(context.Context) []api.Capability { return nil },
-		Execution: func(id string) (*executor.Execution, bool) {
+		Execution: func(id string) (*execution.Execution, bool) {
 			if id != "ex_1" {
 				return nil, false
 			}
-			x := &executor.Execution{ID: id, State: executor.Done, Value: json.RawMessage("9007199254740993")}
+			x := &execution.Execution{ID: id, State: execution.Done, Value: json.RawMessage("9007199254740993")}
 			if running {
-				x.State, x.Value = executor.Running, nil
+				x.State, x.Value = execution.Running, nil
 			}
 			return x, true
 		},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -43,8 +43,8 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		}),
 		Index: index{}, Status: func() api.Status { return api.Status{} },
 		Upstreams: func(context.Context) []api.Upstream { return nil }, Sandboxes: func(context.Context) []api.Capability { return nil },
-		Execution: func(id string) (*executor.Execution, bool) {
-			return &executor.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
+		Execution: func(id string) (*execution.Execution, bool) {
+			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
 		},
 		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
 		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -177,8 +177,8 @@ func TestNobodySignsIn(t *testing.T) {
 	r := httptest.NewRequest("GET", "/api/v1/executions/ex_1", nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
-	httpapi.New(httpapi.Config{Principal: identity.Local(), Execution: func(id string) (*executor.Execution, bool) {
-		return &executor.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
+	httpapi.New(httpapi.Config{Principal: identity.Local(), Execution: func(id string) (*execution.Execution, bool) {
+		return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:a"}}, true
 	}}).Loopback().ServeHTTP(w, r)
 	if w.Code != 404 {
 		t.Errorf("%d %s", w.Code, w.Body)

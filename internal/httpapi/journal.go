@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -22,11 +22,11 @@ import (
 // Journals are what is written down of executions; *executor.Executor has them. Each shows its own to a principal only: of others
 // it says that they aren't there.
 type Journals interface {
-	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]executor.ExecutionInfo, error)
-	Past(ctx context.Context, p tool.Principal, id string) (*executor.Execution, error)
-	Details(ctx context.Context, p tool.Principal, id string) (*executor.Details, error)
-	Watch(ctx context.Context, p tool.Principal, id string, tell func(*executor.Details) error) error
-	Replay(ctx context.Context, p tool.Principal, id string, o executor.ReplayOptions) (*executor.Replayed, error)
+	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error)
+	Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error)
+	Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error)
+	Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error
+	Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error)
 }
 
 // listed is how many executions a page of the list has where it isn't said.
@@ -111,7 +111,7 @@ func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilt
 // orphaned is said of an execution that has not ended, and that nothing runs.
 const orphaned = "the process that ran it has ended: it goes on, or ends, when biplane serve, mcp or run begins"
 
-func (s *Server) infoOf(x *executor.ExecutionInfo) api.ExecutionInfo {
+func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 	out := api.ExecutionInfo{
 		ID: x.ID, State: string(x.State), Session: x.Session, Language: x.Language, Started: x.Started, MS: max(x.MS, 0), Calls: x.Calls,
 		Principal: x.Principal, Client: x.Client, After: x.After, Problem: x.Why,
@@ -144,7 +144,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	var last *api.ExecutionDetail
-	err := s.cfg.Journals.Watch(ctx, s.principal(r), id, func(d *executor.Details) error {
+	err := s.cfg.Journals.Watch(ctx, s.principal(r), id, func(d *execution.Details) error {
 		if last = s.detailOf(d); last.Version != past {
 			return errNews
 		}
@@ -189,7 +189,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Invalid, "until is %d: calls are counted from 1", req.Until))
 		return
 	}
-	x, err := s.cfg.Journals.Replay(r.Context(), s.principal(r), r.PathValue("id"), executor.ReplayOptions{Until: req.Until, Program: req.Program})
+	x, err := s.cfg.Journals.Replay(r.Context(), s.principal(r), r.PathValue("id"), execution.ReplayOptions{Until: req.Until, Program: req.Program})
 	if err != nil {
 		fail(w, err)
 		return
@@ -209,9 +209,9 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 }
 
 // detailOf gives what the journal says in the shape of the API.
-func (s *Server) detailOf(x *executor.Details) *api.ExecutionDetail {
+func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
 	d := &api.ExecutionDetail{
-		ExecutionInfo: s.infoOf(&x.ExecutionInfo), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
+		ExecutionInfo: s.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
 		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
 	}
 	if d.Error == nil && x.Why != "" {
@@ -253,7 +253,7 @@ func callOf(c *journal.Call, over bool) api.ExecutionCall {
 		out.Arguments = c.Arguments
 	}
 	switch {
-	case c.Known() && (c.Unsent || strings.HasPrefix(c.Error, executor.NotMade)):
+	case c.Known() && (c.Unsent || strings.HasPrefix(c.Error, execution.NotMade)):
 		out.State = api.CallNotMade
 	case c.Known() && c.Error != "":
 		out.State = api.CallFailed

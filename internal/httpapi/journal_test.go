@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -21,8 +21,8 @@ var journalBegan = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 // journals are five executions of "", ex_1 the newest; the even ones failed, ex_1 goes on.
 type journals struct{}
 
-func (journals) info(n int) executor.ExecutionInfo {
-	i := executor.ExecutionInfo{ID: fmt.Sprintf("ex_%d", n), State: journal.Done, Started: journalBegan.Add(time.Duration(-n) * time.Minute), Calls: 3, Language: "python"}
+func (journals) info(n int) execution.Info {
+	i := execution.Info{ID: fmt.Sprintf("ex_%d", n), State: journal.Done, Started: journalBegan.Add(time.Duration(-n) * time.Minute), Calls: 3, Language: "python"}
 	i.Ended = i.Started.Add(time.Second)
 	switch {
 	case n == 1:
@@ -33,7 +33,7 @@ func (journals) info(n int) executor.ExecutionInfo {
 	return i
 }
 
-func (j journals) Executions(_ context.Context, p tool.Principal, q journal.Query) (out []executor.ExecutionInfo, _ error) {
+func (j journals) Executions(_ context.Context, p tool.Principal, q journal.Query) (out []execution.Info, _ error) {
 	past := q.Before == ""
 	for n := 1; n <= 5 && len(out) < q.Max(); n++ {
 		i := j.info(n)
@@ -45,25 +45,25 @@ func (j journals) Executions(_ context.Context, p tool.Principal, q journal.Quer
 	return out, nil
 }
 
-func (j journals) Details(_ context.Context, p tool.Principal, id string) (*executor.Details, error) {
+func (j journals) Details(_ context.Context, p tool.Principal, id string) (*execution.Details, error) {
 	var n int
 	if fmt.Sscanf(id, "ex_%d", &n); n < 1 || n > 5 {
 		return nil, tool.Errorf(tool.NotFound, "no execution %q", id)
 	}
 	at := journalBegan
-	d := &executor.Details{ExecutionInfo: j.info(n), Program: "the program", Value: json.RawMessage("9007199254740993"), Console: []executor.Line{{Level: "log", Text: "hi"}}}
+	d := &execution.Details{Info: j.info(n), Program: "the program", Value: json.RawMessage("9007199254740993"), Console: []execution.Line{{Level: "log", Text: "hi"}}}
 	d.Calls = []journal.Call{
 		{N: 1, Tool: "gh.read", Arguments: json.RawMessage(`{"n":9007199254740993}`), Sent: at, Ended: at.Add(time.Second), MS: 1000, Bytes: 7, Order: 1, Value: json.RawMessage(`"v"`), Decision: "allow"},
-		{N: 2, Tool: "gh.write", Sent: at, Ended: at, Error: executor.NotMade + "denied", Unsent: true},
+		{N: 2, Tool: "gh.write", Sent: at, Ended: at, Error: execution.NotMade + "denied", Unsent: true},
 		{N: 3, Tool: "gh.write", Sent: at, Arguments: json.RawMessage(`"` + strings.Repeat("x", 20_000) + `"`)},
 	}
 	if d.State == journal.Failed {
-		d.Error = &executor.Failure{Kind: "exception", Message: "Error: no\nmore", Line: 3}
+		d.Error = &execution.Failure{Kind: "exception", Message: "Error: no\nmore", Line: 3}
 	}
 	return d, nil
 }
 
-func (j journals) Watch(ctx context.Context, p tool.Principal, id string, tell func(*executor.Details) error) error {
+func (j journals) Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error {
 	d, err := j.Details(ctx, p, id)
 	for err == nil {
 		if err = tell(d); err == nil {
@@ -73,12 +73,12 @@ func (j journals) Watch(ctx context.Context, p tool.Principal, id string, tell f
 	return err
 }
 
-func (j journals) Replay(ctx context.Context, p tool.Principal, id string, o executor.ReplayOptions) (*executor.Replayed, error) {
+func (j journals) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
 	d, err := j.Details(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	r := &executor.Replayed{Execution: id, State: "done", Same: true, Value: d.Value, Calls: d.Calls[:2]}
+	r := &execution.Replayed{Execution: id, State: "done", Same: true, Value: d.Value, Calls: d.Calls[:2]}
 	if o.Until > 0 {
 		r.State, r.Calls = "stopped", d.Calls[:o.Until]
 	}
@@ -189,10 +189,10 @@ func TestExecutionReplay(t *testing.T) {
 	}
 }
 
-func (j journals) Past(ctx context.Context, p tool.Principal, id string) (*executor.Execution, error) {
+func (j journals) Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error) {
 	d, err := j.Details(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	return &executor.Execution{ID: d.ID, State: executor.State(d.State), Value: d.Value, Console: d.Console}, nil
+	return &execution.Execution{ID: d.ID, State: execution.State(d.State), Value: d.Value, Console: d.Console}, nil
 }

@@ -1,4 +1,4 @@
-package executor
+package execution
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -25,8 +25,8 @@ func limitOf(err error) *sandbox.LimitError {
 	return l
 }
 
-// thrown tells what a program threw, at its place in the agent's own text.
-func (r *run) thrown(g *sandbox.GuestError) *Failure {
+// Thrown tells what a program threw, at its place in the agent's own text; p is nil where there is none.
+func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	f := &Failure{Kind: exceptionKind, Message: g.Message}
 	switch {
 	case g.Kind != "":
@@ -49,18 +49,18 @@ func (r *run) thrown(g *sandbox.GuestError) *Failure {
 	if strings.TrimSpace(f.Message) == "" {
 		f.Message = "the program threw an error without a message"
 	}
-	if r.program == nil {
+	if p == nil {
 		return f
 	}
-	if line, col, ok := r.program.Locate(g.Stack); ok {
-		f.Line, f.Column, f.Frame = line, col, r.program.Frame(line, col)
+	if line, col, ok := p.Locate(g.Stack); ok {
+		f.Line, f.Column, f.Frame = line, col, p.Frame(line, col)
 	}
 	f.Hint = hint(f.Message)
-	if at, ok := r.program.InModule(g.Stack); ok {
+	if at, ok := p.InModule(g.Stack); ok {
 		f.Message += fmt.Sprintf(" (in ./%s, line %d, column %d)\n%s", at.File, at.Line, at.Column, at.Frame)
 		return f
 	}
-	r.reword(f)
+	reword(p, f)
 	return f
 }
 
@@ -70,10 +70,10 @@ var noProperty = regexp.MustCompile(`^TypeError: cannot read property 'Symbol\.(
 var parsesJSON = regexp.MustCompile(`(?m)^>.*\bJSON\.parse\b`)
 
 // reword says with the agent's own text what the engine says without it.
-func (r *run) reword(f *Failure) {
+func reword(p *program.Program, f *Failure) {
 	name := ""
 	if f.Line > 0 {
-		name = r.program.NameAt(f.Line, f.Column)
+		name = p.NameAt(f.Line, f.Column)
 	}
 	switch m := noProperty.FindStringSubmatch(f.Message); {
 	case f.Message == "TypeError: not a function" && name != "":
@@ -87,117 +87,6 @@ func (r *run) reword(f *Failure) {
 	if m, ok := strings.CutSuffix(f.Message, fmt.Sprintf(" (line %d, column %d)", f.Line, f.Column)); ok && f.Kind == exceptionKind {
 		f.Kind, f.Message = syntaxKind, m
 	}
-}
-
-// places makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text.
-func (r *run) places(s string) string {
-	if r.program == nil {
-		return s
-	}
-	return r.program.Rewrite(s)
-}
-
-// failureText is what the agent reads of a program that failed: what, where, a hint, and what was done already.
-func (r *run) failureText(e *Execution) string {
-	f := e.Error
-	var b strings.Builder
-	if f.text != "" {
-		b.WriteString(prose.Cut(f.text, 32<<10))
-	} else {
-		b.WriteString(prose.Cut(f.Message, 32<<10))
-	}
-	if f.Line > 0 && f.Frame != "" && f.text == "" {
-		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
-	}
-	if f.Hint != "" {
-		b.WriteString("\n\nhint: " + f.Hint)
-	}
-	if len(e.Calls) > 0 {
-		b.WriteString("\n\n" + callsMade(e.Calls))
-	}
-	return b.String()
-}
-
-// maxListed is how many calls an error text names one by one.
-const maxListed = 20
-
-// callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did; those that were
-// refused before anything was sent are named apart.
-func callsMade(calls []CallRecord) string {
-	made, unsent := split(calls)
-	var b strings.Builder
-	if len(made) > 0 {
-		fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(len(made)))
-		listCalls(&b, made)
-	}
-	if len(unsent) > 0 {
-		if b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		fmt.Fprintf(&b, "%s not made, and changed nothing:", countWas(len(unsent)))
-		listCalls(&b, unsent)
-	}
-	return b.String()
-}
-
-// split parts the calls that reached their tools, or may have, from those that surely did not.
-func split(calls []CallRecord) (made, unsent []CallRecord) {
-	for i := range calls {
-		if calls[i].unsent {
-			unsent = append(unsent, calls[i])
-		} else {
-			made = append(made, calls[i])
-		}
-	}
-	return made, unsent
-}
-
-func listCalls(b *strings.Builder, calls []CallRecord) {
-	for i, c := range calls {
-		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
-			if i == maxListed*3/4 {
-				fmt.Fprintf(b, "\n… %s more", prose.Group(len(calls)-maxListed))
-			}
-			continue
-		}
-		fmt.Fprintf(b, "\n- %s %s -> %s", prose.Cut(c.Tool, 100), c.args, outcomeText(&c))
-	}
-}
-
-func outcomeText(c *CallRecord) string {
-	said := prose.Cut(firstLine(c.Error), 200)
-	switch {
-	case c.From != "":
-		return "ok, not made again: from " + c.From
-	case c.Error == "":
-		return fmt.Sprintf("ok (%s, %s)", prose.Size(c.Bytes), prose.Duration(c.took))
-	case c.unsent:
-		return said
-	case strings.HasPrefix(c.Error, "canceled"), strings.HasPrefix(c.Error, "timed out"):
-		return said + " (whether it took effect is not known)"
-	}
-	return "failed: " + said
-}
-
-// firstLine gives the first line of s; where that ends in a colon, with the next one, which it speaks of.
-func firstLine(s string) string {
-	first, rest, _ := strings.Cut(s, "\n")
-	first = strings.TrimSpace(first)
-	if strings.HasSuffix(first, ":") {
-		next, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
-		first = strings.TrimSuffix(first, ":")
-		if next = strings.TrimSpace(strings.TrimLeft(next, "-*• \t")); next != "" {
-			first += ": " + next
-		}
-	}
-	return first
-}
-
-func countWas(n int) string {
-	if n == 1 {
-		return "1 call was"
-	}
-	return prose.Group(n) + " calls were"
 }
 
 var notDefined = regexp.MustCompile(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is not defined`)
@@ -246,4 +135,38 @@ func hint(message string) string {
 		return h
 	}
 	return m[1] + " is no variable of the program and no upstream. What earlier programs declared lives on in their session only. search(\"...\") finds tools"
+}
+
+// Broken tells why a program didn't run, or didn't come to its end.
+func Broken(err error) *Failure {
+	var p *program.Error
+	if errors.As(err, &p) {
+		f := &Failure{Kind: p.Kind, Message: p.Message, Line: p.Line, Column: p.Column, Frame: p.Frame, Text: p.Error(), More: len(FurtherProblems(err))}
+		for _, m := range p.More {
+			f.Message += "\n" + m.Message
+		}
+		return f
+	}
+	if l := limitOf(err); l != nil {
+		return &Failure{Kind: string(tool.Limit), Message: l.Error()}
+	}
+	e := tool.AsError(err)
+	if e == nil {
+		e = tool.Errorf(tool.Internal, "the program ended, and said nothing")
+	}
+	return &Failure{Kind: string(e.Kind), Message: e.Msg}
+}
+
+// FurtherProblems tells the places of all that is wrong in a program's text but the first, which Failure has fields for.
+func FurtherProblems(err error) (notes []string) {
+	var p *program.Error
+	if !errors.As(err, &p) {
+		return nil
+	}
+	for _, m := range p.More {
+		if m.Line > 0 {
+			notes = append(notes, strings.TrimSpace(fmt.Sprintf("a further problem is at line %d, column %d\n%s", m.Line, m.Column, m.Frame)))
+		}
+	}
+	return notes
 }

@@ -1,4 +1,6 @@
-package executor
+// Package execution says what an execution is and came to: the shape in which it is told of (Execution, Info, Details), and the texts that
+// an agent reads of it.
+package execution
 
 import (
 	"encoding/json"
@@ -29,7 +31,7 @@ type Execution struct {
 	Value   json.RawMessage `json:"value"` // null when there is none
 	Error   *Failure        `json:"error"`
 	Console []Line          `json:"console"`
-	Calls   []CallRecord    `json:"calls"`
+	Calls   []Call          `json:"calls"`
 	Notes   []string        `json:"notes,omitempty"` // what the agent should know: calls never awaited, doubts about the program
 	Tier    tool.Tier       `json:"tier"`
 	Missing []string        `json:"missing,omitempty"` // protections of the sandbox that are not armed on this host
@@ -44,9 +46,15 @@ type Execution struct {
 	Started   time.Time      `json:"-"`
 	GoesOn    bool           `json:"-"` // it was stopped with its process, and is taken up by the next one
 
-	real   json.RawMessage // the value as the program gave it, where Value has tokens for personal data
-	logged int             // bytes of all that the program logged, what is not kept included
-	run    *run
+	Real   json.RawMessage `json:"-"` // the value as the program gave it, where Value has tokens for personal data
+	Logged int             `json:"-"` // bytes of all that the program logged, what is not kept included
+	Run    Run             `json:"-"` // nil: it is not of this process
+}
+
+// A Run is what this process has of an execution beside what it is told of.
+type Run interface {
+	CPU() time.Duration
+	Count() (Tokens, error)
 }
 
 // A Failure is why a program failed.
@@ -61,8 +69,8 @@ type Failure struct {
 	Frame   string `json:"frame,omitempty"`  // the lines around it
 	Hint    string `json:"hint,omitempty"`   // what to do about it
 
-	text string // what the agent reads, where that is more than the above
-	more int    // of the last notes, how many tell the places of further problems, which text has
+	Text string `json:"-"` // what the agent reads, where that is more than the above
+	More int    `json:"-"` // of the last notes, how many tell the places of further problems, which Text has
 }
 
 // A Line is one line that the program logged.
@@ -71,24 +79,24 @@ type Line struct {
 	Text  string `json:"text"`
 }
 
-// A CallRecord is one call that a program made.
-type CallRecord struct {
+// A Call is one call that a program made.
+type Call struct {
 	Tool  string `json:"tool"`            // the path, as the program named it
 	MS    int64  `json:"ms"`              // wall time, queueing included
 	Bytes int    `json:"bytes"`           // of the result
 	Error string `json:"error,omitempty"` // empty when it went well; begins with NotMade where nothing was sent
 	From  string `json:"from,omitempty"`  // the execution whose journal answered it: it was not made again
 
-	args    string // the beginning of the arguments
-	pending bool   // not answered
-	unsent  bool   // it ended before anything reached the tool, so it surely had no effect
-	report  string // what the tool said last of its progress
-	begun   time.Time
-	took    time.Duration
-	note    *journal.Call // as the journal has it; its fields are set under run.mu
+	Args    string        `json:"-"` // the beginning of the arguments
+	Pending bool          `json:"-"` // not answered
+	Unsent  bool          `json:"-"` // it ended before anything reached the tool, so it surely had no effect
+	Report  string        `json:"-"` // what the tool said last of its progress
+	Begun   time.Time     `json:"-"`
+	Took    time.Duration `json:"-"`
+	Note    *journal.Call `json:"-"` // as the journal has it
 }
 
-// NotMade begins CallRecord.Error of a call that was refused before anything was sent: its arguments were wrong, there is
+// NotMade begins Call.Error of a call that was refused before anything was sent: its arguments were wrong, there is
 // no such tool, policy denied it, its upstream was down.
 const NotMade = "not made: "
 
@@ -100,21 +108,29 @@ type Tokens struct {
 
 // CPU is the CPU time of the program, once it has ended; 0 where the driver doesn't tell.
 func (e *Execution) CPU() time.Duration {
-	if e.run == nil {
+	if e.Run == nil {
 		return 0
 	}
-	return e.run.cpu
+	return e.Run.CPU()
 }
 
 // Count fills in Tokens. It is the first to load the tokenizer's tables, and reads every result the program saw, so
 // it is for those who want the figures; a second Count costs nothing.
 func (e *Execution) Count() (Tokens, error) {
-	if e.run == nil {
+	if e.Run == nil {
 		return e.Tokens, nil
 	}
-	t, err := e.run.countTokens()
+	t, err := e.Run.Count()
 	if err == nil {
 		e.Tokens = t
 	}
 	return t, err
+}
+
+// Whole is the value as the program gave it: later programs compute on that.
+func (e *Execution) Whole() json.RawMessage {
+	if e.Real != nil {
+		return e.Real
+	}
+	return e.Value
 }

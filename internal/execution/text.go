@@ -1,0 +1,292 @@
+package execution
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/prose"
+)
+
+// undefinedText is the answer of a program without a value.
+const undefinedText = "no value: the program returned undefined"
+
+// Texts are what an agent reads of an execution that has ended. value shows the value, where there is one; session is a line on the session, or
+// empty.
+func (e *Execution) Texts(value func() string, session string) []string {
+	var first, last string
+	switch {
+	case e.State != Done:
+		first = e.failureText()
+	case e.Undefined:
+		first = undefinedText
+	default:
+		first = value()
+	}
+	if e.State != Done {
+		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), missingText(e.Missing))
+	} else {
+		last = lines(callsText(e.Calls), reusedText(e.Calls), session, Notes(e.Notes), missingText(e.Missing))
+	}
+	return slices.DeleteFunc([]string{first, consoleText(e.Console, e.Logged), last}, func(s string) bool { return s == "" })
+}
+
+// missingText is the one line on protections that are not armed, where there are any.
+func missingText(missing []string) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	const most = 300
+	return prose.Cut("protections not armed here: "+strings.Join(missing, "; "), most)
+}
+
+// lines joins what is there.
+func lines(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n")
+}
+
+// maxConsole is how much of the console the agent is shown, in bytes.
+const maxConsole = 8 << 10
+
+// consoleText shows the console: its head and its tail where it is long. logged is the size of all that was logged, kept
+// or not.
+func consoleText(lines []Line, logged int) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	shown := make([]string, len(lines))
+	total := 0
+	for i, l := range lines {
+		shown[i] = l.Text
+		if l.Level != "log" && l.Level != "info" {
+			shown[i] = l.Level + ": " + l.Text
+		}
+		total += len(shown[i]) + 1
+	}
+	if total <= maxConsole {
+		return "console:\n" + strings.Join(shown, "\n")
+	}
+	all := strings.Join(shown, "\n")
+	head, tail := prose.Cut(all, maxConsole*3/4), all[len(all)-maxConsole/4:]
+	total = max(total, logged)
+	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", prose.Size(total), prose.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
+}
+
+// Notes are notes as an agent reads them; empty where there are none.
+func Notes(notes []string) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	const most = 10
+	if len(notes) > most {
+		notes = append(notes[:most:most], fmt.Sprintf("… and %d more", len(notes)-most))
+	}
+	return "note: " + strings.Join(notes, "\nnote: ")
+}
+
+// callsText is the one line on the calls: how many of which, how much they answered, and how long they took from the
+// first to the last.
+func callsText(calls []Call) string {
+	calls, unsent := split(slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return c.From != "" }))
+	refused := ""
+	if len(unsent) > 0 {
+		refused = prose.Count(len(unsent), "call") + " not made: " + strings.Join(countNames(unsent), ", ")
+	}
+	if len(calls) == 0 {
+		return refused
+	}
+	type sum struct {
+		name          string
+		n, bytes, bad int
+		from, to      time.Time
+	}
+	by := map[string]*sum{}
+	var all []*sum
+	for _, c := range calls {
+		s := by[c.Tool]
+		if s == nil {
+			s = &sum{name: c.Tool, from: c.Begun}
+			by[c.Tool], all = s, append(all, s)
+		}
+		s.n++
+		s.bytes += c.Bytes
+		if c.Error != "" {
+			s.bad++
+		}
+		if end := c.Begun.Add(c.Took); end.After(s.to) {
+			s.to = end
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].n > all[j].n })
+	var parts []string
+	for i, s := range all {
+		if i == 12 {
+			parts = append(parts, fmt.Sprintf("and %d more tools", len(all)-i))
+			break
+		}
+		p := prose.Cut(s.name, 100)
+		if s.n > 1 {
+			p += fmt.Sprintf(" x%s", prose.Group(s.n))
+		}
+		p += fmt.Sprintf(" (%s, %s", prose.Size(s.bytes), prose.Duration(s.to.Sub(s.from)))
+		if s.bad > 0 {
+			p += fmt.Sprintf(", %d failed", s.bad)
+		}
+		parts = append(parts, p+")")
+	}
+	line := prose.Count(len(calls), "call") + ": " + strings.Join(parts, ", ")
+	if refused != "" {
+		line += "; " + refused
+	}
+	return line
+}
+
+// countNames names the tools of calls, each with how many there were.
+func countNames(calls []Call) []string {
+	n := map[string]int{}
+	var names []string
+	for i := range calls {
+		name := prose.Cut(calls[i].Tool, 100)
+		if n[name]++; n[name] == 1 {
+			names = append(names, name)
+		}
+	}
+	for i, name := range names {
+		if i == 12 {
+			return append(names[:i], fmt.Sprintf("and %d more tools", len(names)-i))
+		}
+		if n[name] > 1 {
+			names[i] += " x" + prose.Group(n[name])
+		}
+	}
+	return names
+}
+
+// reusedText says which calls were answered from journals.
+func reusedText(calls []Call) string {
+	by := map[string][]Call{}
+	var order []string
+	for _, c := range calls {
+		if c.From == "" {
+			continue
+		}
+		if by[c.From] == nil {
+			order = append(order, c.From)
+		}
+		by[c.From] = append(by[c.From], c)
+	}
+	var out string
+	for _, id := range order {
+		was := "was"
+		if len(by[id]) > 1 {
+			was = "were"
+		}
+		out = lines(out, fmt.Sprintf("from %s: %s %s not made again: %s", id, prose.Count(len(by[id]), "call"), was, strings.Join(countNames(by[id]), ", ")))
+	}
+	return out
+}
+
+// failureText is what the agent reads of a program that failed: what, where, a hint, and what was done already.
+func (e *Execution) failureText() string {
+	f := e.Error
+	var b strings.Builder
+	if f.Text != "" {
+		b.WriteString(prose.Cut(f.Text, 32<<10))
+	} else {
+		b.WriteString(prose.Cut(f.Message, 32<<10))
+	}
+	if f.Line > 0 && f.Frame != "" && f.Text == "" {
+		fmt.Fprintf(&b, " (line %d, column %d)\n\n%s", f.Line, f.Column, f.Frame)
+	}
+	if f.Hint != "" {
+		b.WriteString("\n\nhint: " + f.Hint)
+	}
+	if len(e.Calls) > 0 {
+		b.WriteString("\n\n" + callsMade(e.Calls))
+	}
+	return b.String()
+}
+
+// maxListed is how many calls an error text names one by one.
+const maxListed = 20
+
+// callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did; those that were
+// refused before anything was sent are named apart.
+func callsMade(calls []Call) string {
+	made, unsent := split(calls)
+	var b strings.Builder
+	if len(made) > 0 {
+		fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(len(made)))
+		listCalls(&b, made)
+	}
+	if len(unsent) > 0 {
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		fmt.Fprintf(&b, "%s not made, and changed nothing:", countWas(len(unsent)))
+		listCalls(&b, unsent)
+	}
+	return b.String()
+}
+
+// split parts the calls that reached their tools, or may have, from those that surely did not.
+func split(calls []Call) (made, unsent []Call) {
+	for i := range calls {
+		if calls[i].Unsent {
+			unsent = append(unsent, calls[i])
+		} else {
+			made = append(made, calls[i])
+		}
+	}
+	return made, unsent
+}
+
+func listCalls(b *strings.Builder, calls []Call) {
+	for i, c := range calls {
+		if len(calls) > maxListed && i >= maxListed*3/4 && i < len(calls)-maxListed/4 {
+			if i == maxListed*3/4 {
+				fmt.Fprintf(b, "\n… %s more", prose.Group(len(calls)-maxListed))
+			}
+			continue
+		}
+		fmt.Fprintf(b, "\n- %s %s -> %s", prose.Cut(c.Tool, 100), c.Args, outcomeText(&c))
+	}
+}
+
+func outcomeText(c *Call) string {
+	said := prose.Cut(firstLine(c.Error), 200)
+	switch {
+	case c.From != "":
+		return "ok, not made again: from " + c.From
+	case c.Error == "":
+		return fmt.Sprintf("ok (%s, %s)", prose.Size(c.Bytes), prose.Duration(c.Took))
+	case c.Unsent:
+		return said
+	case strings.HasPrefix(c.Error, "canceled"), strings.HasPrefix(c.Error, "timed out"):
+		return said + " (whether it took effect is not known)"
+	}
+	return "failed: " + said
+}
+
+// firstLine gives the first line of s; where that ends in a colon, with the next one, which it speaks of.
+func firstLine(s string) string {
+	first, rest, _ := strings.Cut(s, "\n")
+	first = strings.TrimSpace(first)
+	if strings.HasSuffix(first, ":") {
+		next, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		first = strings.TrimSuffix(first, ":")
+		if next = strings.TrimSpace(strings.TrimLeft(next, "-*• \t")); next != "" {
+			first += ": " + next
+		}
+	}
+	return first
+}
+
+func countWas(n int) string {
+	if n == 1 {
+		return "1 call was"
+	}
+	return prose.Group(n) + " calls were"
+}
