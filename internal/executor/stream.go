@@ -67,7 +67,7 @@ func (r *reach) Push(put func(p []byte, end error) int) {
 	r.put, r.owed = put, 0
 	r.push()
 	if r.ended || r.paused {
-		put(nil, io.EOF)
+		r.hangUp()
 	}
 }
 
@@ -91,10 +91,11 @@ func (s *stream) push() {
 	}
 }
 
-// hangUp pushes the end. The caller holds mu.
+// hangUp pushes the end: what is said after it is for the next Run. The caller holds mu.
 func (s *stream) hangUp() {
 	if s.put != nil {
 		s.put(nil, io.EOF)
+		s.put = nil
 	}
 }
 
