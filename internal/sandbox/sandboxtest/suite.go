@@ -40,6 +40,7 @@ func Run(t *testing.T, d sandbox.Driver) {
 	t.Run("values", func(t *testing.T) { values(t, d) })
 	t.Run("errors", func(t *testing.T) { failures(t, d) })
 	t.Run("calls", func(t *testing.T) { calls(t, d) })
+	t.Run("long", func(t *testing.T) { long(t, d) })
 	t.Run("orders", func(t *testing.T) { orders(t, d) })
 	t.Run("limits", func(t *testing.T) { limits(t, d) })
 	t.Run("cancel", func(t *testing.T) { cancel(t, d) })
@@ -127,6 +128,24 @@ func calls(t *testing.T, d sandbox.Driver) {
 	var got string
 	if err := json.Unmarshal(o.Value, &got); err != nil || len(strings.Split(got, ",")) != n || !strings.HasPrefix(got, "0,1,2,") {
 		t.Errorf("%v", o)
+	}
+}
+
+// long answers calls with as much as the host may send in one line, which is more than what waits for a guest elsewhere: two of them together.
+func long(t *testing.T, d sandbox.Driver) {
+	const n = 24 << 20
+	text, err := json.Marshal(strings.Repeat("word ", n/5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := roomy
+	spec.Memory = 256 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	o := Exec(ctx, t, d, spec, `(async () => (await Promise.all([test.echo(), test.echo()])).map((x) => x.length).join())`,
+		Host{Call: func(context.Context, *sandbox.GuestCall) *sandbox.Answer { return &sandbox.Answer{Value: text} }})
+	if want := fmt.Sprintf(`"%d,%[1]d"`, len(text)-2); string(o.Value) != want {
+		t.Errorf("%v, want %s", o, want)
 	}
 }
 

@@ -74,6 +74,29 @@ func TestPushFull(t *testing.T) {
 	}
 }
 
+// TestPushLong pushes a line that is longer than what an inbox holds, from a stream that sends no more than it was told of room for: it comes.
+func TestPushLong(t *testing.T) {
+	const window = 256 << 10
+	i, room := newInbox(2*inboxFull), window
+	i.took = func(n int) { room += n }
+	text := strings.Repeat("x", inboxFull+window) + "\n"
+	for rest := text; rest != ""; {
+		n := min(room, len(rest))
+		if n == 0 {
+			t.Fatalf("it takes no more when it has %d bytes", len(text)-len(rest))
+		}
+		room -= n
+		room += i.put([]byte(rest[:n]), nil)
+		rest = rest[n:]
+	}
+	if line, ok, _ := i.take(); !ok || len(line) != len(text)-1 {
+		t.Errorf("a line of %d bytes, %t", len(line), ok)
+	}
+	if room != window || i.size != 0 {
+		t.Errorf("there is room for %d bytes, and %d are counted", room, i.size)
+	}
+}
+
 // TestFlush flushes to a stream that takes a part at a time, beside the goroutine that writes the rest: nothing is lost, and
 // nothing overtakes.
 func TestFlush(t *testing.T) {

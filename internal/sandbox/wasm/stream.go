@@ -19,7 +19,7 @@ type inbox struct {
 
 	mu    sync.Mutex
 	lines []string
-	size  int
+	size  int   // of lines
 	end   error // why no more lines come: io.EOF, errLine or what reading gave
 
 	part []byte        // of a line that has not come whole, of a stream that pushes
@@ -85,19 +85,18 @@ func (i *inbox) put(p []byte, end error) int {
 			break
 		}
 		if k < 0 {
-			i.part = append(i.part, p...)
-			i.size += len(p)
+			i.part = append(i.part, p...) // it doesn't count: the guest can't take it, so that there would never be room
 			break
 		}
 		i.lines = append(i.lines, string(i.part)+string(p[:k]))
-		i.size += k
+		i.size += len(i.part) + k
 		if i.part, p = i.part[:0], p[k+1:]; cap(i.part) > 64<<10 {
 			i.part = nil
 		}
 	}
 	if end != nil && i.end == nil {
 		if len(i.part) > 0 && end == io.EOF { // a last line without '\n' counts
-			i.lines, i.part = append(i.lines, string(i.part)), nil
+			i.lines, i.size, i.part = append(i.lines, string(i.part)), i.size+len(i.part), nil
 		}
 		i.end = end
 		close(i.over)
