@@ -48,8 +48,8 @@ func (r *run) finish(err error) {
 	if r.x.cfg.Ended != nil {
 		r.x.cfg.Ended(e)
 	}
-	if r.plan != nil {
-		r.cpu += r.plan.cpu // of an execution that was told of, and not admitted by itself
+	if carried := r.plan.came(); carried != nil {
+		r.cpu += carried.cpu // of an execution that was told of, and not admitted by itself
 	}
 	if r.admitted != nil {
 		r.admitted(e)
@@ -87,7 +87,8 @@ func (r *run) conclude(err error) {
 		e.Notes = append(e.Notes, "this execution can't be replayed, nor recovered after a crash: "+lost)
 	}
 	switch {
-	case err == nil && r.concluded():
+	case err == nil && r.plan.came() != nil:
+		r.plan.came().conclude(e, len(r.plan.whole.Writes))
 	case err == nil && r.end != nil && r.end.Done != nil:
 		e.State, e.Value = execution.Done, r.end.Done.Value
 		if bytes.Contains(e.Value, []byte(program.FileName)) {
@@ -160,18 +161,9 @@ func (r *run) broken(err error) *execution.Failure {
 
 // content makes that of the answer: of a plan that was carried out, what that answered.
 func (r *run) content(e *execution.Execution) []any {
-	if r.plan == nil || r.plan.answer == nil {
-		return r.blocks(e)
+	if c := r.plan.came(); c != nil {
+		return c.content(e.Notes)
 	}
-	var out []any
-	for _, b := range r.plan.answer.Content {
-		out = append(out, b)
-	}
-	return append(out, tool.TextBlock{Type: "text", Text: execution.Notes(e.Notes[len(e.Notes)-1:])})
-}
-
-// blocks makes the content of the answer.
-func (r *run) blocks(e *execution.Execution) []any {
 	var out []any
 	for _, t := range e.Texts(func() string { return r.valueText(e) }, r.sessionText(e)) {
 		out = append(out, tool.TextBlock{Type: "text", Text: t})

@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
 )
@@ -115,7 +116,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	select {
 	case <-turn:
 		if err = r.begun(); err == nil {
-			if k, err := r.prior.take(path, c.Args); k != nil || err != nil {
+			if k, err := r.prior.Take(path, c.Args); k != nil || err != nil {
 				r.turns.Leave(turn)
 				return r.reuse(n, k, err)
 			}
@@ -251,13 +252,13 @@ func guestError(err error) *sandbox.GuestError {
 }
 
 // errUnread is what a program is told that asks for more than it reads.
-var errUnread = tool.Errorf(tool.Limit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(maxUnread))
+var errUnread = tool.Errorf(tool.Limit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxUnread))
 
 // answerNow answers a call that needs no waiting.
 func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
 	var v json.RawMessage
 	err := error(errUnread)
-	if !r.stream.full() { // whoever takes the guest's messages can't wait until it reads
+	if !r.stream.Full() { // whoever takes the guest's messages can't wait until it reads
 		v, err = f()
 	}
 	if err != nil {
@@ -291,7 +292,7 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 	r.mu.Lock()
 	r.naps.active = time.Now()
 	r.mu.Unlock()
-	return r.stream.send(line, what, wait)
+	return r.stream.Send(line, what, wait)
 }
 
 // keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or a new one.

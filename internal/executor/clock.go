@@ -52,7 +52,7 @@ func (r *run) awake() {
 	}
 	line, err := tool.Marshal(sandbox.HostMessage{Wake: &sandbox.Wake{}, At: r.now()})
 	if err == nil {
-		err = r.stream.send(line, about{at: r.now()}, false)
+		err = r.stream.Send(line, about{at: r.now()}, false)
 	}
 	if err != nil {
 		r.x.cfg.Log.Debug("wake a guest", "execution", r.id, "error", err)

@@ -51,7 +51,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if r.prior, err = x.priorOf(ctx, c.Principal, a.after, r.id); err != nil {
 		return nil, err
 	}
-	r.labels.Add(tool.Joined(r.prior.carried(), c.Labels))
+	r.labels.Add(tool.Joined(r.prior.Labels(), c.Labels))
 	if x.cfg.Admit != nil {
 		if r.admitted, err = x.cfg.Admit(ctx, c); err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ func (r *run) file(f *sandbox.File) error {
 		r.fileAgain(f, r.recall.heard[f.ID])
 		return nil
 	}
-	if r.stream.full() { // whoever takes the guest's messages can't wait until it reads
+	if r.stream.Full() { // whoever takes the guest's messages can't wait until it reads
 		return r.post(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
 	}
 	v, err := r.fileOp(f)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -35,28 +34,24 @@ func (r *run) bounded(total *time.Timer, d time.Duration) {
 
 // held notes that the n-th call waits for a person, or, with nil, that it no longer does.
 func (r *run) held(n int, hold *tool.Hold) {
-	r.mu.Lock()
-	h := &r.holds
-	switch {
-	case hold != nil && len(h.by) == 0:
-		h.by = map[int]*tool.Hold{n: hold}
-		if h.total != nil && h.total.Stop() {
-			h.left = max(time.Until(h.ends), time.Millisecond)
+	r.shift(func() {
+		h := &r.holds
+		switch {
+		case hold != nil && len(h.by) == 0:
+			h.by = map[int]*tool.Hold{n: hold}
+			if h.total != nil && h.total.Stop() {
+				h.left = max(time.Until(h.ends), time.Millisecond)
+			}
+		case hold != nil:
+			h.by[n] = hold
+		default:
+			if delete(h.by, n); len(h.by) == 0 && h.left > 0 {
+				h.ends = time.Now().Add(h.left)
+				h.total.Reset(h.left)
+				h.left = 0
+			}
 		}
-	case hold != nil:
-		h.by[n] = hold
-	default:
-		if delete(h.by, n); len(h.by) == 0 && h.left > 0 {
-			h.ends = time.Now().Add(h.left)
-			h.total.Reset(h.left)
-			h.left = 0
-		}
-	}
-	changed, now := r.weigh()
-	r.mu.Unlock()
-	if changed {
-		r.stateChanged(now)
-	}
+	})
 }
 
 // heldPatience is how long a program must have waited for nothing but people before it says so, and is suspended: calls that
@@ -74,27 +69,6 @@ func (r *run) onlyHeld() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.heldOnly()
-}
-
-// weigh sets the state of a run that has begun and not ended: it waits when it is suspended, or for nothing but people. r.mu is held.
-func (r *run) weigh() (changed bool, now execution.State) {
-	held := r.heldOnly()
-	if now = execution.Running; held || r.naps.asleep {
-		now = execution.Waiting
-	}
-	if held {
-		if r.naps.able && r.naps.timer != nil {
-			r.naps.set = true
-			r.naps.timer.Reset(heldPatience)
-		}
-		select {
-		case r.holds.wait <- struct{}{}:
-		default:
-		}
-	}
-	changed = r.exec.State != now
-	r.exec.State = now
-	return changed, now
 }
 
 // waitingText says what a program waits for people for; empty when it doesn't.

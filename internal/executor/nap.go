@@ -62,7 +62,7 @@ func (r *run) maybeNap() {
 	if soon := r.naps.due.Sub(now); !r.naps.due.IsZero() && soon < r.naps.patience {
 		wait = max(wait, soon)
 	}
-	if wait <= 0 && r.asking == 0 && !r.naps.held && r.stream.pause() {
+	if wait <= 0 && r.asking == 0 && !r.naps.held && r.stream.Pause() {
 		return
 	}
 	r.naps.set = true
@@ -76,7 +76,7 @@ func (r *run) runGuest() (exit int, err error) {
 		r.mu.Lock()
 		r.stopRun = cancel
 		r.mu.Unlock()
-		cmd := &sandbox.Cmd{Guest: r.stream.open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil}
+		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil}
 		if r.cpu > 0 {
 			if cmd.CPU = r.x.cfg.Limits.CPU - r.cpu; cmd.CPU <= 0 {
 				cmd.CPU = time.Millisecond // the driver says that it was too much
@@ -85,7 +85,7 @@ func (r *run) runGuest() (exit int, err error) {
 		exit, err = r.box.Run(ctx, cmd)
 		cancel(nil)
 		r.cpu += cmd.Usage.CPU
-		if err != nil || !r.stream.resume() {
+		if err != nil || !r.stream.Resume() {
 			return exit, err
 		}
 		if err := r.nap(); err != nil {
@@ -106,7 +106,7 @@ func (r *run) strayed() {
 
 // nap puts the guest into the store, waits until there is something for it to hear, and brings it back.
 func (r *run) nap() error {
-	if r.stream.unread() {
+	if r.stream.Unread() {
 		return nil
 	}
 	began := time.Now()
@@ -119,7 +119,7 @@ func (r *run) nap() error {
 		r.mu.Lock()
 		r.naps.able = false
 		r.mu.Unlock()
-		r.stream.wait(r.ctx) // it can't be suspended: it waits as it is
+		r.stream.Wait(r.ctx) // it can't be suspended: it waits as it is
 		return context.Cause(r.ctx)
 	}
 	defer func() {
@@ -128,9 +128,9 @@ func (r *run) nap() error {
 		}
 	}()
 	r.x.queue.Leave()
-	r.waits(true)
-	r.stream.wait(r.ctx)
-	r.waits(false)
+	r.shift(func() { r.naps.asleep = true })
+	r.stream.Wait(r.ctx)
+	r.shift(func() { r.naps.asleep = false })
 	if err := r.x.queue.Rejoin(r.ctx, r.principal.ID); err != nil {
 		r.slot = false
 		return err

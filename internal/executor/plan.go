@@ -37,16 +37,21 @@ type planned struct {
 	// Of one that is planned.
 	writes   map[int]plan.Write // by the number of the call
 	policies string
-	whole    *plan.Plan           // what a person is asked about; nil: not yet
-	carried  *execution.Execution // how carrying it out ended; nil: not yet
-	answer   *tool.Result         // of that
-	cpu      time.Duration
+	whole    *plan.Plan // what a person is asked about; nil: not yet
+	carried  *carried   // how carrying it out ended; nil: not yet
 
 	// Of one that carries a plan out.
 	set   *plan.Set
 	taken map[int]*journal.InPlan // calls that were taken out of it, by their number
 
 	state string // of the session, as the program found it when it was planned
+}
+
+// A carried is what carrying a plan out came to.
+type carried struct {
+	*execution.Execution
+	answer *tool.Result
+	cpu    time.Duration // of the program, where that was in this process
 }
 
 // carrierOf is the id of the execution that carries out a plan, so that a process which starts again finds it.
@@ -306,23 +311,23 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 		<-b.done
 		return nil, context.Cause(ctx)
 	}
-	r.plan.carried, r.plan.answer = b.snapshot(), b.answered
-	r.plan.cpu = b.cpu
+	r.plan.carried = &carried{b.snapshot(), b.answered, b.cpu}
 	r.labels.Add(r.plan.carried.Labels)
 	return tool.Text(false, "carried out as execution "+id), nil
 }
 
 // carriedBefore takes how carrying the plan out ended in another process.
-func (r *run) carriedBefore(st *journal.Story) (_ *tool.Result, err error) {
+func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
 		return nil, interrupted("execution %s had begun to carry the plan out, and what came of it is not known: look what it did", st.Record.ID)
 	}
 	e.Undefined = st.End.Undefined
-	if r.plan.answer, err = tool.ParseResult(st.End.Answer); err != nil {
+	res, err := tool.ParseResult(st.End.Answer)
+	if err != nil {
 		return nil, err
 	}
-	r.plan.carried = e
+	r.plan.carried = &carried{Execution: e, answer: res}
 	r.labels.Add(e.Labels)
 	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
 }
@@ -340,7 +345,7 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	if b.prior, err = r.x.priorOf(ctx, r.principal, r.id, id); err != nil {
 		return nil, err
 	}
-	b.labels.Add(tool.Joined(b.prior.carried(), r.labels.All()))
+	b.labels.Add(tool.Joined(b.prior.Labels(), r.labels.All()))
 	b.begins(a)
 	r.x.history.begin(b)
 	if !r.x.start(func() { b.live(a) }) {
@@ -350,15 +355,26 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	return b, nil
 }
 
-// concluded makes the end of carrying the plan out that of the run, and reports whether there was one. r.mu is held.
-func (r *run) concluded() bool {
-	if r.plan == nil || r.plan.carried == nil {
-		return false
+// came gives what carrying the plan out came to; nil: there is no plan, or it was not carried out.
+func (p *planned) came() *carried {
+	if p == nil {
+		return nil
 	}
-	e, c := &r.exec, r.plan.carried
+	return p.carried
+}
+
+// conclude makes the end of carrying the plan out that of an execution.
+func (c *carried) conclude(e *execution.Execution, writes int) {
 	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console, c.Calls, c.Undefined
-	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", prose.Count(len(r.plan.whole.Writes), "call"), c.ID))
-	return true
+	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", prose.Count(writes, "call"), c.ID))
+}
+
+// content is that of the answer, and says with the last of the notes what it was.
+func (c *carried) content(notes []string) (out []any) {
+	for _, b := range c.answer.Content {
+		out = append(out, b)
+	}
+	return append(out, tool.TextBlock{Type: "text", Text: execution.Notes(notes[len(notes)-1:])})
 }
 
 // leftOver says which calls of a plan the program did not make when it carried the plan out; empty: none.

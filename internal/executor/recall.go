@@ -150,7 +150,7 @@ func (c *recall) sameState(r *run, caps sandbox.Capabilities) error {
 // sendAgain sends what the guest heard before.
 func (r *run) sendAgain() error {
 	for _, h := range r.recall.lines {
-		if err := r.stream.send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
+		if err := r.stream.Send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
 			return err
 		}
 	}

@@ -63,6 +63,13 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 	r.log.Prepared(p)
 }
 
+// An about says what a line for the guest is.
+type about struct {
+	call     int64 // it is the outcome of this call of the guest's; 0: of none
+	at       int64 // HostMessage.At
+	recorded bool  // its journal has it already
+}
+
 // told notes a line that the guest is told, in their order.
 func (r *run) told(line []byte, a about) {
 	r.recorder.Heard(session.Line, line)
@@ -138,23 +145,6 @@ func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *san
 	out := *k
 	k.Value, k.Failure, k.Blocks = nil, nil, nil // the journal has them
 	return &out
-}
-
-// waits notes that the run is suspended until a call is answered, or that it goes on.
-func (r *run) waits(so bool) {
-	r.mu.Lock()
-	r.naps.asleep = so
-	changed, now := r.weigh()
-	r.mu.Unlock()
-	if changed {
-		r.stateChanged(now)
-	}
-}
-
-// stateChanged notes the state that the run, which has not ended, is in now.
-func (r *run) stateChanged(s execution.State) {
-	r.log.Update(func(rec *journal.Record) { rec.State = journal.State(s) }, true)
-	r.changed()
 }
 
 // journalEnd notes how the run ended.

@@ -72,10 +72,10 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
 		return gone // the store can't be read now
 	}
-	r.labels.Add(tool.Joined(r.prior.carried(), st.Labels()))
+	r.labels.Add(tool.Joined(r.prior.Labels(), st.Labels()))
 	for _, c := range st.Calls {
 		if c.From != "" {
-			_, _ = r.prior.take(c.Tool, c.Arguments) // it had that one
+			_, _ = r.prior.Take(c.Tool, c.Arguments) // it had that one
 		}
 	}
 	x.history.begin(r)

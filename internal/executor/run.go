@@ -19,6 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/stream"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/session/live"
@@ -47,7 +48,7 @@ type run struct {
 	over      chan struct{} // closed when the program has ended: no call begins any more
 	done      chan struct{} // closed when answer is there
 	answered  *tool.Result  // set before done is closed
-	stream    *stream
+	stream    *stream.Stream[about]
 	turns     *queue.Turns // of the calls under way
 	calls     sync.WaitGroup
 	fs        *vfs.FS
@@ -64,7 +65,7 @@ type run struct {
 	recall   *recall                                   // what it heard before this process began; nil: it began in this one
 	wait     func(context.Context) (*live.Hold, error) // its place among those that wait for its session; nil: it has none yet
 	past     past                                      // what the record has of it from before this process
-	prior    *prior                                    // what the execution before it did; nil: it corrects none
+	prior    *journal.Prior                            // what the execution before it did; nil: it corrects none
 	fencing  sync.Mutex                                // guards fence
 	fence    vfs.Fence                                 // around its files
 	barred   error                                     // why it may not read a module that its text imports
@@ -311,9 +312,9 @@ func (r *run) closeBox() {
 // drive runs the program and gives why that ended without a Done or Fail of the guest, or nil.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
-	r.stream = newStream(lim.Message+4096, r.take, r.told, func() error {
+	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.told, TooLong: func() error {
 		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
-	})
+	}})
 	if err := r.sendFirst(); err != nil {
 		return err
 	}
@@ -360,7 +361,7 @@ func (r *run) sendFirst() error {
 		return err
 	}
 	for _, line := range append([][]byte{first}, r.unheard()...) {
-		if err := r.stream.send(line, about{at: r.now()}, false); err != nil {
+		if err := r.stream.Send(line, about{at: r.now()}, false); err != nil {
 			return err
 		}
 	}
@@ -456,7 +457,7 @@ func (r *run) take(line []byte) error {
 		return nil
 	}
 	if err := r.guard("a message of the program", func() error { return r.handle(&m) }); err != nil {
-		if errors.Is(err, errGone) {
+		if errors.Is(err, stream.ErrGone) {
 			return err
 		}
 		return r.refuse(err)
@@ -499,7 +500,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		r.end, r.spoke = m, true
 		r.strayed()
 		r.mu.Unlock()
-		r.stream.end()
+		r.stream.End()
 		return nil
 	}
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")

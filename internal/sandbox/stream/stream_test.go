@@ -1,4 +1,4 @@
-package executor
+package stream
 
 import (
 	"io"
@@ -24,47 +24,47 @@ func (h *hearer) put(p []byte, end error) int {
 }
 
 func TestStreamPush(t *testing.T) {
-	s := newStream(100, nil, nil, nil)
+	s := New(Config[struct{}]{Line: 100})
 	say := func(line string) {
 		t.Helper()
-		if err := s.send([]byte(line), about{}, false); err != nil {
+		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say("one")
-	first, h := s.open(), &hearer{room: 8}
+	first, h := s.Open(), &hearer{room: 8}
 	first.Push(h.put)
 	say("two")
-	if h.heard.String() != "one\ntwo\n" || s.unread() || h.end != nil {
-		t.Fatalf("%q %v %v", h.heard.String(), s.unread(), h.end)
+	if h.heard.String() != "one\ntwo\n" || s.Unread() || h.end != nil {
+		t.Fatalf("%q %v %v", h.heard.String(), s.Unread(), h.end)
 	}
 	say("three")
-	if !s.unread() || s.pause() {
+	if !s.Unread() || s.Pause() {
 		t.Fatal("there is a line for which there was no room")
 	}
 	first.Took(6)
-	if s.unread() || !s.pause() || h.end != io.EOF {
+	if s.Unread() || !s.Pause() || h.end != io.EOF {
 		t.Fatal("all is taken, and it is to end:", h.end)
 	}
 	say("four") // the Run that is to end hasn't yet
 	_ = first.Close()
-	if !s.resume() || !s.unread() {
+	if !s.Resume() || !s.Unread() {
 		t.Fatal("the next Run has nothing to hear")
 	}
 	_ = first.Close() // it is over since long
-	second, h2 := s.open(), &hearer{room: 1 << 10}
+	second, h2 := s.Open(), &hearer{room: 1 << 10}
 	second.Push(h2.put)
 	_ = first.Close()
 	say("five")
-	s.end()
-	s.end()
+	s.End()
+	s.End()
 	if got := h2.heard.String(); got != "four\nfive\n" || h2.end != io.EOF {
 		t.Fatalf("%q %v", got, h2.end)
 	}
 	_ = second.Close()
 	_ = s.Close()
 	late := &hearer{}
-	s.open().Push(late.put)
+	s.Open().Push(late.put)
 	if late.end != io.EOF || strings.Contains(h.heard.String(), "four") {
 		t.Fatal("a stream that is closed has no end")
 	}
