@@ -1,14 +1,13 @@
 """Calls of tools: each is a future that the host settles, and that does as its value does where a program forgot to await it."""
 
 import asyncio
-import json
 import operator
 
 from . import errors, host, values
 from .loop import loop
 from .private import private
 
-asyncio, json, operator = private(asyncio), private(json), private(operator)
+asyncio, operator = private(asyncio), private(operator)
 
 _next_id = 1
 _pending = {}  # by id
@@ -26,11 +25,13 @@ loop.waiting = waiting
 def begin():
     """At the start of a run: forgets what earlier ones made, but not what is still to be answered."""
     _made.clear()
+    _quoted.clear()
+    errors.forget_places()
 
 
 def reset():
     """Forgets all calls."""
-    _made.clear()
+    begin()
     _pending.clear()
 
 
@@ -38,6 +39,19 @@ def restart():
     """Numbers calls from 1 again; while the image is made."""
     global _next_id
     _next_id = 1
+
+
+MAX_QUOTED = 256
+_quoted = {}  # paths and stacks that calls had, as JSON
+
+
+def _quote(text):
+    q = _quoted.get(text)
+    if q is None:
+        if len(_quoted) >= MAX_QUOTED:
+            _quoted.clear()
+        q = _quoted[text] = host.encode(text)
+    return q
 
 
 def call(path, args):
@@ -53,7 +67,7 @@ def call(path, args):
     stack = errors.caller_stack()
     host.write(
         '{"call":{"id":%d,"path":%s%s%s}}'
-        % (c._id, json.dumps(path), "" if text is None else ',"args":' + text, "" if not stack else ',"stack":' + json.dumps(stack))
+        % (c._id, _quote(path), "" if text is None else ',"args":' + text, "" if not stack else ',"stack":' + _quote(stack))
     )
     return c
 
@@ -89,25 +103,28 @@ def settled(x):
     return settle(x) if isinstance(x, ToolCall) else x
 
 
+_set = object.__setattr__  # at once: that of a call looks at the name
+
+
 class ToolCall(asyncio.Future):
     """A call under way. Await it; or use it as what it gives."""
 
     def __init__(self, path, id):
         super().__init__(loop=loop)
-        self._path = path
-        self._id = id
-        self._seen = False
+        _set(self, "_path", path)
+        _set(self, "_id", id)
+        _set(self, "_seen", False)
 
     def __await__(self):
-        self._seen = True
+        _set(self, "_seen", True)
         return (yield from super().__await__())
 
     def add_done_callback(self, fn, *, context=None):
-        self._seen = True
+        _set(self, "_seen", True)
         super().add_done_callback(fn, context=context)
 
     def result(self):
-        self._seen = True
+        _set(self, "_seen", True)
         if not self.done():  # a future would say that it is not ready
             return settle(self)
         return super().result()

@@ -12,6 +12,7 @@ itertools, linecache, traceback, types = private(itertools), private(linecache),
 
 MAX_TEXT = 64 * 1024
 MAX_FRAMES = 24
+MAX_PLACES = 256
 
 
 class ToolError(Exception):
@@ -75,13 +76,28 @@ def _some(frames):
     return frames
 
 
+_places = {}  # of frames that called, by the id of their code and the instruction: the code, which keeps the id its own, and the line on it
+
+
+def forget_places():
+    """At the start of a run."""
+    _places.clear()
+
+
 def caller_stack():
     """The program's frames of whoever called."""
     frames = []
     f = sys._getframe(1)
     while f is not None and len(frames) < MAX_FRAMES:
-        if own(f.f_code.co_filename):
-            frames.append(_frame(f.f_code, f.f_lineno, f.f_lasti))
+        code = f.f_code
+        at = (id(code), f.f_lasti)
+        place = _places.get(at)
+        if place is None:
+            if len(_places) >= MAX_PLACES:
+                _places.clear()
+            place = _places[at] = (code, _frame(code, f.f_lineno, f.f_lasti) if own(code.co_filename) else None)
+        if place[1] is not None:
+            frames.append(place[1])
         f = f.f_back
     frames.reverse()
     return "\n".join(frames)

@@ -113,6 +113,16 @@ class Loop(asyncio.BaseEventLoop):
                 return
             self._run_once()
 
+    def _run_once(self):
+        if self._scheduled or self._debug:
+            super()._run_once()
+            return
+        ready = self._ready  # without timers, what asyncio's own loop comes to
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
     def idle(self):
         """Whether nothing is ready and no timer is set."""
         return not self._ready and self._head() is None

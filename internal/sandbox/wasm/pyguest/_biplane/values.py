@@ -83,17 +83,21 @@ def result(value):
     return List(value) if type(value) is list else value
 
 
-def arguments(args):
-    """The arguments of a call as JSON text."""
+_encoder, _quote = json.encoder.c_make_encoder, json.encoder.encode_basestring_ascii
+
+
+def _argument(o):
     from . import calls
 
-    def plain(o):
-        if isinstance(o, calls.ToolCall):
-            return calls.settle(o)
-        return _convert(o, _shallow)
+    if isinstance(o, calls.ToolCall):
+        return calls.settle(o)
+    return _convert(o, _shallow)
 
+
+def arguments(args):
+    """The arguments of a call as JSON text, as json.dumps gives it: ASCII, without NaN."""
     try:
-        return json.dumps(args, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=plain)
+        return "".join(_encoder({}, _argument, _quote, None, ":", ",", False, False, False)(args, 0))
     except (ValueError, TypeError, RecursionError) as e:
         if isinstance(e, ValueError) and "Circular" not in str(e):
             raise ValueError("an argument can't hold NaN or an infinity") from None
