@@ -237,3 +237,34 @@ func TestPatchedLibrary(t *testing.T) {
 		)
 	}
 }
+
+// TestPlaces says where calls were made: again from the same place, from another one, and from a function that is defined anew.
+func TestPlaces(t *testing.T) {
+	m := start(t)
+	m.tools = testTools
+	places := func(code string) (all []string) {
+		t.Helper()
+		_, fail, err := m.run(sandbox.Run{Code: code, Session: true})
+		if fail != nil || err != nil {
+			t.Fatal(fail, err)
+		}
+		for _, c := range m.calls {
+			all = append(all, strings.ReplaceAll(c.Stack, `File "program.py", line `, ""))
+		}
+		return all
+	}
+	first := "async def f(n):\n    return (await github.get_issue(number=n)).number\n"
+	for _, p := range []struct {
+		code string
+		want []string
+	}{
+		{first + "for i in range(2):\n    await f(i)\nawait github.get_issue(number=3)", []string{
+			"4, column 5, in <module>\n2, column 19, in f", "4, column 5, in <module>\n2, column 19, in f", "5, column 7, in <module>"}},
+		{"\n\n" + first + "await f(1)", []string{"5, column 1, in <module>\n4, column 19, in f"}},
+		{"await f(1)", []string{"1, column 1, in <module>\n4, column 19, in f"}},
+	} {
+		if got := places(p.code); !slices.Equal(got, p.want) {
+			t.Errorf("%s\n%q\nwant\n%q", p.code, got, p.want)
+		}
+	}
+}
