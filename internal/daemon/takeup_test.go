@@ -120,14 +120,7 @@ func TestCutJournal(t *testing.T) {
 // goes begins a program that takes its time.
 func (s *scene) goes(code string) {
 	s.Helper()
-	over := make(chan struct{})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
-	s.Cleanup(func() { cancel(); <-over })
-	c := s.client()
-	go func() {
-		defer close(over)
-		_, _ = c.Run(ctx, api.RunRequest{Code: "const K = '" + s.label + "';\n" + code}) // the daemon ends before it does
-	}()
+	s.begins(code)
 	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
 		page, err := s.client().Executions(s.Context(), api.ExecutionFilter{Limit: 1})
 		if err == nil && len(page.Executions) == 1 {
@@ -138,6 +131,26 @@ func (s *scene) goes(code string) {
 			s.Fatal("it has not begun", err)
 		}
 	}
+}
+
+// begins begins a program, and gives what it came to: nil where the daemon ended before it did.
+func (s *scene) begins(code string) <-chan *api.Execution {
+	over := make(chan *api.Execution, 1)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	s.Cleanup(func() { cancel(); <-over })
+	c, r := s.client(), api.RunRequest{Code: "const K = '" + s.label + "';\n" + code}
+	if s.plan {
+		r.Mode = "plan"
+	}
+	go func() {
+		defer close(over)
+		x, err := c.Run(ctx, r)
+		if err != nil {
+			s.Log(err)
+		}
+		over <- x
+	}()
+	return over
 }
 
 // asked waits until a person is asked.
@@ -197,5 +210,43 @@ func TestExecutionAfterARestart(t *testing.T) {
 	}
 	if _, err := s.mine().Execution(t.Context(), "ex_none"); err == nil || !strings.Contains(err.Error(), "biplane executions list") {
 		t.Error(err)
+	}
+}
+
+// What goes on after a restart is under way for limits, as it was before: an execution once, with what carries out its plan.
+func TestLimitsAfterARestart(t *testing.T) {
+	const limits = "limits: [{ what: concurrent, max: 2 }, { what: tokens, max: 1000, window: 1h }]\n"
+	for _, mode := range []string{"", "plan"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := &scene{T: t, house: newHouse(t, askForWrites+limits), channel: byAPI, label: "t-", plan: mode == "plan"}
+			answer, called := s.lingers()
+			s.goes(`const r = await book.write({ key: K + "1" }); await book.linger({ key: r }); return "x ".repeat(3000)`)
+			if s.plan {
+				<-called // the read of the plan, whose write was simulated
+				answer <- struct{}{}
+			}
+			s.decides(true, s.asked().ID, "")
+			<-called
+			s.restart(t, nil)
+			<-called
+			second := s.begins("await book.linger({ key: 'second' })")
+			select {
+			case <-called:
+			case x := <-second:
+				t.Fatalf("a second program: %+v", x)
+			}
+			if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "3"}); err == nil || !strings.Contains(err.Error(), "at once") {
+				t.Errorf("a third program: %v", err)
+			}
+			close(answer)
+			s.done()
+			if x := <-second; x == nil || x.State != api.StateDone {
+				t.Errorf("%+v", x)
+			}
+			if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "4"}); err == nil || !strings.Contains(err.Error(), "tokens") {
+				t.Errorf("when the tokens are used up: %v", err)
+			}
+		})
 	}
 }

@@ -104,6 +104,9 @@ func (r *run) waitingText() string {
 	if more := len(calls) - most; more > 0 {
 		calls = append(calls[:most], fmt.Sprintf("- and %d more", more))
 	}
+	if n := len(r.holds.by); n == r.holds.most && r.outstanding > n {
+		calls = append(calls, fmt.Sprintf("- and then on %d more, which are asked about as these are decided on", r.outstanding-n))
+	}
 	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: %sbiplane approvals approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
 		strings.Join(calls, "\n"), page, r.id, r.id)
 }

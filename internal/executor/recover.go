@@ -106,7 +106,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			return err
 		}
 	}
-	if x.cfg.Readmit != nil {
+	if x.cfg.Readmit != nil && a.carries == nil { // what carries out a plan counts as a part of what was planned
 		r.admitted = x.cfg.Readmit(r.begunBy(a))
 	}
 	if !x.start(func() { r.liveAgain(a, wait) }) {
