@@ -150,13 +150,7 @@ func approvalsShowCommand(a *app) *cobra.Command {
 		Args:              exactly("ID", "the id of a request"),
 		ValidArgsFunction: a.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				r, err := client.Approval(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(output, r, func(w io.Writer) { showApproval(w, r) })
-			})
+			return printOne(a, cmd, output, (*api.Client).Approval, args[0], showApproval)
 		},
 	}
 	addOutput(c, &output)

@@ -202,13 +202,7 @@ func auditShowCommand(a *app) *cobra.Command {
 		Example: "  biplane audit show RECORD\n  biplane audit show RECORD -o json",
 		Args:    exactly("RECORD", "the id of a record, as audit list shows it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				r, err := client.AuditRecord(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(output, r, func(w io.Writer) { showRecord(w, r) })
-			})
+			return printOne(a, cmd, output, (*api.Client).AuditRecord, args[0], showRecord)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -42,13 +42,7 @@ func keysListCommand(a *app) *cobra.Command {
 		Example: "  biplane keys list\n  biplane keys list -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				all, err := client.Keys(ctx)
-				if err != nil {
-					return err
-				}
-				return a.print(output, all, func(w io.Writer) { tableOfKeys(w, all) })
-			})
+			return printAll(a, cmd, output, (*api.Client).Keys, tableOfKeys)
 		},
 	}
 	addOutput(c, &output)
@@ -190,13 +184,7 @@ no tools any more. Its name stays taken, since the record names it.`,
 		Args:              exactly("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				k, err := client.RevokeKey(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(output, k, func(w io.Writer) { fmt.Fprintf(w, "Key %s is revoked.\n", clean(k.Name)) })
-			})
+			return printOne(a, cmd, output, (*api.Client).RevokeKey, args[0], func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", clean(k.Name)) })
 		},
 	}
 	addOutput(c, &output)

@@ -51,13 +51,7 @@ func sessionsListCommand(a *app) *cobra.Command {
 		Example: "  biplane sessions list\n  biplane sessions list -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				all, err := client.Sessions(ctx)
-				if err != nil {
-					return err
-				}
-				return a.print(output, all, func(w io.Writer) { tableOfSessions(w, all) })
-			})
+			return printAll(a, cmd, output, (*api.Client).Sessions, tableOfSessions)
 		},
 	}
 	addOutput(c, &output)
@@ -124,13 +118,7 @@ func sessionsShowCommand(a *app) *cobra.Command {
 		Args:              exactly("NAME", "the name of a session"),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.Session(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(output, s, func(w io.Writer) { showSession(w, s) })
-			})
+			return printOne(a, cmd, output, (*api.Client).Session, args[0], showSession)
 		},
 	}
 	addOutput(c, &output)

@@ -46,13 +46,7 @@ func skillsListCommand(a *app) *cobra.Command {
 		Example: "  biplane skills list\n  biplane skills list -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				all, err := client.Skills(ctx)
-				if err != nil {
-					return err
-				}
-				return a.print(output, all, func(w io.Writer) { tableOfSkills(w, all) })
-			})
+			return printAll(a, cmd, output, (*api.Client).Skills, tableOfSkills)
 		},
 	}
 	addOutput(c, &output)
@@ -87,13 +81,7 @@ func skillsShowCommand(a *app) *cobra.Command {
 		Args:              exactly("NAME", "the file name of a skill"),
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.Skill(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(output, s, func(w io.Writer) { fmt.Fprintln(w, safe(strings.TrimRight(s.Source, "\n"))) })
-			})
+			return printOne(a, cmd, output, (*api.Client).Skill, args[0], func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, safe(strings.TrimRight(s.Source, "\n"))) })
 		},
 	}
 	addOutput(c, &output)

@@ -149,13 +149,7 @@ func toolsShowCommand(a *app) *cobra.Command {
 		Args:              exactly("PATH", "the path of a tool"),
 		ValidArgsFunction: a.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				t, err := client.Tool(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(output, t, func(w io.Writer) { showTool(w, t) })
-			})
+			return printOne(a, cmd, output, (*api.Client).Tool, args[0], showTool)
 		},
 	}
 	addOutput(c, &output)

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/spf13/cobra"
 )
 
@@ -26,6 +28,22 @@ func (a *app) print(output string, v any, table func(w io.Writer)) error {
 		return nil
 	}
 	return usage("output %q is not one of table, json", output)
+}
+
+// printAll asks for all of something, and prints it.
+func printAll[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context) (T, error), table func(io.Writer, T)) error {
+	return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		all, err := get(client, ctx)
+		if err != nil {
+			return err
+		}
+		return a.print(output, all, func(w io.Writer) { table(w, all) })
+	})
+}
+
+// printOne asks for the one of a name, and prints it.
+func printOne[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context, string) (T, error), name string, text func(io.Writer, T)) error {
+	return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) (T, error) { return get(c, ctx, name) }, text)
 }
 
 // json writes v, indented.
