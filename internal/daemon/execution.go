@@ -62,9 +62,9 @@ func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	}
 }
 
-// recorded gives what the record has of the calls of an execution, the newest first.
-func (d *Daemon) recorded(ctx context.Context, execution string) (out []executor.Recorded, err error) {
-	q := audit.Query{Kind: audit.KindCall, Execution: execution, Limit: 1000}
+// recorded gives what the record has of the calls of an execution that began at a time, the newest first.
+func (d *Daemon) recorded(ctx context.Context, execution string, began time.Time) (out []executor.Recorded, err error) {
+	q := audit.Query{Kind: audit.KindCall, Execution: execution, Since: began.Add(-audit.ClockSlack), Limit: 1000}
 	for {
 		page, err := d.audit.Records(ctx, q)
 		if err != nil {

@@ -80,8 +80,9 @@ type Config struct {
 	// Readmit is told of each execution that goes on after a restart, by the call of execute that began it, and then how it
 	// ended. It may be nil.
 	Readmit func(*tool.Call) (done func(*execution.Execution))
-	// Recorded gives what the record has of the calls of an execution, the newest first, when that is taken up; nil: there is no record.
-	Recorded func(ctx context.Context, execution string) ([]Recorded, error)
+	// Recorded gives what the record has of the calls of an execution that began at a time, the newest first, when that is taken up; nil:
+	// there is no record.
+	Recorded func(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
 	// Named gives the tool of a path; nil where none is known now. Without it none is.
 	Named func(path string) *tool.Tool
 	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the

@@ -32,7 +32,7 @@ func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err e
 	if x.cfg.Recorded == nil {
 		return p, nil
 	}
-	all, err := x.cfg.Recorded(ctx, st.Record.ID)
+	all, err := x.cfg.Recorded(ctx, st.Record.ID, st.Record.Started)
 	if err != nil || len(all) == 0 {
 		return p, err
 	}
