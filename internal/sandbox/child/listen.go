@@ -137,6 +137,10 @@ func (l *listener) next() (frame, error) {
 		}
 		l.conn.hasty = false
 	}
+	if !l.in.whole() {
+		// Go gives a thread's processor to others only after a while, if it waits in the kernel: whoever was woken goes first.
+		runtime.Gosched()
+	}
 	return l.in.next()
 }
 
