@@ -31,6 +31,7 @@ func groups() []group {
 		{"calls", "calls of tools of an MCP server over stdio", (*runner).calls, callRows},
 		{"engine", "inside the engine, in one process", (*runner).inside, engineRows},
 		{"child", "through the child process that the engine runs in", (*runner).through, childRows},
+		{"stop", "programs that never end: how long past their deadline, through the child process", (*runner).stops, stopRows},
 		{"density", "how much one machine holds", (*runner).density, densityRows},
 		{"cpu", "programs that only compute", (*runner).cpu, cpuRows()},
 		{"search", "search", (*runner).search, searchRows},
@@ -108,6 +109,15 @@ var childRows = []row{
 	{name: "fork_py", unit: "ms", reach: 1, what: "the same in Python"},
 	{name: "fork_value_ts", unit: "ms", what: "that session copied, and the value of a variable in the copy"},
 	{name: "fork_value_py", unit: "ms", what: "the same in Python"},
+}
+
+var stopRows = []row{
+	{name: "stop_ts", unit: "ms", reach: 50, what: "endless loops, one around its own try and catch, floods of promises; nothing else runs"},
+	{name: "stop_builtin_ts", unit: "ms", reach: 50, what: "inside a regular expression, a power of BigInts, a sort, a search in a long text"},
+	{name: "stop_py", unit: "ms", reach: 50, what: "in Python: endless loops, one around its own try and except, a power of large numbers"},
+	{name: "stop_ts_busy", unit: "ms", reach: 50, what: "the first while another principal's programs hold all processors"},
+	{name: "stop_builtin_ts_busy", unit: "ms", reach: 50, what: "the second likewise"},
+	{name: "stop_py_busy", unit: "ms", reach: 50, what: "the third likewise"},
 }
 
 var densityRows = []row{
