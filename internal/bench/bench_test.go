@@ -23,7 +23,7 @@ const engineCommand = "__bench_engine"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == engineCommand {
-		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) { return wasm.New(wasm.Config{}) }); err != nil {
+		if err := child.Main(os.Args[2:], func() (sandbox.Driver, error) { return wasm.New(wasm.Config{Relief: true}) }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -6,49 +6,72 @@ import (
 )
 
 const (
-	// pressure is how long guests must have had every turn before the runtime gets one more processor.
+	// pressure is how long an entry must last, about, before the runtime gets one more processor.
 	pressure = 5 * time.Millisecond
-	// lull is how long they must not have had it before that is taken back.
+	// lull is how long none must have lasted before that is taken back.
 	lull = time.Second
 )
 
-// A relief raises GOMAXPROCS by one while guests hold all processors for long. Whatever watches and stops them, and carries the
-// word to, would otherwise wait for a slice of every guest at each step, ten milliseconds or more. It doesn't do so all the
-// time: one processor more than there are costs each short program a few needless wakes.
+// A relief raises GOMAXPROCS by one while entries of guests that last hold every processor but one, or all. Whatever watches and
+// stops them, and carries the word to, would otherwise wait at each step, ten milliseconds or more: for a slice of each guest, and
+// for the one processor that is left where a thread holds that which waits in the kernel. It doesn't do so all the time: one
+// processor more than there are costs each short program a few needless wakes.
 type relief struct {
-	set func(n int) int // runtime.GOMAXPROCS
+	set  func(n int) int // runtime.GOMAXPROCS
+	most int             // entries that may last at once without it
 
-	mu    sync.Mutex
-	timer *time.Timer
-	armed bool      // timer is running
-	full  bool      // guests have every turn
-	since time.Time // when full changed last
-	usual int       // what GOMAXPROCS was; 0 while it is that
-	over  bool
+	mu         sync.Mutex
+	timer      *time.Timer
+	armed      bool      // timer is running
+	last       uint64    // number of the entry that began last
+	seen       uint64    // what last was when timer was armed
+	old, young int       // entries under way: up to seen, after it
+	long       time.Time // when one that lasted was seen last
+	usual      int       // what GOMAXPROCS was; 0 while it is that
+	over       bool
 }
 
 func newRelief(set func(n int) int) *relief {
-	r := &relief{set: set}
+	r := &relief{set: set, most: max(set(0)-2, 0)}
 	r.timer = time.AfterFunc(time.Hour, r.look)
 	r.timer.Stop()
 	return r
 }
 
-// press says whether guests have every turn.
-func (r *relief) press(full bool) {
+// begin says that an entry begins, and gives its number, which end gets.
+func (r *relief) begin() uint64 {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	r.young++
+	if !r.armed && !r.over {
+		r.arm(pressure)
+	}
+	return r.last
+}
+
+// end says that an entry is over.
+func (r *relief) end(number uint64) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.full == full || r.over {
-		return
+	if number > r.seen {
+		r.young--
+	} else {
+		r.old--
 	}
-	r.full, r.since = full, time.Now()
-	if full && !r.armed {
-		r.armed = true
-		r.timer.Reset(pressure)
-	}
+}
+
+// arm has look come in d. Entries that are under way both now and then have lasted so long. The caller holds mu.
+func (r *relief) arm(d time.Duration) {
+	r.seen, r.old, r.young = r.last, r.old+r.young, 0
+	r.armed = true
+	r.timer.Reset(d)
 }
 
 // look raises GOMAXPROCS, or takes that back, where it is time.
@@ -58,23 +81,21 @@ func (r *relief) look() {
 	if r.over {
 		return
 	}
-	lasted := time.Since(r.since)
+	now := time.Now()
+	lasts := r.old > r.most
+	if lasts {
+		r.long = now
+	}
 	switch {
-	case r.usual == 0 && !r.full:
-		r.armed = false
-		return
-	case r.usual == 0 && lasted < pressure:
-		r.timer.Reset(pressure - lasted)
-		return
-	case r.usual == 0:
+	case lasts && r.usual == 0:
 		r.usual = r.set(0)
 		r.set(r.usual + 1)
-	case !r.full && lasted >= lull:
+	case r.usual > 0 && now.Sub(r.long) >= lull:
 		r.restore()
-		r.armed = false
-		return
 	}
-	r.timer.Reset(lull)
+	if r.armed = false; r.usual > 0 || r.old+r.young > 0 {
+		r.arm(pressure)
+	}
 }
 
 // restore takes back what was raised. The caller holds mu.

@@ -18,41 +18,51 @@ func (p *procs) set(n int) int {
 }
 
 func TestRelief(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := procs(2)
-		turns := newTurns(2)
-		turns.relief = newRelief(p.set)
-		want := func(n procs, after time.Duration) {
-			t.Helper()
-			time.Sleep(after)
-			synctest.Wait()
-			if p != n {
-				t.Fatalf("GOMAXPROCS is %d, not %d", p, n)
-			}
+	for _, usual := range []procs{1, 2, 4} {
+		synctest.Test(t, func(t *testing.T) { relieves(t, usual) })
+	}
+}
+
+func relieves(t *testing.T, usual procs) {
+	p := usual
+	r := newRelief(p.set)
+	want := func(n procs, after time.Duration) {
+		t.Helper()
+		time.Sleep(after)
+		synctest.Wait()
+		if p != n {
+			t.Fatalf("GOMAXPROCS is %d, not %d", p, n)
 		}
-		take := func() { turns.take(false, nil) }
-		take()
-		want(2, time.Second) // there is a processor left
-		for range 100 {      // short entries, one after the other
-			take()
-			time.Sleep(pressure / 2)
-			turns.give()
-			want(2, 0)
-		}
-		take()
-		want(3, 2*pressure)
-		turns.give()
-		want(3, lull/2)
-		take()
-		want(3, 10*lull)
-		turns.give()
-		want(2, 3*lull)
-		take()
-		want(3, 3*pressure) // again
-		turns.relief.close()
-		want(2, 0)
-		turns.give()
-		take()
-		want(2, 3*lull)
-	})
+	}
+	for range r.most { // leave two processors
+		r.begin()
+	}
+	want(usual, time.Second)
+	for range 100 { // short entries, one after the other
+		n := r.begin()
+		want(usual, pressure/3)
+		r.end(n)
+	}
+	last := r.begin()
+	for range 100 { // each begins before the one before it ends
+		want(usual, pressure/3)
+		next := r.begin()
+		want(usual, pressure/3)
+		r.end(last)
+		last = next
+	}
+	want(usual+1, 3*pressure)
+	r.end(last)
+	want(usual+1, lull/2)
+	last = r.begin()
+	want(usual+1, 10*lull)
+	r.end(last)
+	want(usual, 2*lull)
+	last = r.begin()
+	want(usual+1, 3*pressure) // again
+	r.close()
+	want(usual, 2*lull)
+	r.end(last)
+	r.begin()
+	want(usual, 2*lull)
 }

@@ -62,6 +62,7 @@ type run struct {
 	base    time.Duration // what clock showed when the entry began
 	used    time.Duration // CPU time of the entries before
 	turn    bool          // the entry under way has one of the driver's turns
+	entry   uint64        // its number for the driver's relief
 }
 
 func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
@@ -274,6 +275,7 @@ func (r *run) enter(line string) error {
 func (r *run) begin() {
 	r.d.turns.take(false, r.halted)
 	runtime.LockOSThread()
+	r.entry = r.d.relief.begin()
 	r.turned = time.Now()
 	r.yielded = r.turned
 	clock := threadClock()
@@ -306,6 +308,7 @@ func (r *run) finish() {
 	r.turn = false
 	r.mu.Unlock()
 	runtime.UnlockOSThread()
+	r.d.relief.end(r.entry)
 	if turn {
 		r.d.turns.give()
 	}

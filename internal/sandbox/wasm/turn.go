@@ -30,8 +30,6 @@ type turns struct {
 	given int
 	begun []chan struct{} // waiting to begin an entry, first come first served
 	long  []chan struct{} // stepped back after a quantum
-
-	relief *relief // told whether any turn is left; nil: nobody is
 }
 
 func newTurns(n int) *turns { return &turns{free: n} }
@@ -41,7 +39,6 @@ func (t *turns) take(long bool, stop <-chan struct{}) {
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
-		t.relief.press(t.free == 0)
 		t.mu.Unlock()
 		return
 	}
@@ -80,14 +77,12 @@ func (t *turns) give() {
 			q = &t.long
 		}
 		if len(*q) == 0 {
-			t.relief.press(false)
 			return
 		}
 		close((*q)[0])
 		*q = (*q)[1:]
 		t.free--
 	}
-	t.relief.press(true)
 }
 
 // wanted reports whether someone waits.

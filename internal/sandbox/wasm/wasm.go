@@ -66,7 +66,7 @@ type Config struct {
 	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
 	// wait for a turn, those that run long step back for them.
 	Parallel int
-	// Relief has the driver raise GOMAXPROCS by one while guests hold every processor for long, so that they are stopped in
+	// Relief has the driver raise GOMAXPROCS by one while guests hold every processor but one for long, so that they are stopped in
 	// time: for a process that does nothing else.
 	Relief bool
 	// Spare is how many regions are kept for the next sandboxes: a few with 16 MiB of pages in all for each language, of
@@ -84,13 +84,14 @@ type Config struct {
 
 // A Driver makes sandboxes, each with an engine of its own. Close it when no sandbox is left.
 type Driver struct {
-	cfg   Config
-	turns *turns
-	codec codec
-	pool  pool
-	idle  idle
-	kinds []*kind
-	probe func() (sandbox.Capabilities, error) // once
+	cfg    Config
+	turns  *turns
+	relief *relief // nil: none is asked for
+	codec  codec
+	pool   pool
+	idle   idle
+	kinds  []*kind
+	probe  func() (sandbox.Capabilities, error) // once
 
 	inUse sync.RWMutex // held for reading while the bytes of an image are read
 
@@ -123,7 +124,7 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 	}
 	d := &Driver{cfg: cfg, turns: newTurns(cfg.Parallel)}
 	if cfg.Relief {
-		d.turns.relief = newRelief(runtime.GOMAXPROCS)
+		d.relief = newRelief(runtime.GOMAXPROCS)
 	}
 	d.idle.most = cfg.Idle
 	d.pool.spare, d.pool.pagemap, d.pool.ready, d.pool.pages = cfg.Spare, cfg.Pagemap, map[*image][]*region{}, map[*image]int{}
@@ -253,7 +254,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	d.turns.relief.close()
+	d.relief.close()
 	d.pool.close()
 	for _, i := range d.images {
 		i.close()
