@@ -54,9 +54,11 @@ func startWith(command []string, number int, more []string) (peer, int, error) {
 	return nil, 0, errors.Join(refused...)
 }
 
-// attr is the plan for the system.
+// attr is the plan for the system. The child is a process group, so that a terminal's signals aren't for it, and no session of its
+// own: Linux may give each session the same share of the processors (sched_autogroup), and while programs hold them, what is to
+// stop these can then wait for a hundred milliseconds and more.
 func (p plan) attr() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Cloneflags: p.flags, AmbientCaps: p.caps, Setsid: true, Pdeathsig: syscall.SIGKILL}
+	a := &syscall.SysProcAttr{Cloneflags: p.flags, AmbientCaps: p.caps, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if p.flags&unix.CLONE_NEWUSER == 0 {
 		return a
 	}

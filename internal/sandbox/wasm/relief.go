@@ -2,12 +2,13 @@ package wasm
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	// pressure is how long an entry must last, about, before the runtime gets one more processor.
-	pressure = 5 * time.Millisecond
+	pressure = 5* time.Millisecond
 	// lull is how long none must have lasted before that is taken back.
 	lull = time.Second
 )
@@ -19,6 +20,7 @@ const (
 type relief struct {
 	set  func(n int) int // runtime.GOMAXPROCS
 	most int             // entries that may last at once without it
+	on   atomic.Bool     // it is raised
 
 	mu         sync.Mutex
 	timer      *time.Timer
@@ -67,6 +69,9 @@ func (r *relief) end(number uint64) {
 	}
 }
 
+// given reports whether there is one processor more at the moment.
+func (r *relief) given() bool { return r != nil && r.on.Load() }
+
 // arm has look come in d. Entries that are under way both now and then have lasted so long. The caller holds mu.
 func (r *relief) arm(d time.Duration) {
 	r.seen, r.old, r.young = r.last, r.old+r.young, 0
@@ -90,10 +95,15 @@ func (r *relief) look() {
 	case lasts && r.usual == 0:
 		r.usual = r.set(0)
 		r.set(r.usual + 1)
+		r.on.Store(true)
 	case r.usual > 0 && now.Sub(r.long) >= lull:
 		r.restore()
 	}
-	if r.armed = false; r.usual > 0 || r.old+r.young > 0 {
+	r.armed = false
+	switch {
+	case r.usual > 0: // each look is a thread that wakes
+		r.arm(lull / 20)
+	case r.old+r.young > 0:
 		r.arm(pressure)
 	}
 }
@@ -101,6 +111,7 @@ func (r *relief) look() {
 // restore takes back what was raised. The caller holds mu.
 func (r *relief) restore() {
 	if r.usual > 0 {
+		r.on.Store(false)
 		r.set(r.usual)
 		r.usual = 0
 	}

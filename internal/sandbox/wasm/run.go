@@ -435,7 +435,9 @@ func (r *run) interrupted() bool {
 	}
 	if now.Sub(r.yielded) > courtesy {
 		r.out.nudge()
-		runtime.Gosched()
+		if !r.d.relief.given() { // otherwise there is a processor for them
+			runtime.Gosched()
+		}
 		r.yielded = time.Now()
 	}
 	return r.halting.Load()
