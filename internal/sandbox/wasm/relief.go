@@ -8,7 +8,7 @@ import (
 
 const (
 	// pressure is how long an entry must last, about, before the runtime gets one more processor.
-	pressure = 5* time.Millisecond
+	pressure = 5 * time.Millisecond
 	// lull is how long none must have lasted before that is taken back.
 	lull = time.Second
 )
