@@ -15,7 +15,7 @@ import (
 
 // finish makes the answer of an execution that ended, by err or by what the guest said last.
 func (r *run) finish(err error) {
-	r.recount(r.recall.left()) // they were made, whatever kept it from going on
+	r.recount(r.recall.Left()) // they were made, whatever kept it from going on
 	r.mu.Lock()
 	r.conclude(err)
 	r.exec.GoesOn = r.log.Frozen()

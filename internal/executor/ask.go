@@ -14,7 +14,7 @@ import (
 // ask answers a question for which the guest stands still (sandbox.Cmd.Ask). Its own time runs on, but not while a call is
 // under way, as always.
 func (r *run) ask(ctx context.Context, question []byte) []byte {
-	if h := r.recall.answer(); h != nil {
+	if h := r.recall.Answer(); h != nil {
 		return r.answerAgain(question, h)
 	}
 	r.mu.Lock()
@@ -114,7 +114,7 @@ func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox
 		a.Value = v
 		return a, false
 	}
-	if k := r.recall.call(c.ID); k != nil {
+	if k := r.recall.Call(c.ID); k != nil {
 		if err := r.restore(n, c, path, k); err != nil {
 			a.Error = guestError(r.refuse(err))
 			return a, false

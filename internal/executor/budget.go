@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/prose"
@@ -12,31 +11,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/values"
 )
-
-// tail gives the last n bytes of s or fewer, whole characters.
-func tail(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	at := len(s) - n
-	for i := 0; i < utf8.UTFMax && at < len(s) && !utf8.RuneStart(s[at]); i++ {
-		at++
-	}
-	return s[at:]
-}
-
-// fit gives how many bytes of s, from its beginning or its end, are about so many tokens.
-func (x *Executor) fit(s string, budget int, part func(string, int) string) (string, error) {
-	n := min(len(s), budget*8)
-	for {
-		p := part(s, n)
-		k, err := x.tokens.Count(p, 0)
-		if err != nil || k <= budget {
-			return p, err
-		}
-		n = min(n-1, len(p)*budget/k)
-	}
-}
 
 // valueText shows a value within the budget. What doesn't fit is described, and kept for later programs.
 func (r *run) valueText(e *execution.Execution) string {
@@ -51,12 +25,12 @@ func (r *run) valueText(e *execution.Execution) string {
 	h := r.x.left.keep(&leftover{principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), value: e.Whole()})
 	if err != nil {
 		r.x.cfg.Log.Error("count tokens", "execution", r.id, "error", err)
-		return r.overText(v, h, tokens.Head(v, budget*2), tail(v, budget/2))
+		return r.overText(v, h, tokens.Head(v, budget*2), tokens.Tail(v, budget/2))
 	}
-	first, err1 := r.x.fit(v, budget*6/10, tokens.Head)
-	last, err2 := r.x.fit(v, budget*2/10, tail)
+	first, err1 := r.x.tokens.Fit(v, budget*6/10, tokens.Head)
+	last, err2 := r.x.tokens.Fit(v, budget*2/10, tokens.Tail)
 	if err1 != nil || err2 != nil {
-		first, last = tokens.Head(v, budget*2), tail(v, budget/2)
+		first, last = tokens.Head(v, budget*2), tokens.Tail(v, budget/2)
 	}
 	return r.overText(v, h, first, last)
 }

@@ -41,18 +41,18 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	switch {
 	case err != nil:
 		return err
-	case now != nil && r.recall.told(c.ID):
+	case now != nil && r.recall.Told(c.ID):
 		return nil
 	case now != nil:
 		return r.answerNow(c.ID, now)
 	}
-	if k := r.recall.call(c.ID); k != nil {
+	if k := r.recall.Call(c.ID); k != nil {
 		if err := r.restore(n, c, path, k); err != nil {
 			return err
 		}
 		if k.Known() {
 			r.calls.Go(func() {
-				if !r.recall.told(c.ID) {
+				if !r.recall.Told(c.ID) {
 					r.answer(c.ID, k.Value, k.Failure)
 				}
 				r.unhold(0)

@@ -33,7 +33,7 @@ func (r *run) setTimer(ms float64) {
 	r.wake.Stop()
 	r.naps.due = time.Time{}
 	if ms >= 0 {
-		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.behind(r.now()), 0)
+		wait := max(time.Duration(min(ms, maxTimer)*float64(time.Millisecond))-r.recall.Behind(r.now()), 0)
 		r.naps.due = time.Now().Add(wait)
 		r.wake.Reset(wait)
 		if r.plan != nil {

@@ -16,8 +16,8 @@ import (
 
 // file answers a request for a file. The files are ours, never the host's.
 func (r *run) file(f *sandbox.File) error {
-	if r.recall.told(f.ID) { // it hears the answer that it had; what it did to files is done again
-		r.fileAgain(f, r.recall.heard[f.ID])
+	if r.recall.Told(f.ID) { // it hears the answer that it had; what it did to files is done again
+		r.fileAgain(f, r.recall.Line(f.ID))
 		return nil
 	}
 	if r.stream.Full() { // whoever takes the guest's messages can't wait until it reads

@@ -78,8 +78,8 @@ func (x *Executor) cut(p *past, sure bool) error {
 
 // whole is an error where a program that was taken up came to its end without what it did before.
 func (r *run) whole() error {
-	if err := r.recall.whole(); err != nil {
-		return err
+	if !r.recall.Whole() {
+		return errDiverged
 	}
 	return r.x.cut(&r.past, true)
 }

@@ -164,7 +164,7 @@ func (r *run) resumes(st *journal.Story) {
 	r.began = r.began.Add(-st.Last().Sub(st.Record.Started))
 	r.left = max(r.timeout-st.Own(), 1)
 	if len(st.Heard) > 0 && st.Prepared != nil {
-		r.recall = newRecall(st)
+		r.recall = journal.NewRecall(st)
 	}
 }
 

@@ -74,8 +74,7 @@ func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Pro
 	if err != nil {
 		prepared = nil
 	}
-	(&recall{story: st}).program(&prepared)
-	return prepared
+	return asThen(st, prepared)
 }
 
 // prepared makes a text runnable as a program in the place of one that was.

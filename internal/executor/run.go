@@ -23,6 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/session/live"
+	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
@@ -62,7 +63,8 @@ type run struct {
 	origin   live.Origin
 	recorder *session.Recorder                         // nil: nothing is recorded
 	log      *journal.Log                              // nil: nothing is written down
-	recall   *recall                                   // what it heard before this process began; nil: it began in this one
+	recall   *journal.Recall                           // what it heard before this process began; nil: it began in this one
+	stored   bool                                      // what it left is stored already: it only has to come to its end again
 	wait     func(context.Context) (*live.Hold, error) // its place among those that wait for its session; nil: it has none yet
 	past     past                                      // what the record has of it from before this process
 	prior    *journal.Prior                            // what the execution before it did; nil: it corrects none
@@ -200,7 +202,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if r.program, err = r.prepare(a); err != nil && r.recall == nil {
 		return err
 	}
-	r.recall.program(&r.program)
+	if r.recall != nil {
+		r.program = asThen(r.recall.Story, r.program)
+	}
 	if r.program.Runtime == "python" {
 		r.language = "python" // the text said so
 	}
@@ -217,7 +221,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 			r.x.queue.Leave()
 		}
 	}()
-	if err := errors.Join(r.recall.sameState(r, caps), r.asPlanned()); err != nil {
+	if err := errors.Join(r.sameState(caps), r.asPlanned()); err != nil {
 		return err
 	}
 	if err := r.open(); err != nil {
@@ -284,8 +288,8 @@ func (r *run) open() (err error) {
 		r.box, err = r.x.guests.Fresh(r.ctx, r.principal.ID, r.language)
 		return err
 	}
-	if r.recall.done() {
-		r.box, err = r.x.guestThen(r.ctx, r.recall.story)
+	if r.stored {
+		r.box, err = r.x.guestThen(r.ctx, r.recall.Story)
 	} else {
 		r.box, r.origin, err = r.hold.Guest(r.ctx, r.language)
 	}
@@ -352,7 +356,7 @@ func (r *run) drive() error {
 
 // sendFirst sends the program, and what its session's earlier ones did not live to hear.
 func (r *run) sendFirst() error {
-	if r.recall != nil && len(r.recall.lines) > 0 {
+	if r.recall != nil && len(r.recall.Lines) > 0 {
 		return r.sendAgain()
 	}
 	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: r.seed(), Session: r.hold != nil}
@@ -523,7 +527,7 @@ var shortened = regexp.MustCompile(`… \((\d{1,9}) more characters\)$`)
 
 // cutAway gives how much the guest cut away from a text that it logged, in characters.
 func cutAway(text string) int {
-	m := shortened.FindStringSubmatch(tail(text, 64))
+	m := shortened.FindStringSubmatch(tokens.Tail(text, 64))
 	if m == nil {
 		return 0
 	}

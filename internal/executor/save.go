@@ -19,7 +19,7 @@ import (
 func (r *run) settle(err error) error {
 	well := err == nil && r.well()
 	switch {
-	case well && r.recall.done():
+	case well && r.stored:
 		return nil // what it left was stored before
 	case well && r.planning():
 		return r.whole() // nothing of it is kept

@@ -68,6 +68,31 @@ func Head(s string, n int) string {
 	return s[:n]
 }
 
+// Tail gives the last n bytes of s or fewer, whole characters.
+func Tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	at := len(s) - n
+	for i := 0; i < utf8.UTFMax && at < len(s) && !utf8.RuneStart(s[at]); i++ {
+		at++
+	}
+	return s[at:]
+}
+
+// Fit gives as much of s, its Head or its Tail, as is about so many tokens.
+func (c *Counter) Fit(s string, budget int, part func(string, int) string) (string, error) {
+	n := min(len(s), budget*8)
+	for {
+		p := part(s, n)
+		k, err := c.Count(p, 0)
+		if err != nil || k <= budget {
+			return p, err
+		}
+		n = min(n-1, len(p)*budget/k)
+	}
+}
+
 // Sample counts the tokens of some of s, up to most bytes spread over all of it, and gives what that comes to for the
 // whole. Where s is no longer than most it is exact.
 func (c *Counter) Sample(s string, most int) (n int, exact bool, err error) {
