@@ -52,6 +52,8 @@ func TestFiles(t *testing.T) {
 		{"a program alone kept nothing", []file{}, list, nil, `""`, false},
 		{"out of the workspace", []file{{"path": "../skills/x.ts", "text": "x"}}, "1", nil, "can't be a file below ./workspace", true},
 		{"an absolute path", []file{{"path": "/etc/passwd", "text": "x"}}, "1", nil, "can't be a file below ./workspace", true},
+		{"as programs may write it", []file{{"path": "/workspace/a/in.txt", "text": "x"}, {"path": "./workspace/tools/y", "text": "y"}}, list, nil, `"a,a/in.txt,tools,tools/y"`, false},
+		{"another folder", []file{{"path": "./skills/x.ts", "text": "x"}}, "1", nil, "not below ./workspace", true},
 		{"a control character", []file{{"path": "a\nb", "text": "x"}}, "1", nil, "control characters", true},
 		{"no name", []file{{"text": "x"}}, "1", nil, "files[0] has no name", true},
 		{"nothing in it", []file{{"path": "a"}}, "1", nil, "one of text and blob", true},

@@ -83,14 +83,25 @@ func (a *attached) name(i int) (string, error) {
 			p = ""
 		}
 	}
-	p = strings.TrimPrefix(strings.TrimPrefix(p, "./"), "workspace/")
+	p, below := belowWorkspace(p)
+	top, _, _ := strings.Cut(p, "/")
 	switch {
 	case p == "":
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d] has no name: give a path, for example \"data.csv\"", i)
 	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p || slices.Contains(strings.Split(p, "/"), ".."):
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path such as \"data.csv\" or \"reports/may.csv\"", i, prose.Cut(p, 80))
+	case !below && (top == "skills" || top == "tools"): // by that name the program would look elsewhere
+		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is not below ./workspace: ./skills is written by programs, ./tools by nobody", i, prose.Cut(p, 80))
 	}
 	return p, nil
+}
+
+// belowWorkspace takes ./workspace from a path, however programs may write it, and says whether it was there.
+func belowWorkspace(p string) (rest string, below bool) {
+	if rest, below = strings.CutPrefix(p, "/workspace/"); below {
+		return rest, true
+	}
+	return strings.CutPrefix(strings.TrimPrefix(p, "./"), "workspace/")
 }
 
 // data gives the bytes of a file, at most so many.

@@ -89,6 +89,23 @@ func TestRealSessions(t *testing.T) {
 	}
 }
 
+// The folder in which a program begins lists what its relative names reach, in both languages, and a walk finds each file once.
+func TestRealRoot(t *testing.T) {
+	s := realStage(t, nil)
+	for _, c := range []struct{ language, code, want string }{
+		{"python", "import os, glob, pathlib\nos.makedirs('in')\nfor name in ['q.csv', 'in/r.csv']:\n    open(name, 'w').write('1')\n[sorted(os.listdir()), glob.glob('*.csv')]",
+			`[["in","q.csv","skills","tools"],["q.csv"]]`},
+		{"python", "[sorted(str(p) for p in pathlib.Path('.').rglob('*.csv')), sorted(os.listdir('/')), os.path.exists('workspace/q.csv'), os.listdir('tools')]",
+			`[["in/r.csv","q.csv"],["in","q.csv","skills","tools"],true,[]]`},
+		{"typescript", `import { readdir } from "node:fs/promises"; [await readdir("."), (await readdir("/", { recursive: true })).filter((n) => n.endsWith(".csv")), await readdir("workspace")]`,
+			`[["in","q.csv","skills","tools"],["q.csv","in/r.csv"],["in","q.csv"]]`},
+	} {
+		if got := s.code("work", c.language, c.code); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.code, got, c.want)
+		}
+	}
+}
+
 func TestRealProgramsAreSuspended(t *testing.T) {
 	for _, language := range []string{"typescript", "python"} {
 		s := realStage(t, napping)

@@ -6,8 +6,9 @@
 //	              those that others share are there too, read-only
 //
 // Whatever else a path begins with is in ./workspace, for reading and for writing: "data.csv", "./data.csv" and
-// "/data.csv" are "workspace/data.csv". ("tmp" there is made by the first write into it.) So the root is a view that
-// lists three names and never changes. ".." at the root is the root, as in a chroot.
+// "/data.csv" are "workspace/data.csv". ("tmp" there is made by the first write into it.) So the root is a view of what
+// such names reach: it lists what is in ./workspace, and tools and skills beside that. It doesn't list workspace, by which
+// a walk would come to every file twice. ".." at the root is the root, as in a chroot.
 //
 // An FS is the view of one program. It begins with Trees, which never change, and gives the Trees that they have become; a
 // program that fails leaves nothing behind when its FS is dropped. Errors are those of POSIX, as *Error. There are no
@@ -175,7 +176,7 @@ func (f *FS) top(a area) node {
 		return f.typesTree()
 	}
 	folder := node{dir: true}
-	return node{dir: true, entries: (*order)(nil).with("skills", folder).with("tools", folder).with("workspace", folder)}
+	return node{dir: true, entries: f.workspace.entries.without("workspace").with("skills", folder).with("tools", folder)}
 }
 
 // typesTree gives ./tools as a directory.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -52,14 +53,27 @@ func TestEveryWayToSayWorkspace(t *testing.T) {
 	}
 }
 
-func TestTheRootHasThreeNames(t *testing.T) {
+// The root lists what relative names reach, each file once.
+func TestTheRoot(t *testing.T) {
 	fs := vfs.New(vfs.Config{Tools: tools})
-	write(t, fs, "data.csv", "")
-	for _, p := range []string{"/", ".", "..", "./", "workspace/.."} {
-		items, err := fs.List(p)
-		if want := []vfs.Item{{"skills", true}, {"tools", true}, {"workspace", true}}; err != nil || !slices.Equal(items, want) {
-			t.Errorf("%q: %v, %v", p, items, err)
+	list := func(want ...vfs.Item) {
+		t.Helper()
+		for _, p := range []string{"/", ".", "..", "./", "workspace/.."} {
+			if items, err := fs.List(p); err != nil || !slices.Equal(items, want) {
+				t.Errorf("%q: %v, %v", p, items, err)
+			}
 		}
+	}
+	list(vfs.Item{"skills", true}, vfs.Item{"tools", true})
+	for _, name := range []string{"data.csv", "workspace/tools", "workspace/workspace/x", "tmp/x", "zebra"} {
+		if err := fs.Mkdir(path.Dir(name), true); err != nil {
+			t.Fatal(err)
+		}
+		write(t, fs, name, "")
+	}
+	list(vfs.Item{"data.csv", false}, vfs.Item{"skills", true}, vfs.Item{"tmp", true}, vfs.Item{"tools", true}, vfs.Item{"zebra", false})
+	if n := len(ourFiles(t, vfs.New(vfs.Config{Workspace: fs.Workspace()}), ".")); n != 6 { // with skills, tools and tmp
+		t.Errorf("a walk finds %d names", n)
 	}
 	if items, err := fs.List("tools/github"); err != nil || !slices.Equal(items, []vfs.Item{{"index.ts", false}, {"list.ts", false}}) {
 		t.Errorf("tools/github: %v, %v", items, err)
