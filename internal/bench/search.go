@@ -58,7 +58,7 @@ func large(n int) []catalog.Source {
 func (r *runner) search(ctx context.Context) ([]Figure, error) {
 	var out []Figure
 	for _, n := range []int{100, 10_000} {
-		c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry) catalog.Signature {
+		c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry, _ string) catalog.Signature {
 			code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
 			return catalog.Signature{Code: code, Example: example, ResultNote: note}
 		}})

@@ -23,9 +23,9 @@ const Reserved = "biplane"
 
 // Config says how a Catalog works; the zero value is sensible.
 type Config struct {
-	// Describe writes the typed call of an entry for the answers of search. Where it is nil, search shows the
-	// arguments in a plain form. It is called for each hit, by several goroutines at once.
-	Describe func(e *Entry) Signature
+	// Describe writes the typed call of an entry for the answers of search, in a language of programs (tool.Call.Language). Where
+	// it is nil, search shows the arguments in a plain form. It is called for each hit, by several goroutines at once.
+	Describe func(e *Entry, language string) Signature
 	// Unprefixed leaves the name of the upstream out of the composed name of a tool where no other tool has the
 	// same name. Names then change when upstreams come and go.
 	Unprefixed bool

@@ -37,8 +37,8 @@ func SearchDefinition() *tool.Tool {
 		InputSchema: json.RawMessage(searchSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}}
 }
 
-// SearchTool gives the tool `search`: {query, limit?, detail?} to text. The same catalog gives the same bytes for the
-// same query. It searches what visible gives for whoever asks; everything, where that is nil.
+// SearchTool gives the tool `search`: {query, limit?, detail?} to text, with calls in the language of the program that asks. The same
+// catalog gives the same bytes for the same query. It searches what visible gives for whoever asks; everything, where that is nil.
 func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	if visible == nil {
 		visible = func(tool.Principal) *View { return c.View() }
@@ -62,12 +62,12 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 		if strings.TrimSpace(in.Query) == "" {
 			return tool.Text(false, view.overview()), nil
 		}
-		return tool.Text(false, c.answer(view, in.Query, int(in.Limit), in.Detail != "brief")), nil
+		return tool.Text(false, c.answer(view, in.Query, int(in.Limit), in.Detail != "brief", call.Language)), nil
 	})
 }
 
 // answer writes what a query finds.
-func (c *Catalog) answer(v *View, query string, limit int, full bool) string {
+func (c *Catalog) answer(v *View, query string, limit int, full bool, language string) string {
 	hits, found := v.find(query, min(limit, maxHits))
 	var b strings.Builder
 	switch {
@@ -80,9 +80,9 @@ func (c *Catalog) answer(v *View, query string, limit int, full bool) string {
 	}
 	left := 0
 	for _, h := range hits {
-		text := c.hit(h.Entry, full)
+		text := c.hit(h.Entry, full, language)
 		if b.Len()+len(text) > maxAnswer {
-			text = c.hit(h.Entry, false)
+			text = c.hit(h.Entry, false, language)
 		}
 		if b.Len()+len(text) > maxAnswer {
 			left++
@@ -100,7 +100,7 @@ func (c *Catalog) answer(v *View, query string, limit int, full bool) string {
 }
 
 // hit writes one tool: its path and description, and in full the typed call.
-func (c *Catalog) hit(e *Entry, full bool) string {
+func (c *Catalog) hit(e *Entry, full bool, language string) string {
 	var b strings.Builder
 	b.WriteString(e.Path())
 	text := e.Tool.Description
@@ -114,22 +114,26 @@ func (c *Catalog) hit(e *Entry, full bool) string {
 	if !full {
 		return b.String()
 	}
-	s := c.describe(e)
+	s := c.describe(e, language)
 	for _, part := range [...]string{lines(s.Code, maxCode), lines(s.Example, maxExample)} {
 		if part != "" {
 			b.WriteString(part + "\n")
 		}
 	}
+	mark := "// "
+	if language == "python" {
+		mark = "# "
+	}
 	if note := oneLine(s.ResultNote, maxOneLine); note != "" {
-		b.WriteString("// " + note + "\n")
+		b.WriteString(mark + note + "\n")
 	}
 	b.WriteByte('\n')
 	return b.String()
 }
 
-func (c *Catalog) describe(e *Entry) Signature {
+func (c *Catalog) describe(e *Entry, language string) Signature {
 	if c.cfg.Describe != nil {
-		return c.cfg.Describe(e)
+		return c.cfg.Describe(e, language)
 	}
 	return plainSignature(e)
 }

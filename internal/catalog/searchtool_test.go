@@ -26,8 +26,12 @@ func ask(t testing.TB, c *catalog.Catalog, args string) string {
 }
 
 func smallCatalog() *catalog.Catalog {
-	c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry) catalog.Signature {
-		code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+	c := catalog.New(catalog.Config{Describe: func(e *catalog.Entry, language string) catalog.Signature {
+		write := typegen.Signature
+		if language == "python" {
+			write = typegen.PythonSignature
+		}
+		code, example, note := write(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
 		return catalog.Signature{Code: code, Example: example, ResultNote: note}
 	}})
 	schema := json.RawMessage(`{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"title":{"type":"string"}}}`)
@@ -41,6 +45,26 @@ func smallCatalog() *catalog.Catalog {
 		{Upstream: "db", Name: "query", Description: "Run SQL", InputSchema: schema}}})
 	c.Set(catalog.Source{Name: catalog.Reserved, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{catalog.SearchDefinition()}})
 	return c
+}
+
+// A program in Python is answered with calls in Python.
+func TestSearchFromPython(t *testing.T) {
+	c := smallCatalog()
+	r, err := c.SearchTool(nil).Call(t.Context(), &tool.Call{Language: "python", Arguments: json.RawMessage(`{"query":"run sql","limit":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var block tool.TextBlock
+	if err := json.Unmarshal(r.Content[0], &block); err != nil {
+		t.Fatal(err)
+	}
+	const want = `db.query - Run SQL
+db.query(*, repo: str, title: str = ...) -> Any
+await db.query(repo="hello-world")
+# result type not declared`
+	if !strings.HasPrefix(block.Text, want) {
+		t.Errorf("got %s\nwant %s", block.Text, want)
+	}
 }
 
 func TestSearchTool(t *testing.T) {

@@ -34,8 +34,12 @@ type index struct {
 }
 
 // describe writes the typed call of an entry.
-func describe(e *catalog.Entry) catalog.Signature {
-	code, example, note := typegen.Signature(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
+func describe(e *catalog.Entry, language string) catalog.Signature {
+	write := typegen.Signature
+	if language == "python" {
+		write = typegen.PythonSignature
+	}
+	code, example, note := write(e.Tool, typegen.Names{Namespace: e.Namespace, Member: e.Member})
 	return catalog.Signature{Code: code, Example: example, ResultNote: note}
 }
 
@@ -143,7 +147,7 @@ func (x *index) inline(ctx context.Context, p tool.Principal) string {
 	var b strings.Builder
 	b.WriteString("These are all the tools there are:\n")
 	for _, e := range entries {
-		b.WriteString("\n" + describe(e).Code + "\n")
+		b.WriteString("\n" + describe(e, "").Code + "\n")
 	}
 	return b.String()
 }
@@ -156,7 +160,7 @@ func line(e *catalog.Entry) api.Tool {
 }
 
 func detail(e *catalog.Entry) api.ToolDetail {
-	s := describe(e)
+	s := describe(e, "")
 	d := api.ToolDetail{
 		Tool: line(e), Signature: s.Code, Example: s.Example, ResultNote: s.ResultNote,
 		InputSchema: e.Tool.InputSchema, OutputSchema: e.Tool.OutputSchema,

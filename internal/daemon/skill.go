@@ -19,7 +19,7 @@ const (
 	skillBytes    = 4_000
 )
 
-// withSkills has search find the skills that whoever asks can import, behind the tools.
+// withSkills has search find the skills that whoever asks can import: those whose name the query says before the tools, others behind them.
 func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error)) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		res, err := search.Call(ctx, c)
@@ -36,8 +36,8 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 				return res, nil // search has read it already: it is good enough
 			}
 		}
-		text := skillText(all, q.Query, q.Detail != "brief")
-		if text == "" {
+		named, others := skillTexts(all, q.Query, q.Detail != "brief")
+		if named+others == "" {
 			return res, nil
 		}
 		var texts []string
@@ -48,15 +48,18 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 			}
 			texts = append(texts, b.Text)
 		}
-		return tool.Text(false, strings.TrimSpace(strings.Join(texts, "\n")+"\n\n"+text)), nil
+		parts := []string{named, strings.Join(texts, "\n"), others}
+		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+		return tool.Text(false, strings.TrimSpace(strings.Join(parts, "\n\n"))), nil
 	})
 }
 
-// skillText tells of the skills that a query finds, or of all of them in brief where it is empty.
-func skillText(all []skill.Info, query string, full bool) string {
+// skillTexts tells of the skills that a query finds, or of all of them in brief where it is empty. named are those whose name it says:
+// all words of one are of the other.
+func skillTexts(all []skill.Info, query string, full bool) (named, others string) {
 	want := words(query)
 	if len(want) == 0 {
-		return skillNames(all)
+		return "", skillNames(all)
 	}
 	score := func(s skill.Info) (n int) {
 		have := words(s.Name + " " + s.Description + " " + strings.Join(s.Signatures, " "))
@@ -69,8 +72,30 @@ func skillText(all []skill.Info, query string, full bool) string {
 	}
 	hits := slices.DeleteFunc(slices.Clone(all), func(s skill.Info) bool { return score(s) == 0 })
 	slices.SortStableFunc(hits, func(a, b skill.Info) int { return score(b) - score(a) })
-	var b strings.Builder
+	says := func(s skill.Info) bool {
+		base, _, _ := strings.Cut(s.Name, ".")
+		name := words(base)
+		return len(name) > 0 && (within(name, want) || within(want, name))
+	}
+	var first, rest []skill.Info
 	for _, s := range hits[:min(len(hits), skillHits)] {
+		if says(s) {
+			first = append(first, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	return skillLines(first, full), skillLines(rest, full)
+}
+
+// within says whether all of a are in b.
+func within(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
+}
+
+func skillLines(hits []skill.Info, full bool) string {
+	var b strings.Builder
+	for _, s := range hits {
 		text := "skill ./skills/" + s.Name
 		if s.Description != "" {
 			text += " - " + s.Description

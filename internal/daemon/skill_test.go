@@ -41,10 +41,10 @@ func TestSearchFindsSkills(t *testing.T) {
 		t.Errorf("no hit: %q", got)
 	}
 	got := ask("ann", `{"query":"retry a call"}`)
-	if !strings.Contains(got, "the tools\n\nskill ./skills/retry.ts - Calls again what failed.\nimport { withRetry } from \"./skills/retry\"\nasync function withRetry(f, times)") || strings.Contains(got, "vat") {
+	if got != "skill ./skills/retry.ts - Calls again what failed.\nimport { withRetry } from \"./skills/retry\"\nasync function withRetry(f, times)\n\nthe tools" || strings.Contains(got, "vat") {
 		t.Errorf("hit: %q", got)
 	}
-	if got := ask("ann", `{"query":"tax","detail":"brief"}`); !strings.HasSuffix(got, "skill ./skills/vat.py - German value added tax.") {
+	if got := ask("ann", `{"query":"tax","detail":"brief"}`); !strings.HasPrefix(got, "the tools") || !strings.HasSuffix(got, "skill ./skills/vat.py - German value added tax.") {
 		t.Errorf("brief: %q", got)
 	}
 	if got := ask("ann", `{}`); !strings.HasSuffix(got, "Skills, to import from ./skills: retry.ts, vat.py") {

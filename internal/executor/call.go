@@ -232,7 +232,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 // callOf makes the n-th call as the door is given it.
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
-	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Session: r.exec.Session, Remark: r.remark,
+	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Remark: r.remark,
 		Labels: r.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }

@@ -73,6 +73,7 @@ type Call struct {
 	Principal Principal
 	Grant     Grant  // bounds; set by the door
 	Program   string // digest of the program that makes the call; empty for a call from outside
+	Language  string // of that program: "typescript" or "python"; empty for a call from outside
 	Session   string // name of the session of that program; empty where there is none
 	// Again is the record of this call that a process before this one began, where an execution was taken up and makes it again; empty:
 	// there is none.

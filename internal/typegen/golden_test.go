@@ -30,7 +30,7 @@ func (d definition) tool(upstream string) *tool.Tool {
 		InputSchema: d.InputSchema, OutputSchema: d.OutputSchema, Annotations: d.Annotations}
 }
 
-// TestGolden holds what is written for each testdata/tools/*.txtar (tool.json in; signature.ts, file.ts and __init__.pyi out) to what
+// TestGolden holds what is written for each testdata/tools/*.txtar (tool.json in; signature.ts, signature.py, file.ts and __init__.pyi out) to what
 // was written before.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/tools/*.txtar")
@@ -47,7 +47,9 @@ func TestGolden(t *testing.T) {
 			n := typegen.Names{Namespace: "demo", Member: safe(tl.Name)}
 			code, example, note := typegen.Signature(tl, n)
 			sig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
-			want := []txtar.File{ar.Files[0], {Name: "signature.ts", Data: []byte(sig)},
+			code, example, note = typegen.PythonSignature(tl, n)
+			pySig := code + "\n\nexample: " + example + "\nnote: " + note + "\n"
+			want := []txtar.File{ar.Files[0], {Name: "signature.ts", Data: []byte(sig)}, {Name: "signature.py", Data: []byte(pySig)},
 				{Name: "file.ts", Data: []byte(typegen.File(tl, n))},
 				{Name: "__init__.pyi", Data: []byte(typegen.PythonTree([]typegen.Item{{Tool: tl, Names: n}})["tools/demo/__init__.pyi"])}}
 			if *update {

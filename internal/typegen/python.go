@@ -53,7 +53,7 @@ func PythonTree(items []Item) map[string]string {
 func pyModule(items []Item) string {
 	items = slices.Clone(items)
 	slices.SortStableFunc(items, func(a, b Item) int { return strings.Compare(a.Names.Member, b.Names.Member) })
-	w := &pyWriter{taken: map[string]bool{}, names: map[*named]string{}}
+	w := &pyWriter{taken: map[string]bool{}, names: map[*named]string{}, docs: style{doc: 300, facts: true}}
 	for _, it := range items {
 		name := pyName(it.Names.Member)
 		w.taken[name] = true
@@ -83,11 +83,7 @@ func (w *pyWriter) tool(it Item) string {
 		prefix = "Tool"
 	}
 	p := w.parameters(it.Tool, prefix)
-	result := w.name("Any")
-	if it.Tool.OutputSchema != nil {
-		c := &converter{whole: true}
-		result = w.typ(c.document(it.Tool.OutputSchema).root, prefix+"Result", 0)
-	}
+	result := w.result(it.Tool, prefix)
 	doc := pyDoc(w.doc(it, p), "    ")
 	name := pyName(it.Names.Member)
 	var text string
@@ -100,6 +96,15 @@ func (w *pyWriter) tool(it Item) string {
 		text += "\n" + d
 	}
 	return text
+}
+
+// result writes the type of what a tool gives.
+func (w *pyWriter) result(t *tool.Tool, prefix string) string {
+	if t.OutputSchema == nil {
+		return w.name("Any")
+	}
+	c := &converter{whole: true}
+	return w.typ(c.document(t.OutputSchema).root, prefix+"Result", 0)
 }
 
 // parameters of a function in a stub.
@@ -176,7 +181,7 @@ func (w *pyWriter) doc(it Item, p parameters) []string {
 	if text = cut(strings.TrimSpace(plain(text)), 2*fullDoc); text != "" {
 		lines = append(strings.Split(text, "\n"), "")
 	}
-	doc := &writer{style: style{doc: 300, facts: true}}
+	doc := &writer{style: w.docs}
 	head := []string{"Args:"}
 	if p.dict {
 		head = []string{"Args (in one dict, since Python has no keywords for all of them):"}

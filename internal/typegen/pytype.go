@@ -19,6 +19,7 @@ type pyWriter struct {
 	hidden bool              // a function of the module has the name of a type
 	taken  map[string]bool   // names of the module
 	names  map[*named]string // what was declared
+	docs   style             // what is said of each property
 	defs   []string          // declarations, in the order in which they are met
 	nodes  int               // types left to write for this tool
 	size   int               // bytes left
@@ -251,7 +252,7 @@ func (w *pyWriter) class(name string, o *objectType, depth int) {
 	} else {
 		b.WriteString(name + " = " + w.name("TypedDict") + "(" + pyQuote(name) + ", {\n")
 	}
-	doc := &writer{style: style{doc: 300, facts: true}}
+	doc := &writer{style: w.docs}
 	for _, p := range o.props {
 		for _, l := range doc.docText(p.doc, p.facts) {
 			b.WriteString("    " + pyComment(l) + "\n")

@@ -1,0 +1,92 @@
+package typegen
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const noPyResultType = "result type not declared: parsed JSON if the tool answers with JSON, else a str; " +
+	"look at a small part first: list(r)[:20] or r[:500]"
+
+// pyDetails are tried in turn until a signature fits: how many types are written, how much is said of each, and whether arguments
+// that may be left out are.
+var pyDetails = []struct {
+	nodes int
+	docs  style
+	few   bool
+}{
+	{nodes: maxPyNodes, docs: style{doc: 200, facts: true}},
+	{nodes: maxPyNodes, docs: style{doc: 80, facts: true}},
+	{nodes: maxPyNodes},
+	{nodes: 60},
+	{nodes: 20},
+	{nodes: 20, few: true},
+}
+
+// PythonSignature is Signature for programs in Python: the call with its keywords, what they mean, and the classes that it needs.
+func PythonSignature(t *tool.Tool, n Names) (code, example, resultNote string) {
+	it := Item{Tool: t, Names: n}
+	for i, d := range pyDetails {
+		w := &pyWriter{taken: map[string]bool{}, names: map[*named]string{}, docs: d.docs, nodes: d.nodes, size: maxPyText}
+		if code = w.signature(it, d.few); len(code) > maxSignature {
+			code = ""
+			continue
+		}
+		if i > 0 || w.nodes < 0 {
+			code += "\n" + pyCut(n)
+		}
+		break
+	}
+	if code == "" {
+		code = pyCallee(n) + "(...) -> Any\n" + pyCut(n)
+	}
+	if t.OutputSchema == nil {
+		resultNote = noPyResultType
+	}
+	return code, pyExample(it), resultNote
+}
+
+func pyCut(n Names) string {
+	return "# cut: all of it is in ./tools/" + fileName(n.Namespace) + "/__init__.pyi"
+}
+
+// signature writes one tool and its types, as a program may call it.
+func (w *pyWriter) signature(it Item, few bool) string {
+	prefix := pascal(it.Names.Member)
+	if prefix == "" {
+		prefix = "Tool"
+	}
+	p := w.parameters(it.Tool, prefix)
+	if few {
+		p.list = append(slices.DeleteFunc(p.list, func(s string) bool { return strings.HasSuffix(s, " = ...") }), "...")
+		w.defs = needed(w.defs, strings.Join(p.list, "\n"))
+	}
+	result := w.result(it.Tool, prefix)
+	callee := pyCallee(it.Names)
+	lines := []string{callee + p.text(callee, result) + " -> " + result}
+	doc := &writer{style: w.docs}
+	for _, prop := range p.docs {
+		if l := doc.docText(prop.doc, prop.facts); len(l) > 0 {
+			lines = append(lines, pyComment("- "+oneLine(prop.name, 100)+": "+strings.Join(l, " ")))
+		}
+	}
+	for _, d := range w.defs {
+		lines = append(lines, strings.TrimRight(d, "\n"))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// needed gives the declarations that a text names, itself or through others; they are in the order in which they are met.
+func needed(defs []string, text string) []string {
+	var out []string
+	for _, d := range defs {
+		name := strings.TrimPrefix(d, "class ")
+		if i := strings.IndexAny(name, "(: "); i > 0 && strings.Contains(text, name[:i]) {
+			out = append(out, d)
+			text += d
+		}
+	}
+	return out
+}
