@@ -67,6 +67,13 @@ func (l *Log) inspect(v View) error {
 	if next != h.Size {
 		return bad("it ends with leaf %d, not %d", next-1, h.Size-1)
 	}
+	sealed, err := v.Sealed()
+	if err == nil {
+		err = h.Against(sealed, v)
+	}
+	if err != nil {
+		return bad("%w", err)
+	}
 	newest := ""
 	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
 		return bad("the checkpoints can't be read: %w", err)
@@ -85,4 +92,18 @@ func (l *Log) inspect(v View) error {
 		return bad("%s", fmt.Sprintf("the hashes of the first %d leaves are not those that were signed", c.Size))
 	}
 	return nil
+}
+
+// Against compares the log's head with the sealed one; nil: there is none. The error says which leaves are not those that were recorded.
+func (h Head) Against(sealed *Head, hashes tlog.HashReader) error {
+	switch {
+	case sealed == nil || h == *sealed:
+		return nil
+	case h.Size < sealed.Size:
+		return fmt.Errorf("it ends with leaf %d, and leaf %d was recorded: those between were removed", h.Size-1, sealed.Size-1)
+	}
+	if root, err := tlog.TreeHash(sealed.Size, hashes); err != nil || root != sealed.Root {
+		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, with their hashes", sealed.Size-1)
+	}
+	return fmt.Errorf("biplane did not record leaf %d, nor any after it up to leaf %d", sealed.Size, h.Size-1)
 }

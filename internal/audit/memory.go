@@ -166,6 +166,11 @@ func (v memoryView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 
 func (v memoryView) Head() (Head, error) { return v.m.head() }
 
+func (v memoryView) Sealed() (*Head, error) {
+	h, err := v.m.head()
+	return &h, err
+}
+
 func (v memoryView) Records(q Query) ([]Pair, error) {
 	var out []Pair
 	ids := slices.Sorted(slices.Values(v.m.order))

@@ -26,9 +26,8 @@ func (v *verifier) place(at, own int64, record string) {
 }
 
 // misplaced tells of the steps. A run of them at leaves that follow each other are leaves that stand alone where they don't belong,
-// but for the last, from which on all stand at one distance from their own place.
-func (v *verifier) misplaced() {
-	base := int64(0)
+// but for the last, from which on all stand at one distance from their own place. It gives the distance at the end.
+func (v *verifier) misplaced() (base int64) {
 	for i := 0; i < len(v.steps); {
 		j := i + 1
 		for j < len(v.steps) && v.steps[j].at == v.steps[j-1].at+1 {
@@ -63,6 +62,7 @@ func (v *verifier) misplaced() {
 		base = last.shift()
 		i = j
 	}
+	return base
 }
 
 // swaps makes one fault of two leaves that stand in each other's place.

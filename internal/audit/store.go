@@ -77,6 +77,9 @@ type View interface {
 	tlog.HashReader
 	// Head gives the log's size and root, computed from the stored hashes. A store that misses some gives an error.
 	Head() (Head, error)
+	// Sealed gives the head as the store sealed it with the last leaf that it added itself; nil where it has none, as one of an older version. An error
+	// says that what was sealed was changed, or taken away.
+	Sealed() (*Head, error)
 	// Records gives the leaves of what q picks, newest first.
 	Records(q Query) ([]Pair, error)
 	// Leaves calls f with each leaf from index from on, in order, as they are stored: whether any is missing is for f to see.

@@ -21,6 +21,8 @@ type verifier struct {
 	next   int64            // index of the next leaf
 	good   [2]int64         // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
 	forked [2]bool          // the newest checkpoint didn't
+	sealed *Head            // what the store sealed; nil: nothing
+	agrees bool             // the log begins with exactly that
 	open   map[string]int64 // begun and not ended: index by record
 	steps  []step
 	odd    map[int64]int64 // of changed leaves that name another index than their own: that one
@@ -29,8 +31,14 @@ type verifier struct {
 // A mark is a checkpoint that the log is compared with when it has grown to its size.
 type mark struct {
 	*Checkpoint
-	outside int // index among those from outside; -1: a stored one
+	outside int // index among those from outside; or one of these
 }
+
+// What a mark is that is not from outside.
+const (
+	markStored = -1 // a stored checkpoint
+	markSealed = -2 // no checkpoint: the head that the store sealed
+)
 
 func newVerifier(l *Log, outside []string) *verifier {
 	v := &verifier{log: l, open: map[string]int64{}, odd: map[int64]int64{}}
@@ -58,9 +66,7 @@ func (v *verifier) fault(f Fault) {
 
 // run verifies what a view shows. It gives an error where it could not, and tells of what it found in the report.
 func (v *verifier) run(ctx context.Context, view View) error {
-	if err := v.checkpoints(view); err != nil {
-		return err
-	}
+	v.checkpoints(view)
 	v.compare()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
 		if err := ctx.Err(); err != nil {
@@ -85,10 +91,10 @@ func (v *verifier) run(ctx context.Context, view View) error {
 	return v.payloads(ctx, view)
 }
 
-// checkpoints reads the stored checkpoints.
-func (v *verifier) checkpoints(view View) error {
+// checkpoints reads the stored checkpoints, and the sealed head.
+func (v *verifier) checkpoints(view View) {
 	n, last := 0, int64(0)
-	err := view.Checkpoints(func(text string) error {
+	cerr := view.Checkpoints(func(text string) error {
 		n++
 		c, err := ParseCheckpoint(text, v.log.signer.Public())
 		if err != nil {
@@ -100,14 +106,20 @@ func (v *verifier) checkpoints(view View) error {
 		}
 		last = max(last, c.Size)
 		c.Text = "" // there may be many
-		v.marks = append(v.marks, mark{c, -1})
+		v.marks = append(v.marks, mark{c, markStored})
 		return nil
 	})
-	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
-	if err != nil {
-		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", err)})
+	var err error
+	switch v.sealed, err = view.Sealed(); {
+	case err != nil:
+		v.fault(Fault{What: FaultSeal, Seq: -1, Last: -1, Msg: fmt.Sprintf("%v: what was written to the record can't be told from what somebody else put there", err)})
+	case v.sealed != nil:
+		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
 	}
-	return nil
+	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	if cerr != nil {
+		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
+	}
 }
 
 // compare compares the tree with the checkpoints of its present size.
@@ -115,14 +127,17 @@ func (v *verifier) compare() {
 	for len(v.marks) > 0 && v.marks[0].Size <= v.next {
 		m := v.marks[0]
 		v.marks = v.marks[1:]
-		ok, sure, kind := m.Size == v.next, true, 0
+		ok, sure := false, false
+		if m.Size == v.next { // else a gap leads over it
+			ok, sure = v.edge.is(m.Root)
+		}
+		if m.outside == markSealed {
+			v.headed(m.Size, ok, sure)
+			continue
+		}
+		kind := 0
 		if m.outside >= 0 {
 			kind = 1
-		}
-		if ok {
-			ok, sure = v.edge.is(m.Root)
-		} else {
-			sure = false // a gap leads over it
 		}
 		switch {
 		case ok:
@@ -138,6 +153,16 @@ func (v *verifier) compare() {
 			v.fault(Fault{What: FaultFork, Seq: v.good[kind], Last: m.Size - 1, Msg: fmt.Sprintf(
 				"the checkpoint of %d leaves signs others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", m.Size, v.good[kind], m.Size-1)})
 		}
+	}
+}
+
+// headed notes what came of the comparison with the sealed head. What a stored checkpoint has shown to be another log is told already.
+func (v *verifier) headed(size int64, ok, sure bool) {
+	v.agrees = ok
+	if sure && !ok && !v.forked[0] {
+		v.forked[0] = true
+		v.fault(Fault{What: FaultFork, Seq: v.good[0], Last: size - 1, Msg: fmt.Sprintf(
+			"%d leaves were sealed, and others than these: one or more of the leaves %d to %d were changed, removed or put in, and all hashes with them", size, v.good[0], size-1)})
 	}
 }
 
@@ -213,16 +238,29 @@ func (v *verifier) ended(l Leaf, c *content) {
 // end tells of what only the end of the log shows.
 func (v *verifier) end() {
 	v.edge.settle()
-	v.misplaced()
+	v.ends(v.next + v.misplaced())
 	v.swaps()
-	if n := len(v.marks); n > 0 {
-		m := v.marks[n-1]
-		v.fault(Fault{What: FaultTruncated, Seq: v.next, Last: m.Size - 1, Msg: fmt.Sprintf(
-			"the log ends with leaf %d, a checkpoint signs %d leaves: the leaves %d to %d were removed", v.next-1, m.Size, v.next, m.Size-1)})
-	}
 	v.r.Size = v.next
 	v.r.Root, _ = v.edge.root()
 	v.r.Unfinished = int64(len(v.open))
+}
+
+// ends tells of leaves that were taken from the end of the log, and of those put there. size is how many it would have by the leaves' own indexes.
+func (v *verifier) ends(size int64) {
+	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool { return m.Size <= size || m.outside == markSealed && v.forked[0] })
+	if n := len(v.marks); n > 0 {
+		m := v.marks[n-1]
+		says := "a checkpoint signs"
+		if m.outside == markSealed {
+			says = "it was sealed with"
+		}
+		v.fault(Fault{What: FaultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
+			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size, size, m.Size-1)})
+	}
+	if v.agrees && v.next > v.sealed.Size {
+		v.fault(Fault{What: FaultForged, Seq: v.sealed.Size, Last: v.next - 1, Msg: fmt.Sprintf(
+			"biplane did not record the leaves %d to %d: they were put at the end of the log without the folder's key", v.sealed.Size, v.next-1)})
+	}
 }
 
 // payloads checks what is kept beside the tree.

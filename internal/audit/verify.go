@@ -12,8 +12,10 @@ const (
 	FaultForm       = "form"       // a leaf is not what Biplane writes: no canonical JSON, or not of a known form
 	FaultPair       = "pair"       // a call ends that never began, or that has ended already
 	FaultCheckpoint = "checkpoint" // a checkpoint is not signed by the log's key, or out of order
-	FaultFork       = "fork"       // a checkpoint signs another log: leaves were rewritten with all their hashes
-	FaultTruncated  = "truncated"  // a checkpoint covers leaves that are not there any more
+	FaultFork       = "fork"       // a checkpoint, or the sealed head, is of another log: leaves were rewritten with all their hashes
+	FaultTruncated  = "truncated"  // a checkpoint, or the sealed head, covers leaves that are not there any more
+	FaultSeal       = "seal"       // the sealed head was changed, or taken away
+	FaultForged     = "forged"     // leaves were put at the end by somebody who had no key
 	FaultPayload    = "payload"    // what is kept under a digest is not what was digested
 	FaultStore      = "store"      // the database can't be read, or contradicts itself
 )
@@ -52,7 +54,7 @@ type Outside struct {
 // OK reports whether nothing is wrong.
 func (r *Report) OK() bool { return len(r.Faults) == 0 }
 
-// Verify reads the whole log: each leaf against its hash, the tree against all stored checkpoints and those from outside, the
+// Verify reads the whole log: each leaf against its hash, the tree against all stored checkpoints, those from outside and the sealed head, the
 // halves of calls, the order, the form, and what is kept beside. An error means that it could not, not that something is
 // wrong: that is in the Report.
 func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {

@@ -15,7 +15,9 @@ import (
 const (
 	auditPayloadPurpose = "audit-payload"
 	auditKeptPurpose    = "audit-kept"
-	auditSeedPurpose    = "audit-seed"
+	auditSeedPurpose    = "audit-seed" // of records without a sealed head: those of older versions, and those that have no name yet
+	auditNamedPurpose   = "audit-named"
+	auditHeadPurpose    = "audit-head"
 )
 
 // Audit is the record: an audit.Store.
@@ -51,8 +53,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		if name == "" {
 			name = audit.NewOrigin()
 		}
-		seed := a.key.Seal(auditSeedPurpose, audit.NewSeed(), []byte(name))
-		if err := a.s.writer.do(ctx, true, nameLog, name, seed); err != nil {
+		if err := a.name(ctx, name, audit.NewSeed(), nameLog); err != nil {
 			return nil, err
 		}
 		have, sealed, err = a.logRow(ctx)
@@ -63,12 +64,44 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	if origin != "" && origin != have {
 		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, the configuration says %s: a record keeps its name; take audit.origin out, or use another folder with --data-dir", have, origin)
 	}
-	seed, err := a.key.Unseal(auditSeedPurpose, sealed, []byte(have))
+	seed, old, err := openSeed(a.key, have, sealed)
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
+	if old {
+		alone := (*refusal)(nil) // Inspect and Append say so, too
+		if err := a.name(ctx, have, seed, renameLog); err != nil && !errors.As(err, &alone) {
+			return nil, err
+		}
+	}
 	return audit.NewSigner(have, seed)
 }
+
+// openSeed opens the seed of a log's key. old: the log need not have a sealed head.
+func openSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old bool, err error) {
+	if seed, err = key.Unseal(auditNamedPurpose, sealed, []byte(origin)); err == nil {
+		return seed, false, nil
+	}
+	seed, err = key.Unseal(auditSeedPurpose, sealed, []byte(origin))
+	return seed, true, err
+}
+
+// name gives a log its name and key, and seals its head, which it has from then on. One whose head is not what was sealed is left as it is.
+func (a *Audit) name(ctx context.Context, origin string, seed []byte, query string) error {
+	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.grow(ctx, a.key); err != nil {
+			return err
+		}
+		_, err := w.statement(ctx, query, origin, a.key.Seal(auditNamedPurpose, seed, []byte(origin)))
+		if err == nil {
+			w.heading.origin, w.unsealed = origin, true
+		}
+		return err
+	})
+}
+
+// renameLog keeps the key of a log of an older version in the present form.
+const renameLog = `UPDATE audit_log SET origin = ?, seed = ? WHERE id = 1`
 
 // nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that of a record that was moved from an
 // older form and has no key yet.
@@ -127,7 +160,7 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		if err := w.drain(ctx); err != nil {
 			return err
 		}
-		if err := w.grow(ctx); err != nil {
+		if err := w.grow(ctx, a.key); err != nil {
 			return err
 		}
 		text, err := sign(audit.Head{Size: w.tree.size, Root: w.tree.root()})

@@ -179,7 +179,7 @@ const insertLeaf = `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)`
 // leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here. Where it is refused
 // alone, the error is a *refusal.
 func (w *writer) leaf(ctx context.Context, x *leaf) error {
-	if err := w.grow(ctx); err != nil {
+	if err := w.grow(ctx, x.a.key); err != nil {
 		return err
 	}
 	add := x.add
@@ -201,6 +201,7 @@ func (w *writer) leaf(ctx context.Context, x *leaf) error {
 		w.tree = nil
 		return &refusal{errVanished}
 	}
+	w.unsealed = true
 	if err := w.keepAll(ctx, x); err != nil {
 		return err
 	}

@@ -39,16 +39,7 @@ func (v *auditView) fail(err error) error { return readError(v.ctx, err) }
 
 // ReadHashes gives stored hashes by their index.
 func (v *auditView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	out := make([]tlog.Hash, 0, len(indexes))
-	for _, i := range indexes {
-		level, n := tlog.SplitStoredHashIndex(i)
-		h, err := storedHash(v.ctx, v.tx, level, (n+1)<<level-1)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, h)
-	}
-	return out, nil
+	return storedHashes(v.ctx, v.tx).ReadHashes(indexes)
 }
 
 // Head gives the tree's size and root.

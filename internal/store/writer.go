@@ -11,6 +11,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,6 +24,8 @@ type writer struct {
 	conn     *sql.Conn
 	stmts    map[string]*sql.Stmt // by text; only the goroutine uses it
 	tree     *tree                // of the record; nil: not read yet; only the goroutine uses it
+	heading  *heading             // what the tree's head is sealed with; as tree
+	unsealed bool                 // the transaction under way has added leaves to the tree; only the goroutine uses it
 	span     *span                // of the record, the one that is not full yet; as tree
 	pack     pack                 // of what is kept for the record, in the transaction under way; only the goroutine uses it
 	greatest string               // record in a span that is full; as tree
@@ -159,7 +162,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	group = w.queued(first)
 	durable := slices.ContainsFunc(group, func(r *write) bool { return r.durable })
 	fail := func(err error) ([]*write, []error, *write) {
-		w.tree = nil // whatever is there now is read again
+		w.tree, w.unsealed = nil, false // whatever is there now is read again
 		w.pack.reset()
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
@@ -215,6 +218,9 @@ func (w *writer) finish(ctx context.Context) error {
 		return err
 	}
 	if err := w.packed(ctx); err != nil {
+		return err
+	}
+	if err := w.seal(ctx); err != nil {
 		return err
 	}
 	_, err := w.statement(ctx, "COMMIT")
@@ -333,7 +339,7 @@ func (w *writer) statement(ctx context.Context, query string, args ...any) (sql.
 }
 
 // grow makes sure that the record's tree is known. A broken one stops who appends to it, and nobody else.
-func (w *writer) grow(ctx context.Context) error {
+func (w *writer) grow(ctx context.Context, key *secret.Key) error {
 	if w.tree != nil {
 		return nil
 	}
@@ -342,6 +348,9 @@ func (w *writer) grow(ctx context.Context) error {
 		return &refusal{err}
 	}
 	if err != nil {
+		return err
+	}
+	if err := w.whole(ctx, t, key); err != nil {
 		return err
 	}
 	if w.span, err = loadSpan(ctx, w.conn, t.size/spanLeaves*spanLeaves); err != nil {

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Each transaction that adds leaves to the record seals its size and root with the folder's key, bound to the record's name. Whoever can write to
+// the database and has no key can neither change a leaf nor add one so that leaves and seal agree: what doesn't agree is added to no more.
+
+// upsertHead keeps the sealed head.
+const upsertHead = `INSERT INTO audit_head (id, data) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data`
+
+// A heading is what a sealed head is sealed with.
+type heading struct {
+	key    *secret.Key
+	origin string // of the record; empty: it has no name yet
+}
+
+func (h *heading) seal(t *tree) []byte {
+	root := t.root()
+	return h.key.Seal(auditHeadPurpose, append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), []byte(h.origin))
+}
+
+// open gives a sealed head.
+func (h *heading) open(sealed []byte) (*audit.Head, error) {
+	b, err := h.key.Unseal(auditHeadPurpose, sealed, []byte(h.origin))
+	if err != nil || len(b) != 8+tlog.HashSize {
+		return nil, tool.Errorf(tool.Conflict, "the sealed head of the record was changed, or sealed with another key")
+	}
+	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:])}, nil
+}
+
+// readHead reads the sealed head. It is nil where there need be none: nothing was recorded yet, or only by versions that sealed none.
+func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit.Head, error) {
+	h := &heading{key: key}
+	var seed, sealed []byte
+	if err := one(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin, &seed); err != nil {
+		return nil, nil, err
+	}
+	if err := one(q.QueryRowContext(ctx, `SELECT data FROM audit_head WHERE id = 1`), &sealed); err != nil {
+		return nil, nil, err
+	}
+	if sealed != nil {
+		head, err := h.open(sealed)
+		return h, head, err
+	}
+	_, old, err := openSeed(key, h.origin, seed)
+	if err == nil && old {
+		return h, nil, nil
+	}
+	var some bool
+	if err := one(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf)`), &some); err != nil {
+		return nil, nil, err
+	}
+	if seed == nil && !some {
+		return h, nil, nil
+	}
+	return nil, nil, tool.Errorf(tool.Conflict, "the sealed head of the record was taken away")
+}
+
+// one reads a row, if there is one.
+func one(row *sql.Row, to ...any) error {
+	if err := row.Scan(to...); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return failure(err)
+	}
+	return nil
+}
+
+// storedHashes reads the tree's hashes.
+func storedHashes(ctx context.Context, q querier) tlog.HashReader {
+	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		out := make([]tlog.Hash, 0, len(indexes))
+		for _, i := range indexes {
+			level, n := tlog.SplitStoredHashIndex(i)
+			h, err := storedHash(ctx, q, level, (n+1)<<level-1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, h)
+		}
+		return out, nil
+	})
+}
+
+// whole makes sure that a tree that was read is the one that was sealed. Where it isn't, nothing is added to it any more.
+func (w *writer) whole(ctx context.Context, t *tree, key *secret.Key) error {
+	if w.unsealed { // the transaction under way has added to one that was
+		return nil
+	}
+	h, head, err := readHead(ctx, w.conn, key)
+	if err == nil {
+		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, w.conn))
+	}
+	if err != nil {
+		if code(err) != 0 {
+			return err
+		}
+		return &refusal{tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+			"then restore it from a backup, or begin another record in another folder with --data-dir", err)}
+	}
+	w.heading = h
+	return nil
+}
+
+// seal seals the head where the transaction under way has added leaves.
+func (w *writer) seal(ctx context.Context) error {
+	if !w.unsealed {
+		return nil
+	}
+	if w.tree == nil {
+		if err := w.grow(ctx, w.heading.key); err != nil {
+			return err
+		}
+	}
+	done, err := w.statement(ctx, upsertHead, w.heading.seal(w.tree))
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return errVanished
+	}
+	w.unsealed = false
+	return nil
+}
+
+// Sealed gives the sealed head; nil where there need be none.
+func (v *auditView) Sealed() (*audit.Head, error) {
+	_, head, err := readHead(v.ctx, v.tx, v.a.key)
+	return head, err
+}
