@@ -438,7 +438,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 // are in the order in which they were made.
 func (l *Log) newID(t time.Time) string {
 	l.mu.Lock()
-	if ms := t.UnixMilli(); ms > l.lastMS {
+	if ms := t.UnixMilli(); ms > l.lastMS || ms < l.lastMS-ClockSlack.Milliseconds() { // verify wants ids near their times
 		l.lastMS, l.seq = ms, 0
 	} else {
 		l.seq++
@@ -456,11 +456,25 @@ func idBytes(ms int64, seq uint32) (b [16]byte) {
 	return b
 }
 
+// idTime gives the time that is in an id.
+func idTime(id string) (time.Time, bool) {
+	const part = 16 // characters: 10 bytes, of which the first 6 are the milliseconds
+	if len(id) < part {
+		return time.Time{}, false
+	}
+	b, err := idEncoding.DecodeString(id[:part])
+	if err != nil {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) >> 16)).UTC(), true
+}
+
 // FirstID is before all ids that a Log makes at t or later. A Log whose clock was set back goes on with ids of the later time.
 func FirstID(t time.Time) string {
 	b := idBytes(max(t.UnixMilli(), 0), 0)
 	return idEncoding.EncodeToString(b[:])
 }
 
-// ClockSlack is how far a clock may have been set back while a process ran, so that a search by time still finds all.
+// ClockSlack is how far a clock may be set back while a process runs, so that ids stay in the order in which they are made. So far a record's id may be from
+// its time.
 const ClockSlack = 26 * time.Hour

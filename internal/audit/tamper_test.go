@@ -3,11 +3,13 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 	"pgregory.net/rapid"
@@ -22,6 +24,8 @@ type forged struct {
 	leaves      []audit.Leaf
 	checkpoints []string
 	kept        map[string]string
+	sealed      *audit.Head
+	unsealed    error
 }
 
 func (f *forged) View(ctx context.Context, see func(audit.View) error) error {
@@ -53,6 +57,8 @@ func (v forgedView) Checkpoints(f func(string) error) error {
 	}
 	return nil
 }
+
+func (v forgedView) Sealed() (*audit.Head, error) { return v.f.sealed, v.f.unsealed }
 
 func (v forgedView) AllKept(f func(string, []byte, error) error) error {
 	for d, data := range v.f.kept {
@@ -115,6 +121,9 @@ func newLog(t interface {
 		if err != nil {
 			return err
 		}
+		if c.sealed, err = v.Sealed(); err != nil {
+			return err
+		}
 		return v.AllKept(func(d string, data []byte, _ error) error { c.kept[d] = string(data); return nil })
 	})
 	if err != nil {
@@ -159,7 +168,7 @@ func (c *crime) verify(outside ...string) *audit.Report {
 
 // change changes the text of a leaf.
 func (c *crime) change(n int) {
-	c.leaves[n].Data = bytes.Replace(c.leaves[n].Data, []byte("2026-"), []byte("2025-"), 1)
+	c.leaves[n].Data = bytes.Replace(c.leaves[n].Data, []byte(".000000Z"), []byte(".000001Z"), 1)
 }
 
 // renumber gives the rows the indexes in which they stand.
@@ -189,6 +198,8 @@ func (c *crime) rehash() {
 		all = append(all, l.Hashes...)
 	}
 }
+
+var anID = regexp.MustCompile(`"record":"[^"]*"`)
 
 var ownIndex = regexp.MustCompile(`"seq":\d+,`)
 
@@ -241,8 +252,8 @@ func TestTampering(t *testing.T) {
 		{"remove one", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11) }, "missing 10-10"},
 		{"remove some", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 14) }, "missing 10-13"},
 		{"remove two in two places", func(c *crime) { c.leaves = slices.Delete(slices.Delete(c.leaves, 15, 16), 4, 5) }, "missing 4-4, missing 15-15"},
-		{"remove the last signed ones", func(c *crime) { c.leaves = c.leaves[:19] }, "truncated 19-20"},
-		{"remove all", func(c *crime) { c.leaves = nil }, "truncated 0-20"},
+		{"remove the last signed ones", func(c *crime) { c.leaves = c.leaves[:19] }, "truncated 19-22"},
+		{"remove all", func(c *crime) { c.leaves = nil }, "truncated 0-22"},
 		{"remove one and renumber", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 11); c.renumber() }, "missing 10-10"},
 		{"remove two and renumber", func(c *crime) { c.leaves = slices.Delete(c.leaves, 10, 12); c.renumber() }, "missing 10-11"},
 		{"put one in and renumber", func(c *crime) { c.leaves = slices.Insert(c.leaves, 10, c.fake(9, 10)); c.renumber() }, "inserted 10-10"},
@@ -262,15 +273,15 @@ func TestTampering(t *testing.T) {
 			l.Data = reseq(l.Data, 11, 77)
 			l.Hashes[0] = tlog.RecordHash(l.Data)
 		}, "moved 11-11"},
-		{"no JSON, with all hashes", func(c *crime) { c.leaves[22].Data = []byte(`nothing`); c.rehash() }, "form 22-22"},
+		{"no JSON, with all hashes", func(c *crime) { c.leaves[22].Data = []byte(`nothing`); c.rehash() }, "form 22-22, fork 21-22"},
 		{"another member, with all hashes", func(c *crime) {
 			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v":1,"w":1`), 1)
 			c.rehash()
-		}, "form 22-22"},
+		}, "form 22-22, fork 21-22"},
 		{"other white space, with all hashes", func(c *crime) {
 			c.leaves[22].Data = bytes.Replace(c.leaves[22].Data, []byte(`"v":1`), []byte(`"v": 1`), 1)
 			c.rehash()
-		}, "form 22-22"},
+		}, "form 22-22, fork 21-22"},
 		{"a checkpoint changed", func(c *crime) { c.checkpoints[1] = strings.Replace(c.checkpoints[1], "16", "15", 1) }, "checkpoint -1--1"},
 		{"a checkpoint of another key", func(c *crime) {
 			other, _ := audit.NewSigner("example.com/log", bytes.Repeat([]byte{8}, 32))
@@ -278,6 +289,23 @@ func TestTampering(t *testing.T) {
 			c.checkpoints[1] = p.Text
 		}, "checkpoint -1--1"},
 		{"checkpoints in another order", func(c *crime) { c.checkpoints[0], c.checkpoints[2] = c.checkpoints[2], c.checkpoints[0] }, "checkpoint -1--1, checkpoint -1--1"},
+		{"remove the last", func(c *crime) { c.leaves = c.leaves[:22] }, "truncated 22-22"},
+		{"change the last and its hashes", func(c *crime) { c.change(22); c.rehash() }, "fork 21-22"},
+		{"change one and all hashes, and take the checkpoints away", func(c *crime) { c.change(10); c.rehash(); c.checkpoints = nil }, "fork 0-22"},
+		{"go back to a checkpoint, and take the others away", func(c *crime) { c.leaves, c.checkpoints = c.leaves[:16], c.checkpoints[:2] }, "truncated 16-22"},
+		{"add one", func(c *crime) { c.leaves = append(c.leaves, c.fake(9, 23)); c.rehash() }, "forged 23-23"},
+		{"add two", func(c *crime) { c.leaves = append(c.leaves, c.fake(9, 23), c.fake(10, 24)); c.rehash() }, "forged 23-24"},
+		{"take the seal away", func(c *crime) { c.sealed, c.unsealed = nil, errors.New("it was taken away") }, "seal -1--1"},
+		{"an id of another time, with all hashes and a seal", func(c *crime) {
+			c.leaves[18].Data = anID.ReplaceAll(c.leaves[18].Data, fmt.Appendf(nil, `"record":"%s"`, audit.FirstID(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))))
+			c.rehash()
+			c.checkpoints, c.sealed = nil, nil
+		}, "form 18-18"},
+		{"an id that is none, with all hashes and a seal", func(c *crime) {
+			c.leaves[18].Data = anID.ReplaceAll(c.leaves[18].Data, []byte(`"record":"zzz"`))
+			c.rehash()
+			c.checkpoints, c.sealed = nil, nil
+		}, "form 18-18"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newLog(t, 23, 8, 16, 21)
@@ -302,6 +330,11 @@ func TestTampering(t *testing.T) {
 
 // Checkpoints that left the machine find what those in the store can't: that the store was put back, or all of it written anew.
 func TestOutsideCheckpoints(t *testing.T) {
+	newLog := func(t *testing.T, leaves int, checkpoints ...int) *crime {
+		c := newLog(t, leaves, checkpoints...)
+		c.sealed = nil // what was put back has its own
+		return c
+	}
 	c := newLog(t, 23, 8, 21)
 	old, recent := c.checkpoints[0], c.checkpoints[1]
 	if r := c.verify(old, recent); !r.OK() || !r.Outside[0].OK || !r.Outside[1].OK || r.Outside[1].Size != 21 {
@@ -354,7 +387,7 @@ func TestTamperingProperty(t *testing.T) {
 			t.Fatalf("untouched: %+v", r)
 		}
 		n := rapid.IntRange(0, size-1).Draw(t, "leaf")
-		inner := rapid.IntRange(0, size-2).Draw(t, "inner") // not the last: that one can be taken away unseen
+		inner := rapid.IntRange(0, size-2).Draw(t, "inner") // not the last
 		var at int
 		switch rapid.SampledFrom([]string{"change", "hash", "remove", "renumber", "insert", "swap", "texts"}).Draw(t, "how") {
 		case "change":
@@ -365,8 +398,8 @@ func TestTamperingProperty(t *testing.T) {
 			h := c.leaves[n].Hashes
 			h[rapid.IntRange(0, len(h)-1).Draw(t, "level")][0]++
 		case "remove":
-			at = inner
-			c.leaves = slices.Delete(c.leaves, inner, inner+1)
+			at = n
+			c.leaves = slices.Delete(c.leaves, n, n+1)
 		case "renumber":
 			at = inner
 			c.leaves = slices.Delete(c.leaves, inner, inner+1)

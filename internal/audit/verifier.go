@@ -203,6 +203,9 @@ func (v *verifier) content(l Leaf, c *content) {
 	if canonical, err := c.encode(); err != nil || !bytes.Equal(canonical, l.Data) {
 		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
 	}
+	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.when().Sub(at).Abs() > ClockSlack) {
+		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d has the id %s, which biplane gives no record of %s", l.Seq, c.Record, c.Time)})
+	}
 	v.place(l.Seq, c.Seq, c.Record)
 	switch c.Part {
 	case PartBegun:

@@ -147,6 +147,23 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, marks FROM audit_span WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
+		{"all written anew, without checkpoints", func(t *testing.T, db *sql.DB) {
+			forge(t, db)
+			do(t, db, `DELETE FROM audit_checkpoint`)
+		}, audit.FaultFork, 0, true},
+		{"one put at the end", func(t *testing.T, db *sql.DB) { // what a call of 140 was not
+			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), '"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
+			rehash(t, db)
+		}, audit.FaultForged, 268, true},
+		{"the seal taken away", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_head`) }, audit.FaultSeal, -1, true},
+		{"the seal changed", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE audit_head SET data = randomblob(length(data))`) }, audit.FaultSeal, -1, true},
+		{"the seal and the end cut off", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_head`)
+			do(t, db, `DELETE FROM audit_leaf`)
+			do(t, db, `DELETE FROM audit_checkpoint`)
+			do(t, db, `DELETE FROM audit_record`)
+			do(t, db, `DELETE FROM audit_span`)
+		}, audit.FaultSeal, -1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -182,11 +199,135 @@ func TestTamperedDatabase(t *testing.T) {
 	}
 }
 
+// TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it, and the error says what and what next.
+func TestBrokenSeal(t *testing.T) {
+	for name, tt := range map[string]struct{ query, want string }{
+		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record leaf 23"},
+		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "ends with leaf 19, and leaf 22"},
+		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`, "of the leaves 0 to 22 were rewritten"},
+		"sealless":  {`DELETE FROM audit_head`, "was taken away"},
+		"resealed":  {`UPDATE audit_head SET data = zeroblob(length(data))`, "sealed with another key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := open(t, dir)
+			fill(t, auditLog(t, s), 12)
+			if n := s.Leaves(t.Context()); n != 23 {
+				t.Fatal(n)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db := raw(t, dir)
+			do(t, db, `DELETE FROM audit_checkpoint`)
+			do(t, db, tt.query)
+			rehash(t, db)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // opening it changes nothing
+				s := open(t, dir)
+				l := auditLog(t, s)
+				if err := l.Inspect(t.Context()); err == nil || l.Broken() == nil {
+					t.Error("it was not noticed")
+				}
+				before := s.Leaves(t.Context())
+				for range 2 {
+					_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update"}, allow)
+					if err == nil || tool.AsError(err).Kind != tool.Unavailable || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "biplane audit verify") {
+						t.Errorf("a call was begun: %v", err)
+					}
+				}
+				if _, err := l.Checkpoint(t.Context()); err == nil {
+					t.Error("it was signed")
+				}
+				if r := verified(t, l); r.OK() || s.Leaves(t.Context()) != before {
+					t.Errorf("%+v", r)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+// TestSealedWhenCopied looks that what a process leaves that ends at any moment agrees with its seal: no leaf is without.
+func TestSealedWhenCopied(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	for n := range 5 {
+		fill(t, l, 3)
+		copied := t.TempDir()
+		if err := os.Chmod(copied, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"biplane.db", "biplane.db-wal"} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(copied, name), b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := raw(t, copied)
+		do(t, db, `INSERT INTO audit_leaf SELECT seq + 1, hashes, replace(leaf, '"seq":' || seq || ',', '"seq":' || (seq + 1) || ',') FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
+		rehash(t, db)
+		size := 0
+		if err := db.QueryRow(`SELECT count(*) FROM audit_leaf`).Scan(&size); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		found := auditLog(t, open(t, copied)).Inspect(t.Context())
+		if want := fmt.Sprintf("did not record leaf %d", size-1); found == nil || !strings.Contains(found.Error(), want) {
+			t.Errorf("after %d: %v, want %s", n, found, want)
+		}
+	}
+}
+
+// TestUnsealedRecord opens a record as a version that sealed none left it: it has a seal from then on.
+func TestUnsealedRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	a := stored(t, s)
+	signer, err := a.Signer(t.Context(), "example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, auditLog(t, s), 5)
+	if err := store.Unseal(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = open(t, dir)
+	a = stored(t, s)
+	again, err := a.Signer(t.Context(), "")
+	if err != nil || again.Public() != signer.Public() {
+		t.Fatal(again, err)
+	}
+	sound(t, auditLog(t, s))
+	if err := s.Exec(t.Context(), `DELETE FROM audit_head`); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if r := verified(t, auditLog(t, open(t, dir))); r.OK() {
+		t.Error("it is sealed without its key once more")
+	}
+}
+
 // forge changes leaf 13 and writes all hashes after it anew.
 func forge(t *testing.T, db *sql.DB) {
 	t.Helper()
-	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, 'T', 'T') WHERE seq = 13`)
 	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, '"time":"20', '"time":"19') WHERE seq = 13`)
+	rehash(t, db)
+}
+
+// rehash writes all hashes anew.
+func rehash(t *testing.T, db *sql.DB) {
+	t.Helper()
 	rows, err := db.Query(`SELECT leaf FROM audit_leaf ORDER BY seq`)
 	if err != nil {
 		t.Fatal(err)

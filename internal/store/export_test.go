@@ -13,6 +13,19 @@ func (s *Store) Pragma(ctx context.Context, set string) error {
 	return err
 }
 
+// Unseal makes the record what a version left that sealed no heads.
+func Unseal(ctx context.Context, a *Audit) error {
+	origin, sealed, err := a.logRow(ctx)
+	if err != nil {
+		return err
+	}
+	seed, _, err := openSeed(a.key, origin, sealed)
+	if err != nil {
+		return err
+	}
+	return a.s.writer.all(ctx, true, []step{{renameLog, []any{origin, a.key.Seal(auditSeedPurpose, seed, []byte(origin))}}, {`DELETE FROM audit_head`, nil}})
+}
+
 // Leaves says how many leaves of the record are written, what is queued not counted.
 func (s *Store) Leaves(ctx context.Context) (n int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT count(*) FROM audit_leaf`).Scan(&n)
