@@ -17,8 +17,10 @@ func tamper(ts *testscript.TestScript, neg bool, args []string) {
 		tamperRecord(ts, ts.MkAbs(args[1]), args[2])
 	case !neg && len(args) == 2 && args[0] == "leaf":
 		tamperProof(ts, args[1])
+	case !neg && len(args) > 2 && args[0] == "sql":
+		tamperSQL(ts, ts.MkAbs(args[1]), args[2:])
 	default:
-		ts.Fatalf("usage: tamper record DATABASE RECORD, or tamper leaf PROOF")
+		ts.Fatalf("usage: tamper record DATABASE RECORD, tamper sql DATABASE STATEMENT..., or tamper leaf PROOF")
 	}
 }
 
@@ -40,6 +42,24 @@ func tamperRecord(ts *testscript.TestScript, file, record string) {
 	}
 	_, err = db.Exec(trigger)
 	ts.Check(err)
+}
+
+// tamperSQL runs statements without the triggers that would keep them from the record, and puts these back.
+func tamperSQL(ts *testscript.TestScript, file string, statements []string) {
+	db, err := sql.Open("sqlite", file)
+	ts.Check(err)
+	defer db.Close()
+	var back []string
+	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete", "audit_checkpoint_delete"} {
+		var trigger string
+		ts.Check(db.QueryRow(`SELECT sql FROM sqlite_master WHERE name = ?`, name).Scan(&trigger))
+		back = append(back, trigger)
+		statements = append([]string{"DROP TRIGGER " + name}, statements...)
+	}
+	for _, s := range append(statements, back...) {
+		_, err := db.Exec(s)
+		ts.Check(err)
+	}
 }
 
 // tamperProof changes the leaf that a proof is of.

@@ -100,7 +100,7 @@ func (h Head) Against(sealed *Head, hashes tlog.HashReader) error {
 	case sealed == nil || h == *sealed:
 		return nil
 	case h.Size < sealed.Size:
-		return fmt.Errorf("it ends with leaf %d, and leaf %d was recorded: those between were removed", h.Size-1, sealed.Size-1)
+		return fmt.Errorf("%s from its end", missing(h.Size, sealed.Size-1))
 	}
 	if root, err := tlog.TreeHash(sealed.Size, hashes); err != nil || root != sealed.Root {
 		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, with their hashes", sealed.Size-1)

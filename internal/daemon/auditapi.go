@@ -203,12 +203,18 @@ func (l *ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 	return &api.AuditProof{Proof: text}, err
 }
 
-// Verify checks the whole record, and records when something is wrong with it.
+// Verify checks the whole record, and records when something is wrong with it. A record that is broken so that nothing can be added to it is
+// verified all the same.
 func (l *ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
-	if err := l.read(ctx, p, "verify", nil); err != nil {
-		return nil, err
+	unread := l.read(ctx, p, "verify", nil)
+	if unread != nil && l.log.Broken() == nil {
+		return nil, unread
 	}
-	return l.verify(ctx, p, outside)
+	out, err := l.verify(ctx, p, outside)
+	if err == nil && out.OK && unread != nil {
+		return nil, unread
+	}
+	return out, err
 }
 
 func (l *ledger) verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {

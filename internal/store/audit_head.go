@@ -16,8 +16,11 @@ import (
 // Each transaction that adds leaves to the record seals its size and root with the folder's key, bound to the record's name. Whoever can write to
 // the database and has no key can neither change a leaf nor add one so that leaves and seal agree: what doesn't agree is added to no more.
 
-// upsertHead keeps the sealed head.
-const upsertHead = `INSERT INTO audit_head (id, data) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data`
+// The head is there after the first transaction.
+const (
+	updateHead = `UPDATE audit_head SET data = ? WHERE id = 1`
+	insertHead = `INSERT INTO audit_head (id, data) VALUES (1, ?)`
+)
 
 // A heading is what a sealed head is sealed with.
 type heading struct {
@@ -121,15 +124,18 @@ func (w *writer) seal(ctx context.Context) error {
 			return err
 		}
 	}
-	done, err := w.statement(ctx, upsertHead, w.heading.seal(w.tree))
-	if err != nil {
-		return err
+	sealed := w.heading.seal(w.tree)
+	for _, query := range []string{updateHead, insertHead} {
+		done, err := w.statement(ctx, query, sealed)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err == nil && n == 1 {
+			w.unsealed = false
+			return nil
+		}
 	}
-	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return errVanished
-	}
-	w.unsealed = false
-	return nil
+	return errVanished
 }
 
 // Sealed gives the sealed head; nil where there need be none.

@@ -203,7 +203,7 @@ func TestTamperedDatabase(t *testing.T) {
 func TestBrokenSeal(t *testing.T) {
 	for name, tt := range map[string]struct{ query, want string }{
 		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record leaf 23"},
-		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "ends with leaf 19, and leaf 22"},
+		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
 		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`, "of the leaves 0 to 22 were rewritten"},
 		"sealless":  {`DELETE FROM audit_head`, "was taken away"},
 		"resealed":  {`UPDATE audit_head SET data = zeroblob(length(data))`, "sealed with another key"},
