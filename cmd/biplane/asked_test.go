@@ -300,6 +300,9 @@ func (c *crash) told(m moment, jobs []*job, p *approver) {
 		}
 	}
 	for _, j := range jobs {
+		for _, d := range found[j.label] {
+			c.oneRecord(d.ID)
+		}
 		state := c.askedOutcome(m, j, found[j.label], requests)
 		c.tally[m.shape.name+" "+state]++
 		if c.tally[state]++; state == api.StateDone && j.session != "" {

@@ -319,6 +319,7 @@ func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 		if err != nil || len(entries) < len(asked) {
 			c.Errorf("%s: the record has %d writes, and %d were sent (%v)", j.label, len(entries), len(asked), err)
 		}
+		c.oneRecord(found[j.label].ID)
 	}
 	checkpoint, err := client.Checkpoint(c.ctx)
 	if err != nil {
@@ -535,5 +536,21 @@ func TestCrash(t *testing.T) {
 	}
 	if c.tally[api.StateDone] == 0 || c.tally[api.StateInterrupted] == 0 {
 		t.Errorf("executions that were killed became %v: some must go on, and some can't", c.tally)
+	}
+}
+
+// oneRecord checks that each call of an execution has one record, or that the others name the one before.
+func (c *crash) oneRecord(execution string) {
+	c.Helper()
+	entries, err := c.client().AuditRecords(c.ctx, api.AuditQuery{Kind: "call", Execution: execution, Limit: 1000})
+	if err != nil {
+		c.Errorf("the record: %v", err)
+	}
+	of := map[string]api.AuditRecord{}
+	for _, e := range slices.Backward(entries) {
+		if before, ok := of[e.Call]; ok && e.Detail["again"] != before.ID {
+			c.Errorf("call %s, %s, has the records %s (%s) and %s (%s)", e.Call, e.Tool, before.ID, before.Outcome, e.ID, e.Outcome)
+		}
+		of[e.Call] = e
 	}
 }
