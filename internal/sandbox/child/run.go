@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +35,7 @@ type run struct {
 
 	host  sandbox.Pusher // cmd.Guest, if it is one
 	input sync.WaitGroup // who sends what the host says, where that has to wait
+	said  atomic.Uint32  // how often it has pushed something
 	left  backlog
 
 	mu       sync.Mutex
@@ -147,6 +149,7 @@ func (l *backlog) close() {
 
 // put takes what the host pushes: on its goroutine it is sent, as far as that needs no waiting for the child.
 func (r *run) put(p []byte, end error) (took int) {
+	r.said.Add(1)
 	l := &r.left
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,9 +239,10 @@ func (r *run) pump() result {
 		select {
 		case <-r.o.more:
 			woken()
+			said := r.said.Load()
 			write()
-			if r.host == nil {
-				runtime.Gosched() // who reads what the host says to that goes before who waits for the guest
+			if r.said.Load() == said {
+				runtime.Gosched() // who is to answer goes before who waits for the guest
 			}
 		case res := <-r.o.done:
 			woken()
