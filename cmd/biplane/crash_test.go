@@ -539,9 +539,13 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// oneRecord checks that each call of an execution has one record, or that the others name the one before.
+// oneRecord checks that each call of an execution has one record, or that the others name the one before, and that its journal is not taken
+// for one whose end was cut off.
 func (c *crash) oneRecord(execution string) {
 	c.Helper()
+	if d, err := c.client().Journal(c.ctx, execution); err != nil || d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {
+		c.Errorf("%s: %+v %v", execution, d, err)
+	}
 	entries, err := c.client().AuditRecords(c.ctx, api.AuditQuery{Kind: "call", Execution: execution, Limit: 1000})
 	if err != nil {
 		c.Errorf("the record: %v", err)
