@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"executor":      {"tool", "queue", "sandbox", "program", "vfs", "session", "skill", "journal", "secret", "plan", "tokens", "privacy", "values", "prose", "session/guest", "session/live", "execution", "sandbox/stream"},
 	"gateway":       {"tool", "policy", "approval", "audit", "catalog", "limit", "plan", "privacy"},
 	"store":         {"tool", "usage", "approval", "audit", "identity", "secret", "session", "journal", "privacy"},
-	"mcpserver":     {"tool", "identity", "approval/form"},
+	"mcpserver":     {"tool", "identity", "approval/form", "queue"},
 	"httpapi":       {"api", "tool", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},
 	"web":           {"tool", "approval", "identity", "plan"},
 	"demo":          {"tool", "api", "daemon", "prose"},

@@ -59,7 +59,11 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	}
 	r.begins(a)
 	x.history.begin(r)
+	if a.session != "" && c.Place != nil {
+		r.come, r.leave = c.Place.Come, c.Place.Take()
+	}
 	if !x.start(func() { r.live(a) }) {
+		r.leavePlace()
 		r.finish(errClosing)
 		return nil, errClosing
 	}

@@ -66,6 +66,8 @@ type run struct {
 	recall   *journal.Recall                           // what it heard before this process began; nil: it began in this one
 	stored   bool                                      // what it left is stored already: it only has to come to its end again
 	wait     func(context.Context) (*live.Hold, error) // its place among those that wait for its session; nil: it has none yet
+	come     <-chan struct{}                           // closed when those that were sent before it have taken theirs; nil: there are none
+	leave    func()                                    // lets those that were sent after it take theirs; nil: there are none
 	past     past                                      // what the record has of it from before this process
 	prior    *journal.Prior                            // what the execution before it did; nil: it corrects none
 	fencing  sync.Mutex                                // guards fence
@@ -161,6 +163,7 @@ func (r *run) live(a arguments) {
 	defer total.Stop()
 	r.bounded(total, left)
 	defer r.cancel(nil)
+	defer r.leavePlace()
 	r.finish(r.guard("an execution", func() error {
 		if !r.planning() {
 			return r.prepareAndRun(a)
@@ -247,7 +250,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 func (r *run) enterSession(name string) (err error) {
 	wait := r.wait
 	if wait == nil {
-		if wait, err = r.x.live.Join(r.principal.ID, name); err != nil {
+		if wait, err = r.join(name); err != nil {
 			return err
 		}
 	}
@@ -262,6 +265,25 @@ func (r *run) enterSession(name string) (err error) {
 		return err
 	}
 	return nil
+}
+
+// join takes the program's place among those that wait for its session, after those that were sent before it.
+func (r *run) join(name string) (wait func(context.Context) (*live.Hold, error), err error) {
+	defer r.leavePlace()
+	if r.come != nil {
+		select {
+		case <-r.come:
+		case <-r.ctx.Done():
+			return nil, context.Cause(r.ctx)
+		}
+	}
+	return r.x.live.Join(r.principal.ID, name)
+}
+
+func (r *run) leavePlace() {
+	if r.leave != nil {
+		r.leave()
+	}
 }
 
 // retries reports whether a program never began, because the process was gone that held its session's guest: the store

@@ -105,6 +105,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	c := &tool.Call{Arguments: req.Params.Arguments, Principal: s.principal(ctx, req.ClientInfo())}
 	if from := clientOf(ctx); from != nil {
 		c.Labels, c.Carries = from.labels.All(), from.carry
+		c.Place = from.order.of(req)
 	}
 	if args, ok := ctx.Value(argumentsKey{}).(json.RawMessage); ok {
 		c.Arguments = args

@@ -19,6 +19,7 @@ type client struct {
 	keep      func([]string) error   // keeps them for longer than this process lives; may be nil
 	level     atomic.Pointer[string] // least log level it asked for, up to 2025-11-25
 	form      chan struct{}          // has a token while a form is open there
+	order     *order                 // of what was sent over the connection; nil: there is none
 }
 
 type clientKey struct{}

@@ -48,6 +48,7 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	from.keep = known.Carries
 	c := newConn(in, out, s)
 	defer c.forget()
+	from.order = c.order
 	ss, err := s.stateful.Connect(context.WithoutCancel(ctx), transport{c}, nil)
 	if err != nil {
 		c.Close()
@@ -81,6 +82,7 @@ type conn struct {
 	closed chan struct{} // closed by abort and Close
 	once   sync.Once
 	freed  chan struct{} // has a value when pending got shorter
+	order  *order
 
 	writing sync.Mutex // of out
 	out     io.Writer
@@ -99,6 +101,7 @@ func newConn(in io.Reader, out io.Writer, s *Server) *conn {
 		srv: s, in: in, out: out, limits: s.cfg.Limits,
 		lines: make(chan line), closed: make(chan struct{}), freed: make(chan struct{}, 1),
 		pending: map[any]bool{},
+		order:   &order{lines: map[string]*lineUp{}, places: map[any]*place{}},
 	}
 	go c.read()
 	return c
@@ -187,6 +190,7 @@ func (c *conn) decode(l line) jsonrpc.Message {
 			c.reject(e.id, bad.Code, bad.Message)
 			return nil
 		}
+		c.order.sent(r, e)
 	}
 	return m
 }
@@ -238,6 +242,7 @@ func (c *conn) remove(id jsonrpc.ID) {
 	call := c.pending[id.Raw()]
 	delete(c.pending, id.Raw())
 	c.mu.Unlock()
+	c.order.answered(id.Raw())
 	if call {
 		c.srv.leave()
 	}
@@ -256,6 +261,7 @@ func (c *conn) forget() {
 			c.srv.leave()
 		}
 		delete(c.pending, id)
+		c.order.answered(id)
 	}
 }
 

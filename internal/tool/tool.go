@@ -75,6 +75,8 @@ type Call struct {
 	Program   string // digest of the program that makes the call; empty for a call from outside
 	Language  string // of that program: "typescript" or "python"; empty for a call from outside
 	Session   string // name of the session of that program; empty where there is none
+	// Place is that of the call among those that the same caller sent before to the same session; nil: there is no order.
+	Place *Place
 	// Again is the record of this call that a process before this one began, where an execution was taken up and makes it again; empty:
 	// there is none.
 	Again string
@@ -99,6 +101,12 @@ type Call struct {
 	// Plan carries out what Arguments say, which are those of a plan (package plan), once a person has approved it. It is set in the
 	// one call by which an execution asks about its plan, in place of a tool of the catalog.
 	Plan Caller
+}
+
+// A Place is that of a call in an order. A call that needs no order doesn't take it.
+type Place struct {
+	Come <-chan struct{}       // closed once all before it have left theirs
+	Take func() (leave func()) // whoever takes it leaves it, come or not; more than once does nothing more
 }
 
 // An Instead is what becomes of a call that was taken over.
