@@ -211,11 +211,11 @@ func (e *Entry) say(name, value string) {
 // Record is the id of the entry's record.
 func (e *Entry) Record() string { return e.first.Record }
 
-// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done. Of a call that
-// a program made it doesn't wait until that is written: one whose end is lost with the process is one that has none.
+// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done. The death of the process
+// doesn't take that back, except of a call that a program made: one whose end is lost with the process is one that has none.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
-	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now}
+	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now, Safe: !e.inner}
 	leaf := &content{
 		Version: formatVersion, Part: PartEnded, Record: a.Record, Kind: KindCall, Time: Stamp(now), Begun: new(int64), Outcome: OK,
 		Micros: max(now.Sub(e.start), 0).Microseconds(), Detail: e.said,
@@ -231,7 +231,7 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 		}
 		leaf.Result = e.log.keep.result(a, res.Raw).bytesOf()
 	}
-	if err := e.log.append(context.WithoutCancel(ctx), a, leaf, !e.inner); err != nil {
+	if err := e.log.append(context.WithoutCancel(ctx), a, leaf, false); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "record the end of %s: %w", e.tool, err)
 	}
 	return nil
@@ -260,7 +260,7 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	return a.Record, nil
 }
 
-// append encodes a leaf and appends it. Unless wait says otherwise it returns before that is written, as long as nothing failed.
+// append encodes a leaf and appends it. Unless wait says otherwise it returns before it has its place in the log, as long as nothing failed.
 func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
 	failed := func(err error) {
 		if k := tool.AsError(err).Kind; k != tool.Canceled && k != tool.Timeout {
@@ -293,7 +293,9 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 func (l *Log) missed(a *Addition) {
 	l.lostMu.Lock()
 	defer l.lostMu.Unlock()
-	l.lost = append(l.lost, a)
+	if !slices.Contains(l.lost, a) {
+		l.lost = append(l.lost, a)
+	}
 	l.failing.Store(true)
 }
 

@@ -24,12 +24,15 @@ type Addition struct {
 	Keep   []Kept
 	Time   time.Time // when it happened: Keep is thrown away so long after it as retention says
 	// Durable says that the leaf must have reached the disk before Append returns. Others survive the death of the
-	// process, and may be lost with the power, all that came after them with them.
+	// process, and may be lost with the power, unless one that is Durable came after them.
 	Durable bool
 	// Failed, where it isn't nil, says that nobody waits for the leaf: Append may return before it is written, and
 	// Failed is told when it could not be. It must return at once. Views see such a leaf all the same, and when a later one, or
 	// anything else of the same database, is written it is, too, or Failed was told.
 	Failed func(error)
+	// Safe says that Append returns only when the death of the process doesn't take the leaf back, nor any before it, also where Failed is
+	// there to be told that it could not be placed in the log after all.
+	Safe bool
 }
 
 // Kept are bytes kept under their digest, until retention throws them away.

@@ -34,7 +34,7 @@ var recordCosts = []struct{ name, code string }{
 type ledger struct {
 	log   *audit.Log
 	on    atomic.Bool
-	store *store.Audit
+	store *store.Store
 	tools map[string]*tool.Tool
 	own   tool.Caller
 	up    *demo.Session
@@ -122,7 +122,7 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 		return nil, nil, err
 	}
 	yes := true
-	l := &ledger{store: stored, log: audit.New(audit.Config{Store: stored, Key: key}), tools: map[string]*tool.Tool{
+	l := &ledger{store: s, log: audit.New(audit.Config{Store: stored, Key: key}), tools: map[string]*tool.Tool{
 		"bench.read":      {Upstream: "bench", Name: "read", Annotations: tool.Annotations{ReadOnly: &yes}},
 		"bench.wait":      {Upstream: "bench", Name: "wait"},
 		"bench.write":     {Upstream: "bench", Name: "write"},
@@ -156,7 +156,7 @@ func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure
 		if err == nil && res.IsError {
 			err = fmt.Errorf("execute: %.300s", res.Raw)
 		}
-		_, settled := l.store.Prune(ctx, time.Time{}) // it throws nothing away: what nobody waited for is written before the next one begins
+		settled := l.store.Settle(ctx) // what nobody waited for is written before the next one begins
 		return took, errors.Join(err, settled)
 	}
 	var all []float64

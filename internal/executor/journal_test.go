@@ -70,6 +70,7 @@ type nothing struct{}
 
 func (nothing) Wait() error { return errDead }
 func (nothing) Sync() error { return errDead }
+func (nothing) Safe() error { return errDead }
 func (nothing) Hurry()      {}
 
 var errDead = tool.Errorf(tool.Unavailable, "this process is gone")

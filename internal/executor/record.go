@@ -120,7 +120,7 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 		case !sent.ReadOnly:
 			return p.Sync
 		case p != nil:
-			return p.Wait
+			return p.Safe
 		}
 		return func() error { return nil }
 	}

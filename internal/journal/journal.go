@@ -92,11 +92,13 @@ type Result struct {
 
 // A Pending is a Write that was given to a Store.
 type Pending interface {
-	// Wait waits until it is written: the death of this process doesn't take it back. Its error may mean that it is not.
+	// Safe waits until the death of this process doesn't take it back. Its error may mean that it does.
+	Safe() error
+	// Wait waits until it is written: what is read of the Store has it, too. Its error may mean that it is not.
 	Wait() error
 	// Sync is Wait, and waits until it is on the disk, too.
 	Sync() error
-	// Hurry has it written without a pause for what may come with it. It doesn't wait.
+	// Hurry has it safe without a pause for what may come with it. It doesn't wait.
 	Hurry()
 }
 

@@ -40,6 +40,7 @@ func (m *memory) Write(w *Write) Pending {
 type written struct{}
 
 func (written) Wait() error { return nil }
+func (written) Safe() error { return nil }
 func (written) Sync() error { return nil }
 func (written) Hurry()      {}
 

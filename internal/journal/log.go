@@ -118,7 +118,7 @@ func (l *Log) Delivered(id, at int64, question bool) {
 }
 
 // Intent notes that a call is about to leave. What it gives is waited for before it does: that the intent is on the disk, or, of a
-// call that only reads, that what came of the writes before it is written; nil where there are none.
+// call that only reads, that what came of the writes before it is safe; nil where there are none.
 func (l *Log) Intent(c *Call) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -385,6 +385,9 @@ func (l *Log) give(record, sync bool) Pending {
 type frozen struct{}
 
 var errFrozen = tool.Errorf(tool.Unavailable, "biplane is shutting down: the call was not made")
+
+// Safe gives the error.
+func (frozen) Safe() error { return errFrozen }
 
 // Wait gives the error.
 func (frozen) Wait() error { return errFrozen }

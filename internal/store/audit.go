@@ -33,6 +33,9 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (*Audit, error) {
 	if err := a.upgrade(ctx); err != nil {
 		return nil, err
 	}
+	if err := a.recover(ctx); err != nil {
+		return nil, err
+	}
 	return a, a.span(ctx)
 }
 
@@ -134,24 +137,33 @@ func (a *Audit) logRow(ctx context.Context) (origin string, sealed []byte, err e
 	return origin, sealed, nil
 }
 
-// Append adds a leaf.
+// Append adds a leaf. It is queued, and the next transaction takes it along with what is queued before it: who waits for it has one made.
 func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	x := &leaf{a, add}
-	if add.Failed != nil {
-		if ok, err := a.s.writer.ledger.put(x); ok || err != nil {
-			return err
-		}
+	w, x := a.s.writer, &leaf{a: a, add: add}
+	if add.Failed == nil {
+		x.done = make(chan struct{})
 	}
-	err := a.s.writer.call(ctx, add.Durable, func(ctx context.Context, w *writer) error {
-		if err := w.drain(ctx); err != nil { // what was added before it is before it
-			return err
-		}
-		return w.leaf(ctx, x)
-	})
-	return x.refused(err)
+	queued, err := w.ledger.put(x)
+	switch {
+	case err != nil:
+		return err
+	case !queued:
+		err := w.call(ctx, add.Durable || w.ledger.durably(), func(ctx context.Context, w *writer) error {
+			if err := w.drain(ctx); err != nil { // what was added before it is before it
+				return err
+			}
+			return w.leaf(ctx, x)
+		})
+		return x.refused(err)
+	case add.Failed == nil:
+		return w.placed(x)
+	case add.Safe && w.ahead.secure() != nil:
+		return w.takeAlong(context.WithoutCancel(ctx))
+	}
+	return nil
 }
 
 // Checkpoint signs the tree between two appends, with the disk's word for all before it.

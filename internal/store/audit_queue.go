@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +32,7 @@ type ledger struct {
 	mu     sync.Mutex
 	queue  []*leaf
 	bytes  int
+	disk   int  // of them are to be on the disk
 	open   int  // leaves that are queued, or in a transaction that is not committed yet
 	armed  bool // the timer runs
 	closed bool
@@ -37,8 +40,13 @@ type ledger struct {
 
 // A leaf is an addition that is to be written.
 type leaf struct {
-	a   *Audit
-	add *audit.Addition
+	a      *Audit
+	add    *audit.Addition
+	number uint64 // in ahead; 0: it isn't there
+	// What came of it; before done is closed, when the transaction that took it is over, only the writer's goroutine uses them.
+	err  error
+	over bool
+	done chan struct{} // nil: nobody waits
 }
 
 func newLedger(w *writer) *ledger {
@@ -58,12 +66,16 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	case len(l.queue) >= maxQueuedLeaves, l.bytes >= maxQueuedBytes:
 		return false, nil
 	}
+	x.number = l.w.ahead.note(x)
 	l.queue = append(l.queue, x)
 	l.open++
 	for _, k := range x.add.Keep {
 		l.bytes += len(k.Data)
 	}
 	l.bytes += len(x.add.Leaf)
+	if x.add.Durable {
+		l.disk++
+	}
 	if !l.armed {
 		l.armed = true
 		l.timer.Reset(tarry)
@@ -71,13 +83,32 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	return true, nil
 }
 
-// take gives what is queued.
-func (l *ledger) take() []*leaf {
+// take gives what is queued; of a transaction that doesn't wait for the disk up to a leaf that has to be there.
+func (l *ledger) take(durable bool) []*leaf {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.queue
-	l.queue, l.bytes, l.armed = nil, 0, false
+	if !durable && l.disk > 0 {
+		i := slices.IndexFunc(all, func(x *leaf) bool { return x.add.Durable })
+		l.queue = all[i:] // its transaction comes
+		return all[:i:i]
+	}
+	l.queue, l.bytes, l.disk, l.armed = nil, 0, 0, false
 	return all
+}
+
+// add counts leaves that a transaction takes, and that were not queued.
+func (l *ledger) add(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open += n
+}
+
+// durably reports whether something is queued that has to be on the disk.
+func (l *ledger) durably() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disk > 0
 }
 
 // waits reports whether something is not committed yet.
@@ -108,8 +139,13 @@ func (l *ledger) close() {
 	l.mu.Unlock()
 	l.timer.Stop()
 	if l.waits() {
-		_ = l.w.call(context.Background(), false, nothing)
+		_ = l.w.takeAlong(context.Background())
 	}
+}
+
+// takeAlong waits until what is queued by now is written.
+func (w *writer) takeAlong(ctx context.Context) error {
+	return w.call(ctx, w.ledger.durably(), nothing)
 }
 
 // nothing is the function of a write that is there for the transaction's sake.
@@ -117,39 +153,42 @@ func nothing(context.Context, *writer) error { return nil }
 
 // drain writes what is queued in the transaction under way.
 func (w *writer) drain(ctx context.Context) error {
-	for _, x := range w.ledger.take() {
-		w.taken = append(w.taken, taken{leaf: x})
-		err := w.leaf(ctx, x)
-		var alone *refusal
-		if err != nil && !errors.As(err, &alone) {
+	for some := range slices.Chunk(w.ledger.take(w.full), rowsAtOnce) {
+		w.taken = append(w.taken, some...)
+		if err := w.leaves(ctx, some); err != nil {
 			return err
 		}
-		w.taken[len(w.taken)-1].err = err
 	}
 	return nil
 }
 
-// A taken leaf is one that was taken from the queue, and what came of it.
-type taken struct {
-	*leaf
-	err error
-}
-
-// settle tells what came of the leaves of a transaction; err is what came of all of it.
-func (w *writer) settle(err error) {
+// settle tells what came of the writes and the leaves of a transaction; err is what came of all of it.
+func (w *writer) settle(group []*write, err error) {
 	if err != nil {
-		for _, x := range w.ledger.take() { // the next one would fare no better
-			w.taken = append(w.taken, taken{leaf: x})
-		}
+		w.taken = append(w.taken, w.ledger.take(true)...) // the next one would fare no better
 	}
 	for _, x := range w.taken {
-		if err := errors.Join(err, x.err); err != nil {
-			x.add.Failed(x.refused(err))
+		if x.err = errors.Join(err, x.err); x.err != nil && x.add.Failed != nil {
+			x.add.Failed(x.refused(x.err))
+		}
+		x.over = true
+		if x.done != nil {
+			close(x.done)
 		}
 	}
+	w.ahead.done(numbers(group, w.taken), err)
 	w.ledger.settled(len(w.taken))
 	clear(w.taken)
 	w.taken = w.taken[:0]
+}
+
+// placed waits until a queued leaf has its place in the log, and is on the disk where it is to be: a transaction that is under way may take it.
+func (w *writer) placed(x *leaf) error {
+	if err := w.queueUp(&write{durable: x.add.Durable, run: nothing, leaf: x, result: make(chan error, 1)}); err != nil {
+		return err
+	}
+	<-x.done
+	return x.refused(x.err)
 }
 
 // What a leaf is refused for.
@@ -174,38 +213,89 @@ func (x *leaf) refused(err error) error {
 	return err
 }
 
-const insertLeaf = `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)`
+// rowsAtOnce is how many leaves one statement writes at most: many cost little more than one.
+const rowsAtOnce = 16
 
-// leaf adds a leaf in the transaction under way: its index and its hashes are those of the tree as it is here. Where it is refused
-// alone, the error is a *refusal.
-func (w *writer) leaf(ctx context.Context, x *leaf) error {
-	if err := w.grow(ctx, x.a.key); err != nil {
+// insertLeaves writes so many leaves.
+func insertLeaves(n int) string {
+	return `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)` + strings.Repeat(`, (?, ?, ?)`, n-1)
+}
+
+// leaves adds leaves in the transaction under way: their indexes and their hashes are those of the tree as it is here. What one of them is
+// refused for alone is noted with it.
+func (w *writer) leaves(ctx context.Context, some []*leaf) error {
+	rows := make([]any, 0, 3*len(some))
+	for _, x := range some {
+		data, hashes, err := w.grown(ctx, x)
+		var alone *refusal
+		switch {
+		case errors.As(err, &alone):
+			x.err = err
+			continue
+		case err != nil:
+			return err
+		}
+		rows = append(rows, x.add.Seq, hashes, string(data))
+		if err := w.keepAll(ctx, x); err != nil {
+			return err
+		}
+		if err := w.mark(ctx, x.add.Seq, data); err != nil {
+			return err
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	err := w.insert(ctx, len(rows)/3, rows)
+	if err == nil {
+		return nil
+	}
+	w.tree = nil // it has grown by what isn't there
+	var alone *refusal
+	if !errors.As(err, &alone) {
 		return err
 	}
-	add := x.add
-	seq := w.tree.size
-	add.Seq = seq
-	data, err := add.At(seq)
-	if err != nil {
-		return &refusal{err}
+	for _, x := range some {
+		x.err = err
 	}
-	if err := w.placeable(ctx, add); err != nil {
-		return err
-	}
-	done, err := w.statement(ctx, insertLeaf, seq, w.tree.add(data), string(data))
+	return nil
+}
+
+// insert writes n leaves. What a constraint says, or a row that vanished, is a refusal where nothing is left of them.
+func (w *writer) insert(ctx context.Context, n int, rows []any) error {
+	done, err := w.statement(ctx, insertLeaves(n), rows...)
 	if err != nil {
-		w.tree = nil // it has grown by what isn't there
 		return refuses(err)
 	}
-	if n, err := done.RowsAffected(); err != nil || n != 1 { // a trigger that isn't ours can let a row vanish without a word
-		w.tree = nil
+	switch there, err := done.RowsAffected(); {
+	case err == nil && there == int64(n):
+		w.unsealed = true
+		return nil
+	case err == nil && there == 0: // a trigger that isn't ours can let a row vanish without a word
 		return &refusal{errVanished}
 	}
-	w.unsealed = true
-	if err := w.keepAll(ctx, x); err != nil {
-		return err
+	return errVanished
+}
+
+// leaf adds one leaf.
+func (w *writer) leaf(ctx context.Context, x *leaf) error {
+	return errors.Join(w.leaves(ctx, []*leaf{x}), x.err)
+}
+
+// grown adds a leaf to the tree, and gives it with the hashes that are stored with it.
+func (w *writer) grown(ctx context.Context, x *leaf) (data, hashes []byte, err error) {
+	if err := w.grow(ctx, x.a.key); err != nil {
+		return nil, nil, err
 	}
-	return w.mark(ctx, seq, data)
+	add := x.add
+	add.Seq = w.tree.size
+	if data, err = add.At(add.Seq); err != nil {
+		return nil, nil, &refusal{err}
+	}
+	if err := w.placeable(ctx, add); err != nil {
+		return nil, nil, err
+	}
+	return data, w.tree.add(data), nil
 }
 
 // refuses makes what a constraint said a refusal.

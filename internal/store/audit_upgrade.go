@@ -42,7 +42,7 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 		if err != nil {
 			return err
 		}
-		if err := w.leaf(ctx, &leaf{a, add}); err != nil {
+		if err := w.leaf(ctx, &leaf{a: a, add: add}); err != nil {
 			return err
 		}
 		if !o.Ended {

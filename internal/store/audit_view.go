@@ -16,7 +16,7 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 		return tool.AsError(err)
 	}
 	if a.s.writer.ledger.waits() { // what is queued is seen, too
-		if err := a.s.writer.call(ctx, false, nothing); err != nil {
+		if err := a.s.writer.takeAlong(ctx); err != nil {
 			return err
 		}
 	}

@@ -42,10 +42,39 @@ const (
 
 // Write takes a step.
 func (e *Executions) Write(w *journal.Write) journal.Pending {
-	var steps []step
-	if r := w.Record; r != nil {
+	x := &executionWrite{record: w.Record, fresh: w.New, id: w.ID, seq: w.Seq}
+	for _, r := range w.Results {
+		x.results = append(x.results, journal.Result{Digest: r.Digest, Data: e.key.Seal(resultPurpose, r.Data, []byte(r.Digest))})
+	}
+	if w.Seq > 0 {
+		x.part = e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
+	}
+	return e.s.writer.later(&write{durable: w.Sync, entry: x, run: x.write})
+}
+
+// write does the step in the transaction under way.
+func (x *executionWrite) write(ctx context.Context, to *writer) error {
+	if x.seq > 1 { // it may be refused, and then nothing else of it may be written
+		if err := putPart(ctx, to, x.id, x.seq, x.part); err != nil {
+			return err
+		}
+	}
+	for _, s := range x.steps() {
+		if err := to.step(ctx, s); err != nil {
+			return err
+		}
+	}
+	if x.seq == 1 {
+		return putPart(ctx, to, x.id, x.seq, x.part)
+	}
+	return nil
+}
+
+// steps are all but the part. Only the first may be refused.
+func (x *executionWrite) steps() (steps []step) {
+	if r := x.record; r != nil {
 		query, ended := updateExecution, int64(0)
-		if w.New {
+		if x.fresh {
 			query = insertExecution
 		}
 		if !r.Ended.IsZero() {
@@ -54,30 +83,10 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 		steps = append(steps, step{query, []any{r.ID, r.Principal, r.Client, r.Session, r.Language, int(r.Tier), r.Engine, r.Build, string(r.State),
 			r.Started.UnixMicro(), ended, r.Calls, r.Bytes, r.After, r.Lost, r.Why, r.Attempts}})
 	}
-	for _, x := range w.Results {
-		steps = append(steps, step{insertResult, []any{x.Digest, e.key.Seal(resultPurpose, x.Data, []byte(x.Digest))}},
-			step{insertResultRef, []any{w.ID, x.Digest}})
+	for _, r := range x.results {
+		steps = append(steps, step{insertResult, []any{r.Digest, r.Data}}, step{insertResultRef, []any{x.id, r.Digest}})
 	}
-	if w.Seq == 0 {
-		return e.s.writer.later(&write{durable: w.Sync, steps: steps})
-	}
-	sealed := e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
-	return e.s.writer.later(&write{durable: w.Sync, run: func(ctx context.Context, to *writer) error {
-		if w.Seq > 1 { // it may be refused, and then nothing else of it may be written
-			if err := putPart(ctx, to, w.ID, w.Seq, sealed); err != nil {
-				return err
-			}
-		}
-		for _, s := range steps {
-			if err := to.step(ctx, s); err != nil {
-				return err
-			}
-		}
-		if w.Seq > 1 {
-			return nil
-		}
-		return putPart(ctx, to, w.ID, w.Seq, sealed)
-	}})
+	return steps
 }
 
 // putPart adds a part after the one before it. Without that it is refused: what was heard before it is not known.

@@ -40,3 +40,9 @@ func Members(data []byte) map[string]string {
 	}
 	return out
 }
+
+// NoAhead closes the file beside the database, as if the disk refused it.
+func (s *Store) NoAhead() error { return s.writer.ahead.file.f.Close() }
+
+// Frames counts what is in a file beside the database.
+func Frames(data []byte) int { return len(frames(data)) }

@@ -19,26 +19,43 @@ func (w *writer) later(r *write) *pending {
 		select {
 		case err := <-r.result:
 			return err
+		default:
+		}
+		select {
 		case w.hurry <- struct{}{}: // what it finds open is committed
 		default: // it is hurrying
 		}
 		return <-r.result
 	})}
+	w.order.Lock()
+	defer w.order.Unlock()
+	if r.entry != nil {
+		r.ahead = w.ahead.note(r.entry)
+	}
 	if err := w.queueUp(r); err != nil {
+		w.ahead.done([]uint64{r.ahead}, err)
 		r.result <- err
 	}
 	return p
 }
 
-// Hurry has it committed without a pause for what may come with it.
+// Safe sees to it that the death of this process doesn't take it back: mostly by one write to a file, else it waits.
+func (p *pending) Safe() error {
+	if p.r.entry != nil && p.w.ahead.secure() == nil {
+		return nil
+	}
+	return p.wait()
+}
+
+// Hurry has it safe soon. It doesn't wait.
 func (p *pending) Hurry() {
 	select {
-	case p.w.hurry <- struct{}{}:
-	default: // it is hurrying
+	case p.w.soon <- struct{}{}:
+	default: // it is under way
 	}
 }
 
-// Wait waits until it is committed: the death of this process doesn't take it back.
+// Wait waits until it is committed.
 func (p *pending) Wait() error { return p.wait() }
 
 // touch is a write that changes nothing, so that the disk has all that was written before it.

@@ -80,7 +80,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := migrate(ctx, s.write); err != nil {
 		return nil, unopened(path, err)
 	}
-	if s.writer, err = startWriter(ctx, s.write); err != nil {
+	if s.writer, err = startWriter(ctx, s.write, filepath.Join(c.Path, aheadName), log); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
 	}
 	if s.read, err = open(path, "on"); err != nil {
@@ -184,6 +184,9 @@ func current(ctx context.Context, db *sql.DB, dir fs.FS) bool {
 	err = db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&have)
 	return err == nil && have == want
 }
+
+// Settle waits until all that was given to the store is in the database, also what nobody waits for.
+func (s *Store) Settle(ctx context.Context) error { return s.writer.takeAlong(ctx) }
 
 // Close ends the writer, closes the database and gives the data folder back. What was queued is written before.
 func (s *Store) Close() error {

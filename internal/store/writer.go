@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,16 +30,21 @@ type writer struct {
 	span     *span                // of the record, the one that is not full yet; as tree
 	pack     pack                 // of what is kept for the record, in the transaction under way; only the goroutine uses it
 	greatest string               // record in a span that is full; as tree
-	taken    []taken              // leaves of the record that the transaction under way has taken; only the goroutine uses it
+	taken    []*leaf              // leaves of the record that the transaction under way has taken; only the goroutine uses it
 	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
 	last     uint64               // the number of the newest write; only the goroutine uses it
 	disk     atomic.Uint64        // the disk has all writes up to this one
 	done     chan struct{}        // closed when the goroutine is gone
 	queue    chan *write
 	hurry    chan struct{} // somebody waits now for what was given to later
+	soon     chan struct{} // it is to be safe soon
 
 	ledger *ledger // of the record, what nobody waits for
+	ahead  *ahead  // what is not in the database yet, so that nobody has to wait for that
+	left   []read  // leaves that the last process left in its file, until the record is opened; only the goroutine uses it
+	log    *slog.Logger
 
+	order  sync.Mutex   // held while what is noted in ahead is queued, so that both are in one order
 	mu     sync.RWMutex // held while queueing, so that nothing is queued after closed
 	closed bool
 }
@@ -50,6 +56,9 @@ type write struct {
 	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
 	result  chan error
 	later   bool   // nobody waits for result yet
+	leaf    *leaf  // that is queued, and only has to be taken along; nil: it is no such write
+	entry   entry  // what ahead can hold instead; nil: nothing
+	ahead   uint64 // its number there
 	number  uint64 // in the order of writing; set before the result is given
 }
 
@@ -59,7 +68,8 @@ type step struct {
 	args  []any
 }
 
-func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
+// startWriter starts the writer. ahead is the path of its file; what is left there is written first.
+func startWriter(ctx context.Context, db *sql.DB, ahead string, log *slog.Logger) (*writer, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -68,8 +78,11 @@ func startWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1)}
+	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, log: log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
+	if err := w.recover(ctx, ahead); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	go w.run()
 	return w, nil
 }
@@ -124,8 +137,11 @@ func (w *writer) stop() error {
 	for _, s := range w.stmts {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, w.conn.Close())...)
+	return errors.Join(append(errs, w.ahead.close(), w.conn.Close())...)
 }
+
+// moot reports whether there is nothing left to do: an earlier transaction took the leaf along.
+func (r *write) moot() bool { return r.leaf != nil && r.leaf.over }
 
 func (w *writer) run() {
 	defer close(w.done)
@@ -137,6 +153,10 @@ func (w *writer) run() {
 			if first, ok = <-w.queue; !ok {
 				return
 			}
+		}
+		if first.moot() {
+			next = nil
+			continue
 		}
 		var group []*write
 		var errs []error
@@ -159,129 +179,140 @@ func (r *refusal) Unwrap() error { return r.err }
 // the failure of all.
 func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
 	ctx := context.Background() // what is queued is written
-	group = w.queued(first)
-	durable := slices.ContainsFunc(group, func(r *write) bool { return r.durable })
-	fail := func(err error) ([]*write, []error, *write) {
+	group = w.gather(first)
+	durable := w.ledger.durably() || slices.ContainsFunc(group, func(r *write) bool { return r.durable })
+	errs, next, err := w.transaction(ctx, &group, durable)
+	if err != nil {
 		w.tree, w.unsealed = nil, false // whatever is there now is read again
 		w.pack.reset()
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 		}
-		errs = slices.Repeat([]error{failure(err)}, len(group))
-		w.settle(failure(err))
-		return group, errs, next
+		w.settle(group, failure(err))
+		return group, slices.Repeat([]error{failure(err)}, len(group)), next
 	}
-	if err := w.flush(ctx, durable); err != nil {
-		return fail(err)
-	}
-	if _, err := w.statement(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return fail(err)
-	}
-	more := &waiting{w: w}
-	for i := 0; i < len(group); i++ {
-		r := group[i]
-		w.last++
-		r.number = w.last
-		err := w.exec(ctx, r)
-		var alone *refusal
-		if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !errors.As(err, &alone) {
-			return fail(err)
-		}
-		errs = append(errs, err)
-		more.urgent = more.urgent || !r.later
-		if i < len(group)-1 || i >= batch {
-			continue
-		}
-		r, err = more.take(ctx)
-		if err != nil {
-			return fail(err)
-		}
-		if r != nil && r.durable && !durable { // whether a commit waits for the disk is said before it begins
-			next = r
-		} else if r != nil {
-			group = append(group, r)
-		}
-	}
-	if err := w.finish(ctx); err != nil {
-		return fail(err)
-	}
-	w.settle(nil)
+	w.settle(group, nil)
 	if durable && !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		w.disk.Store(w.last)
 	}
 	return group, errs, next
 }
 
-// finish takes along what of the record nobody waits for, and commits.
-func (w *writer) finish(ctx context.Context) error {
-	if err := w.drain(ctx); err != nil {
-		return err
+// transaction is commit without what is to be done about an error. Leaves of the record that are queued are taken along, and then what was
+// queued before them, so that nothing is on record of which the journal doesn't know.
+func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool) (errs []error, next *write, err error) {
+	if err := w.flush(ctx, durable); err != nil {
+		return nil, nil, err
 	}
+	if _, err := w.statement(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return nil, nil, err
+	}
+	for more := *group; ; {
+		for _, r := range more {
+			w.last++
+			r.number = w.last
+			err := w.exec(ctx, r)
+			var alone *refusal
+			if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !errors.As(err, &alone) {
+				return nil, next, err
+			}
+			errs = append(errs, err)
+		}
+		if err := w.drain(ctx); err != nil {
+			return nil, next, err
+		}
+		if next != nil || len(*group) > 2*batch {
+			break
+		}
+		if more, next = w.more(durable); len(more) == 0 {
+			break
+		}
+		*group = append(*group, more...)
+	}
+	return errs, next, w.finish(ctx, *group)
+}
+
+// more gives what is queued now, up to a write that is not for the transaction under way: whether a commit waits for the disk is said before
+// it begins.
+func (w *writer) more(durable bool) (more []*write, next *write) {
+	for {
+		select {
+		case r := <-w.queue: // nil when it is closed
+			switch {
+			case r == nil:
+				return more, nil
+			case r.moot():
+			case r.durable && !durable:
+				return more, r
+			default:
+				more = append(more, r)
+			}
+		default:
+			return more, nil
+		}
+	}
+}
+
+// finish commits.
+func (w *writer) finish(ctx context.Context, group []*write) error {
 	if err := w.packed(ctx); err != nil {
 		return err
 	}
 	if err := w.seal(ctx); err != nil {
 		return err
 	}
+	if all := numbers(group, w.taken); len(all) > 0 {
+		if _, err := w.statement(ctx, applyAhead, int64(w.ahead.position(all))); err != nil {
+			return err
+		}
+	}
 	_, err := w.statement(ctx, "COMMIT")
 	return err
 }
 
-// queued gives first and what is queued by now.
-func (w *writer) queued(first *write) []*write {
+// linger is how long writes that nobody waits for are gathered before they are written together.
+const linger = 10 * time.Millisecond
+
+// gather gives first and what is queued by now, and as long as nobody waits for any of it, what comes within linger.
+func (w *writer) gather(first *write) []*write {
 	group := []*write{first}
+	urgent := !first.later
+	var late <-chan time.Time
 	for len(group) < batch {
 		select {
 		case r, ok := <-w.queue:
 			if !ok {
 				return group
 			}
-			group = append(group, r)
+			if !r.moot() {
+				group, urgent = append(group, r), urgent || !r.later
+			}
 			continue
 		default:
 		}
-		break
+		if urgent {
+			break
+		}
+		if late == nil {
+			late = time.After(linger)
+		}
+		select {
+		case r, ok := <-w.queue:
+			if !ok {
+				return group
+			}
+			if !r.moot() {
+				group, urgent = append(group, r), !r.later
+			}
+		case <-w.hurry:
+			urgent = true
+		case <-w.soon:
+			urgent = w.ahead.secure() != nil
+		case <-late:
+			urgent = true
+		}
 	}
 	return group
-}
-
-// linger is how long a transaction of what nobody waits for may stay open, so that what comes a moment later is in it, too.
-const linger = 10 * time.Millisecond
-
-// waiting takes from the queue what may be in an open transaction.
-type waiting struct {
-	w      *writer
-	urgent bool // somebody waits for what is in it
-	late   <-chan time.Time
-}
-
-// take gives the next write: one that is there, and while nobody waits, one that comes in a moment; else nil. Before that moment what is
-// there of the record is written, so that it need not be when somebody waits.
-func (m *waiting) take(ctx context.Context) (*write, error) {
-	if m.late == nil && !m.urgent {
-		m.late = time.After(linger)
-	}
-	if !m.urgent {
-		if err := m.w.drain(ctx); err != nil {
-			return nil, err
-		}
-	}
-	for !m.urgent {
-		select {
-		case r := <-m.w.queue: // nil when it is closed
-			return r, nil
-		case <-m.w.hurry:
-			m.urgent = true
-		case <-m.late:
-			return nil, nil
-		}
-	}
-	select {
-	case r := <-m.w.queue:
-		return r, nil
-	default:
-		return nil, nil
-	}
 }
 
 // flush sets whether a commit waits until the disk has it. In WAL mode one that doesn't still survives the death of

@@ -1,0 +1,177 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// The kinds of entries of an ahead.
+const (
+	leafKind      = 'l' // a leaf of the record
+	executionKind = 'x' // a step of the journal of an execution
+)
+
+var errEntry = errors.New("an entry is not of the known form")
+
+// field appends a text with its length.
+func field[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// fields reads what field wrote. bad: it is something else.
+type fields struct {
+	data []byte
+	bad  bool
+}
+
+func (f *fields) next() []byte {
+	n := f.number()
+	if n > uint64(len(f.data)) {
+		f.bad, f.data = true, nil
+		return nil
+	}
+	text := f.data[:n:n]
+	f.data = f.data[n:]
+	return text
+}
+
+func (f *fields) number() uint64 {
+	n, size := binary.Uvarint(f.data)
+	if size <= 0 {
+		f.bad, f.data = true, nil
+		return 0
+	}
+	f.data = f.data[size:]
+	return n
+}
+
+func (x *leaf) kind() byte { return leafKind }
+
+// appendTo writes the leaf without its place in the log, which it has in the database only. What is kept beside it is sealed as in a row of
+// its own.
+func (x *leaf) appendTo(b []byte) []byte {
+	add := x.add
+	b = field(field(b, add.Record), add.Part)
+	first := ""
+	if add.First != nil {
+		first = add.First.Record
+	}
+	b = binary.AppendUvarint(field(b, first), uint64(add.Time.UnixMicro()))
+	b = field(b, add.Leaf)
+	for _, k := range add.Keep {
+		b = field(field(b, k.Digest), x.a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest)))
+	}
+	return b
+}
+
+// leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it, by their records.
+func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
+	f, add := &fields{data: text}, x.add
+	add.Record, add.Part = string(f.next()), string(f.next())
+	first := string(f.next())
+	add.Time, add.Leaf = time.UnixMicro(int64(f.number())), f.next()
+	var kept []audit.Kept
+	for len(f.data) > 0 && !f.bad {
+		kept = append(kept, audit.Kept{Digest: string(f.next()), Data: f.next()})
+	}
+	if f.bad {
+		return &refusal{errEntry}
+	}
+	if first != "" {
+		seq, ok := begun[first]
+		if !ok {
+			var err error
+			if seq, err = w.placeOf(ctx, x.a.key, first); err != nil {
+				return err
+			}
+		}
+		add.First = &audit.Addition{Record: first, Seq: seq}
+	}
+	if err := w.leaf(ctx, x); err != nil {
+		return err
+	}
+	begun[add.Record] = add.Seq
+	for _, k := range kept {
+		if err := w.keep(ctx, k.Digest, add.Time, k.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeOf gives the first leaf of a record.
+func (w *writer) placeOf(ctx context.Context, key *secret.Key, record string) (seq int64, err error) {
+	if err := w.grow(ctx, key); err != nil {
+		return 0, err
+	}
+	if seq, ok := w.span.places[place{record, false}]; ok {
+		return seq, nil
+	}
+	rows, err := w.conn.QueryContext(ctx, `SELECT seq FROM audit_record WHERE record = ? AND ended = 0`, record)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return 0, errors.Join(rows.Err(), &refusal{errNotBegun})
+	}
+	return seq, rows.Scan(&seq)
+}
+
+// An executionWrite is a step of a journal, sealed.
+type executionWrite struct {
+	record  *journal.Record
+	fresh   bool // record is the first of its execution
+	id      string
+	seq     int // of part; 0: there is none
+	part    []byte
+	results []journal.Result
+}
+
+func (x *executionWrite) kind() byte { return executionKind }
+
+func (x *executionWrite) appendTo(b []byte) []byte {
+	var record []byte
+	if x.record != nil {
+		record, _ = tool.Marshal(x.record) // texts, numbers and times: it never fails
+	}
+	fresh := uint64(0)
+	if x.fresh {
+		fresh = 1
+	}
+	b = binary.AppendUvarint(field(b, record), fresh)
+	b = binary.AppendUvarint(field(b, x.id), uint64(x.seq))
+	b = field(b, x.part)
+	for _, r := range x.results {
+		b = field(field(b, r.Digest), r.Data)
+	}
+	return b
+}
+
+func readExecutionWrite(text []byte) (*executionWrite, error) {
+	f, x := &fields{data: text}, &executionWrite{}
+	record := f.next()
+	x.fresh = f.number() == 1
+	x.id, x.seq, x.part = string(f.next()), int(f.number()), f.next()
+	for len(f.data) > 0 && !f.bad {
+		x.results = append(x.results, journal.Result{Digest: string(f.next()), Data: f.next()})
+	}
+	if len(record) > 0 {
+		x.record = &journal.Record{}
+		if json.Unmarshal(record, x.record) != nil {
+			return nil, errEntry
+		}
+	}
+	if f.bad {
+		return nil, errEntry
+	}
+	return x, nil
+}

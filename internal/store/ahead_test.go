@@ -1,0 +1,260 @@
+package store_test
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// killed copies the folder of a store as a killed process leaves it after do: nothing that do brings about is in the database by then, since
+// that is locked.
+func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
+	t.Helper()
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	left = t.TempDir()
+	if err := os.Chmod(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"biplane.db", "biplane.db-wal", "biplane.ahead"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(left, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// scene is what a killed process leaves: a call of the agent, which made one inside, and the journal of its execution.
+func scene(t *testing.T) (left, inner string) {
+	t.Helper()
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	e := s.Executions(testKey(t))
+	yes := true
+	outer, err := l.Begin(t.Context(), &tool.Call{Path: "biplane.execute", Tool: &tool.Tool{Upstream: "biplane", Name: "execute"}}, allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left = killed(t, s, dir, func() {
+		rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
+		first := rec
+		e.Write(&journal.Write{ID: rec.ID, Record: &first, New: true, Seq: 1, Part: []byte("one")})
+		for i := range 10 {
+			x, err := l.Begin(t.Context(), &tool.Call{
+				Path: "crm.find", Parent: rec.ID, Arguments: fmt.Appendf(nil, `{"n":%d}`, i),
+				Tool: &tool.Tool{Upstream: "crm", Name: "find", Annotations: tool.Annotations{ReadOnly: &yes}},
+			}, allow)
+			if err == nil {
+				err = x.End(t.Context(), tool.Text(false, "fine"), nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner = x.Record()
+		}
+		if err := e.Write(&journal.Write{ID: rec.ID, Seq: 2, Part: []byte("two"), Results: []journal.Result{{Digest: e.Digest([]byte("large")), Data: []byte("large")}}}).Safe(); err != nil {
+			t.Fatal(err)
+		}
+		rec.State, rec.Ended = journal.Done, time.Now()
+		e.Write(&journal.Write{ID: rec.ID, Record: &rec, Seq: 3, Part: []byte("three")})
+		if err := outer.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return left, inner
+}
+
+// What is answered is there after kill -9, also what the database didn't have yet: records, what is kept of them, and journals. It is there once.
+func TestAnsweredAndKilled(t *testing.T) {
+	dir, inner := scene(t)
+	file := filepath.Join(dir, "biplane.ahead")
+	ahead, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := store.Frames(ahead); n != 24 {
+		t.Errorf("%d entries are in the file, want 24", n)
+	}
+	for _, clear := range []string{`{"n":7}`, "three", "large"} {
+		if bytes.Contains(ahead, []byte(clear)) {
+			t.Errorf("%q is in the file as it is", clear)
+		}
+	}
+	for range 3 {
+		s := open(t, dir)
+		l := auditLog(t, s)
+		if r := sound(t, l); r.Records != 11 || r.Unfinished != 0 || r.Size != 22 {
+			t.Errorf("%+v", r)
+		}
+		r, err := l.Record(t.Context(), inner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := l.Kept(t.Context(), r.Seq, r.Arguments.Kept); err != nil || string(kept) != `{"n":9}` {
+			t.Errorf("kept: %q, %v", kept, err)
+		}
+		e := s.Executions(testKey(t))
+		x, err := e.Get(t.Context(), "ex_1")
+		if err != nil || x == nil || x.State != journal.Done || x.Ended.IsZero() {
+			t.Fatalf("%+v, %v", x, err)
+		}
+		if parts, err := e.Parts(t.Context(), "ex_1"); err != nil || len(parts) != 3 || string(parts[2]) != "three" {
+			t.Errorf("%q, %v", parts, err)
+		}
+		if data, err := e.Result(t.Context(), e.Digest([]byte("large"))); err != nil || string(data) != "large" {
+			t.Errorf("%q, %v", data, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if fi, err := os.Stat(file); err != nil || fi.Size() > 0 {
+			t.Errorf("after a clean stop the file has %d bytes, %v", fi.Size(), err)
+		}
+		if err := os.WriteFile(file, ahead, 0o600); err != nil { // as if the process had died after it wrote to the database
+			t.Fatal(err)
+		}
+	}
+}
+
+// A file that was cut off or changed gives what is whole of it, and a log that verifies.
+func TestTornAhead(t *testing.T) {
+	from, _ := scene(t)
+	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(ahead)
+	flipped[len(flipped)-100] ^= 1
+	stale := append(bytes.Clone(ahead), ahead...)
+	for i, torn := range [][]byte{nil, ahead[:7], ahead[:8], ahead[:len(ahead)/2], ahead[:len(ahead)-1], flipped, stale, append(bytes.Clone(ahead), 1, 2, 3)} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"biplane.db", "biplane.db-wal"} {
+			b, err := os.ReadFile(filepath.Join(from, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), torn, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := auditLog(t, open(t, dir))
+		r := sound(t, l)
+		if whole := i > 5; whole != (r.Size == 22) {
+			t.Errorf("%d: %d leaves", i, r.Size)
+		}
+		fill(t, l, 9)
+		if after := sound(t, l); after.Size <= r.Size {
+			t.Errorf("%d: nothing was added to %d leaves", i, r.Size)
+		}
+	}
+}
+
+// Where the file can't be written, an answer waits for the database.
+func TestNoAhead(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := auditLog(t, s)
+	if err := s.NoAhead(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Tool: readInside().Tool}, allow)
+		if err == nil {
+			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := s.Leaves(t.Context()); have != 2*n+2 {
+			t.Errorf("%d leaves are written when answer %d is given", have, n)
+		}
+	}
+	x := s.Executions(testKey(t))
+	rec := &journal.Record{ID: "ex_1", State: journal.Running, Started: time.Now()}
+	if err := x.Write(&journal.Write{ID: rec.ID, Record: rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := x.Get(t.Context(), rec.ID); err != nil || got == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Leaves that wait for the disk have it, whichever transaction took them along.
+func TestDurableAmongOthers(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := auditLog(t, s)
+	done := make(chan error)
+	const each = 50
+	for n := range 8 {
+		go func() {
+			var err error
+			for range each {
+				c := &tool.Call{Path: "a.b"}
+				if n%2 == 0 {
+					c = readInside()
+				}
+				var e *audit.Entry
+				if e, err = l.Begin(t.Context(), c, allow); err == nil {
+					err = e.End(t.Context(), tool.Text(false, "fine"), nil)
+				}
+				if err != nil {
+					break
+				}
+			}
+			done <- err
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if r := sound(t, l); r.Records != 8*each || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// FuzzFrames reads what somebody else may have put into the file.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add(bytes.Repeat([]byte{0xff}, 40))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if n := store.Frames(data); n*13 > len(data) {
+			t.Errorf("%d entries in %d bytes", n, len(data))
+		}
+	})
+}
