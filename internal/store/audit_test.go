@@ -213,6 +213,9 @@ func TestBrokenSeal(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			fill(t, auditLog(t, s), 12)
+			if err := s.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			if n := s.Leaves(t.Context()); n != 23 {
 				t.Fatal(n)
 			}
