@@ -1,15 +1,17 @@
 package tool
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
-// path is a path of fields: names with dots between, * for any one, ** for any number of them. Lists are gone through.
-var path = regexp.MustCompile(`^(\*\*|\*|[^.*,\s]+)(\.(\*\*|\*|[^.*,\s]+))*$`)
-
-// IsPath reports whether p is a path of fields of JSON, like customer.email, items.*.price or **.ssn.
-func IsPath(p string) bool { return path.MatchString(p) && !strings.Contains(p, "**.**") }
+// IsPath reports whether p is a path of fields of JSON, like customer.email, items.*.price or **.ssn: names with dots between, * for
+// any one, ** for any number of them, but not twice in a row. Lists are gone through.
+func IsPath(p string) bool {
+	for part := range strings.SplitSeq(p, ".") {
+		if part != "*" && part != "**" && (part == "" || strings.ContainsAny(part, "*, \t\n\f\r")) {
+			return false
+		}
+	}
+	return !strings.Contains(p, "**.**")
+}
 
 // Paths are paths of fields, in their parts. What they name is walked to from the top, field by field, with Below.
 type Paths [][]string

@@ -2,15 +2,11 @@ package child
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -226,7 +222,7 @@ func (r *run) pump() result {
 			if _, err := r.cmd.Guest.Write(b); err != nil {
 				deaf = true
 				r.tell(kindDeaf)
-				if !gone(err) {
+				if !sandbox.HungUp(err) {
 					r.stop(fmt.Errorf("write to the guest stream: %w", err))
 				}
 			}
@@ -250,11 +246,6 @@ func (r *run) pump() result {
 			return res
 		}
 	}
-}
-
-// gone reports whether a write failed because nobody will read it: then the guest is to end, and that is no error.
-func gone(err error) bool {
-	return errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE)
 }
 
 // stop makes the child stop the guest, and ends it where it doesn't. The first cause counts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -56,7 +57,7 @@ func (d *Driver) tryGuest(k *kind) error {
 		return err
 	}
 	defer d.pool.give(img, r)
-	host := &trialHost{begun: make(chan struct{})}
+	host := &trialHost{begun: make(chan struct{}), taken: make(chan struct{})}
 	g := newGuest(r, img, host)
 	if err := g.enter(func() error { return k.lang.trial(g.engine, false) }); err != nil {
 		return err
@@ -72,6 +73,7 @@ func (d *Driver) tryGuest(k *kind) error {
 		if err := g.revoke(); err != nil {
 			return fmt.Errorf("revoke a guest's memory: %w", err)
 		}
+		host.once.Do(func() { close(host.taken) })
 		select {
 		case err := <-done:
 			if !errors.Is(err, errRevoked) {
@@ -90,18 +92,22 @@ func (deafHost) interrupted() bool                     { return false }
 func (deafHost) write(int, func() string)              {}
 func (deafHost) ask(int, func() string) (string, bool) { return "", false }
 
-// A trialHost is one that says when an endless guest has begun.
+// A trialHost is one that says when an endless guest has begun, and holds it until its memory is gone: this runs while a process
+// begins, when others need the processor that the guest would keep busy.
 type trialHost struct {
 	deafHost
 	endless bool
 	begun   chan struct{}
+	taken   chan struct{} // closed, once, when the memory was revoked
+	once    sync.Once
 }
 
-// interrupted hears that the guest runs.
+// interrupted hears that the guest runs. It doesn't stop it.
 func (t *trialHost) interrupted() bool {
 	if t.endless {
 		t.endless = false
 		close(t.begun)
+		<-t.taken
 	}
 	return false
 }

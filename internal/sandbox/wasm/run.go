@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
@@ -105,11 +102,6 @@ func (r *run) usage() sandbox.Usage {
 // errHungUp ends a run whose host has gone. That is no error: the guest is to end then.
 var errHungUp = errors.New("the host hung up")
 
-// gone reports whether a write failed because nobody will read it.
-func gone(err error) bool {
-	return errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE)
-}
-
 // stop ends the run with err, unless something else did before. It returns at once.
 func (r *run) stop(err error) {
 	r.mu.Lock()
@@ -179,8 +171,8 @@ func stretch(at int) byte {
 func (r *run) written(err error) {
 	switch {
 	case err == nil:
-	case gone(err) && r.cmd.Keep: // it goes on, for nobody, until the end of what it has to do
-	case gone(err):
+	case sandbox.HungUp(err) && r.cmd.Keep: // it goes on, for nobody, until the end of what it has to do
+	case sandbox.HungUp(err):
 		r.stop(errHungUp)
 	default:
 		r.stop(fmt.Errorf("write to the guest stream: %w", err))

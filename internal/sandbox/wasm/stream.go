@@ -286,7 +286,7 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 			continue
 		}
 		if _, err := w.Write(b); err != nil {
-			if o.drains && gone(err) {
+			if o.drains && sandbox.HungUp(err) {
 				o.drop()
 			}
 			return err
