@@ -1,7 +1,7 @@
 // Package engineproc makes this program the process around the embedded engine, when it was begun by the hidden command that
-// says so, and begins such a process for commands that will need one.
+// says so. Package ahead, below it, begins such a process for commands that will need one.
 //
-// It does that in its init, which the rest of this program has none of, and for one reason: an engine's process needs a tenth
+// Both do that in their init, which the rest of this program has none of, and for one reason: an engine's process needs a tenth
 // of what a gateway is made of, and Go initializes a package as soon as its own imports are. So the process serves before the
 // packages of the gateway (schemas, the database, the compiler) have begun, in a third of the time, and holds nothing of what
 // they would make; and it gets ready while the gateway's own packages do. A program that was begun by any other command is
@@ -12,20 +12,17 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/engineproc/ahead"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
 // Command is the argument that makes this program such a process. More follow it, from whoever begins it: sandbox/child.
-const Command = "__engine"
-
-// ahead is the process that was begun with this one, until somebody takes it over.
-var ahead atomic.Pointer[child.Begun]
+const Command = ahead.Command
 
 func init() {
 	switch {
@@ -40,9 +37,8 @@ func init() {
 			os.Exit(0)
 		}()
 		select {}
-	case len(os.Args) > 1 && slices.Contains(needy, os.Args[1]):
+	case ahead.Needed():
 		unhurried()
-		ahead.Store(child.Begin([]string{Command}))
 	}
 }
 
@@ -52,12 +48,9 @@ func unhurried() {
 	time.AfterFunc(100*time.Millisecond, func() { debug.SetGCPercent(usual) })
 }
 
-// needy are the commands that run programs.
-var needy = []string{"run", "mcp", "serve"}
-
 // Ahead gives the process that was begun with this one, to whoever asks first, if this program was begun to run programs; nil
 // otherwise. Whoever has it closes it, or gives it to a child.Driver.
-func Ahead() *child.Begun { return ahead.Swap(nil) }
+func Ahead() *launch.Begun { return ahead.Process() }
 
 // Main is the process: args are what follows Command. It returns when the process that began it is gone, or at once where
 // none has.

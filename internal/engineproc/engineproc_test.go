@@ -9,13 +9,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/engineproc"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
 )
 
 // The test's own binary becomes the process, since it links the package.
 
 func TestBegun(t *testing.T) {
-	d, err := child.New(child.Config{Command: []string{engineproc.Command}, Begun: child.Begin([]string{engineproc.Command})})
+	d, err := child.New(child.Config{Command: []string{engineproc.Command}, Begun: launch.Begin([]string{engineproc.Command})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +31,9 @@ func TestBegun(t *testing.T) {
 }
 
 func TestNotUsed(t *testing.T) {
-	b := child.Begin([]string{engineproc.Command})
+	b := launch.Begin([]string{engineproc.Command})
 	b.Close() // waits for its end
-	var none *child.Begun
+	var none *launch.Begun
 	none.Close()
 	if engineproc.Ahead() != nil {
 		t.Error("a process was begun by a command that needs none")

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -36,8 +37,8 @@ type Config struct {
 	// Command are the arguments by which this binary becomes a child: it must call Main then, with what follows them. The
 	// name that the binary was called by stands before them.
 	Command []string
-	// Begun is a process by that Command which was begun already, the first that the Driver uses; nil: it begins one.
-	Begun *Begun
+	// Begun is a process by that Command which was begun already, the first that the Driver uses, and closes; nil: it begins one.
+	Begun *launch.Begun
 	// Strict makes Probe, Create and Restore fail where a protection can't be armed. Otherwise they fail only where
 	// nothing separates the process from the host: neither system call filter, nor namespaces, nor Landlock, on Linux.
 	Strict bool
@@ -80,11 +81,7 @@ func New(cfg Config) (*Driver, error) {
 	if len(cfg.Command) == 0 {
 		return nil, errors.New("child driver: no command")
 	}
-	start := newStarter
-	if cfg.Begun != nil {
-		start = func([]string) *starter { return cfg.Begun.starter }
-	}
-	d := newDriver(cfg, start(cfg.Command))
+	d := newDriver(cfg, newStarter(cfg.Command, cfg.Begun))
 	d.work.Go(func() { _, _ = d.Probe(context.Background()) }) // ahead of whoever asks, who hears what goes wrong
 	return d, nil
 }

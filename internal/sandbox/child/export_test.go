@@ -25,8 +25,8 @@ func (d *Driver) PIDs() (pids []int) {
 	defer d.mu.Unlock()
 	for p := range d.all {
 		p.mu.Lock()
-		if u, ok := p.peer.(*unixPeer); ok {
-			pids = append(pids, u.cmd.Process.Pid)
+		if u, ok := p.peer.(*linuxPeer); ok {
+			pids = append(pids, u.p.PID)
 		}
 		p.mu.Unlock()
 	}
@@ -37,5 +37,5 @@ func (d *Driver) PIDs() (pids []int) {
 func (s *Sandbox) PID() int {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	return s.p.peer.(*unixPeer).cmd.Process.Pid
+	return s.p.peer.(*linuxPeer).p.PID
 }

@@ -27,7 +27,7 @@ type attempt struct {
 // TryEscapes starts children, by the same Command and with the same protections as a Driver's, and makes every attempt
 // in one of them. It gives what is armed there, too.
 func TryEscapes(ctx context.Context, command []string) ([]Attempt, []Protection, error) {
-	s := newStarter(command)
+	s := newStarter(command, nil)
 	defer s.close()
 	var done []Attempt
 	var armed []Protection

@@ -7,17 +7,19 @@ import (
 	"os/exec"
 	"slices"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 )
 
 // startWith starts a child, whose standard input and output are the connection.
 func startWith(command []string, plan int, more []string) (peer, int, error) {
-	program, err := own()
+	program, err := os.Executable()
 	if err != nil {
 		return nil, plan, err
 	}
 	p := &pipePeer{}
-	p.cmd = &exec.Cmd{Path: program, Args: slices.Concat([]string{called}, command, []string{"plain"}, more),
-		Env: append(environment(), "SYSTEMROOT="+os.Getenv("SYSTEMROOT")), Stderr: &p.said, WaitDelay: time.Second}
+	p.cmd = &exec.Cmd{Path: program, Args: slices.Concat([]string{launch.Called}, command, []string{"plain"}, more),
+		Env: append(launch.Environment(), "SYSTEMROOT="+os.Getenv("SYSTEMROOT")), Stderr: &p.said, WaitDelay: time.Second}
 	if p.WriteCloser, err = p.cmd.StdinPipe(); err != nil {
 		return nil, plan, err
 	}
@@ -27,12 +29,14 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 	return p, plan, p.cmd.Start()
 }
 
+func takeOver(*launch.Begun) (peer, bool, error) { return nil, false, nil }
+
 // A pipePeer is a child at the other end of two pipes.
 type pipePeer struct {
 	io.WriteCloser
 	out  io.ReadCloser
 	cmd  *exec.Cmd
-	said tail
+	said launch.Tail
 }
 
 // Read reads what the child says.
@@ -44,7 +48,7 @@ func (p *pipePeer) memory() int64 { return 0 }
 // wait waits for the end, and says how it came.
 func (p *pipePeer) wait() string {
 	_ = p.cmd.Wait() // the state says more
-	return fmt.Sprintf("ended with code %d%s", p.cmd.ProcessState.ExitCode(), p.said.after(": "))
+	return fmt.Sprintf("ended with code %d%s", p.cmd.ProcessState.ExitCode(), after(": ", p.said.Text()))
 }
 
 // A stdio is standard input and output.
