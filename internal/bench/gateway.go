@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 
 	"github.com/biplane-dev/biplane/internal/demo"
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -25,13 +25,13 @@ type Gateway struct {
 // patience is how long one gateway may take in all.
 const patience = 2 * time.Minute
 
-var gatewayName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+var gatewayName = lazily.Regexp(`^[a-z][a-z0-9_]{0,31}$`)
 
 // ParseGateway reads "name=command args...". Arguments are separated by spaces; '...' and "..." hold spaces together.
 // Errors are *tool.Error of kind Invalid.
 func ParseGateway(s string) (Gateway, error) {
 	name, command, ok := strings.Cut(s, "=")
-	if !ok || !gatewayName.MatchString(name) {
+	if !ok || !gatewayName().MatchString(name) {
 		return Gateway{}, tool.Errorf(tool.Invalid, "gateway %q: write name=command args..., the name in lower-case letters, digits and _", s)
 	}
 	argv, err := words(command)
@@ -166,7 +166,7 @@ func (a attempt) String() string {
 
 // runsCode are names of tools that run a program, and the names of the argument that takes it.
 var (
-	runsCode = regexp.MustCompile(`(?i)(execut|eval|run|code|script|python|javascript|typescript)`)
+	runsCode = lazily.Regexp(`(?i)(execut|eval|run|code|script|python|javascript|typescript)`)
 	codeArgs = []string{"code", "script", "source", "program", "expression", "javascript", "python_code", "js", "input", "query"}
 )
 
@@ -212,11 +212,11 @@ func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) 
 }
 
 // harmless are names of tools that change nothing.
-var harmless = regexp.MustCompile(`(?i)^(.*[_.-])?(ping|echo|version|status|health|list|get|now|time|info|help|read|show|search)([_.-].*)?$`)
+var harmless = lazily.Regexp(`(?i)^(.*[_.-])?(ping|echo|version|status|health|list|get|now|time|info|help|read|show|search)([_.-].*)?$`)
 
 // attempts are the calls of one tool that are worth a try.
 func attempts(name string, required []string, has func(string) bool) []attempt {
-	if runsCode.MatchString(name) {
+	if runsCode().MatchString(name) {
 		var out []attempt
 		for _, arg := range codeArgs {
 			if !has(arg) || len(required) > 1 || len(required) == 1 && required[0] != arg {
@@ -228,10 +228,10 @@ func attempts(name string, required []string, has func(string) bool) []attempt {
 		}
 		return out
 	}
-	if len(required) == 0 && harmless.MatchString(name) {
+	if len(required) == 0 && harmless().MatchString(name) {
 		return []attempt{{name, map[string]any{}}}
 	}
-	if len(required) == 1 && harmless.MatchString(name) && slices.Contains([]string{"message", "text", "input"}, required[0]) {
+	if len(required) == 1 && harmless().MatchString(name) && slices.Contains([]string{"message", "text", "input"}, required[0]) {
 		return []attempt{{name, map[string]any{required[0]: "x"}}}
 	}
 	return nil

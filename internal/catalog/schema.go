@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"sync"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -128,9 +129,9 @@ func (s *schema) compile(raw json.RawMessage) (compiled *jsonschema.Schema, err 
 	return nil, err
 }
 
-var draftURI = regexp.MustCompile(`^https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?$`)
+var draftURI = lazily.Regexp(`^https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?$`)
 
-func knownDraft(uri string) bool { return draftURI.MatchString(uri) }
+func knownDraft(uri string) bool { return draftURI().MatchString(uri) }
 
 // noLoader refuses every URL: what a schema refers to is inside of it.
 type noLoader struct{}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
@@ -209,7 +209,7 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 	return words[0]
 }
 
-var variable = regexp.MustCompile(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
+var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
 
 // expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR}, as editors write
 // it). $${ stands for ${ itself. The values are put in after the file was parsed: nothing in them is syntax.
@@ -234,7 +234,7 @@ func (r *reader) expand(n *node, s string) string {
 		}
 		ref := s[i+2 : i+end]
 		s = s[i+end+1:]
-		m := variable.FindStringSubmatch(ref)
+		m := variable().FindStringSubmatch(ref)
 		if m == nil {
 			r.wrong(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clip(ref))
 			continue

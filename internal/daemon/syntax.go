@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 	"github.com/tailscale/hujson"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // parse makes a tree of a configuration file: JSON with comments when its first character says so or its name ends in
@@ -43,7 +44,7 @@ type jsonTree struct {
 	count int
 }
 
-var jsonPosition = regexp.MustCompile(`^hujson: line (\d+), column (\d+): (.*)$`)
+var jsonPosition = lazily.Regexp(`^hujson: line (\d+), column (\d+): (.*)$`)
 
 func parseJSON(text []byte) (*node, *Problem) {
 	t := &jsonTree{text: text, lines: []int{0}}
@@ -57,7 +58,7 @@ func parseJSON(text []byte) (*node, *Problem) {
 	}
 	v, err := hujson.Parse(text)
 	if err != nil {
-		if m := jsonPosition.FindStringSubmatch(err.Error()); m != nil {
+		if m := jsonPosition().FindStringSubmatch(err.Error()); m != nil {
 			line, _ := strconv.Atoi(m[1])
 			col, _ := strconv.Atoi(m[2])
 			return nil, &Problem{line, col, m[3]}

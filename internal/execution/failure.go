@@ -3,9 +3,9 @@ package execution
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -64,10 +64,10 @@ func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	return f
 }
 
-var noProperty = regexp.MustCompile(`^TypeError: cannot read property 'Symbol\.(?:asyncI|i)terator' of (undefined|null)$`)
+var noProperty = lazily.Regexp(`^TypeError: cannot read property 'Symbol\.(?:asyncI|i)terator' of (undefined|null)$`)
 
 // parsesJSON matches the frame of a line that does.
-var parsesJSON = regexp.MustCompile(`(?m)^>.*\bJSON\.parse\b`)
+var parsesJSON = lazily.Regexp(`(?m)^>.*\bJSON\.parse\b`)
 
 // reword says with the agent's own text what the engine says without it.
 func reword(p *program.Program, f *Failure) {
@@ -75,12 +75,12 @@ func reword(p *program.Program, f *Failure) {
 	if f.Line > 0 {
 		name = p.NameAt(f.Line, f.Column)
 	}
-	switch m := noProperty.FindStringSubmatch(f.Message); {
+	switch m := noProperty().FindStringSubmatch(f.Message); {
 	case f.Message == "TypeError: not a function" && name != "":
 		f.Message = "TypeError: " + name + " is not a function"
 	case m != nil:
 		f.Message = "TypeError: " + m[1] + " is not iterable"
-	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON.MatchString(f.Frame):
+	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON().MatchString(f.Frame):
 		f.Message += " in JSON"
 	}
 	// Python names the place of what it can't compile in the message.
@@ -89,7 +89,7 @@ func reword(p *program.Program, f *Failure) {
 	}
 }
 
-var notDefined = regexp.MustCompile(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is not defined`)
+var notDefined = lazily.Regexp(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is not defined`)
 
 // absent are the names that programs expect from elsewhere, and what there is instead.
 var absent = map[string]string{
@@ -127,7 +127,7 @@ func hint(message string) string {
 	case strings.HasPrefix(message, "TypeError: cannot read property"), strings.HasPrefix(message, "KeyError: no key"):
 		return "a result may have another shape than expected: return a small part of it to see"
 	}
-	m := notDefined.FindStringSubmatch(message)
+	m := notDefined().FindStringSubmatch(message)
 	if m == nil {
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/queue"
@@ -505,11 +505,11 @@ func (r *run) logLine(c *sandbox.Console) {
 }
 
 // shortened matches the end of a text that the guest cut before it sent it.
-var shortened = regexp.MustCompile(`… \((\d{1,9}) more characters\)$`)
+var shortened = lazily.Regexp(`… \((\d{1,9}) more characters\)$`)
 
 // cutAway gives how much the guest cut away from a text that it logged, in characters.
 func cutAway(text string) int {
-	m := shortened.FindStringSubmatch(tokens.Tail(text, 64))
+	m := shortened().FindStringSubmatch(tokens.Tail(text, 64))
 	if m == nil {
 		return 0
 	}

@@ -9,11 +9,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/typegen"
@@ -90,10 +90,10 @@ func structured(v json.RawMessage) (*tool.Result, error) {
 }
 
 // marks matches what typegen.Simulated writes into values.
-var marks = regexp.MustCompile(`simulated-[0-9]+-[0-9]+|\b9700[0-9]{8}\b`)
+var marks = lazily.Regexp(`simulated-[0-9]+-[0-9]+|\b9700[0-9]{8}\b`)
 
 // Marked reports whether arguments hold something of a simulated answer.
-func Marked(args json.RawMessage) bool { return marks.Match(args) }
+func Marked(args json.RawMessage) bool { return marks().Match(args) }
 
 // A Set is what is left of a plan that was approved. It is safe for concurrent use.
 type Set struct {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -207,11 +207,11 @@ func (r *rule) about(t *tool.Tool) bool {
 }
 
 var (
-	lacks    = regexp.MustCompile("attribute `([^`]+)`(.*) not found")
-	unsafe   = regexp.MustCompile("unable to guarantee safety of access to optional attribute `([^`]+)`")
-	inAction = regexp.MustCompile(` (?:in context )?for Action::"\w+"`)
-	ticked   = regexp.MustCompile("`([^`]+)`")
-	onType   = regexp.MustCompile(" on entity type `[^`]+`")
+	lacks    = lazily.Regexp("attribute `([^`]+)`(.*) not found")
+	unsafe   = lazily.Regexp("unable to guarantee safety of access to optional attribute `([^`]+)`")
+	inAction = lazily.Regexp(` (?:in context )?for Action::"\w+"`)
+	ticked   = lazily.Regexp("`([^`]+)`")
+	onType   = lazily.Regexp(" on entity type `[^`]+`")
 )
 
 // told makes problems of an error of the checker.
@@ -229,17 +229,17 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 			continue
 		}
 		at := ""
-		if m := ticked.FindStringSubmatch(msg); m != nil {
+		if m := ticked().FindStringSubmatch(msg); m != nil {
 			at = m[1][strings.LastIndexByte(m[1], '.')+1:]
 		}
 		switch {
-		case unsafe.MatchString(msg):
-			path := unsafe.FindStringSubmatch(msg)[1]
+		case unsafe().MatchString(msg):
+			path := unsafe().FindStringSubmatch(msg)[1]
 			base := "context." + path
 			if i := strings.LastIndexByte(base, '.'); i > 0 {
 				msg = fmt.Sprintf("%s may not be there: ask first, `%s has %s && ...`", base, base[:i], base[i+1:])
 			}
-		case lacks.MatchString(msg):
+		case lacks().MatchString(msg):
 			msg += meant(at, attributes)
 		}
 		problems = append(problems, r.problem(f, at, "%s", msg))
@@ -252,8 +252,8 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 func texts(all []error) []string {
 	types := map[string][]string{} // what is said, by the same without the type
 	for _, err := range all {
-		msg := inAction.ReplaceAllString(plain(err.Error()), "")
-		short := onType.ReplaceAllString(msg, "")
+		msg := inAction().ReplaceAllString(plain(err.Error()), "")
+		short := onType().ReplaceAllString(msg, "")
 		types[short] = append(types[short], msg)
 	}
 	var out []string

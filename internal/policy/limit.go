@@ -3,18 +3,18 @@ package policy
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // limitText is one bound of @limit: "calls: 10 per 1m for each tool".
-var limitText = regexp.MustCompile(`^([a-z]+) *: *([0-9]+)(?: +per +([0-9a-z.]+))?(?: +for +(?:(all)|each +([a-z]+)))?$`)
+var limitText = lazily.Regexp(`^([a-z]+) *: *([0-9]+)(?: +per +([0-9a-z.]+))?(?: +for +(?:(all)|each +([a-z]+)))?$`)
 
 // The most that a bound lets through, and the longest window.
 const (
@@ -54,7 +54,7 @@ func ofCalls(b tool.Bound) bool {
 
 // boundOf reads one bound.
 func boundOf(text string) (tool.Bound, error) {
-	m := limitText.FindStringSubmatch(text)
+	m := limitText().FindStringSubmatch(text)
 	if m == nil {
 		return tool.Bound{}, tool.Errorf(tool.Invalid, `%q is no limit: write one like "calls: 10 per 1m", "concurrent: 2" or "calls: 100 per 1h for each tool"`, clip(text))
 	}

@@ -12,6 +12,7 @@ import (
 	cedar "github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -112,7 +113,7 @@ func load(files []File) (rules []*rule, problems []Problem) {
 	return rules, problems
 }
 
-var parserPlace = regexp.MustCompile(`^parser error:(?: parse error at)? <input>:(\d+):(\d+):? ?(.*)$`)
+var parserPlace = lazily.Regexp(`^parser error:(?: parse error at)? <input>:(\d+):(\d+):? ?(.*)$`)
 
 func parse(f File) (cedar.PolicyList, *Problem) {
 	if len(f.Text) > FileBytes {
@@ -134,7 +135,7 @@ func parse(f File) (cedar.PolicyList, *Problem) {
 	if err == nil {
 		return list, nil
 	}
-	m := parserPlace.FindStringSubmatch(plain(err.Error()))
+	m := parserPlace().FindStringSubmatch(plain(err.Error()))
 	if m == nil {
 		return nil, &Problem{File: f.Name, Message: plain(err.Error())}
 	}

@@ -1,6 +1,9 @@
 package privacy
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // A cue is what a word near a number says of it: its kind, or none, that it is something else.
 type cue = Kind
@@ -11,7 +14,9 @@ const (
 )
 
 // cues are the words that say what a number is. The nearest before it counts.
-var cues = cueWords(map[cue]string{
+var cues = sync.OnceValue(func() map[string]cue { return cueWords(cueTexts) })
+
+var cueTexts = map[cue]string{
 	Phone:     "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon dial phones kontakttelefon",
 	Card:      "card cc pan visa mastercard amex maestro credit debit creditcard cardnumber cardno kreditkarte karte karta carte tarjeta ccnum ccn cartao kaart",
 	IBAN:      "iban",
@@ -28,7 +33,7 @@ var cues = cueWords(map[cue]string{
 	other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei version build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
 		"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
 		"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span request asin mpn code duration elapsed latency ms ns count",
-})
+}
 
 func cueWords(of map[cue]string) map[string]cue {
 	out := map[string]cue{}
@@ -65,14 +70,14 @@ func cueIn(s string) cue {
 		if end == whole {
 			return weak
 		}
-		if c, ok := cues[folded(s[whole:end])]; ok && (c != other || !vague(s[whole:end])) {
+		if c, ok := cues()[folded(s[whole:end])]; ok && (c != other || !vague(s[whole:end])) {
 			return c
 		}
 		start := end - 1
 		for start > whole && !hump(s, start) {
 			start--
 		}
-		switch c, ok := cues[folded(s[start:end])]; {
+		switch c, ok := cues()[folded(s[start:end])]; {
 		case ok && vague(s[start:end]): // a word before it may say of what
 			weak = other
 		case ok && start > whole:

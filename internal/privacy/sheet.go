@@ -6,11 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -144,7 +144,7 @@ func (s *Sheet) Block(p *json.RawMessage) {
 }
 
 // mediaType matches what a type of media is said to be.
-var mediaType = regexp.MustCompile(`^[a-z]{1,20}/[a-z0-9.+-]{1,80}$`)
+var mediaType = lazily.Regexp(`^[a-z]{1,20}/[a-z0-9.+-]{1,80}$`)
 
 // withhold puts a text in the place of what can't be looked into.
 func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
@@ -152,7 +152,7 @@ func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
 		return
 	}
 	about := ""
-	if mediaType.MatchString(mime) {
+	if mediaType().MatchString(mime) {
 		about = " (" + mime + ")"
 	}
 	text := fmt.Sprintf("[a file%s of %d bytes was left out: nobody can tell whether it shows personal data; privacy.binaries: pass shows it]", about, base64*3/4)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
@@ -376,7 +377,7 @@ func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
 }
 
 // stackFrame matches a frame of the program in a stack trace, as far as its place.
-var stackFrame = lazily(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(FileName) + `:(\d{1,9}):(\d{1,9})\)`)
+var stackFrame = lazily.Regexp(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(FileName) + `:(\d{1,9}):(\d{1,9})\)`)
 
 // Rewrite makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text, and of the
 // modules that it imports.

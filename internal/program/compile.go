@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // lowered are the features that the engines don't have and the compiler writes in terms of others.
@@ -99,8 +101,8 @@ func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 }
 
 var (
-	jsxTag   = lazily(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
-	pythonic = lazily(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
+	jsxTag   = lazily.Regexp(`</[A-Za-z][\w.]*>|</>|<[A-Za-z][^<>]*/>`)
+	pythonic = lazily.Regexp(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
 )
 
 // dialect says what a program that doesn't parse seems to be written in, if that is none of ours.

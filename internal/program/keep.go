@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
@@ -69,7 +70,7 @@ func plainName(name string) string {
 	})
 }
 
-var escaped = lazily(`\\u(?:\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{4})`)
+var escaped = lazily.Regexp(`\\u(?:\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{4})`)
 
 // statements rewrites the statements at the top of a program.
 func (k *keeper) statements(body []stmt) {

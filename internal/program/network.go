@@ -3,6 +3,8 @@ package program
 import (
 	_ "embed"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // fetchSource gives a program fetch, as the Fetch standard has it (https://fetch.spec.whatwg.org), made of calls that go through the
@@ -12,7 +14,7 @@ import (
 //go:embed fetch.js
 var fetchSource string
 
-var fetchWord = lazily(`\bfetch\b`)
+var fetchWord = lazily.Regexp(`\bfetch\b`)
 
 // lead gives what stands before the code of a program, and how many lines it has.
 func lead(code string) (text string, lines int) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // FileName is the name to run a program under (sandbox.Run.Name), so that Locate finds it in stack traces.
@@ -120,7 +122,7 @@ func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 }
 
 // stackPlace matches a place of the program in a frame of a stack trace: "at boom (program.js:3:34)".
-var stackPlace = lazily(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
+var stackPlace = lazily.Regexp(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
 
 // Locate gives the place in the agent's own text of the innermost frame of an engine's stack trace that stands for one.
 func (p *Program) Locate(stack string) (line, col int, ok bool) {
@@ -151,8 +153,8 @@ func (p *Program) Frame(line, col int) string {
 
 // dotted is a name, or names with dots between them, at the end of a text and at its beginning.
 var (
-	dottedBefore = lazily(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*$`)
-	nameAfter    = lazily(`^[#\p{L}_$][\p{L}\p{N}_$]*`)
+	dottedBefore = lazily.Regexp(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*$`)
+	nameAfter    = lazily.Regexp(`^[#\p{L}_$][\p{L}\p{N}_$]*`)
 )
 
 // NameAt gives the name that stands at a place of the agent's text, with what stands before its dots: "r.items.map" at

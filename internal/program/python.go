@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
@@ -66,7 +67,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 }
 
 // script matches lines that begin as TypeScript does and Python can't.
-var script = lazily(`(?m)^[ \t]*(?:(?:export\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=\n]+)?=[^=]|(?:export\s+)?(?:const|let|var)\s+[\[{][^\n]*=|` +
+var script = lazily.Regexp(`(?m)^[ \t]*(?:(?:export\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=\n]+)?=[^=]|(?:export\s+)?(?:const|let|var)\s+[\[{][^\n]*=|` +
 	`(?:export\s+(?:default\s+)?)?(?:async\s+)?function\s*\*?\s*[\w$]*\s*\(|import[ \t]+(?:\{|\*[ \t]+as\b|type\b|[\w$]+[ \t]*,[ \t]*\{|[\w$]+[ \t]+from[ \t])|(?:export\s+)?interface\s+[\w$]+[^\n(]*\{)`)
 
 // unwrapPython takes the program out of the Markdown around it, and gives how many lines stand before it. Lines between
@@ -202,8 +203,8 @@ func pythonStringEnd(code string, i int, mark string) int {
 }
 
 var (
-	pythonCall = lazily(`[\p{L}_][\p{L}\p{N}_]*(?:\s*\.\s*[\p{L}_][\p{L}\p{N}_]*)?`)
-	catching   = lazily(`\btry\s*:|\bsuppress\b|\breturn_exceptions\b`)
+	pythonCall = lazily.Regexp(`[\p{L}_][\p{L}\p{N}_]*(?:\s*\.\s*[\p{L}_][\p{L}\p{N}_]*)?`)
+	catching   = lazily.Regexp(`\btry\s*:|\bsuppress\b|\breturn_exceptions\b`)
 )
 
 // checkPython finds calls of tools that surely don't exist: those of a name that the program only ever uses as name.member.

@@ -1,27 +1,21 @@
 package skill
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tokens"
 )
 
-// lazily makes a regular expression when it is first needed: these take longer than the rest of the program's start.
-func lazily(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
-
 var (
-	blockComment = lazily(`(?s)\A\s*/\*\*?(.*?)\*/`)
-	lineComments = lazily(`\A\s*((?://|#)[^\n]*(?:\n[ \t]*(?://|#)[^\n]*)*)`)
-	docstring    = lazily(`(?s)\A\s*[rR]?(?:"""(.*?)"""|'''(.*?)''')`)
-	nextDoc      = lazily(`(?s)/\*\*(.*?)\*/`)
-	exported     = lazily(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
-	defined      = lazily(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
-	spaces       = lazily(`\s+`)
+	blockComment = lazily.Regexp(`(?s)\A\s*/\*\*?(.*?)\*/`)
+	lineComments = lazily.Regexp(`\A\s*((?://|#)[^\n]*(?:\n[ \t]*(?://|#)[^\n]*)*)`)
+	docstring    = lazily.Regexp(`(?s)\A\s*[rR]?(?:"""(.*?)"""|'''(.*?)''')`)
+	nextDoc      = lazily.Regexp(`(?s)/\*\*(.*?)\*/`)
+	exported     = lazily.Regexp(`(?m)^export\s+(?:default\s+)?((?:async\s+)?function\s*\*?\s*[\w$]*\s*(?:<[^(]{0,200}>)?\s*\([^{]{0,500}|class\s+[\w$]+|const\s+[\w$]+\s*(?::[^=\n]{1,200})?=\s*(?:async\s*)?\([^{]{0,300}=>)`)
+	defined      = lazily.Regexp(`(?m)^((?:async\s+)?def\s+[a-zA-Z]\w*\s*\((?s:.{0,500}?)\)(?:\s*->\s*[^:\n]{1,100})?|class\s+[A-Za-z]\w*(?:\([^)\n]{0,100}\))?)\s*:[ \t]*(?:#.*)?$`)
+	spaces       = lazily.Regexp(`\s+`)
 )
 
 // maxSignatures is how many a skill is shown with.
@@ -62,7 +56,7 @@ func describe(name, source string) Info {
 	return s
 }
 
-var exportWord = lazily(`^(?:async\s+)?(?:function\s*\*?|const|class|def)\s+([\w$]+)`)
+var exportWord = lazily.Regexp(`^(?:async\s+)?(?:function\s*\*?|const|class|def)\s+([\w$]+)`)
 
 func exportName(signature string) string {
 	if m := exportWord().FindStringSubmatch(signature); m != nil {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // number makes a number within its bounds: whole where it can be, and the likely one for its name.
@@ -229,14 +231,14 @@ func formatExample(format string, variant int) string {
 	return ""
 }
 
-var saidPattern = regexp.MustCompile("(?i)(?:e\\.g\\.,?|example:?|such as|like)\\s*[`'\"“]([^`'\"”\\n]{1,80})[`'\"”]")
+var saidPattern = lazily.Regexp("(?i)(?:e\\.g\\.,?|example:?|such as|like)\\s*[`'\"“]([^`'\"”\\n]{1,80})[`'\"”]")
 
 // saidExample finds an example that a description gives in quotes.
 func saidExample(doc string) string {
 	if len(doc) > 4_000 {
 		doc = doc[:4_000]
 	}
-	if m := saidPattern.FindStringSubmatch(doc); m != nil && utf8.ValidString(m[1]) {
+	if m := saidPattern().FindStringSubmatch(doc); m != nil && utf8.ValidString(m[1]) {
 		return m[1]
 	}
 	return ""
@@ -279,13 +281,13 @@ func compileRegexp(p string) (*regexp.Regexp, error) {
 	return regexp.Compile(goSyntax(p))
 }
 
-var unicodeEscape = regexp.MustCompile(`\\u([0-9A-Fa-f]{4})`)
+var unicodeEscape = lazily.Regexp(`\\u([0-9A-Fa-f]{4})`)
 
 func goSyntax(p string) string {
 	if strings.Contains(p, `\\u`) {
 		return p
 	}
-	return unicodeEscape.ReplaceAllString(p, `\x{$1}`)
+	return unicodeEscape().ReplaceAllString(p, `\x{$1}`)
 }
 
 // matching makes a text that a pattern matches: the shortest, with extra more repetitions where any number is allowed.

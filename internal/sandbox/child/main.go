@@ -31,16 +31,21 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if err != nil {
 		return w.send(kindHello, 0, 0, encodeHello(hello{Error: err.Error()}), nil)
 	}
+	var h hello
+	var tried sync.WaitGroup
 	if len(args) == 1 {
 		if box, err := driver.Create(context.Background(), sandbox.Spec{}); err == nil {
 			_ = box.Close() // it was empty
 		} // else Create says so to those who ask
-		// Beside arming, most of which is waiting for the kernel: a driver tries itself out once, and the parent asks at once.
-		var tried sync.WaitGroup
-		tried.Go(func() { _, _ = driver.Probe(context.Background()) }) // whoever asks hears
-		defer tried.Wait()
+		// Beside arming, most of which is waiting for the kernel: a driver tries itself out once, and the parent wants to know at once.
+		tried.Go(func() {
+			if caps, err := driver.Probe(context.Background()); err == nil { // else whoever asks hears
+				h.Capabilities = &caps
+			}
+		})
 	}
-	h := hello{Protections: arm(args[0], all)}
+	h.Protections = arm(args[0], all)
+	tried.Wait()
 	if err := w.send(kindHello, 0, 0, encodeHello(h), nil); err != nil {
 		return err
 	}

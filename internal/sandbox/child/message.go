@@ -171,6 +171,8 @@ func bounded(s string) string {
 type hello struct {
 	Protections []Protection `json:"protections"`
 	Error       string       `json:"error,omitempty"` // why the child can't serve
+	// Capabilities are what its driver can do, where it has tried that out well; nil: who asks (kindProbe) hears why not.
+	Capabilities *sandbox.Capabilities `json:"capabilities,omitempty"`
 }
 
 func parseHello(f frame, err error) (hello, error) {

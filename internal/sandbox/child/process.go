@@ -338,8 +338,12 @@ func (p *process) make(ctx context.Context, k kind, payload, data []byte) (*Sand
 	return s, nil
 }
 
-// probe asks what the inner driver can do.
+// probe gives what the inner driver can do, as the child said when it began, or asks where it said nothing.
 func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err error) {
+	if said := p.hello.Capabilities; said != nil {
+		caps = clone(*said)
+		return caps, p.d.explain(&caps, p.hello.Protections)
+	}
 	r, err := p.boxes0().do(ctx, kindProbe, nil, nil)
 	if err != nil {
 		return caps, err

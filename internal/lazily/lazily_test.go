@@ -1,0 +1,14 @@
+package lazily_test
+
+import (
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
+)
+
+func TestRegexp(t *testing.T) {
+	digits := lazily.Regexp(`^[0-9]+$`)
+	if !digits().MatchString("42") || digits().MatchString("x") || digits() != digits() {
+		t.Error("it isn't the expression, or is made each time")
+	}
+}
