@@ -11,6 +11,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -115,7 +116,7 @@ func New(cfg Config) (*Engine, error) {
 		args, clock := mentions(r.policy)
 		e.reads, e.timed = e.reads || args, e.timed || clock
 	}
-	if len(problems) == 0 {
+	if len(problems) == 0 && !cfg.comes() {
 		problems = e.checkBase()
 	}
 	if len(problems) > 0 {
@@ -124,6 +125,16 @@ func New(cfg Config) (*Engine, error) {
 	e.version = digest(cfg)
 	e.free = e.freely()
 	return e, nil
+}
+
+// comes reports whether the policies are a starter as it comes with Biplane: nothing is wrong in those, as a test says, and to look
+// for it takes longer than all else here.
+func (c Config) comes() bool {
+	if len(c.Files) != 1 {
+		return false
+	}
+	own, ok := Starter(strings.TrimSuffix(c.Files[0].Name, ".cedar"))
+	return ok && own.Name == c.Files[0].Name && bytes.Equal(own.Text, c.Files[0].Text)
 }
 
 // digest is that of all that decisions come from, whatever the order of files and rules.

@@ -1,0 +1,22 @@
+package policy
+
+import "testing"
+
+// TestStarters looks for what New doesn't look for in policies that come with Biplane.
+func TestStarters(t *testing.T) {
+	for _, name := range Starters() {
+		f, ok := Starter(name)
+		cfg := Config{Files: []File{f}}
+		e, err := New(cfg)
+		if !ok || err != nil || !cfg.comes() {
+			t.Fatalf("%s: %v %v", name, ok, err)
+		}
+		if problems := e.checkBase(); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+		other := Config{Files: []File{{f.Name, append([]byte("\n"), f.Text...)}}}
+		if other.comes() || (Config{Files: []File{f, f}}).comes() || (Config{}).comes() {
+			t.Errorf("%s: others count as policies that come with Biplane", name)
+		}
+	}
+}
