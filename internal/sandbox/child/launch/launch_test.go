@@ -1,0 +1,141 @@
+//go:build linux
+
+package launch
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test's own binary is what is started. It does what its argument says, before any test.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "child" {
+		os.Exit(child(os.Args[2], os.Args[len(os.Args)-1]))
+	}
+	os.Exit(m.Run())
+}
+
+// child says its plan and its variables over the socket, echoes one line, and ends as it is told.
+func child(plan, how string) int {
+	conn := os.NewFile(3, "parent")
+	if _, err := io.WriteString(conn, plan+" "+strings.Join(os.Environ(), " ")+"\n"); err != nil {
+		return 90
+	}
+	switch how {
+	case "fail":
+		os.Stderr.WriteString("these are its last words\n")
+		return 3
+	case "talk":
+		os.Stderr.WriteString(strings.Repeat("x", 2*maxSaid))
+		return 0
+	}
+	_, _ = conn.Read(make([]byte, 1)) // until the parent hangs up, or kills
+	return 4
+}
+
+// said reads what a child says first.
+func said(t *testing.T, p *Process) string {
+	t.Helper()
+	b := make([]byte, 4096)
+	n, err := syscall.Read(p.Socket, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+func start(t *testing.T, how string) *Process {
+	t.Helper()
+	p, number, err := Start([]string{"child"}, 0, []string{how})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(p.Socket) })
+	text := said(t, p)
+	if plan, env, _ := strings.Cut(strings.TrimSpace(text), " "); plan != plans[number].name || env != strings.Join(Environment(), " ") {
+		t.Fatalf("plan %d: %q", number, text)
+	}
+	return p
+}
+
+func TestEnds(t *testing.T) {
+	p := start(t, "fail")
+	if status, err := p.Wait(); err != nil || status.ExitStatus() != 3 || p.Said.Text() != "these are its last words\n" {
+		t.Errorf("%v %v %q", status, err, p.Said.Text())
+	}
+	p.Kill() // its number may be another's by now: nothing is sent
+	p = start(t, "talk")
+	if status, err := p.Wait(); err != nil || status.ExitStatus() != 0 || len(p.Said.Text()) != maxSaid {
+		t.Errorf("%v %v %d", status, err, len(p.Said.Text()))
+	}
+	p = start(t, "wait")
+	go p.Kill()
+	if status, err := p.Wait(); err != nil || status.Signal() != syscall.SIGKILL {
+		t.Errorf("%v %v", status, err)
+	}
+}
+
+// TestHangsUp closes the parent's end, which the child has no copy of.
+func TestHangsUp(t *testing.T) {
+	p, _, err := Start([]string{"child"}, 0, []string{"wait"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said(t, p)
+	syscall.Close(p.Socket)
+	late := time.AfterFunc(20*time.Second, p.Kill)
+	defer late.Stop()
+	if status, err := p.Wait(); err != nil || status.ExitStatus() != 4 {
+		t.Errorf("%v %v", status, err)
+	}
+}
+
+// TestBegun takes what was begun, once, and ends what nobody took.
+func TestBegun(t *testing.T) {
+	b := Begin([]string{"child"})
+	p, ok, err := b.Take()
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if again, ok, err := b.Take(); again != nil || ok || err != nil {
+		t.Errorf("it was given twice: %v %v", ok, err)
+	}
+	p.Kill()
+	if _, err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	syscall.Close(p.Socket)
+	b.Close()
+	Begin([]string{"child"}).Close()
+	var none *Begun
+	none.Close()
+}
+
+// TestRefused goes through all plans, and says what became of each.
+func TestRefused(t *testing.T) {
+	was := Called
+	defer func() { Called = was }()
+	Called = "with\x00zero"
+	_, _, err := Start([]string{"child"}, 0, nil)
+	if err == nil {
+		t.Fatal("it began")
+	}
+	for _, name := range []string{"user", "plain"} {
+		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(l string) bool { return strings.HasPrefix(l, name+": ") }) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDecimal(t *testing.T) {
+	for n, want := range map[int]string{1: "1", 10: "10", 4096: "4096"} {
+		if got := decimal(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
