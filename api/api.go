@@ -148,6 +148,7 @@ type Execution struct {
 // A ProgramError is why a program failed.
 type ProgramError struct {
 	Kind    string `json:"kind"`
+	Limit   string `json:"limit,omitempty"` // which bound ended it: "memory", "cpu", "time", "stack", "output", "calls", "fan_out", "files", ...
 	Message string `json:"message"`
 	Line    int    `json:"line,omitempty"` // 1-based, in the program as it was sent
 	Column  int    `json:"column,omitempty"`

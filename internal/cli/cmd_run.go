@@ -211,6 +211,9 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 // failureText is a program's error with its place.
 func failureText(e *api.ProgramError) string {
 	text := e.Message
+	if e.Limit != "" {
+		text = e.Kind + " (" + e.Limit + "): " + text
+	}
 	switch place := fmt.Sprintf("line %d, column %d", e.Line, e.Column); {
 	case e.Line == 0:
 	case strings.Contains(text, "\n"): // the last line may be about another problem
@@ -242,6 +245,7 @@ type execution struct {
 
 type programError struct {
 	Kind    string  `json:"kind"`
+	Limit   *string `json:"limit"` // which bound ended it
 	Message string  `json:"message"`
 	Line    *int    `json:"line"`
 	Column  *int    `json:"column"`
@@ -253,6 +257,7 @@ type call struct {
 	MS    int64   `json:"ms"`
 	Bytes int     `json:"bytes"`
 	Error *string `json:"error"`
+	From  *string `json:"from"` // the execution whose journal answered it: it was not made again
 }
 
 func printed(x *api.Execution) execution {
@@ -261,10 +266,10 @@ func printed(x *api.Execution) execution {
 		Tier: x.Tier, Session: x.Session, MS: x.MS, Tokens: x.Tokens,
 	}
 	if e := x.Error; e != nil {
-		out.Error = &programError{Kind: e.Kind, Message: e.Message, Line: known(e.Line), Column: known(e.Column), Frame: known(e.Frame)}
+		out.Error = &programError{Kind: e.Kind, Limit: known(e.Limit), Message: e.Message, Line: known(e.Line), Column: known(e.Column), Frame: known(e.Frame)}
 	}
 	for _, c := range x.Calls {
-		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: known(c.Error)})
+		out.Calls = append(out.Calls, call{Tool: c.Tool, MS: c.MS, Bytes: c.Bytes, Error: known(c.Error), From: known(c.From)})
 	}
 	return out
 }

@@ -63,6 +63,7 @@ type Failure struct {
 	// "syntax", "check", "language", "empty" (the text is no program), "exception" (the program threw) or "stalled"
 	// (it waited for what can't come).
 	Kind    string `json:"kind"`
+	Limit   string `json:"limit,omitempty"` // which bound ended it, one of those below; its Kind is then tool.Limit, or tool.Timeout of TimeLimit
 	Message string `json:"message"`
 	Line    int    `json:"line,omitempty"`   // in the agent's own text, from 1
 	Column  int    `json:"column,omitempty"` // in characters, from 1

@@ -28,14 +28,10 @@ func limitOf(err error) *sandbox.LimitError {
 // Thrown tells what a program threw, at its place in the agent's own text; p is nil where there is none.
 func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	f := &Failure{Kind: exceptionKind, Message: g.Message}
-	switch {
-	case g.Kind != "":
+	if g.Kind != "" {
 		f.Kind = g.Kind
-	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"):
-		f.Kind, f.Message = string(tool.Limit), "the program reached its memory limit: hold less at a time"
-	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" && strings.Contains(g.Message, "stack overflow"):
-		f.Kind, f.Message = string(tool.Limit), "the program reached its stack limit: recurse less deeply, or use a loop"
 	}
+	f.reached(g)
 	switch {
 	case g.Name == "" || f.Kind == stalledKind || f.Kind == string(tool.Limit):
 	case f.Message == "" || f.Message == g.Name:
@@ -148,13 +144,13 @@ func Broken(err error) *Failure {
 		return f
 	}
 	if l := limitOf(err); l != nil {
-		return &Failure{Kind: string(tool.Limit), Message: l.Error()}
+		return &Failure{Kind: string(tool.Limit), Limit: l.Limit, Message: l.Error()}
 	}
 	e := tool.AsError(err)
 	if e == nil {
 		e = tool.Errorf(tool.Internal, "the program ended, and said nothing")
 	}
-	return &Failure{Kind: string(e.Kind), Message: e.Msg}
+	return &Failure{Kind: string(e.Kind), Limit: e.Limit, Message: e.Msg}
 }
 
 // FurtherProblems tells the places of all that is wrong in a program's text but the first, which Failure has fields for.

@@ -192,6 +192,7 @@ func reusedText(calls []Call) string {
 func (e *Execution) failureText() string {
 	f := e.Error
 	var b strings.Builder
+	b.WriteString(Head(f.Kind, f.Limit))
 	if f.Text != "" {
 		b.WriteString(prose.Cut(f.Text, 32<<10))
 	} else {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -34,7 +35,7 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 	err := r.guard("a question of the program", func() error {
 		switch {
 		case many:
-			return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+			return r.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 		case over:
 			return errEnded
 		}

@@ -73,18 +73,18 @@ func (r *run) call(c *sandbox.GuestCall) error {
 // admit takes a call in: as the n-th of those that go through the door, or as one that now answers. An error ends the
 // program.
 func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.RawMessage, error), err error) {
-	refuse := func(kind tool.Kind, format string, a ...any) (int, string, func() (json.RawMessage, error), error) {
-		return 0, path, func() (json.RawMessage, error) { return nil, tool.Errorf(kind, format, a...) }, nil
+	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
+		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
 	}
 	path = journal.PathOf(c)
 	if len(path) > maxPath || strings.ContainsFunc(path, unicode.IsControl) {
-		return refuse(tool.NotFound, "no tool has the name %q: use search to find tools", prose.Cut(path, 80))
+		return refuse(tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools", prose.Cut(path, 80)))
 	}
 	switch path {
 	case resultPath:
 		return 0, path, func() (json.RawMessage, error) { return r.readResult(c.Args) }, nil
 	case executePath, resumePath:
-		return refuse(tool.Invalid, "a program can't start or resume programs: call the tools directly")
+		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
 	lim := r.x.cfg.Limits
 	r.mu.Lock()
@@ -93,9 +93,9 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 		refused := r.refused
 		r.mu.Unlock()
 		if refused > maxRefused {
-			return 0, path, nil, tool.Errorf(tool.Limit, "the program went on calling tools after its limit of %s", prose.Count(lim.Calls, "call"))
+			return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s", prose.Count(lim.Calls, "call"))
 		}
-		return refuse(tool.Limit, "this program has made %s, which is the limit for one: do the rest in another program", prose.Count(lim.Calls, "call"))
+		return refuse(tool.Over(execution.CallsLimit, "this program has made %s, which is the limit for one: do the rest in another program", prose.Count(lim.Calls, "call")))
 	}
 	n = len(r.exec.Calls)
 	r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path)})
@@ -142,7 +142,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	value, err := r.outcome(res, err, &blocks)
 	r.mu.Lock()
 	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
-		value, err = nil, tool.Errorf(tool.Limit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
+		value, err = nil, tool.Over(execution.FanOutLimit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
 	}
 	r.answers += len(value)
 	var failure *sandbox.GuestError
@@ -202,7 +202,7 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 	case res.IsError:
 		return nil, &tool.Error{Kind: failedKind, Msg: values.ErrorText(res)}
 	case len(res.Raw) > r.x.cfg.Limits.Result:
-		return nil, tool.Errorf(tool.Limit, "the result is %s, more than a program can be given (%s): ask the tool for less",
+		return nil, tool.Over(execution.ResultLimit, "the result is %s, more than a program can be given (%s): ask the tool for less",
 			prose.Size(len(res.Raw)), prose.Size(r.x.cfg.Limits.Result))
 	}
 	err = r.guard("a result", func() error {
@@ -248,11 +248,11 @@ func (r *run) reported(n int, p tool.Progress) {
 
 func guestError(err error) *sandbox.GuestError {
 	e := tool.AsError(err)
-	return &sandbox.GuestError{Kind: string(e.Kind), Message: prose.Cut(e.Msg, values.MaxErrorText)}
+	return &sandbox.GuestError{Kind: string(e.Kind), Message: prose.Cut(execution.GuestText(e), values.MaxErrorText)}
 }
 
 // errUnread is what a program is told that asks for more than it reads.
-var errUnread = tool.Errorf(tool.Limit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxUnread))
+var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxUnread))
 
 // answerNow answers a call that needs no waiting.
 func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {

@@ -295,6 +295,13 @@ func (r *run) meta(s execution.State) map[string]any {
 		}
 		m["session"] = v
 	}
+	if f := r.exec.Error; f != nil && (s == execution.Failed || s == execution.Interrupted) { // it has ended
+		e := map[string]any{"kind": f.Kind}
+		if f.Limit != "" {
+			e["limit"] = f.Limit
+		}
+		m["error"] = e
+	}
 	return map[string]any{"biplane.dev/execution": m}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -37,7 +38,7 @@ func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	many := r.fileOps > maxFiles
 	r.mu.Unlock()
 	if many {
-		return nil, r.refuse(tool.Errorf(tool.Limit, "the program asked for files more than %s times", prose.Group(maxFiles)))
+		return nil, r.refuse(tool.Over(execution.FilesLimit, "the program asked for files more than %s times", prose.Group(maxFiles)))
 	}
 	return r.fs.Do(f, func(h string) ([]byte, error) {
 		l, err := r.leftover(h)

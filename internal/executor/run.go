@@ -158,7 +158,7 @@ func (r *run) live(a arguments) {
 	defer stop()
 	left := r.x.cfg.Limits.Total - time.Since(r.began)
 	total := time.AfterFunc(left, func() {
-		r.cancel(tool.Errorf(tool.Timeout, "the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
+		r.cancel(overtime("the execution took longer than %s in all, the most that one may: do the rest in another program", r.x.cfg.Limits.Total))
 	})
 	defer total.Stop()
 	r.bounded(total, left)
@@ -299,7 +299,7 @@ func (r *run) closeBox() {
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
 	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.told, TooLong: func() error {
-		return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
+		return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are over %s of JSON: return or send less", prose.Size(lim.Message)))
 	}})
 	if err := r.sendFirst(); err != nil {
 		return err
@@ -381,8 +381,15 @@ func (r *run) outOfTime() {
 		r.alarm.Reset(left)
 		return
 	}
-	r.cancel(tool.Errorf(tool.Timeout, "the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+	r.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
 		r.timeout, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
+}
+
+// overtime is the error of a program whose time is over.
+func overtime(format string, a ...any) error {
+	e := tool.Errorf(tool.Timeout, format, a...)
+	e.Limit = execution.TimeLimit
+	return e
 }
 
 // begin notes a call that is outstanding: the program's own clock stands still. r.mu is held.
@@ -424,12 +431,12 @@ func (r *run) take(line []byte) error {
 		return nil // it said its last word before
 	}
 	if many {
-		return r.refuse(tool.Errorf(tool.Limit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
+		return r.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		if strings.Contains(err.Error(), "max depth") { // of encoding/json, which has no name for it
-			return r.refuse(tool.Errorf(tool.Limit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
+			return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
 		}
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
 	}

@@ -41,7 +41,7 @@ func (q *Fair) wait(ctx context.Context, principal string, must bool) error {
 	}
 	if q.length >= q.max && !must {
 		q.mu.Unlock()
-		return tool.Errorf(tool.Limit, "%d programs are waiting to run already: try again later", q.length)
+		return tool.Over("queue", "%d programs are waiting to run already: try again later", q.length)
 	}
 	c := make(chan struct{})
 	if len(q.waiting[principal]) == 0 {

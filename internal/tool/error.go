@@ -34,6 +34,9 @@ type Error struct {
 	Kind Kind
 	Msg  string
 	Err  error
+	// Limit names the bound of an execution that was reached, in one word: "memory", "calls", ... (package execution has all); empty where it
+	// is none of those.
+	Limit string
 	// Unsent says of a call that it surely ended before anything was sent to its tool: it had no effect. Without it, it may
 	// have had one.
 	Unsent bool
@@ -61,6 +64,13 @@ func NotSent(err error) error {
 func Errorf(k Kind, format string, a ...any) *Error {
 	err := fmt.Errorf(format, a...)
 	return &Error{Kind: k, Msg: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Over makes an Error of the kind Limit that names its bound.
+func Over(limit, format string, a ...any) *Error {
+	e := Errorf(Limit, format, a...)
+	e.Limit = limit
+	return e
 }
 
 // Error gives Msg.

@@ -128,7 +128,7 @@ func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state
 	slices.Sort(rec.Languages)
 	rec.FileBytes, rec.Files = files.Tree().Size(), files.Tree().Len()
 	if rec.StateBytes > lim.Size {
-		return tool.Errorf(tool.Limit, "the session would be %s, packed; the most is %s: keep less in variables, and large data in files", prose.Size(rec.StateBytes), prose.Size(lim.Size))
+		return tool.Over("session", "the session would be %s, packed; the most is %s: keep less in variables, and large data in files", prose.Size(rec.StateBytes), prose.Size(lim.Size))
 	}
 	var err error
 	if rec.State, err = state.Encode(); err != nil {
@@ -153,7 +153,7 @@ func (s *Sessions) room(ctx context.Context, owner string) error {
 		return err
 	}
 	if most := s.cfg.Limits.Count; n >= most {
-		return tool.Errorf(tool.Limit, "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", prose.Count(n, "session"))
+		return tool.Over("sessions", "there are %s already, the most there may be: end one that is no longer needed (biplane sessions end NAME)", prose.Count(n, "session"))
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 	}
 	if l.users > s.cfg.Limits.Waiting {
 		s.mu.Unlock()
-		return nil, tool.Errorf(tool.Limit, "%d programs wait for session %q already: try again later, or use another session", s.cfg.Limits.Waiting, key.name)
+		return nil, tool.Over("queue", "%d programs wait for session %q already: try again later, or use another session", s.cfg.Limits.Waiting, key.name)
 	}
 	l.users++
 	s.unlist(l)
