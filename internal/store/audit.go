@@ -27,9 +27,12 @@ type Audit struct {
 }
 
 // Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
-// form.
+// form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (*Audit, error) {
 	a := &Audit{s: s, key: key}
+	if err := strange(ctx, s.read); err != nil {
+		return nil, err
+	}
 	if err := a.upgrade(ctx); err != nil {
 		return nil, err
 	}

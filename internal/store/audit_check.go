@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"hash/maphash"
-	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
@@ -28,33 +27,6 @@ func (v *auditView) Check() error {
 		return err
 	}
 	return v.index()
-}
-
-// schema compares what there is with what the migrations made.
-func (v *auditView) schema() error {
-	have, err := v.lines(`SELECT sql FROM sqlite_master WHERE sql IS NOT NULL
-		AND tbl_name IN ('audit_leaf', 'audit_checkpoint', 'audit_payload', 'audit_log', 'audit_record', 'audit_span', 'audit_kept')`)
-	if err != nil {
-		return err
-	}
-	made, err := migrations.ReadFile("migrations/0030_audit_leaf.sql")
-	if err != nil {
-		return tool.Errorf(tool.Internal, "read a migration: %w", err)
-	}
-	later, err := migrations.ReadFile("migrations/0130_audit_find.sql")
-	if err != nil {
-		return tool.Errorf(tool.Internal, "read a migration: %w", err)
-	}
-	made = slices.Concat(made, later)
-	for _, sql := range have {
-		if !strings.Contains(string(made), sql) {
-			return tool.Errorf(tool.Conflict, "the record's tables, indexes or triggers were changed: %.80s", sql)
-		}
-	}
-	if want := strings.Count(string(made), "\nCREATE ") - strings.Count(string(made), "\nDROP "); len(have) != want {
-		return tool.Errorf(tool.Conflict, "of the record's %d tables, indexes and triggers there are %d", want, len(have))
-	}
-	return nil
 }
 
 // index compares what lists search by with the leaves, of which it is made anew.

@@ -825,16 +825,11 @@ func TestVanishing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	fill(t, auditLog(t, s), 3)
-	if err := s.Close(); err != nil {
+	l := auditLog(t, s)
+	fill(t, l, 3)
+	if err := s.Exec(t.Context(), `CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`); err != nil {
 		t.Fatal(err)
 	}
-	db := raw(t, dir)
-	do(t, db, `CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l := auditLog(t, open(t, dir))
 	for range 2 { // it isn't the first one only
 		_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}}, allow)
 		if err == nil || tool.AsError(err).Kind != tool.Unavailable {
@@ -843,6 +838,42 @@ func TestVanishing(t *testing.T) {
 	}
 	if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindRead}); err == nil {
 		t.Error("an event that is not there was recorded")
+	}
+}
+
+// TestStrangeSchema puts into the database what is not Biplane's, or takes out what is: verify names it, and with what could act on what is written
+// nothing starts.
+func TestStrangeSchema(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		query, want string
+		starts      bool
+	}{
+		{`CREATE TRIGGER quiet AFTER INSERT ON execution_part BEGIN DELETE FROM audit_kept; END`, `biplane didn't make the trigger "quiet"`, false},
+		{`CREATE VIEW seen AS SELECT 1`, `biplane didn't make the view "seen"`, false},
+		{`DROP TRIGGER audit_leaf_update`, `the trigger audit_leaf_update was taken out`, true},
+		{`DROP INDEX execution_open`, `the index execution_open was taken out`, true},
+		{`ALTER TABLE limit_use ADD COLUMN more`, `the table limit_use was changed`, true},
+		{`CREATE TABLE notes (x)`, `biplane didn't make the table "notes"`, true},
+	} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		l := auditLog(t, s)
+		fill(t, l, 3)
+		sound(t, l)
+		if err := s.Exec(t.Context(), tt.query); err != nil {
+			t.Fatal(err)
+		}
+		if r := verified(t, l); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultStore || !strings.Contains(r.Faults[0].Msg, tt.want) {
+			t.Errorf("%s: %+v", tt.query, r.Faults)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := open(t, dir).Audit(t.Context(), testKey(t))
+		if (err == nil) != tt.starts || err != nil && (tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
+			t.Errorf("%s: at the next start: %v", tt.query, err)
+		}
 	}
 }
 

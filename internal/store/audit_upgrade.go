@@ -14,6 +14,9 @@ const selectOld = `SELECT record, 0 AS ended, time, call, execution, tool, princ
 	UNION ALL SELECT record, 1, time, '', '', '', '', '', '', outcome, error_kind, error, digest, size, '', duration FROM audit_ended
 	ORDER BY time, ended, record`
 
+// oldTables are those that upgrade takes away.
+var oldTables = [...]string{"audit_ended", "audit_begun"}
+
 // upgrade moves the record of an older version, two tables, into the tree: all of it in one transaction, or nothing.
 func (a *Audit) upgrade(ctx context.Context) error {
 	var n int
@@ -54,7 +57,7 @@ func (a *Audit) move(ctx context.Context, w *writer) error {
 			return err
 		}
 	}
-	for _, table := range []string{"audit_ended", "audit_begun"} {
+	for _, table := range oldTables {
 		if _, err := w.conn.ExecContext(ctx, `DROP TABLE `+table); err != nil {
 			return err
 		}

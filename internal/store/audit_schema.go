@@ -1,0 +1,138 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// strange refuses a database with triggers or views that the migrations don't make: what is written could become something else, whoever
+// writes it. It is asked at each start, so that it only looks for their texts; Check compares all there is.
+func strange(ctx context.Context, q querier) error {
+	rows, err := q.QueryContext(ctx, `SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE type IN ('trigger', 'view') ORDER BY name`)
+	if err != nil {
+		return readError(ctx, err)
+	}
+	defer rows.Close()
+	made, err := migrationTexts()
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		var kind, name, text string
+		if err := rows.Scan(&kind, &name, &text); err != nil {
+			return readError(ctx, err)
+		}
+		if text == "" || !strings.Contains(made, text) {
+			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
+				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", kind, name, file, strings.ToUpper(kind))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return readError(ctx, err)
+	}
+	return nil
+}
+
+func migrationTexts() (string, error) {
+	var all strings.Builder
+	err := fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := migrations.ReadFile(path)
+		all.Write(b)
+		return err
+	})
+	if err != nil {
+		return "", tool.Errorf(tool.Internal, "read the migrations: %w", err)
+	}
+	return all.String(), nil
+}
+
+// An object is a row of a database's schema.
+type object struct{ kind, name string }
+
+// schemaOf gives what there is in a database: the tables that the objects belong to, and their texts.
+func schemaOf(ctx context.Context, q querier) (map[object]string, error) {
+	// SQLite makes statistics by itself.
+	rows, err := q.QueryContext(ctx, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE type <> 'table' OR name NOT LIKE 'sqlite\_stat_' ESCAPE '\'`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[object]string{}
+	for rows.Next() {
+		var o object
+		var table, text string
+		if err := rows.Scan(&o.kind, &o.name, &table, &text); err != nil {
+			return nil, err
+		}
+		text = table + ": " + strings.Join(strings.Fields(text), " ")
+		if _, twice := out[o]; twice {
+			text += "; and another"
+		}
+		out[o] = text
+	}
+	return out, rows.Err()
+}
+
+// madeSchema gives what the migrations make of an empty database.
+func madeSchema(ctx context.Context) (map[object]string, error) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // each connection has a database of its own
+	if err := migrate(ctx, db); err != nil {
+		return nil, err
+	}
+	for _, table := range oldTables {
+		if _, err := db.ExecContext(ctx, `DROP TABLE `+table); err != nil {
+			return nil, err
+		}
+	}
+	return schemaOf(ctx, db)
+}
+
+// schema compares what there is in the database with what the migrations make.
+func (v *auditView) schema() error {
+	have, err := schemaOf(v.ctx, v.tx)
+	if err != nil {
+		return v.fail(err)
+	}
+	want, err := madeSchema(v.ctx)
+	if err != nil {
+		return v.fail(err)
+	}
+	all := maps.Clone(want)
+	maps.Copy(all, have)
+	var wrong []string
+	for _, o := range slices.SortedFunc(maps.Keys(all), func(a, b object) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {
+		is, there := have[o]
+		should, known := want[o]
+		switch {
+		case !known:
+			wrong = append(wrong, fmt.Sprintf("biplane didn't make the %s %.80q", o.kind, o.name))
+		case !there:
+			wrong = append(wrong, fmt.Sprintf("the %s %s was taken out", o.kind, o.name))
+		case is != should:
+			wrong = append(wrong, fmt.Sprintf("the %s %s was changed", o.kind, o.name))
+		}
+	}
+	if n := len(wrong); n > 10 {
+		wrong = append(wrong[:10], fmt.Sprintf("and %d more", n-10))
+	}
+	if len(wrong) > 0 {
+		return tool.Errorf(tool.Conflict, "the database is not as biplane makes it: %s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
