@@ -45,7 +45,7 @@ type AuditPayload struct {
 	Size   int64  `json:"size"`   // bytes of all of it
 	Whole  bool   `json:"whole"`  // what was kept is all of it, not a part, and nothing in it was replaced
 	Text   string `json:"text,omitempty"`
-	Gone   bool   `json:"gone,omitempty"` // it was kept, and retention has thrown it away
+	Gone   bool   `json:"gone,omitempty"` // it was kept, and is not there any more
 }
 
 // An AuditLeaf is one entry of the log.

@@ -391,16 +391,6 @@ func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, 
 	return data, err
 }
 
-// Prune throws away what was kept longer ago than retention says, and records how much that was when there was any.
-func (l *Log) Prune(ctx context.Context) error {
-	n, err := l.store.Prune(ctx, l.now().Add(-l.keep.long))
-	if err != nil || n == 0 {
-		return err
-	}
-	_, err = l.Event(ctx, Event{Kind: KindRecord, Detail: map[string]string{"action": "prune", "payloads": itoa(n)}})
-	return err
-}
-
 // bounded is a detail within its bounds.
 func bounded(d map[string]string) map[string]string {
 	if len(d) == 0 {

@@ -241,6 +241,23 @@ func (v memoryView) AllKept(f func(string, []byte, error) error) error {
 	return nil
 }
 
+func (v memoryView) Has(wanted []KeptAt) ([]bool, error) {
+	out := make([]bool, len(wanted))
+	for i, k := range wanted {
+		_, out[i] = v.m.kept[k.Digest]
+	}
+	return out, nil
+}
+
+func (v memoryView) Outdated(before time.Time) (n int64, err error) {
+	for _, k := range v.m.kept {
+		if k.time.Before(before) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (v memoryView) Check() error { return nil }
 
 func errClosed() error {

@@ -41,6 +41,12 @@ type Kept struct {
 	Data   []byte
 }
 
+// A KeptAt names bytes that were kept: by the index of a leaf, and their digest.
+type KeptAt struct {
+	Seq    int64
+	Digest string
+}
+
 // A Leaf is one entry of the log as it is stored.
 type Leaf struct {
 	Seq    int64
@@ -94,6 +100,10 @@ type View interface {
 	Kept(seq int64, digest string) ([]byte, error)
 	// AllKept calls f with all bytes that are kept and their digest, or with an error that names what can't be read.
 	AllKept(f func(digest string, data []byte, err error) error) error
+	// Has says of what was kept, by leaf in ascending order, which is still there. What can't be read is there; AllKept tells of it.
+	Has(wanted []KeptAt) ([]bool, error)
+	// Outdated counts what Prune would throw away.
+	Outdated(before time.Time) (rows int64, err error)
 	// Check says what is wrong with the store's own structure, as far as the record is concerned: nil where nothing is.
 	Check() error
 }

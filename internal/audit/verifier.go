@@ -17,12 +17,13 @@ type verifier struct {
 	log    *Log
 	r      Report
 	edge   edge
-	marks  []mark           // checkpoints, by size
-	next   int64            // index of the next leaf
-	good   [2]int64         // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
-	forked [2]bool          // the newest checkpoint didn't
-	sealed *Head            // what the store sealed; nil: nothing
-	agrees bool             // the log begins with exactly that
+	marks  []mark   // checkpoints, by size
+	next   int64    // index of the next leaf
+	good   [2]int64 // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
+	forked [2]bool  // the newest checkpoint didn't
+	sealed *Head    // what the store sealed; nil: nothing
+	agrees bool     // the log begins with exactly that
+	gone   *gone
 	open   map[string]int64 // begun and not ended: index by record
 	steps  []step
 	odd    map[int64]int64 // of changed leaves that name another index than their own: that one
@@ -67,6 +68,7 @@ func (v *verifier) fault(f Fault) {
 // run verifies what a view shows. It gives an error where it could not, and tells of what it found in the report.
 func (v *verifier) run(ctx context.Context, view View) error {
 	v.checkpoints(view)
+	v.gone = newGone(view)
 	v.compare()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
 		if err := ctx.Err(); err != nil {
@@ -207,6 +209,7 @@ func (v *verifier) content(l Leaf, c *content) {
 		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d has the id %s, which biplane gives no record of %s", l.Seq, c.Record, c.Time)})
 	}
 	v.place(l.Seq, c.Seq, c.Record)
+	v.gone.leaf(l.Seq, c)
 	switch c.Part {
 	case PartBegun:
 		v.r.Records++
@@ -287,7 +290,20 @@ func (v *verifier) payloads(ctx context.Context, view View) error {
 	case err != nil && !errors.Is(err, context.Canceled):
 		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("what is kept can't be read: %v", err)})
 	}
+	v.missed()
 	return nil
+}
+
+// missed tells of what is gone of what was kept. That leaves can't be read, of which it is known, is told already.
+func (v *verifier) missed() {
+	v.gone.look()
+	if v.gone.err != nil && len(v.r.Faults) == 0 {
+		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("what should be kept can't be looked for: %v", v.gone.err)})
+	}
+	for _, f := range v.gone.missed {
+		v.fault(f)
+	}
+	v.r.More += v.gone.more
 }
 
 func missing(first, last int64) string {

@@ -17,6 +17,7 @@ const (
 	FaultSeal       = "seal"       // the sealed head was changed, or taken away
 	FaultForged     = "forged"     // leaves were put at the end by somebody who had no key
 	FaultPayload    = "payload"    // what is kept under a digest is not what was digested
+	FaultGone       = "gone"       // what was kept is not there, and retention did not throw it away
 	FaultStore      = "store"      // the database can't be read, or contradicts itself
 )
 

@@ -275,7 +275,7 @@ func showKept(w io.Writer, name string, p *api.AuditPayload) {
 	switch {
 	case p == nil:
 	case p.Gone:
-		fmt.Fprintf(w, "\n%s: thrown away, as retention says\n", name)
+		fmt.Fprintf(w, "\n%s: was kept, and is gone (biplane audit verify says so where retention did not throw it away)\n", name)
 	case p.Text != "" && p.Whole:
 		fmt.Fprintf(w, "\n%s:\n%s\n", name, safe(p.Text))
 	case p.Text != "":

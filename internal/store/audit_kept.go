@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -199,6 +200,54 @@ func (v *auditView) openAlone(digest string, sealed []byte) ([]byte, error) {
 		return nil, tool.Errorf(tool.Conflict, "what is kept under %s was changed, or sealed with another key: %w", digest, err)
 	}
 	return data, nil
+}
+
+// Has says of what was kept which is there: in the pack of its leaf, or by itself. Packs follow each other as their leaves do.
+func (v *auditView) Has(wanted []audit.KeptAt) ([]bool, error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	const packs = `SELECT first, data FROM audit_kept WHERE first >= coalesce((SELECT max(first) FROM audit_kept WHERE first <= ?1), ?1) AND first <= ?2 ORDER BY first`
+	out, in, all, i := make([]bool, len(wanted)), map[string]bool{}, false, 0
+	before := func(next int64) {
+		for ; i < len(wanted) && wanted[i].Seq < next; i++ {
+			out[i] = all || in[wanted[i].Digest]
+		}
+	}
+	err := v.rows(packs, func(scan func(...any) error) error {
+		var first int64
+		var sealed sql.RawBytes
+		if err := scan(&first, &sealed); err != nil {
+			return v.fail(err)
+		}
+		before(first)
+		clear(in)
+		all = v.open(first, sealed, func(digest string, _ []byte) error { in[digest] = true; return nil }) != nil
+		return nil
+	}, wanted[0].Seq, wanted[len(wanted)-1].Seq)
+	if err != nil {
+		return nil, err
+	}
+	before(math.MaxInt64)
+	const alone = `SELECT EXISTS (SELECT 1 FROM audit_payload WHERE head = ? AND digest = ?)`
+	for i, k := range wanted {
+		if out[i] {
+			continue
+		}
+		if err := v.tx.QueryRowContext(v.ctx, alone, headOf(k.Digest), k.Digest).Scan(&out[i]); err != nil {
+			return nil, v.fail(err)
+		}
+	}
+	return out, nil
+}
+
+// Outdated counts what Prune would throw away.
+func (v *auditView) Outdated(before time.Time) (rows int64, err error) {
+	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM audit_kept WHERE time < ?1)`
+	if err := v.tx.QueryRowContext(v.ctx, query, before.UnixMicro()).Scan(&rows); err != nil {
+		return 0, v.fail(err)
+	}
+	return rows, nil
 }
 
 // AllKept calls f with all that is kept.

@@ -131,6 +131,9 @@ func TestTamperedDatabase(t *testing.T) {
 		{"what is kept", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_kept SET data = (SELECT data FROM audit_kept ORDER BY first DESC LIMIT 1) WHERE first = (SELECT min(first) FROM audit_kept)`)
 		}, audit.FaultPayload, -1, false},
+		{"what is kept, taken away", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_kept WHERE first = 0`)
+		}, audit.FaultGone, 0, false},
 		{"an index", func(t *testing.T, db *sql.DB) { // a record that lists no longer find
 			db.SetMaxOpenConns(1)
 			do(t, db, `PRAGMA writable_schema = 1`)
@@ -853,7 +856,7 @@ func TestStrangeSchema(t *testing.T) {
 		{`CREATE VIEW seen AS SELECT 1`, `biplane didn't make the view "seen"`, false},
 		{`DROP TRIGGER audit_leaf_update`, `the trigger audit_leaf_update was taken out`, true},
 		{`DROP INDEX execution_open`, `the index execution_open was taken out`, true},
-		{`ALTER TABLE limit_use ADD COLUMN more`, `the table limit_use was changed`, true},
+		{`ALTER TABLE limit_use ADD COLUMN more TEXT`, `the table limit_use was changed`, true},
 		{`CREATE TABLE notes (x)`, `biplane didn't make the table "notes"`, true},
 	} {
 		dir := t.TempDir()
@@ -873,6 +876,64 @@ func TestStrangeSchema(t *testing.T) {
 		_, err := open(t, dir).Audit(t.Context(), testKey(t))
 		if (err == nil) != tt.starts || err != nil && (tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "biplane audit verify")) {
 			t.Errorf("%s: at the next start: %v", tt.query, err)
+		}
+	}
+}
+
+// TestGone takes away what is kept: what retention threw away isn't missed, all else is named.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	a := stored(t, s)
+	signer, err := a.Signer(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time { return now }, Retention: audit.Retention{Results: audit.KeepFull, For: 30 * 24 * time.Hour}})
+	call := func(text string) {
+		t.Helper()
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: fmt.Appendf(nil, `{"text":%q}`, text)}, allow)
+		if err == nil {
+			err = e.End(t.Context(), &tool.Result{Raw: []byte(strings.Repeat(text, 5000))}, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"a", "b", "c"} {
+		call(text)
+		now = now.Add(20 * 24 * time.Hour)
+	}
+	if r := verified(t, l); !r.OK() || r.Payloads != 6 {
+		t.Fatalf("%+v", r)
+	}
+	if err := l.Prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := verified(t, l)
+	if !r.OK() || r.Payloads != 2 {
+		t.Fatalf("after retention: %+v", r)
+	}
+	found, err := l.Records(t.Context(), audit.Query{Kind: audit.KindRecord})
+	if err != nil || len(found) != 1 || found[0].Detail["before"] == "" || found[0].Detail["payloads"] != "4" {
+		t.Fatal(found, err)
+	}
+	for _, tt := range []struct{ query, want string }{
+		{`DELETE FROM audit_payload`, "what was kept of the result of record"},
+		{`DELETE FROM audit_kept`, "what was kept of the arguments of record"},
+	} {
+		if err := s.Exec(t.Context(), tt.query); err != nil {
+			t.Fatal(err)
+		}
+		r := verified(t, l)
+		for _, f := range r.Faults {
+			if f.What != audit.FaultGone || f.Record == "" || f.Seq < 4 {
+				t.Errorf("%+v", f)
+			}
+		}
+		if len(r.Faults) == 0 || !strings.Contains(r.Faults[0].Msg, tt.want) {
+			t.Errorf("%s: %+v", tt.query, r.Faults)
 		}
 	}
 }
