@@ -104,8 +104,8 @@ func (e *Evidence) limits(b *strings.Builder) {
 - Times are those of the host's clock.
 - The content of arguments and results is not here, only keyed digests. What retention kept of them is shown by
   ` + "`biplane audit show RECORD`" + ` on the machine itself.
-- Integrity: the proofs show that nothing was changed since a checkpoint was signed. Whoever can write to the data folder
-  could take checkpoints away and write anew what they covered: only a checkpoint that was kept elsewhere shows it. Compare
+- Integrity: the proofs show that nothing was changed since a checkpoint was signed. Whoever has the data folder's key
+  could write all of it anew, and whoever can write to the folder could put an old copy of it back: only a checkpoint that was kept elsewhere shows it. Compare
   integrity/checkpoint.txt with those that left the machine (docs/audit.md says how).
 `)
 	if e.Anyone != "" {
