@@ -55,11 +55,14 @@ func (f *fields) number() uint64 {
 
 func (x *leaf) kind() byte { return leafKind }
 
-// appendTo writes the leaf without its place in the log, which it has in the database only. What is kept beside it is sealed as in a row of
-// its own.
-func (x *leaf) appendTo(b []byte) []byte {
+// appendTo writes the leaf without its place in the log, which it has in the database only, sealed: who has no key can't add one, and which ever is taken
+// again is there already.
+func (x *leaf) appendTo(b []byte) []byte { return x.a.key.AppendSeal(b, auditAheadPurpose, x.text()) }
+
+// text is the leaf before it is sealed. What is kept beside it is sealed as in a row of its own.
+func (x *leaf) text() []byte {
 	add := x.add
-	b = field(field(b, add.Record), add.Part)
+	b := field(field(make([]byte, 0, len(add.Leaf)+256), add.Record), add.Part)
 	first := ""
 	if add.First != nil {
 		first = add.First.Record
@@ -74,6 +77,10 @@ func (x *leaf) appendTo(b []byte) []byte {
 
 // leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it, by their records.
 func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
+	text, err := x.a.key.Unseal(auditAheadPurpose, text)
+	if err != nil {
+		return &refusal{err}
+	}
 	f, add := &fields{data: text}, x.add
 	add.Record, add.Part = string(f.next()), string(f.next())
 	first := string(f.next())
@@ -88,7 +95,6 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 	if first != "" {
 		seq, ok := begun[first]
 		if !ok {
-			var err error
 			if seq, err = w.placeOf(ctx, x.a.key, first); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -257,4 +258,33 @@ func FuzzFrames(f *testing.F) {
 			t.Errorf("%d entries in %d bytes", n, len(data))
 		}
 	})
+}
+
+// Leaves that were sealed with another key are nobody's: who can write to the folder can't put one into the record by way of the file.
+func TestForeignAhead(t *testing.T) {
+	from, _ := scene(t)
+	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[*secret.Key]bool{testKey(t): true, other: false} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), ahead, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, dir)
+		if _, err := s.Audit(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Leaves(t.Context()); (n > 0) != want {
+			t.Errorf("%d leaves", n)
+		}
+	}
 }

@@ -18,6 +18,7 @@ const (
 	auditSeedPurpose    = "audit-seed" // of records without a sealed head: those of older versions, and those that have no name yet
 	auditNamedPurpose   = "audit-named"
 	auditHeadPurpose    = "audit-head"
+	auditAheadPurpose   = "audit-ahead"
 )
 
 // Audit is the record: an audit.Store.
