@@ -67,7 +67,7 @@ func executionsListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := a.print(output, page.Executions, func(w io.Writer) { tableOfExecutions(w, page.Executions) }); err != nil {
+				if err := a.print(output, page.Executions, func(w io.Writer) { tableOfExecutions(w, page.Executions, f) }); err != nil {
 					return err
 				}
 				if page.Next != "" {
@@ -113,8 +113,16 @@ func moments(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, usage("the time %q can't be read: write 90m, 24h or 7d for so long ago, 2026-01-31 for a day, or 2026-01-31T09:00:00Z for a moment", text)
 }
 
-func tableOfExecutions(w io.Writer, all []api.ExecutionInfo) {
-	if len(all) == 0 {
+func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilter) {
+	switch {
+	case len(all) > 0:
+	case len(f.States) > 0:
+		fmt.Fprintf(w, "No executions that are %s: biplane executions list has all.\n", strings.Join(f.States, " or "))
+		return
+	case f.Session != "" || f.Before != "" || !f.Since.IsZero():
+		fmt.Fprintln(w, "No executions of those that were asked for: biplane executions list has all.")
+		return
+	default:
 		fmt.Fprintln(w, "No executions: biplane run begins one.")
 		return
 	}

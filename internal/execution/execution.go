@@ -42,6 +42,7 @@ type Execution struct {
 	Tokens  Tokens          `json:"tokens"`            // filled in by Count
 
 	Undefined bool           `json:"-"` // the program ended well, without a value
+	Language  string         `json:"-"` // "typescript" or "python"; empty: not known
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
 	GoesOn    bool           `json:"-"` // it was stopped with its process, and is taken up by the next one

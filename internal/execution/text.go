@@ -11,7 +11,12 @@ import (
 )
 
 // undefinedText is the answer of a program without a value.
-const undefinedText = "no value: the program returned undefined"
+func (e *Execution) undefinedText() string {
+	if e.Language == "python" {
+		return "no value: the program returned None"
+	}
+	return "no value: the program returned undefined"
+}
 
 // Texts are what an agent reads of an execution that has ended. value shows the value, where there is one; session is a line on the session, or
 // empty.
@@ -21,7 +26,7 @@ func (e *Execution) Texts(value func() string, session string) []string {
 	case e.State != Done:
 		first = e.failureText()
 	case e.Undefined:
-		first = undefinedText
+		first = e.undefinedText()
 	default:
 		first = value()
 	}

@@ -77,8 +77,14 @@ func (r *run) conclude(err error) {
 	if r.program != nil {
 		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
 	}
-	if r.dropped > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", prose.Count(r.dropped, "console line"), prose.Size(r.x.cfg.Limits.Console)))
+	switch lines := prose.Count(r.dropped, "console line"); {
+	case r.unsaid && r.dropped > 0:
+		lines += " and more"
+		fallthrough
+	case r.dropped > 0:
+		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", lines, prose.Size(r.x.cfg.Limits.Console)))
+	case r.unsaid:
+		e.Notes = append(e.Notes, "console lines dropped: the program wrote more than a program may")
 	}
 	if left := r.plan.leftOver(); left != "" && r.exec.State != execution.Queued {
 		e.Notes = append(e.Notes, left)
@@ -94,7 +100,7 @@ func (r *run) conclude(err error) {
 		if bytes.Contains(e.Value, []byte(program.FileName)) {
 			e.Value = json.RawMessage(r.places(string(e.Value)))
 		}
-		e.Undefined = len(e.Value) == 0
+		e.Undefined, e.Language = len(e.Value) == 0, r.language
 		if r.program != nil && r.program.Remark != "" {
 			e.Notes = append(e.Notes, r.program.Remark)
 		}

@@ -106,6 +106,26 @@ func TestRealRoot(t *testing.T) {
 	}
 }
 
+func TestRealConsoleNotes(t *testing.T) {
+	s := realStage(t, nil)
+	for language, code := range map[string]string{
+		"typescript": `for (let i = 0; i < 200; i++) console.log("x".repeat(1e5)); return undefined`,
+		"python":     "for i in range(200):\n    print('x' * 10**5)\n",
+	} {
+		o := s.try(t.Context(), ann, "work", code, "language", language)
+		want := "no value: the program returned undefined"
+		if language == "python" {
+			want = "no value: the program returned None"
+		}
+		if got := textsOf(t, o.res); o.failed || got[0] != want {
+			t.Errorf("%s: %.200s", language, got[0])
+		}
+		if end := o.text[max(0, len(o.text)-400):]; !strings.Contains(end, "console lines and more dropped: the limit is ") {
+			t.Errorf("%s: …%s", language, end)
+		}
+	}
+}
+
 func TestRealProgramsAreSuspended(t *testing.T) {
 	for _, language := range []string{"typescript", "python"} {
 		s := realStage(t, napping)

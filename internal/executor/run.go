@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
-	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/queue"
@@ -23,7 +21,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/session/live"
-	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
@@ -90,8 +87,9 @@ type run struct {
 	refused     int
 	messages    int
 	fileOps     int
-	console     int // bytes
-	dropped     int // console lines
+	console     int  // bytes
+	dropped     int  // console lines
+	unsaid      bool // the guest left console lines out, and doesn't say how many
 	emitted     []json.RawMessage
 	emittedSize int
 	end         *sandbox.GuestMessage // Done or Fail
@@ -497,31 +495,6 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		return nil
 	}
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
-}
-
-func (r *run) logLine(c *sandbox.Console) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.exec.Logged += len(c.Text) + 1 + cutAway(c.Text)
-	if r.console+len(c.Text) > r.x.cfg.Limits.Console {
-		r.dropped++
-		return
-	}
-	r.console += len(c.Text) + 16
-	r.exec.Console = append(r.exec.Console, execution.Line{Level: c.Level, Text: r.places(c.Text)})
-}
-
-// shortened matches the end of a text that the guest cut before it sent it.
-var shortened = lazily.Regexp(`… \((\d{1,9}) more characters\)$`)
-
-// cutAway gives how much the guest cut away from a text that it logged, in characters.
-func cutAway(text string) int {
-	m := shortened().FindStringSubmatch(tokens.Tail(text, 64))
-	if m == nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(m[1]) // at most nine digits
-	return n
 }
 
 // maxEmitted bounds the content blocks that a program gives to the agent, in bytes.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -129,7 +130,8 @@ func armNamespaces(ps *protections, plan string) {
 	switch plan {
 	case "user":
 		ps.add("namespaces", "user, mount, pid, network, ipc, uts, cgroup", true, nil)
-		ps.add("user nobody", "", false, becomeNobody())
+		name, detail := namespaceUser()
+		ps.add(name, detail, false, becomeNobody())
 		ps.add("empty root", "", true, emptyRoot())
 	case "root":
 		ps.add("namespaces", "mount, pid, network, ipc, uts, cgroup", true, nil)
@@ -146,6 +148,20 @@ func armNamespaces(ps *protections, plan string) {
 		}
 	}
 	ps.add("no capabilities", "", false, dropCapabilities())
+}
+
+// namespaceUser names what becoming nobody comes to in a namespace of users: the user of the host that stands for nobody there. An
+// ordinary user can give no other than their own.
+func namespaceUser() (name, detail string) {
+	raw, err := os.ReadFile("/proc/self/uid_map") // first inside, first outside, how many (user_namespaces(7))
+	f := strings.Fields(string(raw))
+	if err != nil || len(f) != 3 {
+		return "user nobody in its namespace", "which user that is for the host can't be seen"
+	}
+	if f[1] == strconv.Itoa(nobody) {
+		return "user nobody", ""
+	}
+	return "user nobody in its namespace", "for the host it is user " + f[1]
 }
 
 // becomeNobody leaves the user, the group and the other groups that the process was started with. A user of the host who has
