@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -343,6 +344,22 @@ func kept(t *testing.T, s Store) {
 		}
 	}
 	want("kept", "map[d1:one d2:two]")
+	view(t, s, func(v audit.View) {
+		has, err := v.Has([]audit.KeptAt{{Seq: 0, Digest: "d1"}, {Seq: 1, Digest: "d2"}, {Seq: 1, Digest: "d3"}, {Seq: 2, Digest: "d1"}})
+		if err != nil || !slices.Equal(has, []bool{true, true, false, true}) {
+			t.Errorf("there: %v, %v", has, err)
+		}
+		head, err := v.Head()
+		must(t, err)
+		if sealed, err := v.Sealed(); err != nil || sealed == nil || *sealed != head {
+			t.Errorf("sealed: %v, %v; want %v", sealed, err, head)
+		}
+		for before, want := range map[time.Time]bool{epoch: false, epoch.Add(5 * day): true} {
+			if n, err := v.Outdated(before); err != nil || (n > 0) != want {
+				t.Errorf("outdated: %d, %v", n, err)
+			}
+		}
+	})
 	n, err := s.Prune(t.Context(), epoch.Add(5*day))
 	if err != nil || n < 1 || n > 2 { // d1 is kept once, or once a record
 		t.Errorf("pruned %d, %v", n, err)
