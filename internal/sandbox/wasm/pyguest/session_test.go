@@ -268,3 +268,23 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+// What the library could do silently, or say wrongly, is said as it is.
+func TestSaidAsItIs(t *testing.T) {
+	m := start(t)
+	for code, want := range map[string]string{
+		"import os\nos.chmod('none', 0o600)":                    "No such file",
+		"import pathlib\npathlib.Path('none').chmod(0o600)":     "No such file",
+		"eval('(' * 20000 + ')' * 20000)":                       "nest",
+		"x = []\nwhile True:\n    x.append(bytearray(10 ** 6))": "memory limit",
+	} {
+		_, fail, err := m.run(sandbox.Run{Code: code})
+		if err != nil || fail == nil || !strings.Contains(fail.Message, want) {
+			t.Errorf("%s: %+v %v", code, fail, err)
+		}
+	}
+	done, fail, err := m.run(sandbox.Run{Code: "import os, shutil\nopen('a', 'w').close()\nos.chmod('a', 0o600)\nshutil.copy('a', 'b')\nos.listdir()"})
+	if err != nil || fail != nil || string(done.Value) != `["a","b","skills","tools"]` {
+		t.Errorf("%v %+v %v", done, fail, err)
+	}
+}

@@ -147,6 +147,11 @@ def _notes(e):
     return more
 
 
+def of_parser(e):
+    """Whether an error is that the parser's stack is full, which has the name of another."""
+    return isinstance(e, MemoryError) and str(e).startswith("Parser stack")
+
+
 def describe(e, program):
     """An error as the protocol's GuestError; program is the name of the program."""
     name, text = _only(e)
@@ -158,7 +163,9 @@ def describe(e, program):
         text = "%s (%sline %d%s)" % (e.msg, module, e.lineno, ", column %d" % e.offset if e.offset else "")
     if isinstance(e, RecursionError):
         text += ": recurse less deeply, or use a loop"
-    if isinstance(e, MemoryError):
+    if of_parser(e):
+        text = "the text nests too deeply for the parser: nest brackets less deeply"
+    elif isinstance(e, MemoryError):
         text = "the program reached its memory limit: hold less at a time"
     out = {"name": name, "message": _cut("\n".join([text or name] + _notes(e))), "stack": _cut(stack)}
     if isinstance(e, ToolError):

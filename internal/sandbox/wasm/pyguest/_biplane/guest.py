@@ -160,7 +160,7 @@ def _fail(e, traceback=None):
         e.__traceback__ = traceback
     if isinstance(e, SystemError) and "without exception set" in str(e):  # the interpreter had no memory for the error
         e = MemoryError().with_traceback(e.__traceback__)
-    if isinstance(e, MemoryError):  # let go of what filled it before anything else is asked for
+    if isinstance(e, MemoryError) and not errors.of_parser(e):  # let go of what filled it before anything else is asked for
         fields = {"name": "MemoryError", "message": "the program reached its memory limit: hold less at a time", "kind": "limit", "stack": ""}
         try:
             fields["stack"] = errors.stack_of(e.__traceback__)

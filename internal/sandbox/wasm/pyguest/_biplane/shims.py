@@ -54,6 +54,11 @@ def pbkdf2_hmac(hash_name, password, salt, iterations, dklen=None):
     return out[: dklen or inner.digest_size]
 
 
+def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
+    """Changes nothing, as there are no permissions; the file must be there."""
+    os.stat(path)
+
+
 def _no_thread(self):
     raise RuntimeError("the sandbox has no threads: write async functions, and await asyncio.gather(...) of them")
 
@@ -65,6 +70,7 @@ def install():
     concurrent.futures.ThreadPoolExecutor = concurrent.futures.thread.ThreadPoolExecutor = Executor
     threading.Thread.start = _no_thread
     hashlib.pbkdf2_hmac = pbkdf2_hmac
+    os.chmod = chmod
     zoneinfo.reset_tzpath(to=["/lib/timezones"])
     os.environ["HOME"] = "/workspace"
     os.environ["TZ"] = "UTC"
