@@ -125,7 +125,8 @@ const (
 // meanwhile: so a single frame costs one system call and no change of goroutine, and many at once few calls.
 type writer struct {
 	w     io.Writer
-	extra sync.WaitGroup // a goroutine that writes what senders have left
+	now   func(p []byte) (int, error) // writes as much as there is room for; nil: who may not wait for others may wait for the other side
+	extra sync.WaitGroup              // a goroutine that writes what senders have left
 
 	mu    sync.Mutex
 	room  sync.Cond
@@ -151,17 +152,18 @@ func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	return w.flush()
 }
 
-// sendNow sends a frame unless its sender would have to wait for others' frames, and says whether it did.
+// sendNow sends a frame unless its sender would have to wait for others' frames, and says whether it did. A frame without a
+// payload is always sent.
 func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.buf) > pendingFull && w.err == nil {
+	if len(a) > 0 && len(w.buf) > pendingFull && w.err == nil {
 		return false, nil
 	}
 	if err := w.put(k, box, op, a, nil); err != nil {
 		return false, err
 	}
-	return true, w.flush()
+	return true, w.flushNow()
 }
 
 // queue leaves a frame to go with the next that is sent, or by push.
@@ -209,15 +211,44 @@ func (w *writer) flush() error {
 	return w.err
 }
 
+// writesNow gives how w is written to without waiting: where it can't be, not at all, and somebody else waits.
+func writesNow(w io.Writer) func(p []byte) (int, error) {
+	if x, ok := w.(interface{ writeNow([]byte) (int, error) }); ok {
+		return x.writeNow
+	}
+	return func([]byte) (int, error) { return 0, nil }
+}
+
+// flushNow is flush for who may not wait, as long as there is now. The caller holds mu, also while it writes: so fail is the end
+// of that, and the connection can be closed then.
+func (w *writer) flushNow() error {
+	if w.now == nil {
+		return w.flush()
+	}
+	if w.busy || len(w.buf) == 0 || w.err != nil {
+		return w.err
+	}
+	n, err := w.now(w.buf)
+	w.buf, w.err = w.buf[:copy(w.buf, w.buf[n:])], err
+	if len(w.buf) > 0 && err == nil {
+		w.busy = true
+		w.extra.Go(w.writeAll)
+	}
+	return err
+}
+
+// writeAll writes until there is nothing left.
+func (w *writer) writeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.write(-1)
+}
+
 // write writes what there is, n times at most: then a goroutine goes on. It holds mu except while it writes.
 func (w *writer) write(n int) {
 	for ; len(w.buf) > 0 && w.err == nil; n-- {
 		if n == 0 {
-			w.extra.Go(func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.write(-1)
-			})
+			w.extra.Go(w.writeAll)
 			return
 		}
 		b := w.buf

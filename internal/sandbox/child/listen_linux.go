@@ -31,3 +31,15 @@ func (s socket) readNow(p []byte) (int, error) {
 	}
 	return int(n), nil
 }
+
+// writeNow writes as much as there is room for. Nobody may close the socket meanwhile.
+func (s socket) writeNow(p []byte) (int, error) {
+	n, _, errno := unix.Syscall6(unix.SYS_SENDTO, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	switch {
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+		return 0, nil
+	case errno != 0:
+		return 0, os.NewSyscallError("sendto", errno)
+	}
+	return int(n), nil
+}

@@ -70,6 +70,7 @@ func (p *process) run() {
 	p.mu.Lock()
 	p.peer = peer
 	p.w = newWriter(peer)
+	p.w.now = writesNow(peer)
 	if p.reason != "" {
 		peer.kill()
 	}

@@ -1,11 +1,17 @@
+//go:build linux
+
 package child_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
@@ -15,6 +21,7 @@ import (
 type pushing struct {
 	text  string
 	begun chan struct{} // closed when all is said
+	hold  bool          // it doesn't say its end
 	put   func(p []byte, end error) int
 
 	mu   sync.Mutex
@@ -30,7 +37,9 @@ func (p *pushing) Push(put func(p []byte, end error) int) {
 		rest = rest[len(part):]
 		n += put([]byte(part), nil)
 	}
-	put(nil, io.EOF)
+	if !p.hold {
+		put(nil, io.EOF)
+	}
 	p.Took(n)
 	close(p.begun)
 }
@@ -92,4 +101,41 @@ func TestPushToNobody(t *testing.T) {
 	if p.put([]byte("late\n"), nil) != 5 {
 		t.Error("it takes what nobody hears")
 	}
+}
+
+// TestPushToAStoppedProcess says more than the socket takes to a process that reads nothing, and then the end: whoever says it
+// holds locks meanwhile, also those that whoever stops the program needs.
+func TestPushToAStoppedProcess(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{})
+	box := create(t, d, "a")
+	p := &pushing{begun: make(chan struct{})}
+	p.hold = true
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := box.Run(ctx, &sandbox.Cmd{Guest: p})
+		ended <- err
+	}()
+	<-p.begun
+	if err := syscall.Kill(box.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan struct{})
+	go func() {
+		for range 20 {
+			p.put(bytes.Repeat([]byte("x"), 100_000), nil)
+		}
+		p.put(nil, io.EOF)
+		close(said)
+	}()
+	select {
+	case <-said:
+	case <-time.After(10 * time.Second):
+		t.Error("whoever says something waits for a process that reads nothing")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	gone(t, box.PID())
 }

@@ -198,7 +198,13 @@ func (r *run) hungUp(end error) {
 		r.stop(fmt.Errorf("read the guest stream: %w", end))
 		return
 	}
-	r.tell(kindEnd)
+	select {
+	case <-r.o.over:
+	default:
+		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil); err != nil { // whoever says it may hold locks
+			r.s.p.end("")
+		}
+	}
 }
 
 // tell sends a frame without a payload while the Run is under way.
