@@ -17,7 +17,7 @@ func benchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the headline figures, side by side in one run",
-		Long: `Measures this binary on this machine, offline, in about a minute: the start of a process, programs over stdio and HTTP, calls
+		Long: `Measures this binary on this machine, offline, in about three minutes: the start of a process, programs over stdio and HTTP, calls
 from inside a program and directly, the engine by itself and through its child process (fresh sandboxes, calls, suspend, resume,
 fork), memory, programs that only compute, search among 10,000 tools, the record, and what a model reads. Each figure is a median
 with its p99, beside what it is to reach and beside yardsticks: Node, Deno and Python where they are installed, and any other MCP
