@@ -8,10 +8,12 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/secret"
 )
 
 // Redacted is what stands in the place of a secret value.
-const Redacted = "[redacted]"
+const Redacted = secret.Redacted
 
 // What is redacted goes no deeper than so many levels; a string that is JSON by itself is a level of texts.
 const (
@@ -124,7 +126,7 @@ func (k *keeper) plainString(s, rest []byte) bool {
 	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		return false
 	}
-	return !suspect(s) || !k.shapes.Match(s)
+	return (!suspect(s) || !k.shapes.Match(s)) && (!names(s) || !k.named.Match(s))
 }
 
 // suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is much quicker than the expression.
@@ -140,6 +142,26 @@ func suspect(s []byte) bool {
 		}
 	}
 	return false
+}
+
+// names reports whether a text may have a name of namedShapes, with what follows it. It is much quicker than the expression.
+func names(s []byte) bool {
+	if bytes.Contains(s, []byte("':")) {
+		return true
+	}
+	for rest := s; ; {
+		i := bytes.IndexByte(rest, '=')
+		if i < 0 {
+			return false
+		}
+		tail := strings.ToLower(string(rest[max(0, i-4):i]))
+		for _, end := range []string{"swd", "word", "rase", "pwd", "cret", "oken", "key", "jwt", "ture", "id", "sig", "code"} {
+			if strings.HasSuffix(tail, end) {
+				return true
+			}
+		}
+		rest = rest[i+1:]
+	}
 }
 
 // starts reports whether s begins with a lower-case word, in whatever case.
@@ -262,6 +284,10 @@ const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glp
 	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
 	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
 
+// namedShapes are texts with a name before what is secret: parameters of addresses and forms, and what Python prints of a dictionary.
+const namedShapes = `(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
+	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`
+
 // text redacts within a string: as JSON where it is an object or an array, else what has the shape of a secret.
 func (k *keeper) text(s string, texts int) string {
 	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
@@ -274,7 +300,18 @@ func (k *keeper) text(s string, texts int) string {
 			}
 		}
 	}
-	return k.shapes.ReplaceAllString(s, Redacted)
+	s = k.shapes.ReplaceAllString(s, Redacted)
+	if !names([]byte(s)) {
+		return s
+	}
+	return k.named.ReplaceAllStringFunc(s, func(m string) string {
+		if m[0] == '\'' {
+			name, _, _ := strings.Cut(m, ":")
+			return name + ": '" + Redacted + "'"
+		}
+		name, _, _ := strings.Cut(m, "=")
+		return name + "=" + Redacted
+	})
 }
 
 func newShapes() *regexp.Regexp { return regexp.MustCompile(shapes) }

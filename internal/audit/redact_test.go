@@ -45,6 +45,11 @@ func TestRedacted(t *testing.T) {
 		{`{"code":"fetch('https://ann:hunter2@example.com/x')"}`, `{"code":"fetch('https[redacted]example.com/x')"}`},
 		{`{"env":"GH=ghp_0123456789012345678901234567890123456"}`, `{"env":"GH=[redacted]"}`},
 		{`{"pem":"a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b"}`, `{"pem":"a [redacted] b"}`},
+		{`{"url":"https://x.org/a?page=2&token=hunter22&n=1#access_token=abc"}`, `{"url":"https://x.org/a?page=2&token=[redacted]&n=1#access_token=[redacted]"}`},
+		{`{"url":"https://x.org/a?api_key=k1&X-Amz-Signature=9f&key=AB&monkey=1&max_tokens=7"}`, `{"url":"https://x.org/a?api_key=[redacted]&X-Amz-Signature=[redacted]&key=[redacted]&monkey=1&max_tokens=7"}`},
+		{`{"body":"client_secret=abc&grant_type=x"}`, `{"body":"client_secret=[redacted]&grant_type=x"}`},
+		{`{"text":"{'user': 'ann', 'password': 'it\\'s', 'api_key': \"k\", 'n': 1}"}`, `{"text":"{'user': 'ann', 'password': '[redacted]', 'api_key': '[redacted]', 'n': 1}"}`},
+		{`{"text":"don't: it's a token, and a = b; passwords are 'long'"}`, `{"text":"don't: it's a token, and a = b; passwords are 'long'"}`},
 		{`no JSON`, ``},
 		{`{"a":1} {"b":2}`, ``},
 		{strings.Repeat("[", 300) + strings.Repeat("]", 300), ``},
@@ -56,6 +61,32 @@ func TestRedacted(t *testing.T) {
 		}
 		if p.Size != int64(len(tt.args)) || !strings.HasPrefix(p.Digest, "hmac-sha256:") || (p.Kept == p.Digest) != (tt.want == tt.args) || (p.Kept == "") != (tt.want == "") {
 			t.Errorf("%.200s: %+v", tt.args, p)
+		}
+	}
+}
+
+// Values that the configuration got of the environment are kept nowhere, whatever else is.
+func TestHiddenValuesAreNotKept(t *testing.T) {
+	values := []string{`s3cr"t<val>`, "wörd-wörd", "12345678", "short"}
+	for _, keep := range []audit.Keep{audit.KeepRedacted, audit.KeepFull} {
+		for _, tt := range []struct{ args, want string }{
+			{`{"a":"x s3cr\"t<val> y","b":"short"}`, `{"a":"x [redacted] y","b":"short"}`},
+			{`{"a":"s3cr\"t\u003cval\u003e","w\u00f6rd-w\u00f6rd":1}`, `{"a":"[redacted]","[redacted]":1}`},
+			{`{"n":123456789,"m":1234567}`, `{"n":"[redacted]","m":1234567}`},
+			{`{"text":"{\"in\":\"s3cr\\\"t<val>\"}"}`, `{"text":"{\"in\":\"[redacted]\"}"}`},
+			{`{"url":"/x?y=s3cr%22t%3Cval%3E"}`, `{"url":"/x?y=[redacted]"}`},
+			{`{"none":"\u00e9"}`, map[audit.Keep]string{audit.KeepFull: `{"none":"\u00e9"}`, audit.KeepRedacted: `{"none":"é"}`}[keep]},
+		} {
+			if got, _ := keptOf(t, audit.Retention{Arguments: keep, Hidden: values}, tt.args); got != tt.want {
+				t.Errorf("%s: %s is kept as %s, want %s", keep, tt.args, got, tt.want)
+			}
+		}
+	}
+	// Not even a part of one stands where the bytes are cut.
+	for at := range 12 {
+		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", audit.KeptBytes-120-at) + strings.Repeat("12345678", 20) + `"`
+		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Hidden: values}, args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
+			t.Fatalf("a part of a value is kept: %q", got[len(got)-40:])
 		}
 	}
 }

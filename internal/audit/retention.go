@@ -35,6 +35,7 @@ type Retention struct {
 	Results   Keep          // KeepDigest when empty
 	For       time.Duration // KeepFor when 0
 	Secrets   []string      // names of fields whose values are secret, besides those that look like it
+	Hidden    []string      // values that are never kept, whatever is: see secret.Hidden
 }
 
 // digestPurpose is what the digests' key is derived for.
@@ -49,6 +50,8 @@ type keeper struct {
 	secrets []string // names, squeezed
 	looks   []string
 	shapes  *regexp.Regexp
+	named   *regexp.Regexp
+	hidden  *secret.Hidden
 }
 
 func newKeeper(key *secret.Key, r Retention) *keeper {
@@ -57,7 +60,7 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 		_, _ = rand.Read(b[:]) // it never fails: the process ends instead
 		key, _ = secret.NewKey(b[:])
 	}
-	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: newShapes()}
+	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: newShapes(), named: regexp.MustCompile(namedShapes), hidden: secret.NewHidden(r.Hidden)}
 	if k.args == "" {
 		k.args = KeepRedacted
 	}
@@ -98,9 +101,11 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 	var kept []byte
 	switch keep {
 	case KeepFull:
-		kept = data[:min(len(data), KeptBytes)]
+		kept = k.whole(data)
 	case KeepRedacted:
-		kept = k.redact(data)
+		if len(data) <= KeptBytes {
+			kept = k.redact(k.hidden.Hide(data))
+		}
 	}
 	if len(kept) == 0 {
 		return p
@@ -111,6 +116,16 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 	}
 	a.Keep = append(a.Keep, Kept{p.Kept, kept})
 	return p
+}
+
+// whole is the beginning of data without values that are never kept, not even a part of one where it is cut.
+func (k *keeper) whole(data []byte) []byte {
+	part := data[:min(len(data), KeptBytes+k.hidden.Longest())]
+	clean := k.hidden.Hide(part)
+	if len(part) < len(data) {
+		clean = clean[:max(0, len(clean)-k.hidden.Longest())]
+	}
+	return clean[:min(len(clean), KeptBytes)]
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -52,7 +52,9 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: d.cfg.Settings.Audit.Retention, Log: d.log})
+	keep := d.cfg.Settings.Audit.Retention
+	keep.Hidden = d.cfg.Settings.hidden
+	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
 	if err := l.Inspect(ctx); err != nil && tool.AsError(err).Kind != tool.Conflict {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ type Settings struct {
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   NetworkSettings
 
+	hidden   []string                     // values of variables of the environment that may be secret
 	waitSaid bool                         // StartWait is of the file
 	parts    map[string][sha256.Size]byte // what the file's parts are, by their names
 }
@@ -167,7 +168,7 @@ func ParseConfig(path string, text []byte, env func(string) (string, bool)) (*Se
 	if len(r.problems) > 0 {
 		return nil, configError(path, r.problems)
 	}
-	s.Warnings = sorted(r.warnings)
+	s.Warnings, s.hidden = sorted(r.warnings), r.hidden
 	return s, nil
 }
 

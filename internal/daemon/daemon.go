@@ -201,6 +201,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Hide:  secret.NewHidden(d.cfg.Settings.hidden).Hide,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
 			d.upstreams.want()

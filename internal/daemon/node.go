@@ -11,6 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/secret"
 )
 
 // Bounds on a configuration file. They are far above what a person writes.
@@ -84,6 +85,7 @@ type reader struct {
 	env      func(string) (string, bool)
 	problems []Problem
 	warnings []Problem
+	hidden   []string // values of variables that may be secret
 }
 
 func (r *reader) wrong(n *node, format string, a ...any) {
@@ -242,12 +244,26 @@ func (r *reader) expand(n *node, s string) string {
 		switch v, ok := r.env(m[1]); {
 		case ok && (v != "" || !strings.Contains(ref, ":-")):
 			b.WriteString(v)
+			if secretVariable(m[1], v) {
+				r.hidden = append(r.hidden, v)
+			}
 		case strings.Contains(ref, ":-"):
 			b.WriteString(m[2])
 		default:
 			r.wrong(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
 		}
 	}
+}
+
+var (
+	secretWord = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth(?:orization)?|credentials?|cookie|jwt|pat|dsn)s?(?:_|$)`)
+	// plainValue matches what is no secret: paths, words, names of hosts and their addresses.
+	plainValue = lazily.Regexp(`^(?:[/~.][\w./ -]*|(?:https?://)?[a-z]+(?:[-._:/][a-z]+|[-._:/]?\d{1,5})*/?)$`)
+)
+
+// secretVariable reports whether what a variable of the environment holds may be a secret: by its name, or since it looks like nothing else.
+func secretVariable(name, value string) bool {
+	return len(value) >= secret.MinHidden && (secretWord().MatchString(name) || !plainValue().MatchString(value))
 }
 
 // clip is the beginning of a text of the configuration.

@@ -35,6 +35,7 @@ type Config struct {
 	Upstreams func(context.Context) []api.Upstream
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*execution.Execution, bool)
+	Hide      func([]byte) []byte // takes secrets out of JSON that is told of journals; nil: none is known
 	Sessions  Sessions
 	Skills    Skills
 	Journals  Journals
@@ -382,6 +383,19 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	// A client that went away needs no answer.
 	_, _ = w.Write(append(text, '\n'))
+}
+
+// writeHidden is write of what a journal has, without secrets that are known.
+func (s *Server) writeHidden(w http.ResponseWriter, v any) {
+	text, err := tool.Marshal(v)
+	if err == nil && s.cfg.Hide != nil {
+		text = s.cfg.Hide(text)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, json.RawMessage(text))
 }
 
 // read decodes the body of r into v, strictly.

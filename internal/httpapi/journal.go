@@ -44,7 +44,7 @@ func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	write(w, http.StatusOK, page)
+	s.writeHidden(w, page)
 }
 
 // filterOf reads a query.
@@ -137,7 +137,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 			fail(w, err)
 			return
 		}
-		write(w, http.StatusOK, s.detailOf(d))
+		s.writeHidden(w, s.detailOf(d))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), watched)
@@ -154,7 +154,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	write(w, http.StatusOK, last)
+	s.writeHidden(w, last)
 }
 
 var errNews = errors.New("there is news")
@@ -171,7 +171,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 		if c := &d.Calls[i]; err == nil && c.N == n {
 			out := callOf(c, d.State.Ended())
 			out.Arguments, out.Value = c.Arguments, c.Value
-			write(w, http.StatusOK, out)
+			s.writeHidden(w, out)
 			return
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 		last := &out.Calls[n-1] // here it was made, and no more
 		last.State, last.MS, last.Bytes, last.Result, last.Error = api.CallPending, 0, 0, "", ""
 	}
-	write(w, http.StatusOK, out)
+	s.writeHidden(w, out)
 }
 
 // detailOf gives what the journal says in the shape of the API.
