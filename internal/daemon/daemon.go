@@ -115,6 +115,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 			return nil, err
 		}
 	}
+	if err := checkKey(cfg.DataDir); err != nil {
+		return nil, err
+	}
 	d.store, err = store.Open(ctx, store.Config{
 		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log,
 	})

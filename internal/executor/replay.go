@@ -31,6 +31,12 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	case st.Prepared == nil || len(st.Heard) == 0:
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
 	}
+	if o.Until > 0 && o.Program != "" {
+		return nil, tool.Errorf(tool.Invalid, "a replay stops at a call, or runs another program: leave out until or program")
+	}
+	if n := len(st.Calls); o.Until > n {
+		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until, prose.Count(n, "call"))
+	}
 	caps, err := x.guests.Runs(x.ctx, st.Record.Language)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func strange(ctx context.Context, q querier) error {
 		}
 		if text == "" || !strings.Contains(made, text) {
 			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
-				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", kind, name, file, strings.ToUpper(kind))
+				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", kind, name, File, strings.ToUpper(kind))
 		}
 	}
 	if err := rows.Err(); err != nil {

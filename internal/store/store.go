@@ -28,8 +28,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// file is the name of the database in the data folder.
-const file = "biplane.db"
+// File is the name of the database in the data folder.
+const File = "biplane.db"
 
 // Config is where and for whom a Store is opened.
 type Config struct {
@@ -68,7 +68,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if s.lock, err = lockFolder(ctx, c.Path, c.Owner); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(c.Path, file)
+	path := filepath.Join(c.Path, File)
 	if err := touch(path); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store: %w", err)
 	}
