@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
@@ -31,7 +33,8 @@ const (
 // An entry has a number, in the order in which they came. The database knows up to which it has all. The file holds frames: the length and
 // the CRC-32C of what follows (4 bytes each, little endian, as all numbers), then entries, each its number (8 bytes), its length (4), its kind (1), and its text.
 // The first frame that isn't whole, or whose numbers don't grow, is the end: the file is written over from its beginning when the database has
-// all that is in it. It isn't flushed to the disk, as no transaction is that nobody waits for.
+// all that is in it, and what it doesn't write over is cut off when what was kept too long is thrown away. What is in it when a transaction fails is
+// written by the next one. It isn't flushed to the disk, as no transaction is that nobody waits for.
 type ahead struct {
 	file aheadFile
 
@@ -73,17 +76,20 @@ func openAhead(ctx context.Context, conn *sql.Conn, path string) (_ *ahead, left
 	if err := conn.QueryRowContext(ctx, `SELECT applied FROM ahead`).Scan(&a.last); err != nil {
 		return nil, nil, err
 	}
+	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() { // a pipe would be waited for, what a link names written over
+		return nil, nil, fmt.Errorf("%s is not a file of ours (%s): move it away", path, fi.Mode().Type())
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
 	a.file.f = f
 	data, err := io.ReadAll(io.LimitReader(f, aheadMost))
-	if err != nil {
+	if err = errors.Join(err, f.Chmod(0o600)); err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	a.file.size = int64(len(data))
-	left = slices.DeleteFunc(frames(data), func(r read) bool { return r.number <= a.last })
+	left, a.file.size = frames(data)
+	left = slices.DeleteFunc(left, func(r read) bool { return r.number <= a.last })
 	if len(left) > 0 {
 		a.last = left[len(left)-1].number
 	}
@@ -199,6 +205,22 @@ func (a *ahead) settled(numbers []uint64, err error) (left int) {
 	return left
 }
 
+// has reports whether the file has an entry that the database doesn't have.
+func (a *ahead) has(number uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, ok := slices.BinarySearchFunc(a.open, number, func(o unwritten, n uint64) int { return cmp.Compare(o.number, n) })
+	return ok && a.open[i].saved
+}
+
+// wipe takes away what is in the file though the database has it: it may be of what is to be kept no longer.
+func (a *ahead) wipe() error {
+	file := &a.file
+	file.mu.Lock()
+	defer file.mu.Unlock()
+	return file.f.Truncate(file.size)
+}
+
 // close closes the file. It is empty where the database has all.
 func (a *ahead) close() error {
 	a.stop()
@@ -225,6 +247,9 @@ func appendEntry(b []byte, number uint64, e entry) []byte {
 	return b
 }
 
+// greatestNumber is far more than there ever are, and leaves room in the database's numbers for those that come after it.
+const greatestNumber = 1 << 62
+
 // entryHead is how long what stands before an entry's text is, in bytes.
 const entryHead = 13
 
@@ -235,39 +260,43 @@ type read struct {
 	text   []byte
 }
 
-// frames gives what is in the file.
-func frames(data []byte) (out []read) {
+// frames gives what is in the file, and where it ends.
+func frames(data []byte) (out []read, end int64) {
+	last := uint64(0)
 	for len(data) >= 8 {
 		n, sum := uint64(binary.LittleEndian.Uint32(data)), binary.LittleEndian.Uint32(data[4:])
 		if data = data[8:]; n == 0 || n > uint64(len(data)) || crc32.Checksum(data[:n], castagnoli) != sum {
-			return out
+			break
 		}
-		some, ok := readEntries(data[:n])
-		if !ok || len(out) > 0 && some[0].number <= out[len(out)-1].number {
-			return out
+		some, ok := readEntries(data[:n], last)
+		if !ok {
+			break
 		}
-		out, data = append(out, some...), data[n:]
+		last = some[len(some)-1].number
+		out, data, end = append(out, some...), data[n:], end+8+int64(n)
 	}
-	return out
+	return out, end
 }
 
-func readEntries(data []byte) (out []read, ok bool) {
+// readEntries gives the entries of a frame, whose numbers grow from last on.
+func readEntries(data []byte, last uint64) (out []read, ok bool) {
 	for len(data) > 0 {
 		if len(data) < entryHead {
 			return nil, false
 		}
 		r := read{number: binary.LittleEndian.Uint64(data), kind: data[entryHead-1]}
 		n := uint64(binary.LittleEndian.Uint32(data[8:]))
-		if data = data[entryHead:]; n > uint64(len(data)) {
+		if data = data[entryHead:]; n > uint64(len(data)) || r.number <= last || r.number > greatestNumber {
 			return nil, false
 		}
+		last = r.number
 		r.text, data = data[:n], data[n:]
 		out = append(out, r)
 	}
 	return out, len(out) > 0
 }
 
-// numbers gives the numbers of the entries among a transaction's writes and leaves, sorted.
+// numbers gives the numbers of the entries among writes and leaves, sorted.
 func numbers(group []*write, leaves []*leaf) (out []uint64) {
 	for _, r := range group {
 		if r.ahead > 0 {
@@ -351,6 +380,17 @@ func (w *writer) leftOut(r read, err error) error {
 func (a *Audit) recover(ctx context.Context) error {
 	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		left := w.left
+		if len(left) == 0 {
+			return nil
+		}
+		if err := w.grow(ctx, a.key); err != nil {
+			var alone *refusal
+			if errors.As(err, &alone) { // with another key, or another copy of the database, they may be added yet
+				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
+				return nil
+			}
+			return err
+		}
 		w.left = nil
 		w.ledger.add(len(left))
 		begun := map[string]int64{} // leaves, by record

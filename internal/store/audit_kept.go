@@ -150,7 +150,7 @@ func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err er
 			}
 		}
 	}
-	return rows, nil
+	return rows, a.s.wipe()
 }
 
 // Kept gives what is kept under a digest of a leaf.

@@ -164,10 +164,14 @@ func (w *writer) drain(ctx context.Context) error {
 
 // settle tells what came of the writes and the leaves of a transaction; err is what came of all of it.
 func (w *writer) settle(group []*write, err error) {
+	over := w.taken
 	if err != nil {
 		w.taken = append(w.taken, w.ledger.take(true)...) // the next one would fare no better
+		group, over = w.owe(group)
+	} else {
+		w.paid()
 	}
-	for _, x := range w.taken {
+	for _, x := range over {
 		if x.err = errors.Join(err, x.err); x.err != nil && x.add.Failed != nil {
 			x.add.Failed(x.refused(x.err))
 		}
@@ -176,10 +180,67 @@ func (w *writer) settle(group []*write, err error) {
 			close(x.done)
 		}
 	}
-	w.ahead.done(numbers(group, w.taken), err)
-	w.ledger.settled(len(w.taken))
+	w.ahead.done(numbers(group, over), err)
+	w.ledger.settled(len(over))
 	clear(w.taken)
 	w.taken = w.taken[:0]
+}
+
+// payAfter is how long after a transaction that failed there is another one for what of it is safe.
+const payAfter = time.Second
+
+// owe sorts out of a transaction that failed what was answered already, since the file beside the database has it: the next one begins with
+// that. It gives what is over, with that error.
+func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
+	before := len(w.owed)
+	w.owed = w.owed[:0:0]
+	for _, r := range group {
+		if r.ahead == 0 || !w.ahead.has(r.ahead) {
+			over = append(over, r)
+			continue
+		}
+		again := *r
+		again.durable, again.later, again.result = false, true, make(chan error, 1) // who waited for it is told of the failure
+		w.owed = append(w.owed, &again)
+	}
+	var back []*leaf
+	for _, x := range w.taken {
+		if x.done != nil || x.number == 0 || !w.ahead.has(x.number) {
+			leaves = append(leaves, x)
+			continue
+		}
+		x.err = nil
+		back = append(back, x)
+	}
+	w.ledger.back(back, len(w.owed)-before)
+	return over, leaves
+}
+
+// paid notes that what was owed is written.
+func (w *writer) paid() {
+	w.ledger.settled(len(w.owed))
+	w.owed = nil
+}
+
+// back queues leaves before all others; more is how many writes more than before are owed.
+func (l *ledger) back(leaves []*leaf, more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open += more
+	l.queue = append(leaves, l.queue...)
+	for _, x := range leaves {
+		for _, k := range x.add.Keep {
+			l.bytes += len(k.Data)
+		}
+		l.bytes += len(x.add.Leaf)
+		if x.add.Durable {
+			l.disk++
+		}
+	}
+	if l.open > 0 && !l.closed {
+		l.armed = true
+		l.timer.Reset(payAfter)
+	}
 }
 
 // placed waits until a queued leaf has its place in the log, and is on the disk where it is to be: a transaction that is under way may take it.

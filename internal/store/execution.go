@@ -204,8 +204,11 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 	for {
 		ids, err := e.s.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (ORDER BY started DESC, id DESC) AS newer FROM execution)
 			WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), bytes, trimmed)
-		if err != nil || len(ids) == 0 {
+		if err != nil {
 			return n, err
+		}
+		if len(ids) == 0 {
+			return n, e.s.wipe()
 		}
 		for _, id := range ids {
 			if err := e.forget(ctx, id); err != nil {

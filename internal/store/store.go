@@ -188,6 +188,14 @@ func current(ctx context.Context, db *sql.DB, dir fs.FS) bool {
 // Settle waits until all that was given to the store is in the database, also what nobody waits for.
 func (s *Store) Settle(ctx context.Context) error { return s.writer.takeAlong(ctx) }
 
+// wipe takes what the database has out of the file beside it.
+func (s *Store) wipe() error {
+	if err := s.writer.ahead.wipe(); err != nil {
+		return tool.Errorf(tool.Unavailable, "store: %w", err)
+	}
+	return nil
+}
+
 // Close ends the writer, closes the database and gives the data folder back. What was queued is written before.
 func (s *Store) Close() error {
 	var errs []error

@@ -39,9 +39,10 @@ type writer struct {
 	hurry    chan struct{} // somebody waits now for what was given to later
 	soon     chan struct{} // it is to be safe soon
 
-	ledger *ledger // of the record, what nobody waits for
-	ahead  *ahead  // what is not in the database yet, so that nobody has to wait for that
-	left   []read  // leaves that the last process left in its file, until the record is opened; only the goroutine uses it
+	ledger *ledger  // of the record, what nobody waits for
+	ahead  *ahead   // what is not in the database yet, so that nobody has to wait for that
+	owed   []*write // of a transaction that failed, what is safe in ahead's file all the same: the next one begins with it; only the goroutine uses it
+	left   []read   // leaves that the last process left in its file, until the record is opened; only the goroutine uses it
 	log    *slog.Logger
 
 	order  sync.Mutex   // held while what is noted in ahead is queued, so that both are in one order
@@ -179,7 +180,7 @@ func (r *refusal) Unwrap() error { return r.err }
 // the failure of all.
 func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
 	ctx := context.Background() // what is queued is written
-	group = w.gather(first)
+	group = append(slices.Clone(w.owed), w.gather(first)...)
 	durable := w.ledger.durably() || slices.ContainsFunc(group, func(r *write) bool { return r.durable })
 	errs, next, err := w.transaction(ctx, &group, durable)
 	if err != nil {

@@ -1,0 +1,184 @@
+//go:build unix
+
+package store_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// private makes a data folder.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What is in the place of the file and is none is refused, and not touched; a file that others may read is so no more.
+func TestAheadInTheWay(t *testing.T) {
+	precious := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, put := range map[string]func(path string) error{
+		"a pipe":   func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link":   func(path string) error { return os.Symlink(precious, path) },
+		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := private(t)
+		if err := put(filepath.Join(dir, "biplane.ahead")); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := store.Open(t.Context(), store.Config{Path: dir}); err == nil || !strings.Contains(err.Error(), "biplane.ahead is not a file of ours") {
+			t.Errorf("%s: %v, %v", name, s, err)
+		}
+	}
+	if b, err := os.ReadFile(precious); string(b) != "precious" {
+		t.Errorf("what the link names is %q, %v", b, err)
+	}
+	dir := private(t)
+	path := filepath.Join(dir, "biplane.ahead")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+	if fi, err := os.Stat(path); err != nil || fi.Mode() != fs.FileMode(0o600) {
+		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+// A number so great that none could come after it is not taken for one: the store opens again and again.
+func TestAheadNumbers(t *testing.T) {
+	for _, n := range []uint64{1 << 63, ^uint64(0)} {
+		dir := private(t)
+		entry := append(binary.LittleEndian.AppendUint64(nil, n), 1, 0, 0, 0, 'x', 0)
+		frame := binary.LittleEndian.AppendUint32(nil, uint32(len(entry)))
+		frame = binary.LittleEndian.AppendUint32(frame, crc32.Checksum(entry, crc32.MakeTable(crc32.Castagnoli)))
+		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), append(frame, entry...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			s := open(t, dir)
+			fill(t, auditLog(t, s), 1)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A process that begins with another key, by mistake, doesn't throw away what was answered.
+func TestOtherKeyAtFirst(t *testing.T) {
+	dir, _ := scene(t)
+	other, err := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir)
+	if a, err := s.Audit(t.Context(), other); err == nil {
+		if _, err = a.Signer(t.Context(), ""); err == nil {
+			t.Error("another key opens the record")
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := sound(t, auditLog(t, open(t, dir))); r.Size != 22 || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What was answered since the file has it is not lost with the transaction that was to take it to the database: the next one does, and a kill
+// after that finds it there.
+func TestSafeThoughRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l, e := auditLog(t, s), s.Executions(testKey(t))
+	call, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Tool: readInside().Tool}, allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Pragma(t.Context(), "busy_timeout=1"); err != nil {
+		t.Fatal(err)
+	}
+	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Done, Started: time.Now(), Ended: time.Now()}
+	killed(t, s, dir, func() {
+		if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
+			t.Fatal(err)
+		}
+		if err := call.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := s.Settle(t.Context()); err == nil {
+				t.Fatal("the database was not locked")
+			}
+		}
+	})
+	next := journal.Record{ID: "ex_2", Principal: "local:ann", State: journal.Running, Started: time.Now()}
+	if err := e.Write(&journal.Write{ID: next.ID, Record: &next, New: true, Seq: 1, Part: []byte("one")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	left := private(t)
+	for _, name := range []string{"biplane.db", "biplane.db-wal"} { // as if another answer had been written over what the file had
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(left, name), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s2 := open(t, left)
+	if r := sound(t, auditLog(t, s2)); r.Records != 1 || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, id := range []string{rec.ID, next.ID} {
+		if x, err := s2.Executions(testKey(t)).Get(t.Context(), id); err != nil || x == nil {
+			t.Errorf("%s: %+v, %v", id, x, err)
+		}
+	}
+	if r := sound(t, l); r.Records != 1 || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What retention throws away is not in the file any more either.
+func TestAheadForgets(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	e := s.Executions(testKey(t))
+	rec := journal.Record{ID: "ex_1", State: journal.Done, Started: time.Now().Add(-time.Hour), Ended: time.Now().Add(-time.Hour)}
+	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := e.Trim(t.Context(), time.Now(), 1<<30); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if fi, err := os.Stat(filepath.Join(dir, "biplane.ahead")); err != nil || fi.Size() > 0 {
+		t.Errorf("%d bytes are left, %v", fi.Size(), err)
+	}
+}
