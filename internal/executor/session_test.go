@@ -161,6 +161,18 @@ func TestSessionsExpire(t *testing.T) {
 	s.pass(2 * time.Hour)
 	s.restart()
 	eventually(t, "all are gone", func() bool { return blobs(t, s) == 0 })
+
+	s.do("unused", op{Set: "x=1"})
+	s.stop()
+	if blobs(t, s) == 0 {
+		t.Error("it is gone before its time")
+	}
+	s.pass(2 * time.Hour)
+	s.restart()
+	s.stop() // at once: a process that lives no longer looks after them when it ends
+	if n := blobs(t, s); n != 0 {
+		t.Errorf("%d blobs are left", n)
+	}
 }
 
 func TestEndLeavesNothing(t *testing.T) {
