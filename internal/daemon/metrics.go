@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +22,7 @@ import (
 // they took. Labels are names of upstreams, kinds and states only: nothing that an agent chooses may become a time
 // series, or be read by whoever may read figures.
 type metrics struct {
-	registry   *prometheus.Registry
+	registry   func() *prometheus.Registry // made when it is first asked for: most processes end before anybody collects
 	view       func() *catalog.View
 	calls      *prometheus.CounterVec   // by upstream and outcome
 	duration   *prometheus.HistogramVec // by upstream
@@ -38,7 +39,7 @@ var callBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // newMetrics makes metrics of one daemon. view, states and load are asked when figures are collected.
 func newMetrics(version string, view func() *catalog.View, states func() map[string]tool.State, load func() (running, queued int)) *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(), view: view,
+		view: view,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "biplane_calls_total", Help: "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).",
 		}, []string{"upstream", "outcome"}),
@@ -52,17 +53,24 @@ func newMetrics(version string, view func() *catalog.View, states func() map[str
 			Name: "biplane_execution_duration_seconds", Help: "How long executions took that have ended, by state: done, failed or interrupted.", Buckets: callBuckets,
 		}, []string{"state"}),
 	}
+	for _, s := range []execution.State{execution.Done, execution.Failed, execution.Interrupted} {
+		m.executions.WithLabelValues(string(s)) // a series that is there from the start has a rate from the first event on
+	}
+	m.registry = sync.OnceValue(func() *prometheus.Registry { return m.registered(version, states, load) })
+	return m
+}
+
+// registered makes the registry of what is counted, what is asked, and what Go and the system say of this process.
+func (m *metrics) registered(version string, states func() map[string]tool.State, load func() (running, queued int)) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "biplane_build_info", Help: "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{"version": label(version), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.calls, m.duration, m.inFlight, m.executions, build, newMoment(states, load),
+	r := prometheus.NewRegistry()
+	r.MustRegister(m.calls, m.duration, m.inFlight, m.executions, build, newMoment(states, load),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, s := range []execution.State{execution.Done, execution.Failed, execution.Interrupted} {
-		m.executions.WithLabelValues(string(s)) // a series that is there from the start has a rate from the first event on
-	}
-	return m
+	return r
 }
 
 // counted counts the calls that go to next.
@@ -100,9 +108,12 @@ func (m *metrics) ended(e *execution.Execution) {
 
 // handler serves the figures in Prometheus' text format.
 func (m *metrics) handler(log *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
+	collected := sync.OnceValue(func() http.Handler {
+		return promhttp.HandlerFor(m.registry(), promhttp.HandlerOpts{
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
+		})
 	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { collected().ServeHTTP(w, r) })
 }
 
 // label makes s one that Prometheus takes: a label that isn't UTF-8 would be a panic.
