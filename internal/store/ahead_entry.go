@@ -55,9 +55,11 @@ func (f *fields) number() uint64 {
 
 func (x *leaf) kind() byte { return leafKind }
 
-// appendTo writes the leaf without its place in the log, which it has in the database only, sealed: who has no key can't add one, and which ever is taken
-// again is there already.
-func (x *leaf) appendTo(b []byte) []byte { return x.a.key.AppendSeal(b, auditAheadPurpose, x.text()) }
+// appendTo writes the leaf without its place in the log, which it has in the database only, sealed for the record of that name: who has no key can't add
+// one, nor one of another folder with the same key, and which ever is taken again is there already.
+func (x *leaf) appendTo(b []byte) []byte {
+	return x.a.key.AppendSeal(b, auditAheadPurpose, x.text(), []byte(x.a.origin))
+}
 
 // text is the leaf before it is sealed. What is kept beside it is sealed as in a row of its own.
 func (x *leaf) text() []byte {
@@ -77,7 +79,7 @@ func (x *leaf) text() []byte {
 
 // leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it, by their records.
 func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
-	text, err := x.a.key.Unseal(auditAheadPurpose, text)
+	text, err := x.a.key.Unseal(auditAheadPurpose, text, []byte(w.heading.origin))
 	if err != nil {
 		return &refusal{err}
 	}

@@ -260,7 +260,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// Leaves that were sealed with another key are nobody's: who can write to the folder can't put one into the record by way of the file.
+// Leaves of another folder are nobody's, even where that has the same key: who can write to the folder can't put one into the record by way of
+// the file.
 func TestForeignAhead(t *testing.T) {
 	from, _ := scene(t)
 	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))
@@ -271,7 +272,7 @@ func TestForeignAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[*secret.Key]bool{testKey(t): true, other: false} {
+	for _, key := range []*secret.Key{testKey(t), other} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), ahead, 0o600); err != nil {
 			t.Fatal(err)
@@ -283,7 +284,7 @@ func TestForeignAhead(t *testing.T) {
 		if _, err := s.Audit(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.Leaves(t.Context()); (n > 0) != want {
+		if n := s.Leaves(t.Context()); n > 0 {
 			t.Errorf("%d leaves", n)
 		}
 	}

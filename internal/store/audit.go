@@ -23,13 +23,14 @@ const (
 
 // Audit is the record: an audit.Store.
 type Audit struct {
-	s   *Store
-	key *secret.Key
+	s      *Store
+	key    *secret.Key
+	origin string // of the record; set before anything is added to it
 }
 
 // Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
 // form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict.
-func (s *Store) Audit(ctx context.Context, key *secret.Key) (*Audit, error) {
+func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
 	a := &Audit{s: s, key: key}
 	if err := strange(ctx, s.read); err != nil {
 		return nil, err
@@ -38,6 +39,9 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (*Audit, error) {
 		return nil, err
 	}
 	if err := a.recover(ctx); err != nil {
+		return nil, err
+	}
+	if a.origin, _, err = a.logRow(ctx); err != nil {
 		return nil, err
 	}
 	return a, a.span(ctx)
@@ -81,6 +85,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 			return nil, err
 		}
 	}
+	a.origin = have
 	return audit.NewSigner(have, seed)
 }
 
