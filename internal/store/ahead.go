@@ -73,7 +73,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // openAhead opens the file, and gives what is in it and not in the database.
 func openAhead(ctx context.Context, conn *sql.Conn, path string) (_ *ahead, left []read, err error) {
 	a := &ahead{}
-	if err := conn.QueryRowContext(ctx, `SELECT applied FROM ahead`).Scan(&a.last); err != nil {
+	if err := one(conn.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() { // a pipe would be waited for, what a link names written over
@@ -312,8 +312,6 @@ func numbers(group []*write, leaves []*leaf) (out []uint64) {
 	return out
 }
 
-const applyAhead = `UPDATE ahead SET applied = ?`
-
 // recover opens the file, and writes what of journals the last process left in it. Leaves of the record wait for the key of that. What can't be
 // written is what had been written already, or isn't of a whole: it is left out, and said.
 func (w *writer) recover(ctx context.Context, path string) (err error) {
@@ -363,7 +361,7 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 			return errors.Join(err, w.step(ctx, step{query: "ROLLBACK"}))
 		}
 	}
-	return errors.Join(w.step(ctx, step{applyAhead, []any{int64(w.ahead.position(nil))}}), w.step(ctx, step{query: "COMMIT"}))
+	return errors.Join(w.step(ctx, step{`UPDATE tail SET applied = ?`, []any{int64(w.ahead.position(nil))}}), w.step(ctx, step{query: "COMMIT"}))
 }
 
 // leftOut says that an entry is left out, where err is a refusal. It gives any other error.

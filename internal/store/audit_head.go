@@ -16,12 +16,6 @@ import (
 // Each transaction that adds leaves to the record seals its size and root with the folder's key, bound to the record's name. Whoever can write to
 // the database and has no key can neither change a leaf nor add one so that leaves and seal agree: what doesn't agree is added to no more.
 
-// The head is there after the first transaction.
-const (
-	updateHead = `UPDATE audit_head SET data = ? WHERE id = 1`
-	insertHead = `INSERT INTO audit_head (id, data) VALUES (1, ?)`
-)
-
 // A heading is what a sealed head is sealed with.
 type heading struct {
 	key    *secret.Key
@@ -49,7 +43,7 @@ func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit
 	if err := one(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin, &seed); err != nil {
 		return nil, nil, err
 	}
-	if err := one(q.QueryRowContext(ctx, `SELECT data FROM audit_head WHERE id = 1`), &sealed); err != nil {
+	if err := one(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &sealed); err != nil {
 		return nil, nil, err
 	}
 	if sealed != nil {
@@ -114,28 +108,14 @@ func (w *writer) whole(ctx context.Context, t *tree, key *secret.Key) error {
 	return nil
 }
 
-// seal seals the head where the transaction under way has added leaves.
-func (w *writer) seal(ctx context.Context) error {
-	if !w.unsealed {
-		return nil
-	}
+// seal gives the head of the tree as the transaction under way leaves it, sealed.
+func (w *writer) seal(ctx context.Context) ([]byte, error) {
 	if w.tree == nil {
 		if err := w.grow(ctx, w.heading.key); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	sealed := w.heading.seal(w.tree)
-	for _, query := range []string{updateHead, insertHead} {
-		done, err := w.statement(ctx, query, sealed)
-		if err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err == nil && n == 1 {
-			w.unsealed = false
-			return nil
-		}
-	}
-	return errVanished
+	return w.heading.seal(w.tree), nil
 }
 
 // Sealed gives the sealed head; nil where there need be none.

@@ -18,19 +18,30 @@ import (
 const (
 	// alone is from which size on what is kept has a row of its own, and is kept once however often it is recorded, in bytes.
 	alone = 4 << 10
-	// packBytes is from which size on a pack is written, in bytes.
+	// packBytes is from which size on a pack is written within a transaction, in bytes.
 	packBytes = 64 << 10
+	// tailBytes is up to which size one stays in the tail at the end of a transaction, in bytes: that is a page then.
+	tailBytes = 2 << 10
+	// packTime is how far what is in a pack may be apart: retention throws it away as a whole.
+	packTime = time.Minute
 )
 
-// A pack is what is kept of some leaves, in bytes: for each the length of its digest and of its data (varints), digest and data.
+// A pack is what is kept of some leaves, in bytes: for each the length of its digest and of its data (varints), digest and data. While it is
+// small the tail has it, and it grows there from transaction to transaction; then it has a row of its own.
 type pack struct {
 	key   *secret.Key
 	first int64
+	since time.Time // of the first
 	time  time.Time // of the newest
 	data  []byte
+	known bool // what the tail has is in data, or nothing
+	dirty bool // the transaction under way changes what the tail is to have
 }
 
-func (p *pack) reset() { *p = pack{data: p.data[:0]} }
+func (p *pack) reset() { p.key, p.data = nil, p.data[:0] }
+
+// lose forgets all: what the tail has is there.
+func (p *pack) lose() { *p = pack{data: p.data[:0]} }
 
 func (p *pack) add(k audit.Kept) {
 	p.data = binary.AppendUvarint(p.data, uint64(len(k.Digest)))
@@ -61,9 +72,22 @@ func eachKept(data []byte, f func(digest string, data []byte) error) error {
 	return nil
 }
 
+// full reports whether what is kept of a leaf belongs into another pack.
+func (p *pack) full(x *leaf) bool {
+	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.a.key || x.add.Time.Sub(p.since).Abs() > packTime)
+}
+
+// row gives what the tail has of it.
+func (p *pack) row() (first, time, kept any) {
+	if len(p.data) == 0 {
+		return 0, 0, []byte{}
+	}
+	return p.first, p.time.UnixMicro(), p.key.Seal(auditKeptPurpose, p.data, packBind(p.first))
+}
+
 // keepAll keeps what is to be kept of a leaf that was added.
 func (w *writer) keepAll(ctx context.Context, x *leaf) error {
-	if p := &w.pack; len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.a.key) {
+	if len(x.add.Keep) > 0 && w.pack.full(x) {
 		if err := w.packed(ctx); err != nil {
 			return err
 		}
@@ -77,26 +101,43 @@ func (w *writer) keepAll(ctx context.Context, x *leaf) error {
 			continue
 		}
 		if len(w.pack.data) == 0 {
-			w.pack.key, w.pack.first, w.pack.time = x.a.key, x.add.Seq, x.add.Time
+			w.pack.key, w.pack.first, w.pack.since, w.pack.time = x.a.key, x.add.Seq, x.add.Time, x.add.Time
 		}
 		if x.add.Time.After(w.pack.time) {
 			w.pack.time = x.add.Time
 		}
 		w.pack.add(k)
+		w.pack.dirty = true
 	}
 	return nil
 }
 
-// packed writes the pack of the transaction under way.
-func (w *writer) packed(ctx context.Context) error {
+// moveTail gives what the tail has of another process, or of before an error, a row of its own.
+const moveTail = `INSERT OR REPLACE INTO audit_kept (first, time, data) SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0`
+
+// packed gives the pack a row of its own; the tail has nothing of it then.
+func (w *writer) packed(ctx context.Context) (err error) {
 	p := &w.pack
-	if len(p.data) == 0 {
+	switch {
+	case !p.known:
+		_, err = w.statement(ctx, moveTail)
+	case len(p.data) == 0:
+		return nil
+	default:
+		first, time, kept := p.row()
+		_, err = w.statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, first, time, kept)
+	}
+	p.reset()
+	p.known, p.dirty = true, true
+	return err
+}
+
+// settlePack gives a pack that is too large for the tail a row of its own.
+func (w *writer) settlePack(ctx context.Context) error {
+	if len(w.pack.data) <= tailBytes {
 		return nil
 	}
-	sealed := p.key.Seal(auditKeptPurpose, p.data, packBind(p.first))
-	_, err := w.statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, p.first, p.time.UnixMicro(), sealed)
-	p.reset()
-	return err
+	return w.packed(ctx)
 }
 
 func packBind(first int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(first)) }
@@ -153,11 +194,14 @@ func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err er
 	return rows, a.s.wipe()
 }
 
+// packs is all packs, that of the tail among them.
+const packs = `(SELECT first, time, data FROM audit_kept UNION ALL SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0)`
+
 // Kept gives what is kept under a digest of a leaf.
 func (v *auditView) Kept(seq int64, digest string) (out []byte, err error) {
 	var first int64
 	var sealed []byte
-	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM audit_kept WHERE first <= ? ORDER BY first DESC LIMIT 1`, seq).Scan(&first, &sealed)
+	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM `+packs+` WHERE first <= ? ORDER BY first DESC LIMIT 1`, seq).Scan(&first, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, v.fail(err)
 	}
@@ -207,14 +251,14 @@ func (v *auditView) Has(wanted []audit.KeptAt) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	const packs = `SELECT first, data FROM audit_kept WHERE first >= coalesce((SELECT max(first) FROM audit_kept WHERE first <= ?1), ?1) AND first <= ?2 ORDER BY first`
+	const wantedPacks = `SELECT first, data FROM ` + packs + ` WHERE first >= coalesce((SELECT max(first) FROM ` + packs + ` WHERE first <= ?1), ?1) AND first <= ?2 ORDER BY first`
 	out, in, all, i := make([]bool, len(wanted)), map[string]bool{}, false, 0
 	before := func(next int64) {
 		for ; i < len(wanted) && wanted[i].Seq < next; i++ {
 			out[i] = all || in[wanted[i].Digest]
 		}
 	}
-	err := v.rows(packs, func(scan func(...any) error) error {
+	err := v.rows(wantedPacks, func(scan func(...any) error) error {
 		var first int64
 		var sealed sql.RawBytes
 		if err := scan(&first, &sealed); err != nil {
@@ -243,7 +287,7 @@ func (v *auditView) Has(wanted []audit.KeptAt) ([]bool, error) {
 
 // Outdated counts what Prune would throw away.
 func (v *auditView) Outdated(before time.Time) (rows int64, err error) {
-	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM audit_kept WHERE time < ?1)`
+	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM ` + packs + ` WHERE time < ?1)`
 	if err := v.tx.QueryRowContext(v.ctx, query, before.UnixMicro()).Scan(&rows); err != nil {
 		return 0, v.fail(err)
 	}
@@ -264,7 +308,7 @@ func (v *auditView) AllKept(f func(digest string, data []byte, err error) error)
 	if err != nil {
 		return err
 	}
-	return v.rows(`SELECT first, data FROM audit_kept`, func(scan func(...any) error) error {
+	return v.rows(`SELECT first, data FROM `+packs, func(scan func(...any) error) error {
 		var first int64
 		var sealed sql.RawBytes
 		if err := scan(&first, &sealed); err != nil {

@@ -158,10 +158,10 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), '"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
 			rehash(t, db)
 		}, audit.FaultForged, 268, true},
-		{"the seal taken away", func(t *testing.T, db *sql.DB) { do(t, db, `DELETE FROM audit_head`) }, audit.FaultSeal, -1, true},
-		{"the seal changed", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE audit_head SET data = randomblob(length(data))`) }, audit.FaultSeal, -1, true},
+		{"the seal taken away", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = NULL`) }, audit.FaultSeal, -1, true},
+		{"the seal changed", func(t *testing.T, db *sql.DB) { do(t, db, `UPDATE tail SET head = randomblob(length(head))`) }, audit.FaultSeal, -1, true},
 		{"the seal and the end cut off", func(t *testing.T, db *sql.DB) {
-			do(t, db, `DELETE FROM audit_head`)
+			do(t, db, `DELETE FROM tail`)
 			do(t, db, `DELETE FROM audit_leaf`)
 			do(t, db, `DELETE FROM audit_checkpoint`)
 			do(t, db, `DELETE FROM audit_record`)
@@ -208,8 +208,9 @@ func TestBrokenSeal(t *testing.T) {
 		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record leaf 23"},
 		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
 		"rewritten": {`UPDATE audit_leaf SET leaf = replace(leaf, 'local:ann', 'local:eve') WHERE seq = 6`, "of the leaves 0 to 22 were rewritten"},
-		"sealless":  {`DELETE FROM audit_head`, "was taken away"},
-		"resealed":  {`UPDATE audit_head SET data = zeroblob(length(data))`, "sealed with another key"},
+		"sealless":  {`UPDATE tail SET head = NULL`, "was taken away"},
+		"tailless":  {`DELETE FROM tail`, "was taken away"},
+		"resealed":  {`UPDATE tail SET head = zeroblob(length(head))`, "sealed with another key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -315,7 +316,7 @@ func TestUnsealedRecord(t *testing.T) {
 		t.Fatal(again, err)
 	}
 	sound(t, auditLog(t, s))
-	if err := s.Exec(t.Context(), `DELETE FROM audit_head`); err != nil {
+	if err := s.Exec(t.Context(), `DELETE FROM tail`); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()

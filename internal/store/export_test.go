@@ -23,7 +23,7 @@ func Unseal(ctx context.Context, a *Audit) error {
 	if err != nil {
 		return err
 	}
-	return a.s.writer.all(ctx, true, []step{{renameLog, []any{origin, a.key.Seal(auditSeedPurpose, seed, []byte(origin))}}, {`DELETE FROM audit_head`, nil}})
+	return a.s.writer.all(ctx, true, []step{{renameLog, []any{origin, a.key.Seal(auditSeedPurpose, seed, []byte(origin))}}, {`UPDATE tail SET head = NULL`, nil}})
 }
 
 // Leaves says how many leaves of the record are written, what is queued not counted.

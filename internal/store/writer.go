@@ -28,7 +28,7 @@ type writer struct {
 	heading  *heading             // what the tree's head is sealed with; as tree
 	unsealed bool                 // the transaction under way has added leaves to the tree; only the goroutine uses it
 	span     *span                // of the record, the one that is not full yet; as tree
-	pack     pack                 // of what is kept for the record, in the transaction under way; only the goroutine uses it
+	pack     pack                 // of what is kept for the record, and has no row yet; only the goroutine uses it
 	greatest string               // record in a span that is full; as tree
 	taken    []*leaf              // leaves of the record that the transaction under way has taken; only the goroutine uses it
 	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
@@ -185,7 +185,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	errs, next, err := w.transaction(ctx, &group, durable)
 	if err != nil {
 		w.tree, w.unsealed = nil, false // whatever is there now is read again
-		w.pack.reset()
+		w.pack.lose()
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 		}
@@ -256,16 +256,8 @@ func (w *writer) more(durable bool) (more []*write, next *write) {
 
 // finish commits.
 func (w *writer) finish(ctx context.Context, group []*write) error {
-	if err := w.packed(ctx); err != nil {
+	if err := w.end(ctx, group); err != nil {
 		return err
-	}
-	if err := w.seal(ctx); err != nil {
-		return err
-	}
-	if all := numbers(group, w.taken); len(all) > 0 {
-		if _, err := w.statement(ctx, applyAhead, int64(w.ahead.position(all))); err != nil {
-			return err
-		}
 	}
 	_, err := w.statement(ctx, "COMMIT")
 	return err

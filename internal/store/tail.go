@@ -1,0 +1,46 @@
+package store
+
+import "context"
+
+// The tail is what each transaction writes anew: up to which entry of the file beside the database that has all, the record's sealed head, and what is
+// kept for the newest leaves. It is one row, so that it costs one page and one statement.
+const (
+	updateTail = `UPDATE tail SET applied = coalesce(?1, applied), head = coalesce(?2, head),
+		kept_first = coalesce(?3, kept_first), kept_time = coalesce(?4, kept_time), kept = coalesce(?5, kept) WHERE id = 1`
+	insertTail = `INSERT INTO tail (id, applied, head, kept_first, kept_time, kept) VALUES (1, coalesce(?1, 0), ?2, coalesce(?3, 0), coalesce(?4, 0), coalesce(?5, x''))`
+)
+
+// end writes the tail where the transaction under way has changed what is in it.
+func (w *writer) end(ctx context.Context, group []*write) error {
+	var applied, head, first, time, kept any // nil: as it is
+	if w.pack.dirty {
+		if err := w.settlePack(ctx); err != nil {
+			return err
+		}
+		first, time, kept = w.pack.row()
+	}
+	if w.unsealed {
+		sealed, err := w.seal(ctx)
+		if err != nil {
+			return err
+		}
+		head = sealed
+	}
+	if all := numbers(group, w.taken); len(all) > 0 {
+		applied = int64(w.ahead.position(all))
+	}
+	if applied == nil && head == nil && kept == nil {
+		return nil
+	}
+	for _, query := range []string{updateTail, insertTail} {
+		done, err := w.statement(ctx, query, applied, head, first, time, kept)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err == nil && n == 1 {
+			w.unsealed, w.pack.dirty = false, false
+			return nil
+		}
+	}
+	return errVanished
+}
