@@ -49,3 +49,9 @@ func Frames(data []byte) int {
 	all, _ := frames(data)
 	return len(all)
 }
+
+// Packs says whether the tail has something of what is kept, and how many rows have.
+func Packs(ctx context.Context, s *Store) (tail bool, rows int) {
+	_ = s.read.QueryRowContext(ctx, `SELECT (SELECT length(kept) > 0 FROM tail), (SELECT count(*) FROM audit_kept)`).Scan(&tail, &rows)
+	return tail, rows
+}

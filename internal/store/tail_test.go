@@ -1,0 +1,115 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestTail keeps the arguments of calls: few are in the tail, which another process takes over, many and old ones have rows of their own, and
+// each is found wherever it is, until retention takes it.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	log := func() *audit.Log {
+		a := stored(t, s)
+		signer, err := a.Signer(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer, Clock: func() time.Time { return now }, Retention: audit.Retention{For: 24 * time.Hour}})
+	}
+	l := log()
+	var all []string // texts of arguments
+	call := func(text string) {
+		t.Helper()
+		now = now.Add(time.Millisecond) // ids are in the order of their times
+		text = fmt.Sprintf(`{"text":"%d %s"}`, len(all), text)
+		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Arguments: []byte(text)}, allow)
+		if err == nil {
+			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
+		}
+		if err == nil {
+			err = s.Settle(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text)
+	}
+	is := func(what string, tail bool, rows int) {
+		t.Helper()
+		if has, n := store.Packs(t.Context(), s); has != tail || n != rows {
+			t.Errorf("%s: in the tail: %v, rows: %d", what, has, n)
+		}
+		found, err := l.Records(t.Context(), audit.Query{Kind: audit.KindCall})
+		if err != nil || len(found) != len(all) {
+			t.Fatal(len(found), err)
+		}
+		for i, r := range found {
+			data, err := l.Kept(t.Context(), r.Seq, r.Arguments.Digest)
+			if want := all[len(all)-1-i]; err != nil || string(data) != want {
+				t.Fatalf("%s: %q, %v, want %q", what, data, err, want)
+			}
+		}
+		if r := verified(t, l); !r.OK() || int(r.Payloads) != len(all) {
+			t.Fatalf("%s: %+v", what, r)
+		}
+	}
+	call("a")
+	call("b")
+	is("two small ones", true, 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	l = log()
+	is("another process", true, 0)
+	call("c")
+	is("its first one", true, 1)
+	call(strings.Repeat("d", 3000))
+	is("much", false, 2)
+	call("e")
+	now = now.Add(2 * time.Minute)
+	call("f")
+	is("later", true, 3)
+	now = now.Add(48 * time.Hour)
+	if err := l.Prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if has, n := store.Packs(t.Context(), s); has || n != 0 {
+		t.Errorf("after retention: in the tail: %v, rows: %d", has, n)
+	}
+	if r := verified(t, l); !r.OK() || r.Payloads != 0 {
+		t.Errorf("after retention: %+v", r)
+	}
+}
+
+// TestTailChanged changes what is kept in the tail, or takes it away.
+func TestTailChanged(t *testing.T) {
+	t.Parallel()
+	for query, what := range map[string]string{
+		`UPDATE tail SET kept = randomblob(length(kept))`: audit.FaultPayload,
+		`UPDATE tail SET kept_first = kept_first + 1`:     audit.FaultPayload,
+		`UPDATE tail SET kept = x''`:                      audit.FaultGone,
+	} {
+		s := open(t, t.TempDir())
+		l := auditLog(t, s)
+		fill(t, l, 2)
+		sound(t, l)
+		if err := s.Exec(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+		r := verified(t, l)
+		if len(r.Faults) == 0 || r.Faults[0].What != what {
+			t.Errorf("%s: %+v", query, r.Faults)
+		}
+	}
+}
