@@ -57,7 +57,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := &run{s: s, cmd: cmd, ctx: ctx}
-	if r.o, err = s.begin(kindRun, r); err != nil {
+	if _, err = s.begin(kindRun, r); err != nil {
 		return -1, err
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })

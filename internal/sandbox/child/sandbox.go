@@ -60,6 +60,9 @@ func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
 	} else {
 		s.current = o
 	}
+	if r != nil {
+		r.o = o // here, so that whoever finds r by the sandbox finds it, too
+	}
 	return o, nil
 }
 
