@@ -195,28 +195,41 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// stub is an MCP server over stdio.
+// stub is an MCP server over stdio. Its argument, if it has one, is how long echo takes: so long calls of it that are made at once are
+// under way together.
 func stub() {
+	takes := time.Duration(0)
+	if len(os.Args) > 1 {
+		var err error
+		if takes, err = time.ParseDuration(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "stub", Version: "1"}, nil)
 	type args struct {
 		Message string `json:"message,omitempty" jsonschema:"text to give back"`
 		MS      int    `json:"ms,omitempty" jsonschema:"milliseconds to wait"`
 	}
+	wait := func(ctx context.Context, d time.Duration) {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
 	text := func(t string) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: t}}}, nil, nil
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Gives the message back", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
-		func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+			wait(ctx, takes)
 			return text(a.Message)
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "sleep", Description: "Waits"},
 		func(ctx context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
-			timer := time.NewTimer(time.Duration(a.MS) * time.Millisecond)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
+			wait(ctx, time.Duration(a.MS)*time.Millisecond)
 			return text("slept")
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "die", Description: "Kills the server"},
