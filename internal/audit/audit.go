@@ -136,8 +136,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	path, upstream, durable := c.Path, "", true
 	if c.Tool != nil {
 		path, upstream = c.Tool.Path(), c.Tool.Upstream
-		ro := c.Tool.Annotations.ReadOnly
-		durable = (ro == nil || !*ro) && upstream != catalogOwn && d.Effect != "deny"
+		durable = !c.Tool.Annotations.Reads() && upstream != catalogOwn && d.Effect != "deny"
 	}
 	args := []byte(c.Arguments)
 	if args == nil {

@@ -62,7 +62,7 @@ func (x *Executor) cut(p *past, sure bool) error {
 		if x.cfg.Named != nil {
 			t = x.cfg.Named(c.Tool)
 		}
-		if t == nil && sure || t != nil && (is(t.Annotations.ReadOnly) || is(t.Annotations.Idempotent)) {
+		if t == nil && sure || t != nil && t.Annotations.Repeats() {
 			continue
 		}
 		names = append(names, fmt.Sprintf("call %s, %s", c.Call[strings.LastIndexByte(c.Call, '.')+1:], prose.Cut(c.Tool, 100)))

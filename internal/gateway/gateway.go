@@ -148,7 +148,7 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
 	// made: to hide what came of it would invite a second one. Of one that only reads the beginning may be nowhere either, and a second one
 	// does no harm.
-	if eerr := entry.End(ctx, result, err); eerr != nil && err == nil && c.Parent == "" && c.Tool.Annotations.ReadOnly != nil && *c.Tool.Annotations.ReadOnly {
+	if eerr := entry.End(ctx, result, err); eerr != nil && err == nil && c.Parent == "" && c.Tool.Annotations.Reads() {
 		return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path + " is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
 	}
 	return result, err
@@ -160,9 +160,7 @@ func goesOn(ctx context.Context, c *tool.Call, d policy.Decision, entry *audit.E
 	if !errors.Is(context.Cause(ctx), tool.ErrGoesOn) {
 		return false
 	}
-	a := &c.Tool.Annotations
-	again := a.ReadOnly != nil && *a.ReadOnly || a.Idempotent != nil && *a.Idempotent
-	return again || d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
+	return c.Tool.Annotations.Repeats() || d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
 }
 
 // unrecorded is why a call is not made that can't be recorded.

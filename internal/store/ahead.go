@@ -366,8 +366,7 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 
 // leftOut says that an entry is left out, where err is a refusal. It gives any other error.
 func (w *writer) leftOut(r read, err error) error {
-	var alone *refusal
-	if !errors.As(err, &alone) {
+	if !refused(err) {
 		return err
 	}
 	w.log.Warn("what was written last before this process began is left out: it is there already, or not whole", "entry", r.number, "err", err)
@@ -382,8 +381,7 @@ func (a *Audit) recover(ctx context.Context) error {
 			return nil
 		}
 		if err := w.grow(ctx, a.key); err != nil {
-			var alone *refusal
-			if errors.As(err, &alone) { // with another key, or another copy of the database, they may be added yet
+			if refused(err) { // with another key, or another copy of the database, they may be added yet
 				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
 				return nil
 			}

@@ -80,8 +80,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
 	if old {
-		alone := (*refusal)(nil) // Inspect and Append say so, too
-		if err := a.name(ctx, have, seed, renameLog); err != nil && !errors.As(err, &alone) {
+		if err := a.name(ctx, have, seed, renameLog); err != nil && !refused(err) { // Inspect and Append say so, too
 			return nil, err
 		}
 	}

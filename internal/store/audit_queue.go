@@ -69,6 +69,16 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	x.number = l.w.ahead.note(x)
 	l.queue = append(l.queue, x)
 	l.open++
+	l.weigh(x)
+	if !l.armed {
+		l.armed = true
+		l.timer.Reset(tarry)
+	}
+	return true, nil
+}
+
+// weigh counts a leaf that is queued. The caller holds mu.
+func (l *ledger) weigh(x *leaf) {
 	for _, k := range x.add.Keep {
 		l.bytes += len(k.Data)
 	}
@@ -76,11 +86,6 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	if x.add.Durable {
 		l.disk++
 	}
-	if !l.armed {
-		l.armed = true
-		l.timer.Reset(tarry)
-	}
-	return true, nil
 }
 
 // take gives what is queued; of a transaction that doesn't wait for the disk up to a leaf that has to be there.
@@ -229,13 +234,7 @@ func (l *ledger) back(leaves []*leaf, more int) {
 	l.open += more
 	l.queue = append(leaves, l.queue...)
 	for _, x := range leaves {
-		for _, k := range x.add.Keep {
-			l.bytes += len(k.Data)
-		}
-		l.bytes += len(x.add.Leaf)
-		if x.add.Durable {
-			l.disk++
-		}
+		l.weigh(x)
 	}
 	if l.open > 0 && !l.closed {
 		l.armed = true
@@ -288,9 +287,8 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 	rows := make([]any, 0, 3*len(some))
 	for _, x := range some {
 		data, hashes, err := w.grown(ctx, x)
-		var alone *refusal
 		switch {
-		case errors.As(err, &alone):
+		case refused(err):
 			x.err = err
 			continue
 		case err != nil:
@@ -312,8 +310,7 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 		return nil
 	}
 	w.tree = nil // it has grown by what isn't there
-	var alone *refusal
-	if !errors.As(err, &alone) {
+	if !refused(err) {
 		return err
 	}
 	for _, x := range some {

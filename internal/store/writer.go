@@ -175,6 +175,12 @@ func (r *refusal) Error() string { return r.err.Error() }
 
 func (r *refusal) Unwrap() error { return r.err }
 
+// refused reports whether an error is the failure of one write alone.
+func refused(err error) bool {
+	var r *refusal
+	return errors.As(err, &r)
+}
+
 // commit writes first, and what is queued by then or comes meanwhile, in one transaction, and gives what came of each, and a write that
 // was taken from the queue and is not in it. A statement that a constraint refuses fails alone, as does a refusal; any other failure is
 // the failure of all.
@@ -213,8 +219,7 @@ func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool)
 			w.last++
 			r.number = w.last
 			err := w.exec(ctx, r)
-			var alone *refusal
-			if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !errors.As(err, &alone) {
+			if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !refused(err) {
 				return nil, next, err
 			}
 			errs = append(errs, err)

@@ -63,6 +63,12 @@ type Annotations struct {
 	OpenWorld   *bool `json:"openWorldHint,omitempty"`
 }
 
+// Reads reports whether the tool is said to change nothing.
+func (a *Annotations) Reads() bool { return a.ReadOnly != nil && *a.ReadOnly }
+
+// Repeats reports whether a call that was cut short may be made again: it changes nothing, or twice the same as once.
+func (a *Annotations) Repeats() bool { return a.Reads() || a.Idempotent != nil && *a.Idempotent }
+
 // A Call is one use of a tool.
 type Call struct {
 	ID        string          // unique in the record; the door sets it where it is empty

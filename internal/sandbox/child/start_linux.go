@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 )
 
 // nobody is the user and group that a child is.
-const nobody = 65534
+const nobody = launch.Nobody
 
 // startWith starts a child by the plan of that number, or one after it, and says which it was.
 func startWith(command []string, plan int, more []string) (peer, int, error) {
@@ -49,15 +46,10 @@ func (p *linuxPeer) memory() int64 { return residentMemory(p.p.PID) }
 // wait waits for the end, and says how it came, in the words that follow "the engine's process".
 func (p *linuxPeer) wait() string {
 	status, err := p.p.Wait()
-	switch {
-	case err != nil:
+	if err != nil {
 		return "ended"
-	case status.Signaled() && status.Signal() == syscall.SIGSYS:
-		return "made a forbidden system call (SIGSYS)"
-	case status.Signaled():
-		return fmt.Sprintf("was ended by a signal (%s)%s", unix.SignalName(status.Signal()), after(": ", p.p.Said.Text()))
 	}
-	return fmt.Sprintf("ended with code %d%s", status.ExitStatus(), after(": ", p.p.Said.Text()))
+	return ending(status, p.p.Said.Text())
 }
 
 // residentMemory is how much memory a process holds, in bytes.

@@ -76,13 +76,8 @@ func (p *unixPeer) memory() int64 { return 0 }
 func (p *unixPeer) wait() string {
 	_ = p.cmd.Wait() // the state says more
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	switch {
-	case !ok:
+	if !ok {
 		return "ended"
-	case status.Signaled() && status.Signal() == syscall.SIGSYS:
-		return "made a forbidden system call (SIGSYS)"
-	case status.Signaled():
-		return fmt.Sprintf("was ended by a signal (%s)%s", unix.SignalName(status.Signal()), after(": ", p.said.Text()))
 	}
-	return fmt.Sprintf("ended with code %d%s", status.ExitStatus(), after(": ", p.said.Text()))
+	return ending(status, p.said.Text())
 }

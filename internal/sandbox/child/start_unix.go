@@ -5,9 +5,21 @@ package child
 import (
 	"fmt"
 	"io"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+// ending says how a child came to its end, by its status and what it said last.
+func ending(status syscall.WaitStatus, said string) string {
+	switch {
+	case status.Signaled() && status.Signal() == syscall.SIGSYS:
+		return "made a forbidden system call (SIGSYS)"
+	case status.Signaled():
+		return fmt.Sprintf("was ended by a signal (%s)%s", unix.SignalName(status.Signal()), after(": ", said))
+	}
+	return fmt.Sprintf("ended with code %d%s", status.ExitStatus(), after(": ", said))
+}
 
 // socketFD is the child's end of the socket pair.
 const socketFD = 3

@@ -358,7 +358,7 @@ func (c *Config) secrets() *strings.Replacer {
 	var pairs []string
 	add := func(v string) {
 		if len(v) >= 8 {
-			pairs = append(pairs, v, "[redacted]")
+			pairs = append(pairs, v, secret.Redacted)
 		}
 	}
 	for k, v := range c.Env {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// nobody is the user and group that a process is.
-	nobody = 65534
+	// Nobody is the user and group that a process is.
+	Nobody = 65534
 	// namespaces are those that a process gets beside one of users.
 	namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
 
@@ -52,11 +52,11 @@ func (p plan) attr() *syscall.SysProcAttr {
 	}
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 { // which may take any user
-		uid, gid = nobody, nobody
+		uid, gid = Nobody, Nobody
 		a.GidMappingsEnableSetgroups = true
 	}
-	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}}
-	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}}
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: Nobody, HostID: uid, Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: Nobody, HostID: gid, Size: 1}}
 	return a
 }
 
