@@ -76,7 +76,7 @@ func (r *run) runGuest() (exit int, err error) {
 		r.mu.Lock()
 		r.stopRun = cancel
 		r.mu.Unlock()
-		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil}
+		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil, Next: r.stream.Next}
 		if r.cpu > 0 {
 			if cmd.CPU = r.x.cfg.Limits.CPU - r.cpu; cmd.CPU <= 0 {
 				cmd.CPU = time.Millisecond // the driver says that it was too much

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/executor"
@@ -150,6 +151,30 @@ func TestRealProgramsAreSuspended(t *testing.T) {
 				t.Errorf("%s, session %q: %s %v", language, session, o.text, o.err)
 			}
 		}
+	}
+}
+
+// A program that computed for longer than it would wait, while a call was under way, is to be suspended when it comes to stand still for
+// another call, which it can't be: the answer of that one comes as if nothing had been.
+func TestRealProgramsStandStill(t *testing.T) {
+	s := realStage(t, napping)
+	code := `import asyncio
+t = asyncio.ensure_future(box.slow())
+await asyncio.sleep(0)
+n = 0
+for i in range(1500000):
+    n += i
+def still(x):
+    return [str(box.one()), str(box.gate()), x]
+[still(1), await t]`
+	done := make(chan outcome)
+	go func() { done <- s.try(t.Context(), ann, "", code, "language", "python") }()
+	eventually(t, "it stands still", func() bool { return s.inside.Load() == 2 })
+	<-time.After(100 * time.Millisecond)
+	s.gate <- struct{}{}
+	s.slow <- struct{}{}
+	if o := <-done; o.failed || textsOf(t, o.res)[0] != `[["answer of box.one","answer of box.gate",1],"answer of box.slow"]` {
+		t.Errorf("%s %v", o.text, o.err)
 	}
 }
 

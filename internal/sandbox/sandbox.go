@@ -64,6 +64,9 @@ type Cmd struct {
 	// and has no job left, and the next Run goes on from there, with another stream. What it then waits for (a timer, an
 	// answer) comes by a line of a later Run.
 	Keep bool
+	// Next, with Keep, gives a guest that stands still for a line when Guest has ended the one that would be the first of the next Run; nil
+	// when none comes. Without it such a guest is lost. Its context is done when the guest is stopped.
+	Next func(ctx context.Context) (line []byte)
 	CPU  time.Duration // CPU time of the guest in this Run, if it is to be less than the Spec's
 
 	Usage Usage // what the Run took; set when Run returns

@@ -17,6 +17,9 @@ func (b *box) run(t *task, c command) result {
 	if c.asks {
 		cmd.Ask = t.ask
 	}
+	if c.next {
+		cmd.Next = func(ctx context.Context) []byte { return t.ask(ctx, nil) }
+	}
 	exit, err := made.Run(t.ctx, cmd)
 	return result{exit: exit, usage: cmd.Usage, err: err}
 }

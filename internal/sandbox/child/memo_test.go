@@ -121,6 +121,8 @@ func (b *memo) do(ctx context.Context, cmd *sandbox.Cmd, word, rest string) erro
 		out = strings.Join(b.said, " ")
 	case "ask":
 		out = string(cmd.Ask(ctx, []byte(rest)))
+	case "next":
+		out = string(cmd.Next(ctx))
 	case "nag":
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()

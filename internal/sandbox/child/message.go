@@ -35,8 +35,8 @@ const maxRuntime = 64
 
 // A command is what of a sandbox.Cmd goes to the child.
 type command struct {
-	keep, asks bool
-	cpu        time.Duration
+	keep, asks, next bool
+	cpu              time.Duration
 }
 
 const commandSize = 9
@@ -49,16 +49,19 @@ func (c command) append(b []byte) []byte {
 	if c.asks {
 		flags |= 2
 	}
+	if c.next {
+		flags |= 4
+	}
 	b = append(b, flags)
 	return binary.LittleEndian.AppendUint64(b, uint64(c.cpu))
 }
 
 func parseCommand(b []byte) (command, error) {
-	if len(b) != commandSize || b[0] > 3 {
+	if len(b) != commandSize || b[0] > 7 {
 		return command{}, breached("a command of %d bytes", len(b))
 	}
 	return command{
-		keep: b[0]&1 != 0, asks: b[0]&2 != 0, cpu: time.Duration(binary.LittleEndian.Uint64(b[1:])),
+		keep: b[0]&1 != 0, asks: b[0]&2 != 0, next: b[0]&4 != 0, cpu: time.Duration(binary.LittleEndian.Uint64(b[1:])),
 	}, nil
 }
 

@@ -61,7 +61,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		return -1, err
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
-	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, cpu: cmd.CPU}
+	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, next: cmd.Next != nil, cpu: cmd.CPU}
 	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // where it fails, started sees it
 	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
 		r.host = p
@@ -297,6 +297,17 @@ func (r *run) finish(res result) error {
 	return res.err
 }
 
+// reply answers a question. One without a byte is for the next line.
+func (r *run) reply(question []byte) []byte {
+	switch {
+	case len(question) == 0 && r.cmd.Next != nil:
+		return r.cmd.Next(r.ctx)
+	case r.cmd.Ask != nil:
+		return r.cmd.Ask(r.ctx, question)
+	}
+	return nil
+}
+
 // asked takes a part of a question, and has it answered when it is whole.
 func (r *run) asked(payload []byte) error {
 	number, more, text, err := parsePart(payload)
@@ -308,7 +319,7 @@ func (r *run) asked(payload []byte) error {
 	switch {
 	case r.over:
 		return nil
-	case r.cmd.Ask == nil:
+	case r.cmd.Ask == nil && r.cmd.Next == nil:
 		return breached("a question where nobody answers")
 	case r.asking:
 		return breached("a question before the answer to the last one")
@@ -326,7 +337,7 @@ func (r *run) asked(payload []byte) error {
 	r.question, r.asking = nil, true
 	r.asks.Go(func() {
 		defer func() { _ = r.s.p.hoard(-len(q)) }()
-		answer := r.cmd.Ask(r.ctx, q)
+		answer := r.reply(q)
 		if len(answer) > maxAsk {
 			r.stop(tool.Errorf(tool.Limit, "%w", tooLong("the answer to a question of the program")))
 			return

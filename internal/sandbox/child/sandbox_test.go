@@ -164,6 +164,24 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// A guest gets lines after the end of its stream, where the host has some.
+func TestNext(t *testing.T) {
+	d := newDriver(t, "memo", child.Config{})
+	long, given := strings.Repeat("more ", 100<<10), 0
+	g := say("next\nask this\nnext\nnext\n")
+	cmd := &sandbox.Cmd{Guest: g, Keep: true, Ask: func(_ context.Context, q []byte) []byte { return q },
+		Next: func(context.Context) []byte {
+			given++
+			return [][]byte{[]byte("first"), []byte(long), nil}[given-1]
+		}}
+	if _, err := create(t, d, "").Run(t.Context(), cmd); err != nil {
+		t.Fatal(err)
+	}
+	if want := "first\nthis\n" + long + "\n\n"; g.said.String() != want || given != 3 {
+		t.Errorf("%d, %.100q", given, g.said.String())
+	}
+}
+
 // A guest that is stopped while it asks does not ask again before it knows.
 func TestAskWhileStopping(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})

@@ -220,6 +220,19 @@ func (s *Stream[A]) Wait(ctx context.Context) {
 	}
 }
 
+// Next waits as Wait does and takes the line that came, for a guest that stands still for it in a pause; nil when none comes.
+func (s *Stream[A]) Next(ctx context.Context) []byte {
+	s.Wait(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line, err := s.out.ReadBytes('\n')
+	if err != nil { // lines are written whole
+		return nil
+	}
+	s.ready.Broadcast()
+	return line[:len(line)-1]
+}
+
 // Full reports whether the guest has so much to read already that nothing more should be made for it.
 func (s *Stream[A]) Full() bool {
 	s.mu.Lock()

@@ -69,3 +69,39 @@ func TestStreamPush(t *testing.T) {
 		t.Fatal("a stream that is closed has no end")
 	}
 }
+
+// A guest that stands still in a pause gets the lines of the next Run one by one; what it leaves is that Run's.
+func TestStreamNext(t *testing.T) {
+	s := New(Config[struct{}]{Line: 100})
+	r, h := s.Open(), &hearer{room: 100}
+	r.Push(h.put)
+	if !s.Pause() || h.end != io.EOF {
+		t.Fatal("it is not paused")
+	}
+	got := make(chan string)
+	go func() { got <- string(s.Next(t.Context())) }()
+	for _, line := range []string{"one", "two", "three"} {
+		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if line := <-got; line != "one" {
+		t.Error(line)
+	}
+	if line := string(s.Next(t.Context())); line != "two" {
+		t.Error(line)
+	}
+	_ = r.Close()
+	if !s.Resume() {
+		t.Error("it was not paused")
+	}
+	h = &hearer{room: 100}
+	s.Open().Push(h.put)
+	if h.heard.String() != "three\n" {
+		t.Error(h.heard.String())
+	}
+	s.End()
+	if line := s.Next(t.Context()); line != nil {
+		t.Errorf("%q", line)
+	}
+}

@@ -3,6 +3,7 @@ package wasm
 import (
 	_ "embed"
 	"errors"
+	"io"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm/pyguest"
@@ -189,6 +190,15 @@ func (r *run) await() (string, error) {
 		switch {
 		case ok:
 			return line, nil
+		case end == io.EOF && r.cmd.Keep && r.cmd.Next != nil:
+			next := r.cmd.Next(r.ctx)
+			switch {
+			case r.halting.Load():
+				return "", errDead
+			case next == nil:
+				return "", errHeld
+			}
+			return string(next), nil
 		case end != nil && r.cmd.Keep:
 			return "", errHeld
 		case end != nil: // what it would say is for nobody
