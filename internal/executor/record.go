@@ -48,7 +48,7 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 		return
 	}
 	r.log.Update(func(rec *journal.Record) {
-		rec.Language, rec.Tier, rec.Engine, rec.Build = r.language, caps.Tier, caps.Engine, guest.Build(caps, r.language)
+		rec.Language, rec.Tier, rec.Engine, rec.Build = r.language, caps.Tier, guest.Engine(caps, r.language), guest.Build(caps, r.language)
 	}, false)
 	p := journal.Prepared{
 		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces,

@@ -230,7 +230,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	}
 	defer r.closeBox()
 	r.mu.Lock()
-	r.exec.State, r.exec.Tier, r.engine = execution.Running, caps.Tier, caps.Engine
+	r.exec.State, r.exec.Tier, r.engine = execution.Running, caps.Tier, guest.Engine(caps, r.language)
 	r.exec.Missing, r.exec.Rebuilt = caps.Missing, r.origin.Why
 	r.naps.able = r.x.cfg.Store != nil && r.x.cfg.Limits.Sessions.SuspendAfter > 0 && r.x.guests.Restores(r.box)
 	r.mu.Unlock()

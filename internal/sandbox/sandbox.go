@@ -24,7 +24,9 @@ type Capabilities struct {
 	Driver   string    `json:"driver"` // "wasm"
 	Tier     tool.Tier `json:"tier"`
 	Runtimes []string  `json:"runtimes"` // what Spec.Runtime may be: "js", "python"
-	Engine   string    `json:"engine"`   // name and version of what runs the guest, for people
+	Engine   string    `json:"engine"`   // names and versions of what runs guests, for people
+	// Engines are those of each, by runtime. Where there is none, Engine is all that is known.
+	Engines map[string]string `json:"engines,omitempty"`
 	// Builds are the identities of the engines' builds, by runtime: a guest of another build may do something else with
 	// what it hears. Where there is none, Engine is all that is known.
 	Builds  map[string]string `json:"builds,omitempty"`

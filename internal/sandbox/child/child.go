@@ -134,7 +134,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 }
 
 func clone(c sandbox.Capabilities) sandbox.Capabilities {
-	c.Runtimes, c.Missing, c.Details, c.Builds = slices.Clone(c.Runtimes), slices.Clone(c.Missing), maps.Clone(c.Details), maps.Clone(c.Builds)
+	c.Runtimes, c.Missing, c.Details, c.Engines, c.Builds = slices.Clone(c.Runtimes), slices.Clone(c.Missing), maps.Clone(c.Details), maps.Clone(c.Engines), maps.Clone(c.Builds)
 	return c
 }
 

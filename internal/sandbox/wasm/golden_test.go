@@ -46,6 +46,9 @@ func golden(t *testing.T, l language) {
 		l.golden = b
 		t.Logf("%s.image: %d bytes of %d KiB of memory, %d runs of hot pages, %v", l.name, len(b), want.size>>10, len(want.hot), want.id)
 	}
+	if !strings.HasSuffix(l.title, " "+want.version) {
+		t.Errorf("%s is version %s", l.title, want.version)
+	}
 	got, err := unpackImage(&codec{}, l)
 	if err != nil {
 		t.Fatalf("%v: run %s", err, regenerate)

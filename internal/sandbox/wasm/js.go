@@ -19,7 +19,7 @@ var jsImage []byte
 // javaScript is the language whose engine is QuickJS-NG.
 func javaScript() language {
 	return language{
-		name: "js", title: "QuickJS-NG", polls: true, module: qjs.Sum, source: func() string { return prelude.Source }, plain: true,
+		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: func() string { return prelude.Source }, plain: true,
 		first:  `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
 		golden: jsImage,
 		attach: func(g *guest, words []uint32) engine {

@@ -3,7 +3,7 @@ package wasm
 // A language is a kind of guest: an engine, and the image that its guests begin with.
 type language struct {
 	name  string // Spec.Runtime
-	title string // for people; the engine's version follows
+	title string // of the engine with its version, for people; TestGolden compares it with what the engine says of itself
 	// polls says that the engine asks its host now and then whether to stop (host.interrupted). Guests of one that
 	// doesn't are stopped by taking their memory away, at once, and don't step back for others: they give their turn
 	// away after a quantum, and go on.

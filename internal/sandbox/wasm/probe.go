@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,6 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 	caps := sandbox.Capabilities{
 		Driver: "wasm",
 		Tier:   tool.WASM,
-		Engine: img.lang.title + " " + img.version + " (WebAssembly, translated to Go)",
 		Details: map[string]string{
 			"memory":  fmt.Sprintf("copy-on-write of an image of %d KiB in a %s; a reservation of 8 GiB without access around each guest", img.size>>10, img.file.kind),
 			"stop":    "the engine's interrupts, then revocation of the guest's memory (tried)",
@@ -36,15 +36,22 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 		},
 		Missing: append([]string{sandbox.Unenclosed}, missing...),
 	}
-	caps.Builds = map[string]string{}
+	caps.Engines, caps.Builds = map[string]string{}, map[string]string{}
+	var titles []string
 	for _, k := range d.kinds {
+		titles = append(titles, k.lang.title)
 		caps.Runtimes = append(caps.Runtimes, k.lang.name)
+		caps.Engines[k.lang.name] = k.lang.title + translated
 		if g := k.lang.golden; len(g) > headSize {
 			caps.Builds[k.lang.name] = identity(g[len(imageMagic)+nameSize:]).String()
 		}
 	}
+	caps.Engine = strings.Join(titles, " and ") + translated
 	return caps, nil
 }
+
+// translated follows the names of engines.
+const translated = " (WebAssembly, translated to Go)"
 
 // tryGuest evaluates something in a guest, then revokes the memory under a loop that no interrupt reaches.
 func (d *Driver) tryGuest(k *kind) error {

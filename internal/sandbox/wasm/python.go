@@ -21,7 +21,7 @@ var pythonImage []byte
 func python() language {
 	library := pyguest.NewLibrary()
 	return language{
-		name: "python", title: "CPython", module: py.Sum, source: pyguest.Source,
+		name: "python", title: "CPython " + pyguest.Version, module: py.Sum, source: pyguest.Source,
 		first:  `{"at":1767225600001,"run":{"code":"1 + 1","name":"program.py","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
 		golden: pythonImage,
 		attach: func(g *guest, words []uint32) engine {

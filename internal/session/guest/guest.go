@@ -23,6 +23,14 @@ var runtimes = map[string]string{"typescript": "js", "python": "python"}
 // Runtime is the name that drivers have for what runs a language; empty where nothing does.
 func Runtime(language string) string { return runtimes[language] }
 
+// Engine is the name and the version of what runs a language, for people.
+func Engine(caps sandbox.Capabilities, language string) string {
+	if e := caps.Engines[runtimes[language]]; e != "" {
+		return e
+	}
+	return caps.Engine
+}
+
 // Build is the identity of the engine that runs a language.
 func Build(caps sandbox.Capabilities, language string) string {
 	if b := caps.Builds[runtimes[language]]; b != "" {
