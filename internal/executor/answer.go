@@ -77,14 +77,8 @@ func (r *run) conclude(err error) {
 	if r.program != nil {
 		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
 	}
-	switch lines := prose.Count(r.dropped, "console line"); {
-	case r.unsaid && r.dropped > 0:
-		lines += " and more"
-		fallthrough
-	case r.dropped > 0:
-		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: the limit is %s", lines, prose.Size(r.x.cfg.Limits.Console)))
-	case r.unsaid:
-		e.Notes = append(e.Notes, "console lines dropped: the program wrote more than a program may")
+	if r.dropped > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: %s are kept", prose.Count(r.dropped, "console line"), prose.Size(r.x.cfg.Limits.Console)))
 	}
 	if left := r.plan.leftOver(); left != "" && r.exec.State != execution.Queued {
 		e.Notes = append(e.Notes, left)

@@ -20,6 +20,8 @@ var bounded = []struct{ name, language, code, kind, limit string }{
 	{"stack", "typescript", `function f() { return f() + 1 } return f()`, "limit", "stack"},
 	{"stack", "python", "def f(): return f() + 1\nf()", "limit", "stack"},
 	{"output", "typescript", `let v = 1; for (let i = 0; i < 2e4; i++) v = [v]; return v`, "limit", "output"},
+	{"console", "typescript", `for (;;) try { console.log("x".repeat(1000)) } catch {}`, "limit", "output"},
+	{"console", "python", "while True:\n    try: print('x' * 1000)\n    except BaseException: pass", "limit", "output"},
 	{"calls", "typescript", `for (let i = 0; i < 5; i++) await box.text()`, "limit", "calls"},
 	{"calls", "python", "for i in range(5): await box.text()", "limit", "calls"},
 	{"result", "typescript", `await box.big({ N: 1000000 })`, "limit", "result"},
@@ -31,7 +33,7 @@ var bounded = []struct{ name, language, code, kind, limit string }{
 
 func TestEachLimitIsNamed(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
-		c.Limits.CPU, c.Limits.Memory, c.Limits.Calls, c.Limits.Result = 2*time.Second, 64<<20, 3, 1<<20
+		c.Limits.CPU, c.Limits.Memory, c.Limits.Calls, c.Limits.Result, c.Limits.Console = 2*time.Second, 64<<20, 3, 1<<20, 16<<10
 		c.Limits.Sessions.Files, c.Limits.Sessions.Workspace = 5, 100_000
 	})
 	for _, b := range bounded {
@@ -61,6 +63,32 @@ func TestEachLimitIsNamed(t *testing.T) {
 				t.Errorf("the answer's meta data say %+v", e)
 			}
 		})
+	}
+}
+
+// An answer says how much of the console isn't there: of a program that ended well, and of one that would have gone on for ever.
+func TestDroppedConsole(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Console = 16 << 10 })
+	for _, c := range []struct {
+		language, code string
+		ends           bool
+		want           string
+	}{
+		{"typescript", `for (let i = 0; i < 100; i++) console.log("x".repeat(1000)); return 1`, true, "84 console lines dropped: 16.4 KB are kept"},
+		{"python", "for i in range(100): print('x' * 1000)\n1", true, "84 console lines dropped: 16.4 KB are kept"},
+		{"typescript", `for (;;) console.log("x".repeat(1000))`, false, "501 console lines dropped: 16.4 KB are kept"},
+		{"python", "while True: print('x' * 1000)", false, "501 console lines dropped: 16.4 KB are kept"},
+		{"typescript", `for (;;) console.log()`, false, " console lines dropped: 16.4 KB are kept"},
+		{"python", "while True: print('x' * 100000, end='')", false, " console lines dropped: 16.4 KB are kept"},
+	} {
+		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := textsOf(t, res)
+		if all := strings.Join(texts, "\n"); res.IsError == c.ends || !strings.Contains(all, c.want) || !c.ends && !strings.HasPrefix(texts[0], "limit (output): the program wrote more than 524 KB to its console") {
+			t.Errorf("%s\n%.200s … %s\nwant %s", c.code, all, all[max(0, len(all)-400):], c.want)
+		}
 	}
 }
 

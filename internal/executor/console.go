@@ -5,28 +5,33 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/lazily"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tokens"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// unsaid matches the last line of a guest whose program has written more than the guest sends.
-var unsaid = lazily.Regexp(`^… console output over \d{1,9} characters is dropped$`)
+// consoleTimes is how many times of what is kept of the console a program may write to it. One that goes on then has lost its way.
+const consoleTimes = 32
 
-// logLine keeps a line of the console.
-func (r *run) logLine(c *sandbox.Console) {
+// logLine keeps a line of the console. It is an error when there was too much of it: what isn't kept costs time, too.
+func (r *run) logLine(c *sandbox.Console) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if unsaid().MatchString(c.Text) {
-		r.unsaid = true
-		return
-	}
+	keep := r.x.cfg.Limits.Console
 	r.exec.Logged += len(c.Text) + 1 + cutAway(c.Text)
-	if r.console+len(c.Text) > r.x.cfg.Limits.Console {
+	r.wrote += len(c.Text) + 16
+	if r.wrote > consoleTimes*keep {
 		r.dropped++
-		return
+		return tool.Over(execution.OutputLimit, "the program wrote more than %s to its console: log less, or write it to a file", prose.Size(consoleTimes*keep))
+	}
+	if r.console+len(c.Text) > keep {
+		r.dropped++
+		return nil
 	}
 	r.console += len(c.Text) + 16
 	r.exec.Console = append(r.exec.Console, execution.Line{Level: c.Level, Text: r.places(c.Text)})
+	return nil
 }
 
 // shortened matches the end of a text that the guest cut before it sent it.

@@ -25,7 +25,7 @@ var hostile = map[string]struct{ code, want string }{
 	"string bomb":        {`let s = "x".repeat(1e6); const all = []; for (;;) { all.push(s + all.length); s += s }`, ""},
 	"regex bomb":         {`return /^(a+)+$/.test("a".repeat(40) + "!")`, "CPU time"},
 	"never settling":     {`await new Promise(() => {})`, "never settle"},
-	"console flood":      {`for (;;) console.log("x".repeat(1000))`, "CPU time"},
+	"console flood":      {`for (;;) console.log("x".repeat(1000))`, "to its console"},
 	"call flood":         {`const all = []; for (;;) all.push(box.text().catch(() => 0))`, ""},
 	"timer flood":        {`for (;;) setTimeout(() => {}, 1e6)`, ""},
 	"huge value":         {`return "x".repeat(40e6)`, "memory"},
@@ -40,7 +40,9 @@ var hostile = map[string]struct{ code, want string }{
 }
 
 func TestHostilePrograms(t *testing.T) {
-	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 200 * time.Millisecond; c.Limits.Memory = 48 << 20 })
+	r := newRig(t, standard(), func(c *executor.Config) {
+		c.Limits.CPU, c.Limits.Memory, c.Limits.Console = 200*time.Millisecond, 48<<20, 4<<10
+	})
 	for name, h := range hostile {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

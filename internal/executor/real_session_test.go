@@ -121,7 +121,7 @@ func TestRealConsoleNotes(t *testing.T) {
 		if got := textsOf(t, o.res); o.failed || got[0] != want {
 			t.Errorf("%s: %.200s", language, got[0])
 		}
-		if end := o.text[max(0, len(o.text)-400):]; !strings.Contains(end, "console lines and more dropped: the limit is ") {
+		if end := o.text[max(0, len(o.text)-400):]; !strings.Contains(end, "185 console lines dropped: 262 KB are kept") {
 			t.Errorf("%s: …%s", language, end)
 		}
 	}

@@ -87,9 +87,9 @@ type run struct {
 	refused     int
 	messages    int
 	fileOps     int
-	console     int  // bytes
-	dropped     int  // console lines
-	unsaid      bool // the guest left console lines out, and doesn't say how many
+	console     int // bytes that are kept
+	wrote       int // and that the guest sent
+	dropped     int // console lines
 	emitted     []json.RawMessage
 	emittedSize int
 	end         *sandbox.GuestMessage // Done or Fail
@@ -476,8 +476,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		r.setTimer(m.Timer.MS)
 		return nil
 	case m.Console != nil:
-		r.logLine(m.Console)
-		return nil
+		return r.logLine(m.Console)
 	case m.Emit != nil:
 		r.emit(m.Emit.Handle)
 		return nil

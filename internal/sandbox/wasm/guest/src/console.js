@@ -8,18 +8,16 @@ import {
 import { callerStack } from "./errors.js";
 import { now, sendConsole } from "./host.js";
 
-const maxLine = 16 * 1024;   // characters of one call
-const maxTotal = 512 * 1024; // characters of a run
+const maxLine = 16 * 1024; // characters of one call
 
 const inspectValue = util.inspect;
 const formatArgs = util.formatWithOptions;
 const options = record({ depth: 4, compact: 6, breakLength: 120, maxArrayLength: 100, maxStringLength: 10_000 });
 
-let total = 0, indent = "", counts = new MapCtor(), times = new MapCtor();
+let indent = "", counts = new MapCtor(), times = new MapCtor();
 
-/** Forgets groups and what was written, and out of a session counters; at the start of a run. */
+/** Forgets groups, and out of a session counters; at the start of a run. */
 export function reset(session) {
-  total = 0;
   indent = "";
   if (session) return;
   counts = new MapCtor();
@@ -31,18 +29,14 @@ export function show(v) {
   try { return inspectValue(v, options); } catch { return objectToString(v); }
 }
 
-/** Writes one console line. */
+/** Writes one console line. How many there may be is the host's to say. */
 export function line(level, text) {
-  if (total > maxTotal) return;
   if (text.length > maxLine) text = slice(text, 0, maxLine) + "… (" + (text.length - maxLine) + " more characters)";
-  total += text.length + 1;
-  if (total > maxTotal) text = "… console output over " + maxTotal + " characters is dropped";
   sendConsole(level, indent + text);
 }
 
 function log(level) {
   return (...args) => {
-    if (total > maxTotal) return undefined;
     let text;
     try {
       text = format(args);
