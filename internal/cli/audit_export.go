@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
@@ -185,7 +185,7 @@ func unpack(dir string, f *zip.File) error {
 }
 
 // showAudit shows what the configuration says of the record.
-func showAudit(w io.Writer, v daemon.ShownAudit) {
+func showAudit(w io.Writer, v config.ShownAudit) {
 	rows := [][]string{{"audit.arguments", v.Arguments}, {"audit.results", v.Results}, {"audit.keep", v.Keep}}
 	if v.Origin != "" {
 		rows = append(rows, []string{"audit.origin", v.Origin})

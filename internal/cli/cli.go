@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
@@ -128,7 +129,7 @@ func Main(p Process) int {
 
 // complain tells of an error. One in the configuration has its own place in front.
 func (a *app) complain(err error) {
-	var c *daemon.ConfigError
+	var c *config.Error
 	if errors.As(err, &c) {
 		fmt.Fprintln(a.Err, safe(c.Error()))
 		return
@@ -265,11 +266,11 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	if err != nil {
 		return daemon.Config{}, err
 	}
-	s, err := daemon.LoadConfig(a.config)
+	s, err := config.Load(a.config)
 	if err != nil {
 		return daemon.Config{}, err
 	}
-	dir, err := daemon.DataFolder(a.dataDir)
+	dir, err := config.DataFolder(a.dataDir)
 	if err != nil {
 		return daemon.Config{}, err
 	}
@@ -338,7 +339,7 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 
 // glance is with for the completion of a shell: what there is already is looked at, for a moment, and nothing is said.
 func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) error) {
-	if dir, err := daemon.DataFolder(a.dataDir); err != nil {
+	if dir, err := config.DataFolder(a.dataDir); err != nil {
 		return
 	} else if _, err := os.Stat(dir); err != nil {
 		return

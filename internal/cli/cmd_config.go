@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
@@ -34,8 +34,8 @@ func configCommand(a *app) *cobra.Command {
 type checked struct {
 	File     string           `json:"file"` // empty when there is none
 	OK       bool             `json:"ok"`
-	Problems []daemon.Problem `json:"problems"`
-	Warnings []daemon.Problem `json:"warnings"`
+	Problems []config.Problem `json:"problems"`
+	Warnings []config.Problem `json:"warnings"`
 }
 
 func configCheckCommand(a *app) *cobra.Command {
@@ -47,12 +47,12 @@ func configCheckCommand(a *app) *cobra.Command {
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
 		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
-			r := checked{Problems: []daemon.Problem{}, Warnings: []daemon.Problem{}}
-			s, err := daemon.LoadConfig(a.config)
+			r := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
+			s, err := config.Load(a.config)
 			if err == nil {
-				err = s.CheckPolicies()
+				_, err = s.Engine()
 			}
-			var wrong *daemon.ConfigError
+			var wrong *config.Error
 			switch {
 			case errors.As(err, &wrong):
 				r.File, r.Problems = wrong.File, wrong.Problems
@@ -91,7 +91,7 @@ func relative(path string) string {
 	return rel
 }
 
-func (a *app) checkTable(w io.Writer, r checked, s *daemon.Settings) {
+func (a *app) checkTable(w io.Writer, r checked, s *config.Config) {
 	for _, p := range r.Warnings {
 		fmt.Fprintf(a.Err, "%s:%d:%d: %s\n", r.File, p.Line, p.Column, p.Message)
 	}
@@ -106,21 +106,21 @@ func (a *app) checkTable(w io.Writer, r checked, s *daemon.Settings) {
 
 // shown is what `config show -o json` prints.
 type shown struct {
-	File      string         `json:"file"`
-	DataDir   string         `json:"data_dir"`
-	Servers   []daemon.Shown `json:"mcpServers"`
-	Mode      string         `json:"mode"`
-	Policy    string         `json:"policy"`
-	Listen    string         `json:"listen"`
-	Auth      *shownAuth     `json:"auth,omitempty"`
-	TLS       string         `json:"tls"` // none, terminated, or the file of the certificate
-	StartWait string         `json:"start_wait"`
-	Sandbox   shownSandbox   `json:"sandbox"`
-	Sessions  shownSessions  `json:"sessions"`
-	Journal   shownJournal   `json:"journal"`
-	Usage     shownUsage     `json:"usage"`
+	File      string               `json:"file"`
+	DataDir   string               `json:"data_dir"`
+	Servers   []config.ShownServer `json:"mcpServers"`
+	Mode      string               `json:"mode"`
+	Policy    string               `json:"policy"`
+	Listen    string               `json:"listen"`
+	Auth      *shownAuth           `json:"auth,omitempty"`
+	TLS       string               `json:"tls"` // none, terminated, or the file of the certificate
+	StartWait string               `json:"start_wait"`
+	Sandbox   shownSandbox         `json:"sandbox"`
+	Sessions  shownSessions        `json:"sessions"`
+	Journal   shownJournal         `json:"journal"`
+	Usage     shownUsage           `json:"usage"`
 
-	Audit daemon.ShownAudit `json:"audit"`
+	Audit config.ShownAudit `json:"audit"`
 }
 
 type shownJournal struct {
@@ -134,7 +134,7 @@ type shownUsage struct {
 	Prices []string `json:"prices"` // "3 USD in, 15 USD out", those of some clients with their pattern; empty: none
 }
 
-func showUsage(s *daemon.Settings) shownUsage {
+func showUsage(s *config.Config) shownUsage {
 	out := shownUsage{Keep: prose.Setting(s.Usage.Keep), Hours: prose.Setting(s.Usage.Hours), Prices: []string{}}
 	if p := s.Prices; p != nil {
 		out.Prices = append(out.Prices, fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
@@ -153,7 +153,7 @@ type shownAuth struct {
 	text     string
 }
 
-func showAuth(a *daemon.AuthSettings) *shownAuth {
+func showAuth(a *config.Auth) *shownAuth {
 	if a == nil {
 		return nil
 	}
@@ -194,11 +194,11 @@ func configShowCommand(a *app) *cobra.Command {
 		Example: "  biplane config show\n  biplane config show -o json",
 		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
-			s, err := daemon.LoadConfig(a.config)
+			s, err := config.Load(a.config)
 			if err != nil {
 				return err
 			}
-			dir, err := daemon.DataFolder(a.dataDir)
+			dir, err := config.DataFolder(a.dataDir)
 			if err != nil {
 				return err
 			}
@@ -210,16 +210,16 @@ func configShowCommand(a *app) *cobra.Command {
 	return c
 }
 
-func show(s *daemon.Settings, dir string) shown {
+func show(s *config.Config, dir string) shown {
 	v := shown{
-		File: s.File, DataDir: dir, Servers: []daemon.Shown{}, Mode: s.Mode, Policy: s.Policy, Listen: s.Listen, Auth: showAuth(s.Auth), TLS: s.TLS.String(), StartWait: s.StartWait.String(),
+		File: s.File, DataDir: dir, Servers: []config.ShownServer{}, Mode: s.Mode, Policy: s.Policy, Listen: s.Listen, Auth: showAuth(s.Auth), TLS: s.TLS.String(), StartWait: s.StartWait.String(),
 		Sandbox: shownSandbox{
-			Tier: s.Sandbox.Tier.String(), Memory: daemon.FormatSize(s.Sandbox.Memory), CPU: s.Sandbox.CPU.String(),
+			Tier: s.Sandbox.Tier.String(), Memory: config.FormatSize(s.Sandbox.Memory), CPU: s.Sandbox.CPU.String(),
 			OutputTokens: s.Sandbox.OutputTokens, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
 			Process: cmp.Or(s.Sandbox.Process, "auto"),
 		},
 		Sessions: showSessions(s.Sessions.Complete()),
-		Journal:  shownJournal{Keep: prose.Setting(s.Journal.Keep), Bytes: daemon.FormatSize(s.Journal.Bytes)},
+		Journal:  shownJournal{Keep: prose.Setting(s.Journal.Keep), Bytes: config.FormatSize(s.Journal.Bytes)},
 		Usage:    showUsage(s),
 		Audit:    s.Audit.Shown(),
 	}
@@ -229,13 +229,13 @@ func show(s *daemon.Settings, dir string) shown {
 	return v
 }
 
-func showSessions(s daemon.SessionSettings) shownSessions {
+func showSessions(s config.Sessions) shownSessions {
 	after := "never"
 	if s.SuspendAfter > 0 {
 		after = prose.Setting(s.SuspendAfter)
 	}
 	return shownSessions{
-		Idle: prose.Setting(s.Idle), Unused: prose.Setting(s.Unused), MaxAge: prose.Setting(s.MaxAge), Size: daemon.FormatSize(s.Size), Workspace: daemon.FormatSize(s.Workspace),
+		Idle: prose.Setting(s.Idle), Unused: prose.Setting(s.Unused), MaxAge: prose.Setting(s.MaxAge), Size: config.FormatSize(s.Size), Workspace: config.FormatSize(s.Workspace),
 		Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: after,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
@@ -28,7 +29,7 @@ privileges, the kernel. Exits with 4 when something that is needed fails, or som
 			if err != nil {
 				return err
 			}
-			dir, err := daemon.DataFolder(a.dataDir)
+			dir, err := config.DataFolder(a.dataDir)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
@@ -65,7 +66,7 @@ func policyFiles(dir string) ([]api.PolicyFile, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	files, err := daemon.ReadPolicies(dir)
+	files, err := config.ReadPolicies(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ archive with tools.json, a list of tools, and cases:
 		Example: "  biplane policy test ./policies\n  biplane policy test ./policies --update",
 		Args:    exactly("DIR", "the folder with policies and cases"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := daemon.LoadConfig(a.config)
+			s, err := config.Load(a.config)
 			if err != nil {
 				return err
 			}
@@ -190,7 +191,7 @@ archive with tools.json, a list of tools, and cases:
 	return c
 }
 
-func runCases(s *daemon.Settings, dir string, update bool) ([]daemon.PolicyCase, error) {
+func runCases(s *config.Config, dir string, update bool) ([]daemon.PolicyCase, error) {
 	files, err := policyFiles(dir)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
@@ -235,7 +236,7 @@ func (a *app) completePaths(cmd *cobra.Command, args []string, prefix string) ([
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	dir, err := daemon.DataFolder(a.dataDir)
+	dir, err := config.DataFolder(a.dataDir)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

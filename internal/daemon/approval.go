@@ -5,7 +5,6 @@ import (
 	"context"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,24 +17,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/web"
 )
-
-// ApprovalSettings say how calls wait for a person.
-type ApprovalSettings struct {
-	Expires  time.Duration // a request that nobody decides on expires after it; 0: a day
-	Keep     time.Duration // how long requests are kept after they were decided on; 0: 400 days
-	Separate bool          // nobody decides on a request of their own
-	// InClient says whether people decide in their agent's own client; empty: at those of the local user only.
-	InClient string // "", "true", "false"
-}
-
-func (r *reader) approvals(n *node, s *ApprovalSettings) {
-	r.object(n, "approvals", key{
-		"expires":   func(n *node) { s.Expires = r.days(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
-		"keep":      func(n *node) { s.Keep = r.days(n, "approvals.keep", 7*24*time.Hour, 3650*24*time.Hour) },
-		"separate":  func(n *node) { s.Separate = r.boolean(n, "approvals.separate") },
-		"in_client": func(n *node) { s.InClient = strconv.FormatBool(r.boolean(n, "approvals.in_client")) },
-	})
-}
 
 // newApprovals makes where calls wait for a person. What is decided is on record before it is.
 func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
@@ -108,7 +89,7 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 // pages makes what people see in a browser.
 func (d *Daemon) pages() *web.Server {
 	return web.New(web.Config{
-		Approvals: d.approvals, Secure: d.cfg.Settings.TLS.private(), Log: d.log,
+		Approvals: d.approvals, Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
 		Program: func(ctx context.Context, r *approval.Request) string {
 			if r.Execution == "" {
 				return ""

@@ -19,6 +19,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/cli"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
@@ -130,7 +131,7 @@ func (h *house) open(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := daemon.ParseConfig(filepath.Join(h.dir, "biplane.yaml"), []byte(h.config), env)
+	s, err := config.Parse(filepath.Join(h.dir, "biplane.yaml"), []byte(h.config), env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ type Attachment struct {
 // something needs them. A process with another configuration is an error of kind tool.Conflict.
 func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	cfg.Lazy = true
-	if s := cfg.Settings; s != nil && !s.waitSaid {
+	if s := cfg.Settings; s != nil && !s.StartWaitSaid {
 		patient := *s
 		patient.StartWait = firstWait
 		cfg.Settings = &patient

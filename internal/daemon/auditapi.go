@@ -27,7 +27,7 @@ type ledger struct {
 func newLedger(d *Daemon, log *audit.Log) *ledger {
 	s := d.cfg.Settings.Audit.Checkpoints
 	return &ledger{log: log, d: d, sender: sink.New(sink.Config{
-		Make: signed(log), Every: s.Every, Sinks: s.sinks(d.cfg.DataDir), Log: d.log,
+		Make: signed(log), Every: s.Every, Sinks: s.Sinks(d.cfg.DataDir), Log: d.log,
 	})}
 }
 

@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,45 +11,20 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // parsed gives the settings of a configuration.
-func parsed(t *testing.T, text string) *daemon.Settings {
+func parsed(t *testing.T, text string) *config.Config {
 	t.Helper()
-	s, err := daemon.ParseConfig(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(text), func(name string) (string, bool) {
+	s, err := config.Parse(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(text), func(name string) (string, bool) {
 		return map[string]string{"SECRET": "hunter2"}[name], name == "SECRET"
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func TestCheckpointSettings(t *testing.T) {
-	s := parsed(t, `audit: {keep: 30d, checkpoints: {every: 10m, file: worm, webhook: "https://siem.example/in/${SECRET}", git: {repository: ./notary, branch: main},
-  s3: {bucket: b, prefix: p, region: eu-west-1, access_key: id, secret_key: "${SECRET}", object_lock_days: 400}}}`)
-	v := s.Audit.Shown()
-	dir := filepath.Dir(s.File)
-	want := []string{"file " + filepath.Join(dir, "worm"), "webhook https://siem.example", "git " + filepath.Join(dir, "notary"), "s3 b/p"}
-	if !slices.Equal(v.Checkpoints, want) || v.Every != "10m" || v.Keep != "30d" || v.Arguments != "redacted" || v.Results != "digest" {
-		t.Errorf("%+v", v)
-	}
-	if text, err := json.Marshal(v); err != nil || strings.Contains(string(text), "hunter2") {
-		t.Errorf("%s, %v", text, err)
-	}
-	if s.Audit.Checkpoints.S3.SecretKey != "hunter2" || s.Audit.Checkpoints.S3.LockDays != 400 || s.Audit.Checkpoints.Git.Branch != "main" {
-		t.Errorf("%+v", s.Audit.Checkpoints)
-	}
-	for _, text := range []string{
-		"{webhook: ftp://x}", "{webhook: nowhere}", "{git: {}}", "{git: {repository: --upload-pack=x}}", "{git: {repository: 'ext::sh -c x'}}", "{git: {repository: a, branch: -x}}",
-		"{s3: {bucket: b}}", "{s3: {bucket: a/b, access_key: x, secret_key: y}}", "{s3: {bucket: b, access_key: x, secret_key: y, object_lock_days: 0}}", "{every: never}", "{email: x}",
-	} {
-		_, err := daemon.ParseConfig(filepath.Join(t.TempDir(), "biplane.yaml"), []byte("audit: {checkpoints: "+text+"}"), os.LookupEnv)
-		if err == nil || !strings.Contains(err.Error(), "audit.checkpoints") {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
 }
 
 // records gives the records of a kind, newest first.
@@ -97,7 +71,7 @@ func TestRecordOfConfigurations(t *testing.T) {
 }
 
 // begun is a daemon that runs, with one session.
-func begun(t *testing.T, s *daemon.Settings) *api.Client {
+func begun(t *testing.T, s *config.Config) *api.Client {
 	t.Helper()
 	at, err := daemon.Attach(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Version: "test"})
 	if err != nil {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // checkRecord asks the process that runs, or one begun here, how the record is and whether its checkpoints arrive.
-func checkRecord(ctx context.Context, c DoctorConfig, s *Settings) []Check {
+func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check {
 	const part = "record"
 	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {
 		return []Check{{Part: part, Name: "log", OK: true, Detail: "there is none yet"}}

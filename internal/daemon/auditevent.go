@@ -163,7 +163,7 @@ func (d *Daemon) recordConfiguration(ctx context.Context, log *audit.Log, key *s
 // parts gives the configuration's parts as keyed digests.
 func (d *Daemon) parts(key *secret.Key) map[string]string {
 	out := map[string]string{}
-	for name, sum := range d.cfg.Settings.parts {
+	for name, sum := range d.cfg.Settings.Parts {
 		mac := key.MAC("configuration", sum[:])
 		out[name] = hex.EncodeToString(mac[:6])
 	}

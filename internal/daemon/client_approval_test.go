@@ -19,6 +19,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
@@ -575,7 +576,7 @@ func redefine(t *testing.T, d *daemon.Daemon, p *till, _ api.Approval) {
 // again starts another daemon in a folder, as serve does.
 func again(t *testing.T, dir string, p *till) *daemon.Daemon {
 	t.Helper()
-	settings, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env)
+	settings, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: ask-for-writes\nmcpServers: { till: { url: '"+p.URL+"' } }\n"+mayDecide), env)
 	if err != nil {
 		t.Fatal(err)
 	}

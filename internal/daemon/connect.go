@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
@@ -292,8 +293,8 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 }
 
 // credentials says how a server of the configuration gets its credentials, without their values.
-func credentials(c *Server) string {
-	given := c.shown
+func credentials(c *config.Server) string {
+	given := c.Shown()
 	keys := func(m map[string]string) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 	switch {
 	case c.Type == "stdio" && len(given.Env) == 0:

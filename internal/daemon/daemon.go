@@ -1,4 +1,4 @@
-// Package daemon wires all parts into one value that a test can start: New, Run, Close. It reads the configuration,
+// Package daemon wires all parts into one value that a test can start: New, Run, Close. It makes them of a configuration,
 // owns what outlives a request (the data folder, upstream connections, the engine, executions), and serves the HTTP
 // API and MCP on a unix socket in the data folder, by which every other command reaches it, and where it is asked to
 // on a loopback address too.
@@ -22,6 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/httpapi"
@@ -40,11 +41,11 @@ import (
 
 // Config is what a Daemon is made of.
 type Config struct {
-	Settings *Settings    // nil: those of an empty configuration
-	DataDir  string       // the data folder
-	Listen   string       // loopback address to serve besides the socket, host:port, port 0 for any; empty: none
-	Version  string       // of Biplane
-	Log      *slog.Logger // nil: none
+	Settings *config.Config // nil: those of an empty configuration
+	DataDir  string         // the data folder
+	Listen   string         // loopback address to serve besides the socket, host:port, port 0 for any; empty: none
+	Version  string         // of Biplane
+	Log      *slog.Logger   // nil: none
 	// Engine are the arguments by which this program becomes a process around the embedded engine: its main must call Engine
 	// then. None: the engine runs in this process.
 	Engine []string
@@ -93,7 +94,7 @@ type Daemon struct {
 // data folder the error is a *tool.Error of kind conflict that names it; see Owned.
 func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.Settings == nil {
-		cfg.Settings = DefaultSettings()
+		cfg.Settings = config.Default()
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -111,7 +112,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		}
 	}()
 	if cfg.Listen != "" {
-		if err := httpapi.CheckExposure(cfg.Listen, cfg.Settings.Auth != nil, cfg.Settings.TLS.private()); err != nil {
+		if err := identity.CheckExposure(cfg.Listen, cfg.Settings.Auth != nil, cfg.Settings.TLS.Private()); err != nil {
 			return nil, err
 		}
 	}
@@ -198,13 +199,13 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 		Door: door, Builtin: own, Shows: d.policies.shows, Tools: d.index.listed, Lookup: d.index.lookup, Inline: d.index.inline,
 		Mode: mcpserver.Mode(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed,
 		Instructions: instructions, Version: d.cfg.Version, Log: d.log, Local: local,
-		Principal: principalOf, AnyHost: d.cfg.Settings.anyHost(), Desk: d.newDesk(key, local),
+		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local),
 	})
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
-		Hide:  secret.NewHidden(d.cfg.Settings.hidden).Hide,
+		Hide:  secret.NewHidden(d.cfg.Settings.Hidden).Hide,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
 			d.upstreams.want()
@@ -328,7 +329,7 @@ func (d *Daemon) announce() {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}
 	if d.tcp != nil {
-		d.log.Info("listening", "mcp", d.URL()+"/mcp", "api", d.URL()+api.Prefix, "sign-in", d.cfg.Settings.signIn())
+		d.log.Info("listening", "mcp", d.URL()+"/mcp", "api", d.URL()+api.Prefix, "sign-in", d.cfg.Settings.SignIn())
 	}
 }
 

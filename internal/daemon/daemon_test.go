@@ -24,6 +24,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
@@ -81,13 +82,21 @@ func (p *peer) meet(ctx context.Context, n int) {
 	}
 }
 
+// env is the environment of the tests' configurations.
+func env(name string) (string, bool) { return "", false }
+
+// parse reads a configuration.
+func parse(path, text string) (*config.Config, error) {
+	return config.Parse(path, []byte(text), env)
+}
+
 // run runs a Daemon with the configuration text, until the test ends or stop is called.
 func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	t.Helper()
 	if !strings.Contains(text, "policy:") {
 		text = "policy: open\n" + text // most tests are about calls that are made at once
 	}
-	s, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +246,7 @@ func TestStopped(t *testing.T) {
 
 func TestSaysWhatItIs(t *testing.T) {
 	var log lockedBuffer
-	s := daemon.DefaultSettings()
+	s := config.Default()
 	s.Policy = "open"
 	d, err := daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -51,9 +52,9 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	return append(checks, checkUpstreams(ctx, c, s)...)
 }
 
-func checkConfig(named string) (*Settings, []Check) {
+func checkConfig(named string) (*config.Config, []Check) {
 	check := Check{Part: "configuration", Name: "file", Needed: true}
-	s, err := LoadConfig(named)
+	s, err := config.Load(named)
 	switch {
 	case err != nil:
 		check.Detail = tool.AsError(err).Msg
@@ -116,7 +117,7 @@ func checkExecutions(ctx context.Context, s *store.Store) Check {
 }
 
 // checkUpstreams connects to the upstreams, through the process that runs or one begun here.
-func checkUpstreams(ctx context.Context, c DoctorConfig, s *Settings) []Check {
+func checkUpstreams(ctx context.Context, c DoctorConfig, s *config.Config) []Check {
 	const part = "upstreams"
 	if len(s.Servers) == 0 {
 		return []Check{{Part: part, Name: "none", OK: true, Detail: "the configuration names no mcpServers"}}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/engineproc"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
@@ -18,7 +19,7 @@ import (
 type driver struct {
 	name string
 	tier tool.Tier
-	make func(SandboxSettings, engine) (closingDriver, error)
+	make func(config.Sandbox, engine) (closingDriver, error)
 }
 
 type closingDriver interface {
@@ -38,15 +39,15 @@ var drivers = []driver{
 }
 
 // embedded makes the driver of the embedded engine, in processes of its own unless the configuration has that off.
-func embedded(s SandboxSettings, e engine) (closingDriver, error) {
-	if s.Process == ProcessOff || len(e.command) == 0 {
+func embedded(s config.Sandbox, e engine) (closingDriver, error) {
+	if s.Process == config.ProcessOff || len(e.command) == 0 {
 		engineproc.Ahead().Close()
-		if s.Process == ProcessStrict {
+		if s.Process == config.ProcessStrict {
 			return nil, errors.New("sandbox.process is strict, and this program can't start processes around its engine")
 		}
 		return wasm.New(wasm.Config{})
 	}
-	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(), Strict: s.Process == ProcessStrict, Log: e.log})
+	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(), Strict: s.Process == config.ProcessStrict, Log: e.log})
 }
 
 // EngineCommand is the argument by which this program becomes a process around the embedded engine, before its main begins.
@@ -57,7 +58,7 @@ const EngineCommand = engineproc.Command
 func Engine(args []string) error { return engineproc.Main(args) }
 
 // newDriver makes the driver of the weakest tier that is at least the one asked for.
-func newDriver(s SandboxSettings, e engine) (made closingDriver, kind string, err error) {
+func newDriver(s config.Sandbox, e engine) (made closingDriver, kind string, err error) {
 	for _, d := range drivers {
 		if d.tier >= s.Tier {
 			made, err := d.make(s, e)

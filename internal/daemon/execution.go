@@ -10,19 +10,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// JournalSettings bound what is kept of executions that have ended.
-type JournalSettings struct {
-	Keep  time.Duration // for so long
-	Bytes int64         // and, of the newest ones, so much
-}
-
-func (r *reader) journal(n *node, s *JournalSettings) {
-	r.object(n, "journal", key{
-		"keep":  func(n *node) { s.Keep = r.days(n, "journal.keep", time.Minute, 3650*24*time.Hour) },
-		"bytes": func(n *node) { s.Bytes = r.size(n, "journal.bytes", 1<<20, 1<<40) },
-	})
-}
-
 // recover takes up what had not ended, before anything new comes: its sessions are its own first. What can't be taken up is said in
 // the log, and stays as it is for the next process.
 func (d *Daemon) recover(ctx context.Context) {

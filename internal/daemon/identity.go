@@ -125,7 +125,7 @@ func (k recordedKeys) recorded(ctx context.Context, action, name string, detail 
 
 // signIn adds to what the HTTP API is made of who comes in.
 func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
-	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.anyHost()
+	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.AnyHost()
 	if a := d.authenticator(); a != nil {
 		c.Authenticate, c.Resource = a.Authenticate, a.Metadata()
 	}
@@ -143,7 +143,7 @@ func (d *Daemon) listener() http.Handler {
 // listenTCP listens on the address that the configuration gives, with TLS where that is set.
 func (d *Daemon) listenTCP(addr string) (net.Listener, error) {
 	s := d.cfg.Settings
-	if err := httpapi.CheckExposure(addr, s.Auth != nil, s.TLS.private()); err != nil {
+	if err := identity.CheckExposure(addr, s.Auth != nil, s.TLS.Private()); err != nil {
 		return nil, err
 	}
 	var pair *certificate

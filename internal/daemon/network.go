@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"net/netip"
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
@@ -12,26 +11,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
-
-// NetworkSettings say what programs may reach besides what is public.
-type NetworkSettings struct {
-	Private []netip.Prefix
-}
-
-func (r *reader) network(n *node, s *NetworkSettings) {
-	r.object(n, "network", key{
-		"private": func(n *node) {
-			for _, text := range r.texts(n, "network.private") {
-				p, err := netip.ParsePrefix(text)
-				if err != nil || p != p.Masked() {
-					r.wrong(n, "network.private: %q is no range of addresses: write one like 10.20.0.0/16, or 127.0.0.1/32 for one address", clip(text))
-					continue
-				}
-				s.Private = append(s.Private, p)
-			}
-		},
-	})
-}
 
 // networkTools are those of ours that programs reach the network by, as fetch. Agents see neither: their calls come from inside of
 // programs only.

@@ -13,16 +13,18 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A desk answers what policies say, those in force or others, of the tools that there are and of the record.
 type desk struct {
-	settings *Settings
+	settings *config.Config
 	policies *policies
 	catalog  *catalog.Catalog
 	audit    *audit.Log
@@ -107,8 +109,8 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 		return nil, err
 	}
 	for _, k := range q.Reveal {
-		if wrong := wrongKind(k, append(privacy.Kinds(), privacy.Field)); wrong != "" {
-			return nil, tool.Errorf(tool.Invalid, "kinds of personal data: %s", wrong)
+		if err := privacy.CheckKind(k, append(privacy.Kinds(), privacy.Field)); err != nil {
+			return nil, tool.Errorf(tool.Invalid, "kinds of personal data: %w", err)
 		}
 	}
 	if r.File != nil && len(q.Reveal) > 0 {
@@ -317,7 +319,7 @@ func StarterPolicy(name string) (text string, names []string, err error) {
 	}
 	f, ok := policy.Starter(name)
 	if !ok {
-		return "", nil, tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s", clip(name), strings.Join(policy.Starters(), ", "))
+		return "", nil, tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s", prose.Clip(name, 40), strings.Join(policy.Starters(), ", "))
 	}
 	return string(f.Text), nil, nil
 }
@@ -327,7 +329,7 @@ type PolicyCase = policy.CaseResult
 
 // TestPolicies runs a file of cases (see policy.Cases) under files, which it may replace by its own, and gives what the file
 // would be if what came out were wanted.
-func TestPolicies(s *Settings, name string, archive []byte, files []api.PolicyFile) ([]PolicyCase, []byte, error) {
+func TestPolicies(s *config.Config, name string, archive []byte, files []api.PolicyFile) ([]PolicyCase, []byte, error) {
 	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, policy.File{Name: f.Name, Text: []byte(f.Text)})

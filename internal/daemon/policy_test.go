@@ -15,6 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -40,7 +41,7 @@ func newShop(t *testing.T, text string) *shop {
 		{Name: "get", InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &yes}}, {Name: "put", InputSchema: schema},
 	}})
 	s.write(t, text)
-	settings := DefaultSettings()
+	settings := config.Default()
 	settings.Policy, settings.PolicyDir = "mine", s.dir
 	var err error
 	s.policies, err = newPolicies(settings, gateway.Config{Catalog: s.catalog, Approval: approval.New(approval.Config{}), Audit: s.audit}, func() { s.changes++ },
@@ -116,7 +117,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 }
 
 func TestPoliciesThatAreWrongAtStart(t *testing.T) {
-	for _, s := range []*Settings{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")}, {Policy: "nope"}} {
+	for _, s := range []*config.Config{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")}, {Policy: "nope"}} {
 		if _, err := newPolicies(s, gateway.Config{}, nil, nil, nil); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
 			t.Errorf("%+v: %v", s, err)
 		}
@@ -153,7 +154,7 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 }
 
 func (s *shop) desk() *desk {
-	return &desk{DefaultSettings(), s.policies, s.catalog, s.audit, tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
+	return &desk{config.Default(), s.policies, s.catalog, s.audit, tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
 }
 
 func TestReplaySaysWhatWouldChange(t *testing.T) {
@@ -222,25 +223,6 @@ func TestDeskExplainsAndChecks(t *testing.T) {
 	var wrong *policy.Error
 	if _, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Files: []api.PolicyFile{{Name: "x.cedar", Text: `permit`}}}); !errors.As(err, &wrong) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestToolRulesInTheConfiguration(t *testing.T) {
-	env := func(string) (string, bool) { return "", false }
-	s, err := ParseConfig("/x/b.yaml", []byte("policy: ./mine\ntools:\n  \"shop.*\": {tags: [money], read_only: false}\n  shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n"), env)
-	if err != nil || s.Policy != "./mine" || s.PolicyDir != filepath.FromSlash("/x/mine") || len(s.Tools) != 2 || s.Tools[0].Tags[0] != "money" || *s.Tools[0].ReadOnly || !*s.Tools[1].ReadOnly {
-		t.Errorf("%+v, %v", s, err)
-	}
-	for text, says := range map[string]string{
-		"tools: {\"shop.*\": {readonly: true}}":     `b.yaml:1:20: tools.shop.* has no key "readonly": did you mean "read_only"?`,
-		"tools: {\"shop.*\": {labels: [pi]}}":       `tools.shop.*.labels: "pi" is none of the labels confidential, pii, untrusted, public, external: did you mean "pii"?`,
-		"tools: {\"shop *\": {tags: [a]}}":          "it is a path of a tool",
-		"policy: ask-for-write":                     `did you mean "ask-for-writes"?`,
-		"tools: {\"shop.*\": {read_only: perhaps}}": "must be true or false",
-	} {
-		if _, err := ParseConfig("b.yaml", []byte(text), env); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", text, err, says)
-		}
 	}
 }
 

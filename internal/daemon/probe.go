@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -77,10 +79,10 @@ var probes = []probe{
 var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
 
 // checkSandbox runs the probes in one kind of sandbox.
-func checkSandbox(ctx context.Context, d driver, s *Settings, e engine) []Check {
+func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []Check {
 	part := "sandbox " + d.name
 	needed := s == nil || s.Sandbox.Tier == d.tier
-	var settings SandboxSettings
+	var settings config.Sandbox
 	if s != nil {
 		settings = s.Sandbox
 	}
@@ -156,13 +158,13 @@ func (p probe) run(ctx context.Context, x *executor.Executor, language string) (
 	case !ok:
 		return false, "the execution is not known"
 	case p.want != "" && e.Error != nil:
-		return false, "failed: " + firstLine(e.Error.Message)
+		return false, "failed: " + prose.FirstLine(e.Error.Message)
 	case p.want != "":
 		return string(e.Value) == p.want, fmt.Sprintf("%s in %s", e.Value, took)
 	case e.Error == nil:
 		return false, fmt.Sprintf("ended well, with %s", e.Value)
 	}
-	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, firstLine(e.Error.Message))
+	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, prose.FirstLine(e.Error.Message))
 }
 
 // checkEscapes makes every attempt in a process of the embedded engine that a guest would make which had taken it over.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
@@ -175,7 +176,7 @@ func TestStopAnswersOverStdio(t *testing.T) {
 			t.Run(fmt.Sprintf("relayed=%v/in time=%v", relayed, inTime), func(t *testing.T) {
 				p, dir := newPeer(t), t.TempDir()
 				text := "policy: open\nmcpServers: { peer: { url: '" + p.URL + "' } }"
-				s, err := daemon.ParseConfig(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
+				s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
@@ -24,11 +25,11 @@ type source struct {
 	how    string // it gets its credentials, where nobody signs in
 	up     upstream.Upstream
 	auth   *oauth.Client // nil where nobody can sign in
-	narrow narrowing
+	narrow config.Narrowing
 }
 
 // An adding gives the upstreams of one kind that the settings ask for.
-type adding func(s *Settings, u *upstreams) error
+type adding func(s *config.Config, u *upstreams) error
 
 // The kinds of upstreams: one line each.
 var kinds = []adding{
@@ -36,21 +37,22 @@ var kinds = []adding{
 }
 
 // addServers adds the MCP servers.
-func addServers(s *Settings, u *upstreams) error {
+func addServers(s *config.Config, u *upstreams) error {
 	for i := range s.Servers {
 		c := &s.Servers[i]
 		if c.Disabled {
 			continue
 		}
-		target := c.shown.URL
+		shown := c.Shown()
+		target := shown.URL
 		if c.Command != "" {
-			target = c.shown.Command
+			target = shown.Command
 		}
 		auth, err := u.signsIn(c)
 		if err != nil {
 			return err
 		}
-		err = u.add(&source{kind: c.shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
+		err = u.add(&source{kind: shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.Narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
 			kind := c.Type
 			if kind == "http" {
 				kind = "" // many configurations say so, or nothing, of servers that speak the legacy transport: it finds out
@@ -73,8 +75,8 @@ func addServers(s *Settings, u *upstreams) error {
 
 // signsIn makes what signs in to a server on the network. A server whose Authorization header the configuration gives is
 // signed in to with that alone: the client is nil, as for programs.
-func (u *upstreams) signsIn(c *Server) (*oauth.Client, error) {
-	if c.URL == "" || c.authorization() {
+func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
+	if c.URL == "" || c.Authorization() {
 		return nil, nil
 	}
 	return oauth.New(oauth.Config{
@@ -101,7 +103,7 @@ type upstreams struct {
 	lastTools map[string][]*tool.Tool
 }
 
-func newUpstreams(s *Settings, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func(), signedIn signedIn) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func(), signedIn signedIn) (*upstreams, error) {
 	u := &upstreams{
 		log: log, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
@@ -175,7 +177,7 @@ func (u *upstreams) run(ctx context.Context) {
 // update brings the catalog up to date with one upstream.
 func (u *upstreams) update(s *source) {
 	name, snap := s.up.Name(), s.up.Snapshot()
-	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: s.narrow.keep(snap.Tools), Health: snap.Health})
+	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: s.narrow.Keep(snap.Tools), Health: snap.Health})
 	u.mu.Lock()
 	news := len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
 	u.lastTools[name] = snap.Tools

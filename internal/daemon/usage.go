@@ -1,88 +1,10 @@
 package daemon
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/usage"
 )
-
-// UsageSettings say how long what was used is kept.
-type UsageSettings struct {
-	Keep  time.Duration // altogether
-	Hours time.Duration // hour by hour, then day by day
-}
-
-func (r *reader) usage(n *node, s *UsageSettings) {
-	const day = 24 * time.Hour
-	r.object(n, "usage", key{
-		"keep":  func(n *node) { s.Keep = r.days(n, "usage.keep", day, 3650*day) },
-		"hours": func(n *node) { s.Hours = r.days(n, "usage.hours", day, 400*day) },
-	})
-}
-
-// prices reads what a million tokens cost.
-func (r *reader) prices(n *node) *usage.Prices {
-	p := &usage.Prices{Currency: "USD"}
-	r.object(n, "prices", key{
-		"currency": func(n *node) { p.Currency = r.currency(n) },
-		"input":    func(n *node) { p.Default.Input = r.price(n, "prices.input") },
-		"output":   func(n *node) { p.Default.Output = r.price(n, "prices.output") },
-		"clients": func(n *node) {
-			r.each(n, "prices.clients", func(k, v *node) {
-				what := "prices.clients " + strconv.Quote(clip(k.text))
-				if !usage.CheckPattern(k.text) {
-					r.wrong(k, "%s is no pattern of agents and clients: * stands for any text", what)
-					return
-				}
-				s := usage.Special{Pattern: k.text, Price: usage.Price{Input: -1, Output: -1}}
-				r.object(v, what, key{
-					"input":  func(n *node) { s.Input = r.price(n, what+".input") },
-					"output": func(n *node) { s.Output = r.price(n, what+".output") },
-				})
-				p.Special = append(p.Special, s)
-			})
-		},
-	})
-	for i := range p.Special { // what one doesn't say is the default's, which may come after it
-		s := &p.Special[i]
-		if s.Input < 0 {
-			s.Input = p.Default.Input
-		}
-		if s.Output < 0 {
-			s.Output = p.Default.Output
-		}
-	}
-	return p
-}
-
-// currency reads the name of a currency, which is shown and never computed with.
-func (r *reader) currency(n *node) string {
-	s := r.text(n, "prices.currency")
-	if len(s) < 1 || len(s) > 8 {
-		r.wrong(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clip(s))
-	}
-	for _, c := range s {
-		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			r.wrong(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clip(s))
-			break
-		}
-	}
-	return s
-}
-
-// price reads what a million tokens cost.
-func (r *reader) price(n *node, what string) float64 {
-	text := r.text(n, what)
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v >= 0 && v <= 1e6) {
-		r.wrong(n, "%s must be what a million tokens cost, a number from 0 to 1000000, not %q", what, clip(text))
-		return 0
-	}
-	return v
-}
 
 // newUsage makes what counts the calls at the door.
 func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/biplane-dev/biplane/api"
+	settings "github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
@@ -37,17 +38,17 @@ func whole(t *testing.T, command string) (url string) {
 }
 
 // start is whole with sign-in, where auth says so.
-func start(t *testing.T, command string, auth *daemon.AuthSettings) (url string, _ *daemon.Daemon) {
+func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *daemon.Daemon) {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "biplane") // a short path: it holds a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
-	settings := daemon.DefaultSettings()
-	settings.Mode, settings.Policy, settings.Auth = "direct", "open", auth
-	settings.Servers = []daemon.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
-	d, err := daemon.New(t.Context(), daemon.Config{Settings: settings, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
+	c := settings.Default()
+	c.Mode, c.Policy, c.Auth = "direct", "open", auth
+	c.Servers = []settings.Server{{Name: "everything", Type: "stdio", Command: command, Dir: folder}}
+	d, err := daemon.New(t.Context(), daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0", Unprefixed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func start(t *testing.T, command string, auth *daemon.AuthSettings) (url string,
 // sign-in, too.
 func signedIn(t *testing.T, command string) string {
 	t.Helper()
-	target, d := start(t, command, &daemon.AuthSettings{Keys: true})
+	target, d := start(t, command, &settings.Auth{Keys: true})
 	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
 	if err != nil {
 		t.Fatal(err)

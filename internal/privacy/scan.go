@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Kind is a kind of personal data.
@@ -32,6 +35,18 @@ const (
 // Kinds gives all kinds that are recognised by themselves.
 func Kinds() []Kind {
 	return []Kind{Email, Phone, Card, IBAN, USSSN, UKNINO, DETaxID, FRNIR, ESDNI, ITCodice, NLBSN, PLPESEL, INAadhaar, BRCPF}
+}
+
+// CheckKind says why a name is none of some kinds of personal data.
+func CheckKind(name string, known []Kind) error {
+	if slices.Contains(known, Kind(name)) {
+		return nil
+	}
+	var names []string
+	for _, k := range known {
+		names = append(names, string(k))
+	}
+	return tool.Errorf(tool.Invalid, "%q is none of %s", prose.Clip(name, 40), strings.Join(names, ", "))
 }
 
 // A Match is personal data in a text: its bytes from Start up to End.

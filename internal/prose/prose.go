@@ -24,6 +24,12 @@ func Clip(s string, n int) string {
 	return s
 }
 
+// FirstLine gives the first line of s.
+func FirstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
 // Group writes a number with commas.
 func Group[T int | int64](n T) string {
 	s := strconv.FormatInt(int64(n), 10)

@@ -1,15 +1,12 @@
-package daemon
+package config
 
 import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/biplane-dev/biplane/internal/secret"
 )
 
 // A Server is an MCP server of the configuration, in the shape that agents' clients use.
@@ -27,31 +24,15 @@ type Server struct {
 
 	URL     string
 	Headers map[string]string
-	OAuth   OAuthSettings
+	OAuth   OAuth
 
-	Labels []string // of all its tools: see policy.Labels
-	narrow narrowing
-	shown  Shown
+	Labels []string  // of all its tools: see policy.Labels
+	Narrow Narrowing // which of its tools are there
+	shown  ShownServer
 }
 
-// Shown is a Server as `config show` prints it: variables not expanded, secrets left out.
-type Shown struct {
-	Name     string            `json:"name"`
-	Type     string            `json:"type"`
-	Disabled bool              `json:"disabled,omitempty"`
-	Command  string            `json:"command,omitempty"`
-	Args     []string          `json:"args,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`
-	Dir      string            `json:"cwd,omitempty"`
-	URL      string            `json:"url,omitempty"`
-	Headers  map[string]string `json:"headers,omitempty"`
-	OAuth    *ShownOAuth       `json:"oauth,omitempty"`
-	Labels   []string          `json:"labels,omitempty"`
-	Timeout  string            `json:"timeout,omitempty"`
-}
-
-// OAuthSettings say how to sign in to a server, where it can't tell all by itself.
-type OAuthSettings struct {
+// OAuth say how to sign in to a server, where it can't tell all by itself.
+type OAuth struct {
 	ClientID     string // as it is registered there, or the https address of a metadata document
 	ClientSecret string
 	Issuer       string   // the one authorization server that may be used; who signs in is asked for it where there is a ClientSecret
@@ -59,20 +40,8 @@ type OAuthSettings struct {
 	RedirectPort int      // 0: any that is free
 }
 
-// ShownOAuth are OAuthSettings as they may be shown.
-type ShownOAuth struct {
-	ClientID     string   `json:"client_id,omitempty"`
-	ClientSecret string   `json:"client_secret,omitempty"`
-	Issuer       string   `json:"issuer,omitempty"`
-	Scopes       []string `json:"scopes,omitempty"`
-	RedirectPort int      `json:"redirect_port,omitempty"`
-}
-
-// Allows reports whether the configuration leaves the server's tool of that name in.
-func (s *Server) Allows(name string) bool { return s.narrow.allows(name) }
-
-// Shown gives the server as it may be shown.
-func (s *Server) Shown() Shown { return s.shown }
+// ShownServer gives the server as it may be shown.
+func (s *Server) Shown() ShownServer { return s.shown }
 
 // The longest and the shortest that a call may be given.
 const (
@@ -111,7 +80,7 @@ func (r *reader) servers(n *node, dir string) []Server {
 }
 
 func (r *reader) server(name string, at, n *node, dir string) Server {
-	s := Server{Name: name, Dir: dir, shown: Shown{Name: name}}
+	s := Server{Name: name, Dir: dir, shown: ShownServer{Name: name}}
 	what := "mcpServers." + name
 	var typeNode, urlNode, commandNode, oauthNode *node
 	address := func(n *node) {
@@ -150,12 +119,12 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 	for _, k := range foreign {
 		known[k] = func(n *node) { r.warn(n, "%s.%s has no effect here", what, k) }
 	}
-	r.narrowings(&s.narrow, what, known)
+	r.narrowings(&s.Narrow, what, known)
 	r.object(n, what, known)
 	if commandNode == nil || s.Command != "" {
 		r.transport(&s, at, typeNode, urlNode)
 	}
-	if oauthNode != nil && (s.URL == "" || s.authorization()) {
+	if oauthNode != nil && (s.URL == "" || s.Authorization()) {
 		r.wrong(oauthNode, "%s.oauth is for a server with a url and without a header Authorization: leave one out", what)
 	}
 	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(urlNode)
@@ -235,8 +204,8 @@ func (r *reader) headers(n *node, server string) map[string]string {
 	return h
 }
 
-// authorization says whether the configuration gives the header by which a server knows who asks.
-func (s *Server) authorization() bool {
+// Authorization says whether the configuration gives the header by which a server knows who asks.
+func (s *Server) Authorization() bool {
 	for k := range s.Headers {
 		if http.CanonicalHeaderKey(k) == "Authorization" {
 			return true
@@ -287,116 +256,4 @@ func (r *reader) timeout(n *node, what string) time.Duration {
 		return 0
 	}
 	return r.duration(n, what+".timeout", minTimeout, maxTimeout)
-}
-
-const hidden = "<redacted>"
-
-// redacted gives the values of a map as they may be shown: those that name variables only.
-func redacted(n *node) map[string]string {
-	out := map[string]string{}
-	for _, f := range n.fields {
-		out[f.key.text] = hide(f.value.text)
-	}
-	return out
-}
-
-// hide leaves the names of variables, and the word that says how a credential is used, and nothing else.
-func hide(s string) string {
-	scheme, rest, ok := strings.Cut(s, " ")
-	if ok && slices.Contains([]string{"Bearer", "bearer", "Basic", "Token", "token"}, scheme) {
-		return scheme + " " + hide(rest)
-	}
-	if s == "" {
-		return s
-	}
-	if !strings.HasPrefix(s, "${") || strings.Count(s, "${") != 1 || strings.IndexByte(s, '}') != len(s)-1 {
-		return hidden
-	}
-	if name, def, ok := strings.Cut(s, ":-"); ok && def != "}" {
-		return name + ":-" + hidden + "}"
-	}
-	return s
-}
-
-// shownArgs gives arguments without those that look like secrets.
-func shownArgs(n *node) []string {
-	out := make([]string, 0, len(n.list))
-	next := false
-	for _, e := range n.list {
-		s := e.text
-		flag, value, has := strings.Cut(s, "=")
-		switch {
-		case next:
-			s = hide(s)
-		case has && secretName(flag):
-			s = flag + "=" + hide(value)
-		case strings.Contains(s, "://"):
-			s = shownURL(e)
-		default: // a header, whatever the flag before it is called: Authorization: Bearer ...
-			if name, value, ok := strings.Cut(s, ":"); ok && secretName(name) {
-				s = name + ": " + hide(strings.TrimSpace(value))
-			}
-		}
-		next = strings.HasPrefix(e.text, "-") && !has && secretName(e.text)
-		out = append(out, s)
-	}
-	return out
-}
-
-func secretName(flag string) bool {
-	f := strings.ToLower(flag)
-	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"}, func(w string) bool { return strings.Contains(f, w) })
-}
-
-// shownURL gives an address without its credentials: neither user and password, nor the values of its query, nor what looks like a key in its
-// path.
-func shownURL(n *node) string {
-	if n == nil {
-		return ""
-	}
-	s, fragment, marked := strings.Cut(n.text, "#")
-	if marked {
-		return shownAddress(s) + "#" + hide(fragment)
-	}
-	return shownAddress(s)
-}
-
-func shownAddress(s string) string {
-	base, query, has := strings.Cut(s, "?")
-	if i, j := strings.Index(base, "://"), strings.LastIndex(base, "@"); i >= 0 && j > i {
-		base = base[:i+3] + hidden + base[j:]
-	}
-	base = shownPath(base)
-	if !has {
-		return base
-	}
-	parts := strings.Split(query, "&")
-	for i, p := range parts {
-		if k, v, ok := strings.Cut(p, "="); ok {
-			parts[i] = k + "=" + hide(v)
-		} else {
-			parts[i] = hide(p)
-		}
-	}
-	return base + "?" + strings.Join(parts, "&")
-}
-
-// announces are segments of a path after which a secret comes, whatever it looks like.
-var announces = []string{"token", "key", "secret", "apikey", "api-key", "api_key"}
-
-// shownPath hides in an address without a query what looks like a secret in its path.
-func shownPath(base string) string {
-	from := strings.Index(base, "://") + 1
-	if from > 0 {
-		from += 2
-	}
-	parts := strings.Split(base[from:], "/")
-	for i, p := range parts {
-		switch {
-		case i == 0, p == "", strings.Contains(p, "${"): // the host; a variable, which is shown by its name
-		case secret.Random(p), slices.Contains(announces, strings.ToLower(parts[i-1])):
-			parts[i] = hidden
-		}
-	}
-	return base[:from] + strings.Join(parts, "/")
 }

@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"slices"
@@ -7,29 +7,30 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A narrowing says which tools of an upstream are there at all, by their exact names; "*" is every name. Its zero value
+// A Narrowing says which tools of an upstream are there at all, by their exact names; "*" is every name. Its zero value
 // leaves nothing out.
-type narrowing struct {
+type Narrowing struct {
 	only   []string // when limited: no others
 	not    []string // not these, whatever only says
 	limits bool     // only counts
 }
 
-func (n narrowing) allows(name string) bool {
+// Allows reports whether a tool of that name is there.
+func (n Narrowing) Allows(name string) bool {
 	has := func(names []string) bool { return slices.Contains(names, name) || slices.Contains(names, "*") }
 	return (!n.limits || has(n.only)) && !has(n.not)
 }
 
-// keep gives those of the tools that are there.
-func (n narrowing) keep(tools []*tool.Tool) []*tool.Tool {
+// Keep gives those of the tools that are there.
+func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 	if !n.limits && len(n.not) == 0 {
 		return tools
 	}
-	return slices.DeleteFunc(slices.Clone(tools), func(t *tool.Tool) bool { return !n.allows(t.Name) })
+	return slices.DeleteFunc(slices.Clone(tools), func(t *tool.Tool) bool { return !n.Allows(t.Name) })
 }
 
 // narrowings are the keys by which agents' clients leave tools of a server out. A client's file that says so means it.
-func (r *reader) narrowings(n *narrowing, what string, known key) {
+func (r *reader) narrowings(n *Narrowing, what string, known key) {
 	for _, k := range []string{"tools", "includeTools", "enabledTools", "allowedTools"} {
 		known[k] = func(v *node) { n.only, n.limits = append(n.only, r.texts(v, what+"."+k)...), true }
 	}

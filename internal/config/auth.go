@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"cmp"
@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 )
 
-// AuthSettings say who may come in over the network. A nil one says that nobody signs in.
-type AuthSettings struct {
+// Auth say who may come in over the network. A nil one says that nobody signs in.
+type Auth struct {
 	Keys     bool   // API keys are taken
 	Resource string // address of this server's MCP as agents know it; set where there are Issuers
 	Issuers  []identity.Issuer
@@ -21,7 +20,7 @@ type AuthSettings struct {
 }
 
 // String says in short what is taken.
-func (a *AuthSettings) String() string {
+func (a *Auth) String() string {
 	switch n := len(a.Issuers); {
 	case n == 0:
 		return "API keys"
@@ -39,26 +38,26 @@ func issuers(n int) string {
 	return strconv.Itoa(n) + " issuers"
 }
 
-// signIn says in short who may come in.
-func (s *Settings) signIn() string {
+// SignIn says in short who may come in.
+func (s *Config) SignIn() string {
 	if s.Auth == nil {
 		return "none: this machine's users"
 	}
 	return s.Auth.String()
 }
 
-// anyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says what the server is called.
+// AnyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says what the server is called.
 // On a loopback address without one, only the names of this machine are, whoever asks.
-func (s *Settings) anyHost() bool { return s.Auth != nil && s.TLS.private() }
+func (s *Config) AnyHost() bool { return s.Auth != nil && s.TLS.Private() }
 
-// TLSSettings say how what is sent stays private.
-type TLSSettings struct {
+// TLS say how what is sent stays private.
+type TLS struct {
 	Cert, Key  string // files, PEM; absolute
 	Terminated bool   // a proxy in front does it
 }
 
 // String says in short how.
-func (t TLSSettings) String() string {
+func (t TLS) String() string {
 	switch {
 	case t.Terminated:
 		return "terminated"
@@ -68,11 +67,11 @@ func (t TLSSettings) String() string {
 	return "none"
 }
 
-// private says whether nobody on the way reads along.
-func (t TLSSettings) private() bool { return t.Terminated || t.Cert != "" }
+// Private says whether nobody on the way reads along.
+func (t TLS) Private() bool { return t.Terminated || t.Cert != "" }
 
-func (r *reader) auth(n *node) *AuthSettings {
-	a := &AuthSettings{}
+func (r *reader) auth(n *node) *Auth {
+	a := &Auth{}
 	var keysNode, resourceNode, issuersNode *node
 	r.object(n, "auth", key{
 		"keys":     func(n *node) { keysNode, a.Keys = n, r.boolean(n, "auth.keys") },
@@ -208,7 +207,7 @@ func (r *reader) scopes(n *node) map[string]string {
 	return out
 }
 
-func (r *reader) tls(n *node, dir string) (t TLSSettings) {
+func (r *reader) tls(n *node, dir string) (t TLS) {
 	if n.kind == stringNode {
 		if t.Terminated = r.oneOf(n, "tls", "terminated") == "terminated"; t.Terminated {
 			return t
@@ -225,11 +224,11 @@ func (r *reader) tls(n *node, dir string) (t TLSSettings) {
 }
 
 // exposed checks the address that is listened on against who may come in there.
-func (r *reader) exposed(n *node, s *Settings) {
+func (r *reader) exposed(n *node, s *Config) {
 	if n == nil || s.Listen == "" {
 		return
 	}
-	if err := httpapi.CheckExposure(s.Listen, s.Auth != nil, s.TLS.private()); err != nil {
+	if err := identity.CheckExposure(s.Listen, s.Auth != nil, s.TLS.Private()); err != nil {
 		r.wrong(n, "%s", err)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/biplane-dev/biplane/internal/lazily"
+	"github.com/biplane-dev/biplane/internal/prose"
 )
 
 // parse makes a tree of a configuration file: JSON with comments when its first character says so or its name ends in
@@ -165,7 +166,7 @@ func parseYAML(text []byte) (_ *node, p *Problem) {
 			pos := e.GetToken().Position
 			return nil, &Problem{pos.Line, pos.Column, e.GetMessage()}
 		}
-		return nil, &Problem{Line: 1, Column: 1, Message: firstLine(err.Error())}
+		return nil, &Problem{Line: 1, Column: 1, Message: prose.FirstLine(err.Error())}
 	}
 	var body ast.Node
 	for _, d := range f.Docs {
@@ -183,11 +184,6 @@ func parseYAML(text []byte) (_ *node, p *Problem) {
 	}
 	t := &yamlTree{anchors: map[string]*node{}}
 	return t.node(body, 0)
-}
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
 }
 
 // yamlDepth looks for nesting that is too deep, and for too much altogether, before the parser, which recurses and keeps the path of each value,

@@ -1,84 +1,14 @@
-package daemon
+package config
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/prose"
-	"github.com/biplane-dev/biplane/internal/secret"
 )
-
-// Bounds on a configuration file. They are far above what a person writes.
-const (
-	configBytes = 1 << 20
-	configDepth = 32     // nested maps and lists
-	configNodes = 50_000 // after aliases are followed
-)
-
-// A node is one value of a configuration file, of YAML and of JSON alike, and where it stands.
-type node struct {
-	line, col int // 1-based
-	kind      nodeKind
-	text      string // of a scalar, as it was written but for quotes
-	list      []*node
-	fields    []field
-}
-
-type nodeKind int
-
-const (
-	nullNode   nodeKind = iota
-	stringNode          // quoted, or neither a number nor a boolean
-	numberNode
-	boolNode
-	listNode
-	mapNode
-)
-
-var kindNames = [...]string{"nothing", "text", "a number", "true or false", "a list", "a map"}
-
-func (k nodeKind) String() string { return kindNames[k] }
-
-// A field is a key of a map, with its value.
-type field struct {
-	key   *node
-	value *node
-}
-
-// A Problem is one thing that is wrong in a configuration file.
-type Problem struct {
-	Line    int    `json:"line"` // 1-based; 0 when it is about the file as a whole
-	Column  int    `json:"column"`
-	Message string `json:"message"`
-}
-
-// A ConfigError is all that is wrong in a configuration file, in the order of the file.
-type ConfigError struct {
-	File     string
-	Problems []Problem
-}
-
-// Error gives one line a problem: "file:line:column: what".
-func (e *ConfigError) Error() string {
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(e.File)
-		if p.Line > 0 {
-			fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
-		}
-		b.WriteString(": " + p.Message)
-	}
-	return b.String()
-}
 
 // A reader reads a tree of nodes and collects what is wrong in it.
 type reader struct {
@@ -94,14 +24,6 @@ func (r *reader) wrong(n *node, format string, a ...any) {
 
 func (r *reader) warn(n *node, format string, a ...any) {
 	r.warnings = append(r.warnings, Problem{n.line, n.col, fmt.Sprintf(format, a...)})
-}
-
-// sorted gives what is wrong in the order of the file.
-func sorted(ps []Problem) []Problem {
-	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	return ps
 }
 
 // A key is what a map may hold: how to read its value.
@@ -211,61 +133,6 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 	return words[0]
 }
 
-var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
-
-// expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR}, as editors write
-// it). $${ stands for ${ itself. The values are put in after the file was parsed: nothing in them is syntax.
-func (r *reader) expand(n *node, s string) string {
-	var b strings.Builder
-	for {
-		i := strings.Index(s, "${")
-		if i < 0 {
-			b.WriteString(s)
-			return b.String()
-		}
-		if i > 0 && s[i-1] == '$' {
-			b.WriteString(s[:i-1] + "${")
-			s = s[i+2:]
-			continue
-		}
-		b.WriteString(s[:i])
-		end := strings.IndexByte(s[i:], '}')
-		if end < 0 {
-			r.wrong(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters themselves", clip(s[i:]))
-			return b.String()
-		}
-		ref := s[i+2 : i+end]
-		s = s[i+end+1:]
-		m := variable().FindStringSubmatch(ref)
-		if m == nil {
-			r.wrong(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clip(ref))
-			continue
-		}
-		switch v, ok := r.env(m[1]); {
-		case ok && (v != "" || !strings.Contains(ref, ":-")):
-			b.WriteString(v)
-			if secretVariable(m[1], v) {
-				r.hidden = append(r.hidden, v)
-			}
-		case strings.Contains(ref, ":-"):
-			b.WriteString(m[2])
-		default:
-			r.wrong(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
-		}
-	}
-}
-
-var (
-	secretWord = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth(?:orization)?|credentials?|cookie|jwt|pat|dsn)s?(?:_|$)`)
-	// plainValue matches what is no secret: paths, words, names of hosts and their addresses.
-	plainValue = lazily.Regexp(`^(?:[/~.][\w./ -]*|(?:https?://)?[a-z]+(?:[-._:/][a-z]+|[-._:/]?\d{1,5})*/?)$`)
-)
-
-// secretVariable reports whether what a variable of the environment holds may be a secret: by its name, or since it looks like nothing else.
-func secretVariable(name, value string) bool {
-	return len(value) >= secret.MinHidden && (secretWord().MatchString(name) || !plainValue().MatchString(value))
-}
-
 // clip is the beginning of a text of the configuration.
 func clip(s string) string { return prose.Clip(s, 40) }
 
@@ -298,6 +165,3 @@ func nearest(name string, known key) string {
 	}
 	return ""
 }
-
-// environ is how the process sees its environment.
-func environ(name string) (string, bool) { return os.LookupEnv(name) }

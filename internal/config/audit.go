@@ -1,7 +1,6 @@
-package daemon
+package config
 
 import (
-	"crypto/sha256"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -13,8 +12,39 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// CheckpointSettings say how often the record is signed, and where that goes. What is empty or nil isn't there.
-type CheckpointSettings struct {
+// Audit are what the configuration says of the record.
+type Audit struct {
+	Origin    string // the log's name; empty: the one that it has, or a random one
+	Retention audit.Retention
+
+	Checkpoints Checkpoints
+}
+
+func (r *reader) audit(n *node, s *Audit, dir string) {
+	const day = 24 * time.Hour
+	keep := func(what string, to *audit.Keep) func(*node) {
+		return func(n *node) {
+			*to = audit.Keep(r.oneOf(n, what, string(audit.KeepFull), string(audit.KeepRedacted), string(audit.KeepDigest), string(audit.KeepNone)))
+		}
+	}
+	r.object(n, "audit", key{
+		"origin": func(n *node) {
+			if s.Origin = r.text(n, "audit.origin"); s.Origin != "" {
+				if err := audit.CheckOrigin(s.Origin); err != nil {
+					r.wrong(n, "audit.origin: %s", err)
+				}
+			}
+		},
+		"arguments":   keep("audit.arguments", &s.Retention.Arguments),
+		"results":     keep("audit.results", &s.Retention.Results),
+		"keep":        func(n *node) { s.Retention.For = r.days(n, "audit.keep", time.Hour, 36500*day) },
+		"checkpoints": func(n *node) { r.checkpoints(n, &s.Checkpoints, dir) },
+		"secrets":     func(n *node) { s.Retention.Secrets = r.texts(n, "audit.secrets") },
+	})
+}
+
+// Checkpoints say how often the record is signed, and where that goes. What is empty or nil isn't there.
+type Checkpoints struct {
 	Every   time.Duration // 0: sink.DefaultEvery
 	File    string        // absolute
 	Webhook string
@@ -22,7 +52,7 @@ type CheckpointSettings struct {
 	S3      *sink.S3
 }
 
-// ShownAudit is what `config show` prints of AuditSettings: without secrets.
+// ShownAudit is what `config show` prints of Audit: without secrets.
 type ShownAudit struct {
 	Arguments   string   `json:"arguments"`
 	Results     string   `json:"results"`
@@ -33,8 +63,8 @@ type ShownAudit struct {
 	Checkpoints []string `json:"checkpoints"` // kind and place of each
 }
 
-// Shown gives the settings as they may be shown.
-func (s *AuditSettings) Shown() ShownAudit {
+// ShownServer gives the settings as they may be shown.
+func (s *Audit) Shown() ShownAudit {
 	keep := func(k, otherwise audit.Keep) string {
 		if k == "" {
 			return string(otherwise)
@@ -45,7 +75,7 @@ func (s *AuditSettings) Shown() ShownAudit {
 		Arguments: keep(s.Retention.Arguments, audit.KeepRedacted), Results: keep(s.Retention.Results, audit.KeepDigest), Secrets: s.Retention.Secrets,
 		Origin: s.Origin, Keep: span(s.Retention.For, audit.KeepFor), Every: span(s.Checkpoints.Every, sink.DefaultEvery), Checkpoints: []string{},
 	}
-	for _, k := range s.Checkpoints.sinks("") {
+	for _, k := range s.Checkpoints.Sinks("") {
 		out.Checkpoints = append(out.Checkpoints, k.Name())
 	}
 	return out
@@ -59,8 +89,8 @@ func span(d, otherwise time.Duration) string {
 	return prose.Setting(d)
 }
 
-// sinks makes the sinks. work is a folder for what a sink has to keep.
-func (s *CheckpointSettings) sinks(work string) (out []sink.Sink) {
+// Sinks makes the sinks. work is a folder for what a sink has to keep.
+func (s *Checkpoints) Sinks(work string) (out []sink.Sink) {
 	if s.File != "" {
 		out = append(out, &sink.File{Path: s.File})
 	}
@@ -80,7 +110,7 @@ func (s *CheckpointSettings) sinks(work string) (out []sink.Sink) {
 
 const auditDay = 24 * time.Hour
 
-func (r *reader) checkpoints(n *node, s *CheckpointSettings, dir string) {
+func (r *reader) checkpoints(n *node, s *Checkpoints, dir string) {
 	const what = "audit.checkpoints"
 	r.object(n, what, key{
 		"every":   func(n *node) { s.Every = r.days(n, what+".every", time.Second, 30*auditDay) },
@@ -149,42 +179,4 @@ func (r *reader) repository(n *node, what, dir string) string {
 		text = filepath.Join(dir, text)
 	}
 	return text
-}
-
-// named are the upper keys of a configuration whose entries have names of their own.
-var named = []string{"mcpServers", "openapi", "folders", "tools"}
-
-// digests gives what a configuration's parts are, by their names: each key, and each entry of those that have some. Variables
-// are not expanded.
-func digests(root *node) map[string][sha256.Size]byte {
-	out := map[string][sha256.Size]byte{}
-	for _, f := range root.fields {
-		if slices.Contains(named, f.key.text) && f.value.kind == mapNode {
-			for _, e := range f.value.fields {
-				out[f.key.text+"."+e.key.text] = sha256.Sum256([]byte(e.value.canonical()))
-			}
-			continue
-		}
-		out[f.key.text] = sha256.Sum256([]byte(f.value.canonical()))
-	}
-	return out
-}
-
-// canonical writes a node as text that no other one has: form, order of a map and comments make no difference.
-func (n *node) canonical() string {
-	var b strings.Builder
-	switch n.kind {
-	case listNode:
-		for _, e := range n.list {
-			b.WriteString(e.canonical())
-		}
-		return "[" + b.String() + "]"
-	case mapNode:
-		fields := slices.SortedFunc(slices.Values(n.fields), func(a, b field) int { return strings.Compare(a.key.text, b.key.text) })
-		for _, f := range fields {
-			b.WriteString(f.key.canonical() + f.value.canonical())
-		}
-		return "{" + b.String() + "}"
-	}
-	return n.kind.String() + ":" + strings.ReplaceAll(strings.ReplaceAll(n.text, "\\", "\\\\"), ";", "\\;") + ";"
 }

@@ -1,4 +1,4 @@
-package daemon_test
+package config_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -19,8 +19,8 @@ func env(name string) (string, bool) {
 	return v, ok
 }
 
-func parse(path, text string) (*daemon.Settings, error) {
-	return daemon.ParseConfig(path, []byte(text), env)
+func parse(path, text string) (*config.Config, error) {
+	return config.Parse(path, []byte(text), env)
 }
 
 const yamlServers = `
@@ -58,7 +58,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []*daemon.Settings{fromYAML, fromJSON} {
+	for _, s := range []*config.Config{fromYAML, fromJSON} {
 		if len(s.Servers) != 3 {
 			t.Fatalf("%s: %+v", s.File, s.Servers)
 		}
@@ -73,7 +73,7 @@ func TestConfig(t *testing.T) {
 		if old.Type != "sse" || !old.Disabled {
 			t.Errorf("%s: %+v", s.File, old)
 		}
-		want := daemon.SandboxSettings{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100, Calls: 10, Concurrency: 2}
+		want := config.Sandbox{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100, Calls: 10, Concurrency: 2}
 		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second || s.Sandbox != want || s.Listen != "127.0.0.1:8420" {
 			t.Errorf("%s: %+v", s.File, s)
 		}
@@ -141,7 +141,7 @@ func TestConfigErrors(t *testing.T) {
 				return
 			}
 			var te *tool.Error
-			var ce *daemon.ConfigError
+			var ce *config.Error
 			if !errors.As(err, &te) || te.Kind != tool.Invalid || !errors.As(err, &ce) {
 				t.Fatalf("got %v", err)
 			}
@@ -207,7 +207,7 @@ func TestNarrowing(t *testing.T) {
 		}
 		got := ""
 		for _, name := range []string{"a", "b", "c"} {
-			if s.Servers[0].Allows(name) {
+			if s.Servers[0].Narrow.Allows(name) {
 				got += name
 			}
 		}
@@ -293,7 +293,7 @@ func TestFindConfig(t *testing.T) {
 	t.Setenv("BIPLANE_CONFIG", "")
 	want := func(path string) {
 		t.Helper()
-		got, err := daemon.FindConfig("")
+		got, err := config.Find("")
 		if err != nil || got != path {
 			t.Errorf("found %q %v, want %q", got, err, path)
 		}
@@ -309,7 +309,7 @@ func TestFindConfig(t *testing.T) {
 		return path
 	}
 	want("")
-	if s, err := daemon.LoadConfig(""); err != nil || s.File != "" || s.Mode != "code" {
+	if s, err := config.Load(""); err != nil || s.File != "" || s.Mode != "code" {
 		t.Errorf("%+v %v", s, err)
 	}
 	want2 := write(filepath.Join(home, "biplane", "biplane.yaml"))
@@ -320,7 +320,7 @@ func TestFindConfig(t *testing.T) {
 	want(want2)
 	t.Setenv("BIPLANE_CONFIG", "other.yaml")
 	want(filepath.Join(dir, "other.yaml"))
-	if _, err := daemon.LoadConfig(""); err == nil || !strings.Contains(err.Error(), "is not there") {
+	if _, err := config.Load(""); err == nil || !strings.Contains(err.Error(), "is not there") {
 		t.Error(err)
 	}
 }
@@ -340,9 +340,9 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(s, err)
 		}
 		if err != nil {
-			var ce *daemon.ConfigError
+			var ce *config.Error
 			if !errors.As(err, &ce) || len(ce.Problems) == 0 {
-				t.Fatalf("not a ConfigError: %v", err)
+				t.Fatalf("not a Error: %v", err)
 			}
 			return
 		}

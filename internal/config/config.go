@@ -1,0 +1,158 @@
+// Package config reads the configuration: YAML, or JSON with comments, that a person wrote or an agent's client has for its
+// own servers. Parse takes the text apart, expands the variables of the environment in it after that, checks every key and
+// value, and fills in what is left out; what is wrong is told all at once, each thing with its line and column. Of what comes
+// out a daemon makes its parts. The text is bounded in size, depth and values, and secrets in it are shown to nobody.
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/usage"
+)
+
+// A Config is what a configuration file says, checked, with what it leaves out filled in.
+type Config struct {
+	File      string        // the file, absolute; empty when there is none
+	Sum       string        // SHA-256 of its text, in hexadecimal
+	Warnings  []Problem     // what was read, and has no effect
+	Servers   []Server      // in the order of the file
+	Mode      string        // "code", "direct" or "auto"
+	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as it was written
+	PolicyDir string        // that folder, absolute; empty where there is none
+	Tools     []policy.Rule // what is said of tools and of upstreams
+	Listen    string        // host:port for serve
+	Auth      *Auth         // nil: nobody signs in
+	TLS       TLS
+	StartWait time.Duration
+	Sandbox   Sandbox
+	Sessions  Sessions
+	Audit     Audit
+	Approvals Approvals
+	Privacy   Privacy
+	Limits    []limit.Rule
+	Journal   Journal
+	Usage     Usage
+	Prices    *usage.Prices // nil: usage is not priced
+	Network   Network
+
+	StartWaitSaid bool                         // StartWait is of the file
+	Hidden        []string                     // values of variables of the environment in it that may be secret
+	Parts         map[string][sha256.Size]byte // what the file's parts are, by their names: variables are not expanded in them
+}
+
+// Default gives what an empty configuration says.
+func Default() *Config {
+	return &Config{
+		Mode: "code", Policy: "ask-for-writes", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
+		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000, Concurrency: 128},
+		Journal: Journal{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
+		Usage:   Usage{Keep: 400 * 24 * time.Hour, Hours: 14 * 24 * time.Hour},
+	}
+}
+
+// Load finds the configuration as Find does, and reads it. What is wrong in the file is an *Error inside an error of kind
+// tool.Invalid. Without a file it is Default.
+func Load(named string) (*Config, error) {
+	path, err := Find(named)
+	if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
+	}
+	if path == "" {
+		return Default(), nil
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, tool.Errorf(tool.Invalid, "configuration %s is not there", path)
+	} else if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, configBytes+1))
+	if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
+	}
+	return Parse(path, text, os.LookupEnv)
+}
+
+// Parse reads the text of the configuration file at path. env looks up environment variables.
+func Parse(path string, text []byte, env func(string) (string, bool)) (*Config, error) {
+	c := Default()
+	sum := sha256.Sum256(text)
+	c.File, c.Sum = path, hex.EncodeToString(sum[:])
+	root, problem := parse(path, text)
+	if problem != nil {
+		return nil, configError(path, []Problem{*problem})
+	}
+	if root == nil {
+		return c, nil
+	}
+	c.Parts = digests(root)
+	r := &reader{env: env}
+	r.config(root, c)
+	if len(r.problems) > 0 {
+		return nil, configError(path, r.problems)
+	}
+	c.Warnings, c.Hidden = sorted(r.warnings), r.hidden
+	return c, nil
+}
+
+func configError(path string, ps []Problem) error {
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(rel, "..") {
+			path = rel
+		}
+	}
+	e := &Error{File: path, Problems: sorted(ps)}
+	return &tool.Error{Kind: tool.Invalid, Msg: e.Error(), Err: e}
+}
+
+func (r *reader) config(root *node, c *Config) {
+	later := func(key string) func(*node) {
+		return func(n *node) {
+			if n.kind != nullNode && len(n.list)+len(n.fields) > 0 {
+				r.wrong(n, "%s is not available yet in this build: only mcpServers are sources of tools", key)
+			}
+		}
+	}
+	var listen *node
+	r.object(root, "the configuration", key{
+		"$schema":    func(*node) {},
+		"mcpServers": func(n *node) { c.Servers = r.servers(n, filepath.Dir(c.File)) },
+		"openapi":    later("openapi"),
+		"folders":    later("folders"),
+		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
+		"policy":     func(n *node) { r.policy(n, c) },
+		"tools":      func(n *node) { c.Tools = r.toolRules(n) },
+		"listen":     func(n *node) { listen, c.Listen = n, r.text(n, "listen") },
+		"auth":       func(n *node) { c.Auth = r.auth(n) },
+		"tls":        func(n *node) { c.TLS = r.tls(n, filepath.Dir(c.File)) },
+		"start_wait": func(n *node) { c.StartWait, c.StartWaitSaid = r.duration(n, "start_wait", 0, 5*time.Minute), true },
+		"sandbox":    func(n *node) { r.sandbox(n, &c.Sandbox) },
+		"sessions":   func(n *node) { r.sessions(n, &c.Sessions) },
+		"audit":      func(n *node) { r.audit(n, &c.Audit, filepath.Dir(c.File)) },
+		"approvals":  func(n *node) { r.approvals(n, &c.Approvals) },
+		"privacy":    func(n *node) { r.privacy(n, &c.Privacy) },
+		"limits":     func(n *node) { c.Limits = r.limits(n) },
+		"journal":    func(n *node) { r.journal(n, &c.Journal) },
+		"usage":      func(n *node) { r.usage(n, &c.Usage) },
+		"prices":     func(n *node) { c.Prices = r.prices(n) },
+		"network":    func(n *node) { r.network(n, &c.Network) },
+	})
+	for _, u := range c.Servers {
+		if len(u.Labels) > 0 {
+			c.Tools = append(c.Tools, policy.Rule{Upstream: u.Name, Labels: u.Labels})
+		}
+	}
+	r.exposed(listen, c)
+}

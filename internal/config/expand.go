@@ -1,0 +1,63 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
+	"github.com/biplane-dev/biplane/internal/secret"
+)
+
+var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
+
+// expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR}, as editors write
+// it). $${ stands for ${ itself. The values are put in after the file was parsed: nothing in them is syntax.
+func (r *reader) expand(n *node, s string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(s, "${")
+		if i < 0 {
+			b.WriteString(s)
+			return b.String()
+		}
+		if i > 0 && s[i-1] == '$' {
+			b.WriteString(s[:i-1] + "${")
+			s = s[i+2:]
+			continue
+		}
+		b.WriteString(s[:i])
+		end := strings.IndexByte(s[i:], '}')
+		if end < 0 {
+			r.wrong(n, "%q begins a variable and never ends it: write ${NAME}, or $${ for the characters themselves", clip(s[i:]))
+			return b.String()
+		}
+		ref := s[i+2 : i+end]
+		s = s[i+end+1:]
+		m := variable().FindStringSubmatch(ref)
+		if m == nil {
+			r.wrong(n, "${%s} is no variable that can be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves", clip(ref))
+			continue
+		}
+		switch v, ok := r.env(m[1]); {
+		case ok && (v != "" || !strings.Contains(ref, ":-")):
+			b.WriteString(v)
+			if secretVariable(m[1], v) {
+				r.hidden = append(r.hidden, v)
+			}
+		case strings.Contains(ref, ":-"):
+			b.WriteString(m[2])
+		default:
+			r.wrong(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
+		}
+	}
+}
+
+var (
+	secretWord = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth(?:orization)?|credentials?|cookie|jwt|pat|dsn)s?(?:_|$)`)
+	// plainValue matches what is no secret: paths, words, names of hosts and their addresses.
+	plainValue = lazily.Regexp(`^(?:[/~.][\w./ -]*|(?:https?://)?[a-z]+(?:[-._:/][a-z]+|[-._:/]?\d{1,5})*/?)$`)
+)
+
+// secretVariable reports whether what a variable of the environment holds may be a secret: by its name, or since it looks like nothing else.
+func secretVariable(name, value string) bool {
+	return len(value) >= secret.MinHidden && (secretWord().MatchString(name) || !plainValue().MatchString(value))
+}

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Find says which file is the configuration: named if it isn't empty, else what $BIPLANE_CONFIG names, else
+// ./biplane.yaml, else ./.mcp.json, else biplane.yaml in biplane's folder of the user's configuration folder. It is
+// empty when there is none.
+func Find(named string) (string, error) {
+	if named == "" {
+		named = os.Getenv("BIPLANE_CONFIG")
+	}
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	places := []string{"biplane.yaml", ".mcp.json"}
+	if dir := userConfigFolder(); dir != "" {
+		places = append(places, filepath.Join(dir, "biplane", "biplane.yaml"))
+	}
+	for _, p := range places {
+		if fi, err := os.Stat(p); err == nil && !fi.IsDir() {
+			return filepath.Abs(p)
+		}
+	}
+	return "", nil
+}
+
+func userConfigFolder() string {
+	if d := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(d) {
+		return d
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".config")
+}
+
+// DataFolder says where state lives: named if it isn't empty, else $XDG_DATA_HOME/biplane, else
+// ~/.local/share/biplane.
+func DataFolder(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "biplane"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", tool.Errorf(tool.Invalid, "no home folder for the data: give one with --data-dir: %w", err)
+	}
+	return filepath.Join(home, ".local", "share", "biplane"), nil
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func (r *reader) count(n *node, what string, low, high int64) int {
+	text := r.text(n, what)
+	v, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
+	if err != nil {
+		r.wrong(n, "%s must be a whole number, not %q", what, clip(text))
+		return int(low)
+	}
+	if v < low || v > high {
+		r.wrong(n, "%s must be from %d to %d, not %d", what, low, high, v)
+		return int(low)
+	}
+	return int(v)
+}
+
+var sizeUnits = []struct {
+	name string
+	n    float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
+}
+
+// size reads a number of bytes with its unit: "256MiB".
+func (r *reader) size(n *node, what string, low, high int64) int64 {
+	text := strings.TrimSpace(r.text(n, what))
+	for _, u := range sizeUnits {
+		digits, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+		if err != nil || math.IsNaN(v) || v < 0 {
+			break
+		}
+		if v *= u.n; v < float64(low) || v > float64(high) {
+			r.wrong(n, "%s must be from %s to %s, not %s", what, FormatSize(low), FormatSize(high), text)
+			return low
+		}
+		return int64(v)
+	}
+	r.wrong(n, "%s must be a size with a unit, like 256MiB (B, KiB, MiB, GiB, KB, MB or GB), not %q", what, clip(text))
+	return low
+}
+
+// FormatSize writes bytes as size reads them.
+func FormatSize(n int64) string {
+	for _, u := range []struct {
+		name string
+		n    int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.n && n%u.n == 0 {
+			return fmt.Sprintf("%d%s", n/u.n, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", n)
+}
+
+// duration reads a time with its unit: "10s".
+func (r *reader) duration(n *node, what string, low, high time.Duration) time.Duration {
+	text := r.text(n, what)
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		r.wrong(n, "%s must be a time with a unit, like 10s or 500ms, not %q", what, clip(text))
+		return low
+	}
+	if d < low || d > high {
+		r.wrong(n, "%s must be from %s to %s, not %s", what, low, high, d)
+		return low
+	}
+	return d
+}
+
+// days is duration for long times: 30d is 30 days.
+func (r *reader) days(n *node, what string, low, high time.Duration) time.Duration {
+	m := *n
+	if d, ok := strings.CutSuffix(n.text, "d"); ok {
+		if v, err := time.ParseDuration(d + "h"); err == nil && v <= high {
+			m.text = (24 * v).String()
+		}
+	}
+	return r.duration(&m, what, low, high)
+}

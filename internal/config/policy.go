@@ -1,0 +1,134 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// policy reads the name of a starter policy, or a folder of Cedar files, relative to the configuration.
+func (r *reader) policy(n *node, c *Config) {
+	p := r.text(n, "policy")
+	if p == "" {
+		return
+	}
+	if _, ok := policy.Starter(p); ok {
+		c.Policy, c.PolicyDir = p, ""
+		return
+	}
+	if !strings.ContainsAny(p, `/\.`) {
+		known := key{}
+		for _, name := range policy.Starters() {
+			known[name] = nil
+		}
+		if near := nearest(p, known); near != "" {
+			r.wrong(n, "policy %q is neither a folder nor one of %s%s", clip(p), strings.Join(policy.Starters(), ", "), near)
+			return
+		}
+	}
+	c.Policy, c.PolicyDir = p, p
+	if !filepath.IsAbs(p) {
+		c.PolicyDir = filepath.Join(filepath.Dir(c.File), p)
+	}
+}
+
+// toolRules reads what the administrator says of tools, by patterns of their paths.
+func (r *reader) toolRules(n *node) (rules []policy.Rule) {
+	r.each(n, "tools", func(k, v *node) {
+		rule := policy.Rule{Pattern: k.text}
+		if k.text == "" || strings.ContainsAny(k.text, " \t\r\n") {
+			r.wrong(k, "tools has the pattern %q: it is a path of a tool, in which * stands for any characters, like github.*", clip(k.text))
+		}
+		what := "tools." + k.text
+		flag := func(name string, to **bool) func(*node) {
+			return func(n *node) {
+				b := r.boolean(n, what+"."+name)
+				*to = &b
+			}
+		}
+		r.object(v, what, key{
+			"tags":        func(n *node) { rule.Tags = r.texts(n, what+".tags") },
+			"labels":      func(n *node) { rule.Labels = r.labels(n, what) },
+			"read_only":   flag("read_only", &rule.ReadOnly),
+			"destructive": flag("destructive", &rule.Destructive),
+			"idempotent":  flag("idempotent", &rule.Idempotent),
+			"open_world":  flag("open_world", &rule.OpenWorld),
+		})
+		rules = append(rules, rule)
+	})
+	return rules
+}
+
+// labels reads the labels of a tool or of an upstream.
+func (r *reader) labels(n *node, what string) []string {
+	list := r.texts(n, what+".labels")
+	if err := policy.CheckLabels(list, policy.Labels()); err != nil {
+		r.wrong(n, "%s.labels: %s", what, err)
+	}
+	return list
+}
+
+func (c *Config) policyFiles() ([]policy.File, error) {
+	if c.PolicyDir == "" {
+		f, ok := policy.Starter(c.Policy)
+		if !ok {
+			return nil, tool.Errorf(tool.Invalid, "there is no policy %s", c.Policy)
+		}
+		return []policy.File{f}, nil
+	}
+	return ReadPolicies(c.PolicyDir)
+}
+
+// ReadPolicies reads the Cedar files of a folder, by their names; those of folders in it are not read.
+func ReadPolicies(dir string) ([]policy.File, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, tool.Errorf(tool.Invalid, "the folder of policies %s is not there: make it, with a .cedar file in it, or name one of %s", dir, strings.Join(policy.Starters(), ", "))
+	} else if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "the folder of policies %s can't be read: %w", dir, err)
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "the folder of policies %s can't be read: %w", dir, err)
+	}
+	var out []policy.File
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".cedar") {
+			continue
+		}
+		if len(out) == policy.MaxFiles {
+			return nil, tool.Errorf(tool.Invalid, "the folder of policies %s has over %d files", dir, policy.MaxFiles)
+		}
+		f, err := root.Open(e.Name())
+		if err != nil {
+			return nil, tool.Errorf(tool.Invalid, "policies: %w", err)
+		}
+		text, err := io.ReadAll(io.LimitReader(f, policy.FileBytes+1))
+		f.Close()
+		if err != nil {
+			return nil, tool.Errorf(tool.Invalid, "policies: %w", err)
+		}
+		out = append(out, policy.File{Name: e.Name(), Text: text})
+	}
+	return out, nil
+}
+
+// Engine makes the engine of the policies that the configuration names. The error says what is wrong in them.
+func (c *Config) Engine() (*policy.Engine, error) {
+	files, err := c.policyFiles()
+	if err != nil {
+		return nil, err
+	}
+	e, err := policy.New(policy.Config{Name: c.Policy, Files: files, Rules: c.Tools, Tier: c.Sandbox.Tier})
+	if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "policy %s: %w", c.Policy, err)
+	}
+	return e, nil
+}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Privacy say whether models see personal data.
+type Privacy struct {
+	Tokenize bool           // they see tokens
+	Fields   []string       // paths of fields that are personal, as in @redact
+	Kinds    []privacy.Kind // that are recognised; nil: all
+	Binaries bool           // images, audio and other files that are no text are shown
+	Idle     time.Duration  // tokens outside of sessions are forgotten when unused for so long; 0: 30 days
+}
+
+// What privacy may be besides off.
+const tokenize = "tokenize"
+
+func (r *reader) privacy(n *node, s *Privacy) {
+	if n.kind != mapNode {
+		s.Tokenize = r.oneOf(n, "privacy", "off", tokenize) == tokenize
+		return
+	}
+	moded := false
+	r.object(n, "privacy", key{
+		"mode": func(n *node) {
+			moded, s.Tokenize = true, r.oneOf(n, "privacy.mode", "off", tokenize) == tokenize
+		},
+		"fields": func(n *node) {
+			s.Fields = r.texts(n, "privacy.fields")
+			for i, f := range s.Fields {
+				if !tool.IsPath(f) {
+					r.wrong(n.list[i], "privacy.fields: %q is no path of fields, like customer.name, items.*.owner or **.passport", clip(f))
+				}
+			}
+		},
+		"kinds": func(n *node) {
+			s.Kinds = []privacy.Kind{}
+			for i, k := range r.texts(n, "privacy.kinds") {
+				if err := privacy.CheckKind(k, privacy.Kinds()); err != nil {
+					r.wrong(n.list[i], "privacy.kinds: %s", err)
+				}
+				s.Kinds = append(s.Kinds, privacy.Kind(k))
+			}
+		},
+		"binaries": func(n *node) { s.Binaries = r.oneOf(n, "privacy.binaries", "withhold", "pass") == "pass" },
+		"idle":     func(n *node) { s.Idle = r.days(n, "privacy.idle", time.Hour, 3650*24*time.Hour) },
+	})
+	if !moded {
+		r.wrong(n, "privacy has no mode: write mode: tokenize")
+	}
+}

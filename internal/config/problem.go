@@ -1,0 +1,45 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Problem is one thing that is wrong in a configuration file.
+type Problem struct {
+	Line    int    `json:"line"` // 1-based; 0 when it is about the file as a whole
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+}
+
+// A Error is all that is wrong in a configuration file, in the order of the file.
+type Error struct {
+	File     string
+	Problems []Problem
+}
+
+// Error gives one line a problem: "file:line:column: what".
+func (e *Error) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+		}
+		b.WriteString(": " + p.Message)
+	}
+	return b.String()
+}
+
+// sorted gives what is wrong in the order of the file.
+func sorted(ps []Problem) []Problem {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return ps
+}

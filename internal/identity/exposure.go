@@ -1,0 +1,48 @@
+package identity
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// checkListen says why addr is no address to listen on.
+func checkListen(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "listen address %q: it is like 127.0.0.1:8420", addr)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return tool.Errorf(tool.Invalid, "listen address %q: the port is a number from 0 (any that is free) to 65535", addr)
+	}
+	return nil
+}
+
+// CheckExposure says why addr must not be listened on: where others than this machine's users can reach it, there has to
+// be sign-in, and what they send has to be private, by TLS here or in a proxy.
+func CheckExposure(addr string, signIn, private bool) error {
+	if err := checkListen(addr); err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(addr)
+	switch {
+	case Loopback(host):
+		return nil
+	case !signIn:
+		return tool.Errorf(tool.Invalid, "will not listen on %s without sign-in: whoever reaches it could use all tools; write auth: {keys: true} into the configuration, or listen on a loopback address like 127.0.0.1:8420", addr)
+	case !private:
+		return tool.Errorf(tool.Invalid, "will not listen on %s without TLS: keys and results would travel in the clear; write tls: {cert: FILE, key: FILE}, or tls: terminated where a proxy in front does it", addr)
+	}
+	return nil
+}
+
+// Loopback reports whether host, without a port, is a name or an address of this machine that only its users reach.
+func Loopback(host string) bool {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
