@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/biplane-dev/biplane/third_party/jsonschema"
+	"github.com/biplane-dev/biplane/third_party/jsonschema/kind"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/biplane-dev/biplane/third_party/jsonschema"
 )
 
 // Bounds on what comes from outside.
@@ -50,7 +50,7 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "wrong arguments for %s: %w", toolName(t), err)
 	}
-	s.once.Do(func() { s.compiled, s.err = s.compile(t.InputSchema) })
+	s.once.Do(func() { s.compiled, s.err = s.compile(t.InputSchema, t.Upstream == Reserved && t.Raw == nil) })
 	if s.err != nil {
 		return &tool.Error{Kind: tool.Invalid, Err: s.err, Msg: fmt.Sprintf(
 			"%s can't be called: its input schema is broken (%s); this is to be mended at upstream %q",
@@ -86,8 +86,9 @@ func (s *schema) run(value any, steps int) (err error) {
 const schemaURL = "urn:biplane:schema"
 
 // compile compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas that say nothing and are
-// no good as 2020-12 are tried as older drafts, which many servers write. Nothing is ever loaded.
-func (s *schema) compile(raw json.RawMessage) (compiled *jsonschema.Schema, err error) {
+// no good as 2020-12 are tried as older drafts, which many servers write. Nothing is ever loaded. One of ours is known
+// to be right: the metaschema needn't be compiled for it, which takes longer than all else that a small program needs.
+func (s *schema) compile(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
@@ -114,6 +115,9 @@ func (s *schema) compile(raw json.RawMessage) (compiled *jsonschema.Schema, err 
 		c.DefaultDraft(draft)
 		c.UseLoader(noLoader{})
 		c.UseRegexpEngine(compileRegexp)
+		if ours {
+			c.TrustSchemas()
+		}
 		if e := c.AddResource(schemaURL, doc); e != nil {
 			return nil, e
 		}

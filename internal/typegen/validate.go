@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
+	"github.com/biplane-dev/biplane/third_party/jsonschema"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -110,7 +108,6 @@ func shortError(err error) error {
 	if !errors.As(err, &ve) {
 		return errors.New(oneLine(err.Error(), 200))
 	}
-	p := message.NewPrinter(language.English)
 	first := ""
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
@@ -118,7 +115,7 @@ func shortError(err error) error {
 			walk(c)
 		}
 		if len(e.Causes) == 0 {
-			s := "/" + strings.Join(e.InstanceLocation, "/") + ": " + e.ErrorKind.LocalizedString(p)
+			s := "/" + strings.Join(e.InstanceLocation, "/") + ": " + e.ErrorKind.LocalizedString(nil)
 			if first == "" || s < first { // the validator goes through maps: its own order changes
 				first = s
 			}

@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// TestOwnSchemas holds the schemas of our own tools to the metaschema: the catalog takes them to be right.
+func TestOwnSchemas(t *testing.T) {
+	tools := append(builtin(), networkTools()...)
+	if len(tools) < 5 {
+		t.Fatalf("only %d tools", len(tools))
+	}
+	for _, own := range tools {
+		for _, raw := range [][]byte{own.InputSchema, own.OutputSchema} {
+			if raw == nil {
+				continue
+			}
+			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+			if err != nil {
+				t.Fatalf("%s: %v", own.Path(), err)
+			}
+			c := jsonschema.NewCompiler()
+			if err := c.AddResource("urn:own", doc); err != nil {
+				t.Fatalf("%s: %v", own.Path(), err)
+			}
+			if _, err := c.Compile("urn:own"); err != nil {
+				t.Errorf("%s: %v", own.Path(), err)
+			}
+		}
+	}
+}
