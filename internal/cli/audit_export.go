@@ -9,13 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
@@ -182,20 +180,4 @@ func unpack(dir string, f *zip.File) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
-}
-
-// showAudit shows what the configuration says of the record.
-func showAudit(w io.Writer, v config.ShownAudit) {
-	rows := [][]string{{"audit.arguments", v.Arguments}, {"audit.results", v.Results}, {"audit.keep", v.Keep}}
-	if v.Origin != "" {
-		rows = append(rows, []string{"audit.origin", v.Origin})
-	}
-	if len(v.Secrets) > 0 {
-		rows = append(rows, []string{"audit.secrets", strings.Join(v.Secrets, ", ")})
-	}
-	rows = append(rows, []string{"audit.checkpoints.every", v.Every})
-	for _, place := range v.Checkpoints {
-		rows = append(rows, []string{"audit.checkpoints", place})
-	}
-	columns(w, rows...)
 }

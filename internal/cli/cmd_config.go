@@ -104,88 +104,6 @@ func (a *app) checkTable(w io.Writer, r checked, s *config.Config) {
 	}
 }
 
-// shown is what `config show -o json` prints.
-type shown struct {
-	File      string               `json:"file"`
-	DataDir   string               `json:"data_dir"`
-	Servers   []config.ShownServer `json:"mcpServers"`
-	Mode      string               `json:"mode"`
-	Policy    string               `json:"policy"`
-	Listen    string               `json:"listen"`
-	Auth      *shownAuth           `json:"auth,omitempty"`
-	TLS       string               `json:"tls"` // none, terminated, or the file of the certificate
-	StartWait string               `json:"start_wait"`
-	Sandbox   shownSandbox         `json:"sandbox"`
-	Sessions  shownSessions        `json:"sessions"`
-	Journal   shownJournal         `json:"journal"`
-	Usage     shownUsage           `json:"usage"`
-
-	Audit config.ShownAudit `json:"audit"`
-}
-
-type shownJournal struct {
-	Keep  string `json:"keep"`
-	Bytes string `json:"bytes"`
-}
-
-type shownUsage struct {
-	Keep   string   `json:"keep"`
-	Hours  string   `json:"hours"`
-	Prices []string `json:"prices"` // "3 USD in, 15 USD out", those of some clients with their pattern; empty: none
-}
-
-func showUsage(s *config.Config) shownUsage {
-	out := shownUsage{Keep: prose.Setting(s.Usage.Keep), Hours: prose.Setting(s.Usage.Hours), Prices: []string{}}
-	if p := s.Prices; p != nil {
-		out.Prices = append(out.Prices, fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
-		for _, c := range p.Special {
-			out.Prices = append(out.Prices, fmt.Sprintf("%s: %g %s in, %g %s out", c.Pattern, c.Input, p.Currency, c.Output, p.Currency))
-		}
-	}
-	return out
-}
-
-type shownAuth struct {
-	Keys     bool                `json:"keys"`
-	Resource string              `json:"resource,omitempty"`
-	Issuers  []string            `json:"issuers,omitempty"`
-	Roles    map[string][]string `json:"roles,omitempty"`
-	text     string
-}
-
-func showAuth(a *config.Auth) *shownAuth {
-	if a == nil {
-		return nil
-	}
-	out := &shownAuth{Keys: a.Keys, Resource: a.Resource, Roles: a.Roles, text: a.String()}
-	for _, i := range a.Issuers {
-		out.Issuers = append(out.Issuers, i.Issuer)
-	}
-	return out
-}
-
-type shownSessions struct {
-	Idle         string `json:"idle"`
-	Unused       string `json:"unused"`
-	MaxAge       string `json:"max_age"`
-	Size         string `json:"size"`
-	Workspace    string `json:"workspace"`
-	Files        int    `json:"files"`
-	Count        int    `json:"count"`
-	Hot          int    `json:"hot"`
-	SuspendAfter string `json:"suspend_after"`
-}
-
-type shownSandbox struct {
-	Tier         string `json:"tier"`
-	Memory       string `json:"memory"`
-	CPU          string `json:"cpu"`
-	OutputTokens int    `json:"output_tokens"`
-	Calls        int    `json:"calls"`
-	Concurrency  int    `json:"concurrency"`
-	Process      string `json:"process"`
-}
-
 func configShowCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -202,7 +120,7 @@ func configShowCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := show(s, dir)
+			v := s.Shown(dir)
 			return a.print(output, v, func(w io.Writer) { showTable(w, v) })
 		},
 	}
@@ -210,49 +128,15 @@ func configShowCommand(a *app) *cobra.Command {
 	return c
 }
 
-func show(s *config.Config, dir string) shown {
-	v := shown{
-		File: s.File, DataDir: dir, Servers: []config.ShownServer{}, Mode: s.Mode, Policy: s.Policy, Listen: s.Listen, Auth: showAuth(s.Auth), TLS: s.TLS.String(), StartWait: s.StartWait.String(),
-		Sandbox: shownSandbox{
-			Tier: s.Sandbox.Tier.String(), Memory: config.FormatSize(s.Sandbox.Memory), CPU: s.Sandbox.CPU.String(),
-			OutputTokens: s.Sandbox.OutputTokens, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
-			Process: cmp.Or(s.Sandbox.Process, "auto"),
-		},
-		Sessions: showSessions(s.Sessions.Complete()),
-		Journal:  shownJournal{Keep: prose.Setting(s.Journal.Keep), Bytes: config.FormatSize(s.Journal.Bytes)},
-		Usage:    showUsage(s),
-		Audit:    s.Audit.Shown(),
-	}
-	for i := range s.Servers {
-		v.Servers = append(v.Servers, s.Servers[i].Shown())
-	}
-	return v
-}
-
-func showSessions(s config.Sessions) shownSessions {
-	after := "never"
-	if s.SuspendAfter > 0 {
-		after = prose.Setting(s.SuspendAfter)
-	}
-	return shownSessions{
-		Idle: prose.Setting(s.Idle), Unused: prose.Setting(s.Unused), MaxAge: prose.Setting(s.MaxAge), Size: config.FormatSize(s.Size), Workspace: config.FormatSize(s.Workspace),
-		Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: after,
-	}
-}
-
-func showTable(w io.Writer, v shown) {
+func showTable(w io.Writer, v *config.Shown) {
 	file := v.File
 	if file == "" {
 		file = "none"
 	}
-	auth := "none"
-	if v.Auth != nil {
-		auth = v.Auth.text
-	}
 	b, n := v.Sandbox, v.Sessions
 	columns(w,
 		[]string{"configuration", file}, []string{"data folder", v.DataDir}, []string{"mode", v.Mode}, []string{"policy", v.Policy},
-		[]string{"listen", v.Listen}, []string{"auth", auth}, []string{"tls", v.TLS}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
+		[]string{"listen", v.Listen}, []string{"auth", v.Auth.String()}, []string{"tls", v.TLS}, []string{"start_wait", v.StartWait}, []string{"sandbox.tier", b.Tier}, []string{"sandbox.memory", b.Memory},
 		[]string{"sandbox.cpu", b.CPU}, []string{"sandbox.output_tokens", strconv.Itoa(b.OutputTokens)}, []string{"sandbox.calls", strconv.Itoa(b.Calls)},
 		[]string{"sandbox.concurrency", strconv.Itoa(b.Concurrency)}, []string{"sandbox.process", b.Process},
 		[]string{"sessions.idle", n.Idle}, []string{"sessions.unused", n.Unused}, []string{"sessions.max_age", n.MaxAge}, []string{"sessions.size", n.Size},
@@ -294,4 +178,20 @@ func showTable(w io.Writer, v shown) {
 		}
 		columns(w, rows...)
 	}
+}
+
+// showAudit shows what the configuration says of the record.
+func showAudit(w io.Writer, v config.ShownAudit) {
+	rows := [][]string{{"audit.arguments", v.Arguments}, {"audit.results", v.Results}, {"audit.keep", v.Keep}}
+	if v.Origin != "" {
+		rows = append(rows, []string{"audit.origin", v.Origin})
+	}
+	if len(v.Secrets) > 0 {
+		rows = append(rows, []string{"audit.secrets", strings.Join(v.Secrets, ", ")})
+	}
+	rows = append(rows, []string{"audit.checkpoints.every", v.Every})
+	for _, place := range v.Checkpoints {
+		rows = append(rows, []string{"audit.checkpoints", place})
+	}
+	columns(w, rows...)
 }

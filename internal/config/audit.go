@@ -52,7 +52,7 @@ type Checkpoints struct {
 	S3      *sink.S3
 }
 
-// ShownAudit is what `config show` prints of Audit: without secrets.
+// ShownAudit is an Audit as it may be shown.
 type ShownAudit struct {
 	Arguments   string   `json:"arguments"`
 	Results     string   `json:"results"`
@@ -63,7 +63,7 @@ type ShownAudit struct {
 	Checkpoints []string `json:"checkpoints"` // kind and place of each
 }
 
-// ShownServer gives the settings as they may be shown.
+// Shown gives it as it may be shown.
 func (s *Audit) Shown() ShownAudit {
 	keep := func(k, otherwise audit.Keep) string {
 		if k == "" {

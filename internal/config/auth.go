@@ -31,6 +31,35 @@ func (a *Auth) String() string {
 	}
 }
 
+// ShownAuth is an Auth as it may be shown.
+type ShownAuth struct {
+	Keys     bool                `json:"keys"`
+	Resource string              `json:"resource,omitempty"`
+	Issuers  []string            `json:"issuers,omitempty"`
+	Roles    map[string][]string `json:"roles,omitempty"`
+	text     string
+}
+
+// String says in short what is taken; "none" where nobody signs in.
+func (a *ShownAuth) String() string {
+	if a == nil {
+		return "none"
+	}
+	return a.text
+}
+
+// Shown gives it as it may be shown; nil where nobody signs in.
+func (a *Auth) Shown() *ShownAuth {
+	if a == nil {
+		return nil
+	}
+	out := &ShownAuth{Keys: a.Keys, Resource: a.Resource, Roles: a.Roles, text: a.String()}
+	for _, i := range a.Issuers {
+		out.Issuers = append(out.Issuers, i.Issuer)
+	}
+	return out
+}
+
 func issuers(n int) string {
 	if n == 1 {
 		return "1 issuer"
@@ -39,16 +68,16 @@ func issuers(n int) string {
 }
 
 // SignIn says in short who may come in.
-func (s *Config) SignIn() string {
-	if s.Auth == nil {
+func (c *Config) SignIn() string {
+	if c.Auth == nil {
 		return "none: this machine's users"
 	}
-	return s.Auth.String()
+	return c.Auth.String()
 }
 
 // AnyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says what the server is called.
 // On a loopback address without one, only the names of this machine are, whoever asks.
-func (s *Config) AnyHost() bool { return s.Auth != nil && s.TLS.Private() }
+func (c *Config) AnyHost() bool { return c.Auth != nil && c.TLS.Private() }
 
 // TLS say how what is sent stays private.
 type TLS struct {

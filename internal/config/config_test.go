@@ -342,7 +342,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			var ce *config.Error
 			if !errors.As(err, &ce) || len(ce.Problems) == 0 {
-				t.Fatalf("not a Error: %v", err)
+				t.Fatalf("not an Error: %v", err)
 			}
 			return
 		}

@@ -1,11 +1,26 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/prose"
+)
 
 // Journal bound what is kept of executions that have ended.
 type Journal struct {
 	Keep  time.Duration // for so long
 	Bytes int64         // and, of the newest ones, so much
+}
+
+// ShownJournal is a Journal as it may be shown.
+type ShownJournal struct {
+	Keep  string `json:"keep"`
+	Bytes string `json:"bytes"`
+}
+
+// Shown gives it as it may be shown.
+func (j Journal) Shown() ShownJournal {
+	return ShownJournal{Keep: prose.Setting(j.Keep), Bytes: formatSize(j.Bytes)}
 }
 
 func (r *reader) journal(n *node, s *Journal) {

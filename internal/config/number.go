@@ -42,7 +42,7 @@ func (r *reader) size(n *node, what string, low, high int64) int64 {
 			break
 		}
 		if v *= u.n; v < float64(low) || v > float64(high) {
-			r.wrong(n, "%s must be from %s to %s, not %s", what, FormatSize(low), FormatSize(high), text)
+			r.wrong(n, "%s must be from %s to %s, not %s", what, formatSize(low), formatSize(high), text)
 			return low
 		}
 		return int64(v)
@@ -51,8 +51,8 @@ func (r *reader) size(n *node, what string, low, high int64) int64 {
 	return low
 }
 
-// FormatSize writes bytes as size reads them.
-func FormatSize(n int64) string {
+// formatSize writes bytes as size reads them.
+func formatSize(n int64) string {
 	for _, u := range []struct {
 		name string
 		n    int64

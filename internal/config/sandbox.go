@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -22,6 +23,25 @@ const (
 	ProcessStrict = "strict" // entirely, or no program runs
 	ProcessOff    = "off"    // there is none: the engine runs in this process
 )
+
+// ShownSandbox is a Sandbox as it may be shown.
+type ShownSandbox struct {
+	Tier         string `json:"tier"`
+	Memory       string `json:"memory"`
+	CPU          string `json:"cpu"`
+	OutputTokens int    `json:"output_tokens"`
+	Calls        int    `json:"calls"`
+	Concurrency  int    `json:"concurrency"`
+	Process      string `json:"process"`
+}
+
+// Shown gives it as it may be shown.
+func (s Sandbox) Shown() ShownSandbox {
+	return ShownSandbox{
+		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens, Calls: s.Calls, Concurrency: s.Concurrency,
+		Process: cmp.Or(s.Process, "auto"),
+	}
+}
 
 func (r *reader) sandbox(n *node, s *Sandbox) {
 	r.object(n, "sandbox", key{

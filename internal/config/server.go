@@ -40,7 +40,7 @@ type OAuth struct {
 	RedirectPort int      // 0: any that is free
 }
 
-// ShownServer gives the server as it may be shown.
+// Shown gives the server as it may be shown.
 func (s *Server) Shown() ShownServer { return s.shown }
 
 // The longest and the shortest that a call may be given.

@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/session/live"
 )
 
@@ -45,10 +46,28 @@ func (s Sessions) Limits() live.Limits {
 	}
 }
 
-// Complete gives the settings with the default where one is zero.
-func (s Sessions) Complete() Sessions {
+// ShownSessions is a Sessions as it may be shown, with the default where it says nothing.
+type ShownSessions struct {
+	Idle         string `json:"idle"`
+	Unused       string `json:"unused"`
+	MaxAge       string `json:"max_age"`
+	Size         string `json:"size"`
+	Workspace    string `json:"workspace"`
+	Files        int    `json:"files"`
+	Count        int    `json:"count"`
+	Hot          int    `json:"hot"`
+	SuspendAfter string `json:"suspend_after"`
+}
+
+// Shown gives it as it may be shown.
+func (s Sessions) Shown() ShownSessions {
 	l := s.Limits().Complete()
-	return Sessions{
-		Idle: l.Idle, Unused: l.Unused, MaxAge: l.MaxAge, Size: l.Size, Workspace: l.Workspace, Files: l.Files, Count: l.Count, Hot: l.Hot, SuspendAfter: l.SuspendAfter,
+	after := "never"
+	if l.SuspendAfter > 0 {
+		after = prose.Setting(l.SuspendAfter)
+	}
+	return ShownSessions{
+		Idle: prose.Setting(l.Idle), Unused: prose.Setting(l.Unused), MaxAge: prose.Setting(l.MaxAge), Size: formatSize(l.Size), Workspace: formatSize(l.Workspace),
+		Files: l.Files, Count: l.Count, Hot: l.Hot, SuspendAfter: after,
 	}
 }

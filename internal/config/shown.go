@@ -7,7 +7,38 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
-// Shown is a Server as `config show` prints it: variables not expanded, secrets left out.
+// Shown is a Config as `config show` prints it: without secrets, and with the defaults of what it leaves out.
+type Shown struct {
+	File      string        `json:"file"`
+	DataDir   string        `json:"data_dir"`
+	Servers   []ShownServer `json:"mcpServers"`
+	Mode      string        `json:"mode"`
+	Policy    string        `json:"policy"`
+	Listen    string        `json:"listen"`
+	Auth      *ShownAuth    `json:"auth,omitempty"`
+	TLS       string        `json:"tls"` // none, terminated, or the file of the certificate
+	StartWait string        `json:"start_wait"`
+	Sandbox   ShownSandbox  `json:"sandbox"`
+	Sessions  ShownSessions `json:"sessions"`
+	Journal   ShownJournal  `json:"journal"`
+	Usage     ShownUsage    `json:"usage"`
+	Audit     ShownAudit    `json:"audit"`
+}
+
+// Shown gives what may be shown. dataDir is where state lives: see DataFolder.
+func (c *Config) Shown(dataDir string) *Shown {
+	out := &Shown{
+		File: c.File, DataDir: dataDir, Servers: []ShownServer{}, Mode: c.Mode, Policy: c.Policy, Listen: c.Listen, Auth: c.Auth.Shown(), TLS: c.TLS.String(),
+		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(), Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
+		Audit: c.Audit.Shown(),
+	}
+	for i := range c.Servers {
+		out.Servers = append(out.Servers, c.Servers[i].Shown())
+	}
+	return out
+}
+
+// ShownServer is a Server as it may be shown: variables not expanded, secrets left out.
 type ShownServer struct {
 	Name     string            `json:"name"`
 	Type     string            `json:"type"`

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
@@ -11,6 +13,25 @@ import (
 type Usage struct {
 	Keep  time.Duration // altogether
 	Hours time.Duration // hour by hour, then day by day
+}
+
+// ShownUsage is a Usage, and prices, as they may be shown.
+type ShownUsage struct {
+	Keep   string   `json:"keep"`
+	Hours  string   `json:"hours"`
+	Prices []string `json:"prices"` // "3 USD in, 15 USD out", those of some clients with their pattern; empty: none
+}
+
+// Shown gives it as it may be shown, with the prices p, which may be nil.
+func (u Usage) Shown(p *usage.Prices) ShownUsage {
+	out := ShownUsage{Keep: prose.Setting(u.Keep), Hours: prose.Setting(u.Hours), Prices: []string{}}
+	if p != nil {
+		out.Prices = append(out.Prices, fmt.Sprintf("%g %s in, %g %s out", p.Default.Input, p.Currency, p.Default.Output, p.Currency))
+		for _, c := range p.Special {
+			out.Prices = append(out.Prices, fmt.Sprintf("%s: %g %s in, %g %s out", c.Pattern, c.Input, p.Currency, c.Output, p.Currency))
+		}
+	}
+	return out
 }
 
 func (r *reader) usage(n *node, s *Usage) {

@@ -27,10 +27,7 @@ type Usage struct {
 // Usage gives what was used, of which key seals by whom.
 func (s *Store) Usage(key *secret.Key) *Usage { return &Usage{s, key} }
 
-const (
-	hourSpan = 3600
-	daySpan  = 86400
-)
+const hourSpan = 3600 // seconds
 
 // The statements, of the columns that usage.Columns names.
 var (

@@ -102,14 +102,6 @@ func (f *FS) Skills() *Tree {
 	return &Tree{f.skills}
 }
 
-// Sizes are those of ./workspace now: how many bytes and files it has.
-func (f *FS) Sizes() (bytes int64, files int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.workspace.below()
-	return s.bytes, s.count
-}
-
 // An area is one of the three folders of the root, or the root.
 type area int
 
