@@ -47,7 +47,8 @@ func arm(plan string, l layers) []Protection {
 	}
 	if l&layerRest != 0 {
 		ps.add("not dumpable", "", false, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
-		ps.add("ends with its parent", "", false, control(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL)))
+		// Of this thread alone: one thread's signal ends all.
+		ps.add("ends with its parent", "", false, unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 	}
 	if l&layerFilter != 0 {
 		n, err := filterCalls()
@@ -71,7 +72,7 @@ func everyThread(call, a, b, c uintptr) error {
 }
 
 // control sets an attribute of the process's threads. Where it can't reach all of them it sets that of the calling one,
-// which is enough for what it is used for: the filter passes the loss of privileges on, and one thread's signal ends all.
+// which is enough for what it is used for: the filter passes the loss of privileges on.
 func control(option int, value uintptr) error {
 	err := everyThread(unix.SYS_PRCTL, uintptr(option), value, 0)
 	if err == errCgo {
@@ -128,10 +129,14 @@ func descriptors() ([]int, error) {
 func armNamespaces(ps *protections, plan string) {
 	none := fmt.Errorf("the system refused namespaces")
 	switch plan {
-	case "user":
+	case "nobody", "user":
 		ps.add("namespaces", "user, mount, pid, network, ipc, uts, cgroup", true, nil)
 		name, detail := namespaceUser()
-		ps.add(name, detail, false, becomeNobody())
+		var err error
+		if plan == "user" { // else whoever started it would not have, had it not been made nobody
+			err = becomeNobody()
+		}
+		ps.add(name, detail, false, err)
 		ps.add("empty root", "", true, emptyRoot())
 	case "root":
 		ps.add("namespaces", "mount, pid, network, ipc, uts, cgroup", true, nil)
@@ -235,7 +240,7 @@ func limitResources(plan string) error {
 		{unix.RLIMIT_NICE, 0},
 		{unix.RLIMIT_NPROC, 512}, // threads, of this process alone where it has a namespace of users
 	}
-	if plan != "user" && plan != "bare" {
+	if plan != "nobody" && plan != "user" && plan != "bare" {
 		limits = limits[:len(limits)-1]
 	}
 	for _, l := range limits {
