@@ -244,13 +244,13 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	return r.settle(err)
 }
 
-// retries reports whether a program never began, because the process was gone that held its session's guest: the store
-// has that guest, too.
+// retries reports whether a program was given to a process that was gone, or went before it heard of anything from the program. A guest that is
+// made anew is what that one was: a fresh one, or its session's, which the store has.
 func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.As(err, &crash) && r.origin.From == "memory" && r.messages == 0 && r.ctx.Err() == nil
+	return errors.As(err, &crash) && r.recall == nil && r.messages == 0 && r.ctx.Err() == nil
 }
 
 // again makes the run as it was before its program was sent.

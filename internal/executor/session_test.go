@@ -306,3 +306,20 @@ func TestCrashOfAnIdleGuest(t *testing.T) {
 	s.want("work", "x", "1", "disk")
 	s.want("work", "x", "1", "memory")
 }
+
+// A program whose process went before it began begins in another one, once: a process that goes again has a reason.
+func TestCrashBeforeAProgramBegins(t *testing.T) {
+	for _, session := range []string{"", "new"} {
+		s := newStage(t, nil)
+		next := s.p.made.Load() + s.p.back.Load() + 1 // when the next guest is born
+		s.p.crash.Store(next + 2)
+		if o := s.bad(session, op{Set: "x=1"}); !strings.Contains(o.text, "was killed") && !strings.Contains(o.text, "process") {
+			t.Errorf("twice: %s", o.text)
+		}
+		next = s.p.made.Load() + s.p.back.Load() + 1
+		s.p.crash.Store(next + 1)
+		if o := s.do(session, op{Set: "x=1"}, op{Get: "x"}); o.value != "1" {
+			t.Errorf("once: %s", o.value)
+		}
+	}
+}
