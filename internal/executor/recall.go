@@ -40,7 +40,7 @@ func (r *run) sameState(caps sandbox.Capabilities) error {
 	switch now, then := r.hold.Revision(), c.Story.Prepared.Revision; now {
 	case then:
 	case then + 1:
-		r.stored = true
+		r.stored, r.left = true, r.timeout // it was in time
 	default:
 		return interrupted("its session is not as it was")
 	}

@@ -161,7 +161,7 @@ func (r *run) resumes(st *journal.Story) {
 	}
 	r.exec.Tier = st.Record.Tier
 	r.log = journal.Continue(r.x.cfg.Journal, st, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
-	r.began = r.began.Add(-st.Last().Sub(st.Record.Started))
+	r.began = r.began.Add(-st.Lasted())
 	r.left = max(r.timeout-st.Own(), 1)
 	if len(st.Heard) > 0 && st.Prepared != nil {
 		r.recall = journal.NewRecall(st)
@@ -187,6 +187,7 @@ func (r *run) recount(calls []*journal.Call) {
 
 // liveAgain is live for a run that goes on.
 func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, error)) {
+	r.log.Resumed()
 	r.log.Update(func(rec *journal.Record) {
 		if rec.Attempts++; rec.State == journal.Waiting { // it did nothing when the process ended
 			rec.Attempts = 0

@@ -22,6 +22,7 @@ const (
 	intent    kind = 'i' // a call is about to leave: a sending
 	outcome   kind = 'o' // what came of a call: an ending
 	again     kind = 'r' // its process died before the guest said anything: what it heard before is void
+	resumed   kind = 'c' // another process goes on: a resumption
 	planned   kind = 'w' // what the program would write: a Planned
 	ended     kind = 'e' // how it ended: an End
 )
@@ -95,6 +96,11 @@ type delivery struct {
 	ID       int64 `json:"id"`
 	At       int64 `json:"at"` // milliseconds: HostMessage.At
 	Question bool  `json:"question,omitempty"`
+}
+
+// A resumption says when a process took the execution up. Nothing ran between that and the entry before it.
+type resumption struct {
+	At int64 `json:"at"` // microseconds since 1970
 }
 
 // A sending is the intent of a call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -110,6 +111,46 @@ func TestLogAndStory(t *testing.T) {
 	}
 }
 
+// How long an execution ran is told without what passed while no process had it, however often that was.
+func TestTimeWithoutAProcess(t *testing.T) {
+	m := &memory{results: map[string][]byte{}}
+	now := time.UnixMilli(1_700_000_000_000)
+	clock := func() time.Time { return now }
+	heard := func(l *Log) {
+		l.Heard(fmt.Appendf(nil, `{"at":%d,"run":{"code":"code","name":"n","seed":"s"}}`, now.UnixMilli()))
+	}
+	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: now}, Begin{Source: "text"}, 1<<20, clock)
+	l.Prepared(Prepared{Runtime: "js"})
+	heard(l)
+	now = now.Add(2 * time.Second) // of its own
+	call := &Call{N: 1, ID: 7, Tool: "a.b", Sent: now, ReadOnly: true}
+	l.Intent(call)
+	for range 3 { // it dies, and is taken up the next day
+		l.Freeze()
+		st, err := Load(t.Context(), m, "ex_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(24 * time.Hour)
+		l = Continue(m, st, 1<<20, clock)
+		l.Resumed()
+		now = now.Add(time.Second) // of its own: it does again what it did
+		call.Sent = now
+		l.Intent(call)
+	}
+	now = now.Add(5 * time.Second) // of the tool
+	call.Ended, call.MS = now, 5000
+	l.Outcome(call)
+	l.Freeze()
+	st, err := Load(t.Context(), m, "ex_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Own() != 5*time.Second || st.Lasted() != 10*time.Second {
+		t.Errorf("it ran for %v, %v of that by itself", st.Lasted(), st.Own())
+	}
+}
+
 func TestCanonical(t *testing.T) {
 	same := [][2]string{
 		{``, `{}`}, {` { } `, `{}`}, {`{"b":1,"a":[1.0,2]}`, `{"a":[1,2],"b":1}`}, {`{"a":"\u0041"}`, `{"a":"A"}`}, {`{"n":1e2}`, `{"n":100}`},
@@ -136,7 +177,7 @@ func TestCanonical(t *testing.T) {
 func FuzzStory(f *testing.F) {
 	var part []byte
 	for k, text := range map[kind]string{begun: `{"source":"x"}`, prepared: `{}`, line: `{"at":1,"run":{}}`, answer: `{"answer":{"id":1}}`,
-		intent: `{"n":1,"id":1,"tool":"a"}`, outcome: `{"n":1,"id":1,"at":5}`, delivered: `{"id":1,"at":3}`, again: ``, ended: `{"state":"done"}`} {
+		intent: `{"n":1,"id":1,"tool":"a"}`, outcome: `{"n":1,"id":1,"at":5}`, delivered: `{"id":1,"at":3}`, again: ``, resumed: `{"at":4}`, ended: `{"state":"done"}`} {
 		part = appendEntry(part, k, []byte(text))
 	}
 	f.Add(part)
@@ -152,6 +193,7 @@ func FuzzStory(f *testing.F) {
 			return
 		}
 		st.Own()
+		st.Lasted()
 		st.Unknown()
 	})
 }

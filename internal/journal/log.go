@@ -101,6 +101,16 @@ func (l *Log) Planned(p Planned) Pending {
 // Again says that the program begins once more: what its guest heard before is void.
 func (l *Log) Again() { l.put(again, nil) }
 
+// Resumed says that the execution goes on in this process. It is written with what comes next.
+func (l *Log) Resumed() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(resumed, resumption{At: l.now().UnixMicro()})
+}
+
 // Heard notes a line that the guest is told.
 func (l *Log) Heard(text []byte) { l.put(line, text) }
 

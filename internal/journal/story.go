@@ -32,7 +32,11 @@ type Story struct {
 	parts int
 	byID  map[int64]*Call
 	last  time.Time // of the last entry that has a time
+	gaps  []gap     // in their order
 }
+
+// A gap is a time in which no process had the execution.
+type gap struct{ from, to time.Time }
 
 // Load reads what the journal of an execution says; nil where there is none.
 func Load(ctx context.Context, s Store, id string) (*Story, error) {
@@ -85,10 +89,17 @@ func (s *Story) Unknown() (out []*Call) {
 	return out
 }
 
-// Last is the time of its last entry that has one: until then it surely ran.
-func (s *Story) Last() time.Time { return s.last }
+// Lasted is how long it had run until its last entry that has a time: until then it surely did. What passed between the end of a process and
+// the beginning of the one that took it up is no part of that.
+func (s *Story) Lasted() time.Duration {
+	d := s.last.Sub(s.Record.Started)
+	for _, g := range s.gaps {
+		d -= g.to.Sub(g.from)
+	}
+	return d
+}
 
-// Own is how long the program had run by itself until Last: without the time of its calls.
+// Own is how long the program had run by itself until that entry: without the time of its calls.
 func (s *Story) Own() time.Duration {
 	if len(s.Heard) == 0 {
 		return 0
@@ -108,6 +119,9 @@ func (s *Story) Own() time.Duration {
 		} else {
 			edges = append(edges, edge{begun, 1}, edge{end, -1})
 		}
+	}
+	for _, g := range s.gaps {
+		edges = append(edges, edge{g.from, 1}, edge{g.to, -1})
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return a.at.Compare(b.at) })
 	own, at, under := time.Duration(0), time.UnixMilli(s.Heard[0].At), 0
@@ -151,6 +165,8 @@ func (r *reader) entry(k kind, text []byte) error {
 	case again:
 		r.st.Heard = nil
 		return nil
+	case resumed:
+		return r.resumed(text)
 	case ended:
 		return r.end(text)
 	}
@@ -185,6 +201,18 @@ func (r *reader) at(t time.Time) {
 	if t.After(r.st.last) {
 		r.st.last = t
 	}
+}
+
+func (r *reader) resumed(text []byte) error {
+	var c resumption
+	if err := read(text, &c); err != nil {
+		return err
+	}
+	if at := time.UnixMicro(c.At); at.After(r.st.last) {
+		r.st.gaps = append(r.st.gaps, gap{r.st.last, at})
+		r.st.last = at
+	}
+	return nil
 }
 
 func (r *reader) delivered(text []byte) error {
