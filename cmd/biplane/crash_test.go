@@ -129,11 +129,11 @@ func (c *crash) command(args ...string) *exec.Cmd {
 	}
 }
 
-// begin starts a process, and waits until it answers.
-func (c *crash) begin() {
+// start starts a process.
+func (c *crash) start(env ...string) (cmd *exec.Cmd, stderr *buffer, dead chan struct{}) {
 	c.Helper()
-	cmd, stderr, dead := c.command("serve", "--listen", "127.0.0.1:0"), &buffer{}, make(chan struct{})
-	cmd.Stderr = stderr
+	cmd, stderr, dead = c.command("serve", "--listen", "127.0.0.1:0"), &buffer{}, make(chan struct{})
+	cmd.Stderr, cmd.Env = stderr, append(cmd.Env, env...)
 	if err := cmd.Start(); err != nil {
 		c.Fatal(err)
 	}
@@ -141,6 +141,13 @@ func (c *crash) begin() {
 	c.mu.Lock()
 	c.cmd, c.dead, c.stderr = cmd, dead, stderr
 	c.mu.Unlock()
+	return cmd, stderr, dead
+}
+
+// begin starts a process, and waits until it answers.
+func (c *crash) begin() {
+	c.Helper()
+	cmd, stderr, dead := c.start()
 	waitFor(c.T, "biplane answers", func() bool {
 		select {
 		case <-dead:
@@ -497,19 +504,26 @@ func moreKills(t *testing.T) int {
 	return n
 }
 
+// seedOf is BIPLANE_CRASH_SEED, of the random choices of an earlier run, or a new one.
+func seedOf(t *testing.T) uint64 {
+	text := os.Getenv("BIPLANE_CRASH_SEED")
+	if text == "" {
+		return uint64(time.Now().UnixNano())
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("BIPLANE_CRASH_SEED=%s: %v", text, err)
+	}
+	return seed
+}
+
 // TestCrash kills biplane with SIGKILL at steps of executions with ten writes, some of them parallel, and at random times, begins
 // another one on its data folder, and counts at the upstream: each write was made once, or is reported as unknown. Each kill
 // hits four executions at once. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice
 // of both.
 func TestCrash(t *testing.T) {
-	seed, more := uint64(time.Now().UnixNano()), moreKills(t)
-	if text := os.Getenv("BIPLANE_CRASH_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("BIPLANE_CRASH_SEED=%s: %v", text, err)
-		}
-	}
-	c := newCrash(t, seed)
+	more := moreKills(t)
+	c := newCrash(t, seedOf(t))
 	c.begin()
 	c.settle()
 	took := max(c.length(), c.length())

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +44,8 @@ type ledger struct {
 
 // A trap is what happens at one step of one write, once.
 type trap struct {
-	key  string
+	key  string // empty: any
+	skip int    // times that it doesn't
 	step step
 	drop bool // the write is not done: as if the request had come to the upstream's door and no further
 	fire func()
@@ -170,7 +173,11 @@ func (l *ledger) set(t *trap) {
 func (l *ledger) at(s step, key string) bool {
 	l.mu.Lock()
 	t := l.trap
-	if t == nil || t.step != s || t.key != key {
+	if t == nil || t.step != s || t.key != key && t.key != "" {
+		l.mu.Unlock()
+		return false
+	}
+	if t.skip--; t.skip >= 0 {
 		l.mu.Unlock()
 		return false
 	}
@@ -178,6 +185,16 @@ func (l *ledger) at(s step, key string) bool {
 	l.mu.Unlock()
 	t.fire()
 	return t.drop
+}
+
+// restore makes the entries what of gave of all of them.
+func (l *ledger) restore(asked map[string]int, writes map[string][]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked, l.writes = maps.Clone(asked), map[string][]string{}
+	for key, all := range writes {
+		l.writes[key] = slices.Clone(all)
+	}
 }
 
 // of gives the entries of all keys that begin with a label: how often each was asked for, and what was answered.

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"biplane": main,
+		"biplane": func() { stepping(); main() },
 		"stub":    stub,
 		"guarded": guarded,
 		"browse":  browse,
