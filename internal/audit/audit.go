@@ -124,7 +124,7 @@ type Entry struct {
 
 // Begin records that c is about to be made under d. The call must not be made when Begin fails.
 //
-// It waits until the disk has the record of a call of a tool that doesn't declare that it only reads. Of other calls it is
+// It waits until the disk has the record of a call of a tool that doesn't declare that it only reads, in the log or beside it. Of other calls it is
 // written while they are made, in the order in which they began: End of a call from outside waits for it, so that no
 // answer reaches an agent of which the record doesn't tell. When that came to nothing, no call is begun until it could be written
 // after all.
@@ -157,7 +157,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 		return e, nil
 	}
 	if err == nil {
-		err = l.append(ctx, a, leaf, durable)
+		err = l.append(ctx, a, leaf, false)
 	}
 	if err != nil {
 		return nil, tool.Errorf(tool.AsError(err).Kind, "record the call of %s: %w", path, err)

@@ -23,11 +23,12 @@ type Addition struct {
 	Seq    int64     // the leaf's index; set by Append, before anything that is appended later
 	Keep   []Kept
 	Time   time.Time // when it happened: Keep is thrown away so long after it as retention says
-	// Durable says that the leaf must have reached the disk before Append returns. Others survive the death of the
-	// process, and may be lost with the power, unless one that is Durable came after them.
+	// Durable says that the leaf, and all before it, must have reached the disk before Append returns, whether it has its place in the log by then or,
+	// where Failed is there to be told, gets it later. Others survive the death of the process, and may be lost with the power, unless one that is
+	// Durable came after them.
 	Durable bool
-	// Failed, where it isn't nil, says that nobody waits for the leaf: Append may return before it is written, and
-	// Failed is told when it could not be. It must return at once. Views see such a leaf all the same, and when a later one, or
+	// Failed, where it isn't nil, says that nobody waits for the leaf's place: Append may return before it has one, and
+	// Failed is told when it gets none, unless Append says so. It must return at once. Views see such a leaf all the same, and when a later one, or
 	// anything else of the same database, is written it is, too, or Failed was told.
 	Failed func(error)
 	// Safe says that Append returns only when the death of the process doesn't take the leaf back, nor any before it, also where Failed is

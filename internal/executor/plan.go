@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -228,7 +229,8 @@ func (r *run) propose() error {
 		r.mu.Lock()
 		p.whole = whole
 		r.mu.Unlock()
-		if err := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from}).Sync(); err != nil {
+		written := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
+		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // who decides may look at it
 			return tool.Errorf(tool.Internal, "the plan was not asked about: it can't be written to the journal: %w", err)
 		}
 	}

@@ -81,7 +81,6 @@ type Write struct {
 	Seq     int      // of Part, from 1; 0: there is none
 	Part    []byte   // entries
 	Results []Result // what entries of Part refer to
-	Sync    bool     // somebody is about to wait until it is on the disk
 }
 
 // A Result is something large that entries refer to. Equal ones are kept once.
@@ -96,7 +95,8 @@ type Pending interface {
 	Safe() error
 	// Wait waits until it is written: what is read of the Store has it, too. Its error may mean that it is not.
 	Wait() error
-	// Sync is Wait, and waits until it is on the disk, too.
+	// Sync waits until the disk has it, and all that was given to the store before it, though what is read of the store may not have it yet. Its error
+	// may mean that it doesn't.
 	Sync() error
 	// Hurry has it safe without a pause for what may come with it. It doesn't wait.
 	Hurry()

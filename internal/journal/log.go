@@ -95,7 +95,7 @@ func (l *Log) Planned(p Planned) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(planned, p)
-	return l.give(false, true)
+	return l.give(false)
 }
 
 // Again says that the program begins once more: what its guest heard before is void.
@@ -136,7 +136,7 @@ func (l *Log) Intent(c *Call) Pending {
 	if c.ReadOnly {
 		return l.wrote
 	}
-	return l.give(false, true)
+	return l.give(false)
 }
 
 // Outcome notes what came of a call.
@@ -168,7 +168,7 @@ func (l *Log) Outcome(c *Call) {
 	}
 	switch {
 	case !c.ReadOnly && !c.Sent.IsZero(): // a crash before this is written leaves a write of which nobody knows
-		l.wrote = l.give(false, false)
+		l.wrote = l.give(false)
 		l.wrote.Hurry()
 	case l.held > much:
 		l.flush(false)
@@ -365,14 +365,14 @@ func (l *Log) grow(n int64) {
 func (l *Log) lose(why string) { l.rec.Lost, l.results = why, nil }
 
 // flush gives what there is to the store, with the record where it is asked for or the first. l.mu is held.
-func (l *Log) flush(record bool) { l.give(record, false) }
+func (l *Log) flush(record bool) { l.give(record) }
 
-// give is flush. With sync it is for the disk. l.mu is held.
-func (l *Log) give(record, sync bool) Pending {
+// give is flush, and gives what was given last. l.mu is held.
+func (l *Log) give(record bool) Pending {
 	if l.closed {
 		return frozen{}
 	}
-	w := &Write{ID: l.rec.ID, Part: l.part, Results: l.results, Sync: sync}
+	w := &Write{ID: l.rec.ID, Part: l.part, Results: l.results}
 	if record || !l.begun || l.stale || l.rec.Lost != "" {
 		rec := l.rec
 		w.Record, w.New, l.begun, l.stale = &rec, !l.begun, true, false

@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -20,7 +21,7 @@ import (
 const aheadName = "biplane.ahead"
 
 const (
-	// aheadKeep is from which size on the file is cut when all that is in it is in the database, in bytes. Below that it is written over.
+	// aheadKeep is from which size on the next transaction waits for the disk, in bytes, so that the file can be written over.
 	aheadKeep = 1 << 20
 	// aheadMost is how large it may become. What doesn't fit waits for the database.
 	aheadMost = 64 << 20
@@ -28,20 +29,25 @@ const (
 
 // An ahead is a file for what the database doesn't have yet: leaves of the record, and steps of journals. They are written to the database a few
 // milliseconds later, many at once. Who must know that the death of this process doesn't take them back doesn't wait for that: one write to this
-// file, which the system keeps, says so. What is in the file and not in the database when that is opened is written then.
+// file, which the system keeps, says so. Who must know that the disk has them has it flushed, too (aheadDisk). What is in the file and not in the
+// database when that is opened is written then.
 //
 // An entry has a number, in the order in which they came. The database knows up to which it has all. The file holds frames: the length and
 // the CRC-32C of what follows (4 bytes each, little endian, as all numbers), then entries, each its number (8 bytes), its length (4), its kind (1), and its text.
-// The first frame that isn't whole, or whose numbers don't grow, is the end: the file is written over from its beginning when the database has
-// all that is in it, and what it doesn't write over is cut off when what was kept too long is thrown away. What is in it when a transaction fails is
-// written by the next one. It isn't flushed to the disk, as no transaction is that nobody waits for.
+// The first frame that isn't whole, or whose numbers don't grow, is the end: the file is written over from its beginning when the disk has
+// all that is in it in the database, and what it doesn't write over is cut off when what was kept too long is thrown away. What is in it when a
+// transaction fails is written by the next one.
 type ahead struct {
 	file aheadFile
+	disk aheadDisk
 
-	mu   sync.Mutex
-	last uint64      // the number of the newest entry
-	open []unwritten // entries that are not in the database yet, in order
-	off  bool        // what is to be safe has to wait for the database: that, or the file, could not be written
+	mu    sync.Mutex
+	last  uint64          // the number of the newest entry
+	saved uint64          // and of the newest that is in the file
+	open  []unwritten     // entries that are not in the database yet, in order
+	off   bool            // what is to be safe has to wait for the database: that, or the file, could not be written
+	loose bool            // the database has something that the disk may not have, nor the file
+	holes map[string]bool // executions of whose journals something is in neither
 }
 
 // An aheadFile is the file. Its lock is taken before that of what is open, and held while the file is written to.
@@ -49,6 +55,8 @@ type aheadFile struct {
 	mu   sync.Mutex
 	f    *os.File
 	size int64 // of what is in it
+	room int64 // up to where it has been written to before: there it doesn't have to grow
+	next int64 // at which size it is to be written over
 	buf  []byte
 }
 
@@ -72,23 +80,28 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // openAhead opens the file, and gives what is in it and not in the database.
 func openAhead(ctx context.Context, conn *sql.Conn, path string) (_ *ahead, left []read, err error) {
-	a := &ahead{}
+	a := &ahead{holes: map[string]bool{}, loose: true} // of what the last process wrote nobody knows
 	if err := one(conn.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() { // a pipe would be waited for, what a link names written over
 		return nil, nil, fmt.Errorf("%s is not a file of ours (%s): move it away", path, fi.Mode().Type())
 	}
+	_, missing := os.Lstat(path)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil && missing != nil {
+		err = syncFolder(filepath.Dir(path))
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	a.file.f = f
+	a.file.f, a.file.next = f, aheadKeep
 	data, err := io.ReadAll(io.LimitReader(f, aheadMost))
 	if err = errors.Join(err, f.Chmod(0o600)); err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	left, a.file.size = frames(data)
+	a.file.room = int64(len(data))
 	left = slices.DeleteFunc(left, func(r read) bool { return r.number <= a.last })
 	if len(left) > 0 {
 		a.last = left[len(left)-1].number
@@ -134,7 +147,8 @@ func (a *ahead) secure() error {
 		return errAhead
 	}
 	file.size += int64(len(frame))
-	a.saved(due[len(due)-1].number)
+	file.room = max(file.room, file.size)
+	a.save(due[len(due)-1].number)
 	return nil
 }
 
@@ -149,10 +163,11 @@ func (a *ahead) due() (due []unwritten, off bool) {
 	return slices.Clone(a.open[i:]), a.off
 }
 
-// saved notes that entries are in the file, up to one.
-func (a *ahead) saved(last uint64) {
+// save notes that entries are in the file, up to one.
+func (a *ahead) save(last uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.saved = last
 	for i := len(a.open) - 1; i >= 0 && !a.open[i].saved; i-- {
 		a.open[i].saved = a.open[i].number <= last
 	}
@@ -177,18 +192,24 @@ func (a *ahead) position(numbers []uint64) uint64 {
 	return a.last
 }
 
-// done notes entries (numbers, sorted) that are in the database now, or, where err is not nil, that could not be written to it.
-func (a *ahead) done(numbers []uint64, err error) {
+// done notes entries (numbers, sorted) that are in the database now, or, where err is not nil, that could not be written to it. durable: the disk
+// has all that is in the database. held: the caller holds the lock of the file.
+func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
 	file := &a.file
-	file.mu.Lock()
-	defer file.mu.Unlock()
-	if a.settled(numbers, err) > 0 || err != nil {
+	if !held {
+		file.mu.Lock()
+		defer file.mu.Unlock()
+	}
+	left := a.settled(numbers, err)
+	if err != nil || !durable {
 		return
 	}
-	if file.size > aheadKeep {
-		_ = file.f.Truncate(0) // it is written over all the same
+	a.disk.reach(a.position(nil))
+	if left > 0 {
+		file.next = max(file.next, 2*file.size)
+		return
 	}
-	file.size = 0
+	file.size, file.next = 0, aheadKeep
 }
 
 // settled is done for what is open, and gives how many entries of the file the database doesn't have.
@@ -213,11 +234,12 @@ func (a *ahead) has(number uint64) bool {
 	return ok && a.open[i].saved
 }
 
-// wipe takes away what is in the file though the database has it: it may be of what is to be kept no longer.
+// wipe takes away what is behind the end of what is in the file: it may be of what is to be kept no longer.
 func (a *ahead) wipe() error {
 	file := &a.file
 	file.mu.Lock()
 	defer file.mu.Unlock()
+	file.room = file.size
 	return file.f.Truncate(file.size)
 }
 
@@ -330,19 +352,17 @@ func (w *writer) recover(ctx context.Context, path string) (err error) {
 			w.ahead.open = append(w.ahead.open, unwritten{number: r.number, saved: true})
 		}
 	}
-	if len(w.left) == 0 { // else it is kept until these are written
-		w.ahead.file.size = 0
-	}
-	if len(left) > len(w.left) {
+	if w.ahead.file.size > 0 { // else it was stopped in order, and the disk has all
 		err = w.journalsAgain(ctx, left)
 	}
-	if err == nil && len(w.left) == 0 {
+	if err == nil && len(w.left) == 0 { // else it is kept until these are written
+		w.ahead.file.size, w.ahead.file.room = 0, 0
 		err = w.ahead.file.f.Truncate(0)
 	}
 	return err
 }
 
-// journalsAgain writes the steps of journals among what is left.
+// journalsAgain writes the steps of journals among what is left, and sees to it that the disk has them, and what the last process wrote before.
 func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 	if err := w.step(ctx, step{query: "BEGIN IMMEDIATE"}); err != nil {
 		return err
@@ -361,7 +381,8 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 			return errors.Join(err, w.step(ctx, step{query: "ROLLBACK"}))
 		}
 	}
-	return errors.Join(w.step(ctx, step{`UPDATE tail SET applied = ?`, []any{int64(w.ahead.position(nil))}}), w.step(ctx, step{query: "COMMIT"}))
+	return errors.Join(w.step(ctx, step{`UPDATE tail SET applied = ?`, []any{int64(w.ahead.position(nil))}}),
+		w.step(ctx, step{query: change}), w.step(ctx, step{query: "COMMIT"}))
 }
 
 // leftOut says that an entry is left out, where err is a refusal. It gives any other error.

@@ -151,8 +151,10 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 		return tool.AsError(err)
 	}
 	w, x := a.s.writer, &leaf{a: a, add: add}
-	if add.Failed == nil {
+	if add.Failed == nil || add.Durable {
 		x.done = make(chan struct{})
+		x.waits.Store(true)
+		x.disk = add.Durable && (add.Failed == nil || !w.sound.Load())
 	}
 	queued, err := w.ledger.put(x)
 	switch {
@@ -166,8 +168,10 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 			return w.leaf(ctx, x)
 		})
 		return x.refused(err)
-	case add.Failed == nil:
+	case add.Failed == nil, x.disk:
 		return w.placed(x)
+	case add.Durable:
+		return w.reached(context.WithoutCancel(ctx), x)
 	case add.Safe && w.ahead.secure() != nil:
 		return w.takeAlong(context.WithoutCancel(ctx))
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -42,11 +43,13 @@ type ledger struct {
 type leaf struct {
 	a      *Audit
 	add    *audit.Addition
-	number uint64 // in ahead; 0: it isn't there
+	number uint64      // in ahead; 0: it isn't there
+	disk   bool        // its transaction waits for the disk
+	waits  atomic.Bool // Append says what came of it, so that Failed needn't
 	// What came of it; before done is closed, when the transaction that took it is over, only the writer's goroutine uses them.
 	err  error
 	over bool
-	done chan struct{} // nil: nobody waits
+	done chan struct{} // nil: nobody ever waits
 }
 
 func newLedger(w *writer) *ledger {
@@ -83,7 +86,7 @@ func (l *ledger) weigh(x *leaf) {
 		l.bytes += len(k.Data)
 	}
 	l.bytes += len(x.add.Leaf)
-	if x.add.Durable {
+	if x.disk {
 		l.disk++
 	}
 }
@@ -94,7 +97,7 @@ func (l *ledger) take(durable bool) []*leaf {
 	defer l.mu.Unlock()
 	all := l.queue
 	if !durable && l.disk > 0 {
-		i := slices.IndexFunc(all, func(x *leaf) bool { return x.add.Durable })
+		i := slices.IndexFunc(all, func(x *leaf) bool { return x.disk })
 		l.queue = all[i:] // its transaction comes
 		return all[:i:i]
 	}
@@ -133,7 +136,7 @@ func (l *ledger) settled(n int) {
 // late has what is still queued written.
 func (l *ledger) late() {
 	if l.waits() {
-		_ = l.w.queueUp(&write{run: nothing, result: make(chan error, 1)}) // the failure of a leaf is told to who added it
+		_ = l.w.queueUp(&write{result: make(chan error, 1)}) // the failure of a leaf is told to who added it
 	}
 }
 
@@ -150,11 +153,8 @@ func (l *ledger) close() {
 
 // takeAlong waits until what is queued by now is written.
 func (w *writer) takeAlong(ctx context.Context) error {
-	return w.call(ctx, w.ledger.durably(), nothing)
+	return w.add(ctx, &write{durable: w.ledger.durably()})
 }
-
-// nothing is the function of a write that is there for the transaction's sake.
-func nothing(context.Context, *writer) error { return nil }
 
 // drain writes what is queued in the transaction under way.
 func (w *writer) drain(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (w *writer) drain(ctx context.Context) error {
 }
 
 // settle tells what came of the writes and the leaves of a transaction; err is what came of all of it.
-func (w *writer) settle(group []*write, err error) {
+func (w *writer) settle(group []*write, durable bool, err error) {
 	over := w.taken
 	if err != nil {
 		w.taken = append(w.taken, w.ledger.take(true)...) // the next one would fare no better
@@ -177,7 +177,7 @@ func (w *writer) settle(group []*write, err error) {
 		w.paid()
 	}
 	for _, x := range over {
-		if x.err = errors.Join(err, x.err); x.err != nil && x.add.Failed != nil {
+		if x.err = errors.Join(err, x.err); x.err != nil && !x.waits.Swap(false) && x.add.Failed != nil {
 			x.add.Failed(x.refused(x.err))
 		}
 		x.over = true
@@ -185,7 +185,8 @@ func (w *writer) settle(group []*write, err error) {
 			close(x.done)
 		}
 	}
-	w.ahead.done(numbers(group, over), err)
+	w.sound.Store(w.tree != nil)
+	w.ahead.done(numbers(group, over), durable, w.clearing, err)
 	w.ledger.settled(len(over))
 	clear(w.taken)
 	w.taken = w.taken[:0]
@@ -201,6 +202,7 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	w.owed = w.owed[:0:0]
 	for _, r := range group {
 		if r.ahead == 0 || !w.ahead.has(r.ahead) {
+			w.ahead.hole(r.entry)
 			over = append(over, r)
 			continue
 		}
@@ -210,7 +212,7 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	}
 	var back []*leaf
 	for _, x := range w.taken {
-		if x.done != nil || x.number == 0 || !w.ahead.has(x.number) {
+		if x.waits.Load() || x.number == 0 || !w.ahead.has(x.number) {
 			leaves = append(leaves, x)
 			continue
 		}
@@ -244,11 +246,24 @@ func (l *ledger) back(leaves []*leaf, more int) {
 
 // placed waits until a queued leaf has its place in the log, and is on the disk where it is to be: a transaction that is under way may take it.
 func (w *writer) placed(x *leaf) error {
-	if err := w.queueUp(&write{durable: x.add.Durable, run: nothing, leaf: x, result: make(chan error, 1)}); err != nil {
+	if err := w.queueUp(&write{durable: x.add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
 		return err
 	}
 	<-x.done
 	return x.refused(x.err)
+}
+
+// reached waits until the disk has a queued leaf: mostly in the file beside the database.
+func (w *writer) reached(ctx context.Context, x *leaf) error {
+	if w.ahead.sync(x.number) == nil && x.waits.Swap(false) {
+		return nil // where it could not be placed in the log after all, Failed is told
+	}
+	err := w.onDisk(ctx)
+	if err == nil || !x.waits.Swap(false) {
+		<-x.done
+		return x.refused(x.err)
+	}
+	return err
 }
 
 // What a leaf is refused for.

@@ -484,10 +484,18 @@ func TestReadOnlyStore(t *testing.T) {
 	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
-	var te *tool.Error
-	if !errors.As(err, &te) || te.Kind != tool.Unavailable {
-		t.Errorf("a read-only store: %v", err)
+	// The disk has the record of a write beside the database before it is known that this can't be written; then there are no more of them.
+	begun := int64(0)
+	for ; ; begun++ {
+		if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow); err != nil {
+			if tool.AsError(err).Kind != tool.Unavailable {
+				t.Error(err)
+			}
+			break
+		}
+		if begun == 1000 {
+			t.Fatal("calls are made, and nothing is recorded")
+		}
 	}
 	if _, err := l.Checkpoint(t.Context()); err == nil {
 		t.Error("a checkpoint that is nowhere")
@@ -512,8 +520,8 @@ func TestReadOnlyStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, l, 5)
-	if after := sound(t, l).Size; after <= before {
-		t.Errorf("%d leaves after %d", after, before)
+	if after := sound(t, l).Size; after < before+begun+5 {
+		t.Errorf("%d leaves after %d, and %d calls", after, before, begun)
 	}
 }
 

@@ -49,7 +49,7 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 	if w.Seq > 0 {
 		x.part = e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
 	}
-	return e.s.writer.later(&write{durable: w.Sync, entry: x, run: x.write})
+	return e.s.writer.later(&write{entry: x, run: x.write})
 }
 
 // write does the step in the transaction under way.

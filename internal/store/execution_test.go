@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,7 +32,10 @@ func TestExecutionParts(t *testing.T) {
 	}
 	s, e := open()
 	rec := &journal.Record{ID: "ex_1", Principal: "p", State: journal.Running, Started: time.Now()}
-	write := func(w *journal.Write) error { return e.Write(w).Sync() }
+	write := func(w *journal.Write) error {
+		p := e.Write(w)
+		return errors.Join(p.Sync(), p.Wait())
+	}
 	if err := write(&journal.Write{ID: "ex_1", Record: rec, New: true, Seq: 1, Part: []byte("one")}); err != nil {
 		t.Fatal(err)
 	}

@@ -55,3 +55,9 @@ func Packs(ctx context.Context, s *Store) (tail bool, rows int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT (SELECT length(kept) > 0 FROM tail), (SELECT count(*) FROM audit_kept)`).Scan(&tail, &rows)
 	return tail, rows
 }
+
+// Waited counts the transactions that waited for the disk.
+func (s *Store) Waited(ctx context.Context) (n int64) {
+	_ = s.read.QueryRowContext(ctx, `SELECT touched FROM execution_disk`).Scan(&n)
+	return n
+}

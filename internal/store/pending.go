@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"sync"
 )
@@ -33,7 +34,8 @@ func (w *writer) later(r *write) *pending {
 		r.ahead = w.ahead.note(r.entry)
 	}
 	if err := w.queueUp(r); err != nil {
-		w.ahead.done([]uint64{r.ahead}, err)
+		w.ahead.hole(r.entry)
+		w.ahead.done([]uint64{r.ahead}, false, false, err)
 		r.result <- err
 	}
 	return p
@@ -58,16 +60,11 @@ func (p *pending) Hurry() {
 // Wait waits until it is committed.
 func (p *pending) Wait() error { return p.wait() }
 
-// touch is a write that changes nothing, so that the disk has all that was written before it.
-const touchExecutions = `UPDATE execution_disk SET touched = touched + 1`
-
-// Sync waits until the disk has it. Mostly another write, which came after it and waited for the disk, has seen to that.
+// Sync waits until the disk has it, and all that was written before it: mostly in the file beside the database.
 func (p *pending) Sync() error {
-	if err := p.wait(); err != nil {
-		return err
-	}
-	if p.w.disk.Load() >= p.r.number {
+	if p.r.entry != nil && p.w.ahead.sync(p.r.ahead) == nil && !p.w.ahead.holed(p.r.entry) {
 		return nil
 	}
-	return p.w.do(context.Background(), true, touchExecutions)
+	err := p.w.onDisk(context.Background())
+	return cmp.Or(p.wait(), err)
 }

@@ -190,7 +190,11 @@ func (s *Store) Settle(ctx context.Context) error { return s.writer.takeAlong(ct
 
 // wipe takes what the database has out of the file beside it.
 func (s *Store) wipe() error {
-	if err := s.writer.ahead.wipe(); err != nil {
+	err := s.writer.clear(context.Background())
+	if err == nil {
+		err = s.writer.ahead.wipe()
+	}
+	if err != nil {
 		return tool.Errorf(tool.Unavailable, "store: %w", err)
 	}
 	return nil

@@ -32,8 +32,8 @@ type writer struct {
 	greatest string               // record in a span that is full; as tree
 	taken    []*leaf              // leaves of the record that the transaction under way has taken; only the goroutine uses it
 	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
-	last     uint64               // the number of the newest write; only the goroutine uses it
-	disk     atomic.Uint64        // the disk has all writes up to this one
+	sound    atomic.Bool          // the tree is known, and was what was sealed
+	clearing bool                 // the transaction under way holds the lock of the file beside the database; only the goroutine uses it
 	done     chan struct{}        // closed when the goroutine is gone
 	queue    chan *write
 	hurry    chan struct{} // somebody waits now for what was given to later
@@ -50,9 +50,11 @@ type writer struct {
 	closed bool
 }
 
-// A write is statements that are done all or none. durable: they are on the disk when the result comes.
+// A write is statements that are done all or none; one without any is there for the transaction's sake. durable: they are on the disk when the
+// result comes. clear: so is all else, and the file beside the database can be written over.
 type write struct {
 	durable bool
+	clear   bool
 	steps   []step
 	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
 	result  chan error
@@ -60,7 +62,6 @@ type write struct {
 	leaf    *leaf  // that is queued, and only has to be taken along; nil: it is no such write
 	entry   entry  // what ahead can hold instead; nil: nothing
 	ahead   uint64 // its number there
-	number  uint64 // in the order of writing; set before the result is given
 }
 
 // A step is one statement.
@@ -104,6 +105,17 @@ func (w *writer) call(ctx context.Context, durable bool, run func(ctx context.Co
 	return w.add(ctx, &write{durable: durable, run: run})
 }
 
+// onDisk waits until the disk has all that was queued by now in the database.
+func (w *writer) onDisk(ctx context.Context) error { return w.add(ctx, &write{durable: true}) }
+
+// clear is onDisk, where the file beside the database has anything, which is written over then.
+func (w *writer) clear(ctx context.Context) error {
+	if w.ahead.empty() {
+		return nil
+	}
+	return w.add(ctx, &write{clear: true})
+}
+
 func (w *writer) add(ctx context.Context, r *write) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
@@ -141,6 +153,9 @@ func (w *writer) stop() error {
 	return errors.Join(append(errs, w.ahead.close(), w.conn.Close())...)
 }
 
+// empty reports whether there are no statements.
+func (r *write) empty() bool { return r.run == nil && len(r.steps) == 0 }
+
 // moot reports whether there is nothing left to do: an earlier transaction took the leaf along.
 func (r *write) moot() bool { return r.leaf != nil && r.leaf.over }
 
@@ -152,6 +167,9 @@ func (w *writer) run() {
 		if first == nil {
 			var ok bool
 			if first, ok = <-w.queue; !ok {
+				if !w.ahead.empty() { // else the next process does what is to be done
+					_, _, _ = w.commit(&write{clear: true})
+				}
 				return
 			}
 		}
@@ -187,7 +205,12 @@ func refused(err error) bool {
 func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
 	ctx := context.Background() // what is queued is written
 	group = append(slices.Clone(w.owed), w.gather(first)...)
-	durable := w.ledger.durably() || slices.ContainsFunc(group, func(r *write) bool { return r.durable })
+	w.clearing = w.ahead.full() || slices.ContainsFunc(group, func(r *write) bool { return r.clear })
+	durable := w.clearing || w.ledger.durably() || slices.ContainsFunc(group, func(r *write) bool { return r.durable })
+	if w.clearing { // nothing is put there meanwhile
+		w.ahead.file.mu.Lock()
+		defer w.ahead.file.mu.Unlock()
+	}
 	errs, next, err := w.transaction(ctx, &group, durable)
 	if err != nil {
 		w.tree, w.unsealed = nil, false // whatever is there now is read again
@@ -195,13 +218,15 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 		}
-		w.settle(group, failure(err))
+		w.settle(group, durable, failure(err))
 		return group, slices.Repeat([]error{failure(err)}, len(group)), next
 	}
-	w.settle(group, nil)
-	if durable && !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-		w.disk.Store(w.last)
+	for i, err := range errs {
+		if err != nil {
+			w.ahead.hole(group[i].entry)
+		}
 	}
+	w.settle(group, durable, nil)
 	return group, errs, next
 }
 
@@ -216,8 +241,6 @@ func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool)
 	}
 	for more := *group; ; {
 		for _, r := range more {
-			w.last++
-			r.number = w.last
 			err := w.exec(ctx, r)
 			if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !refused(err) {
 				return nil, next, err
@@ -235,7 +258,7 @@ func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool)
 		}
 		*group = append(*group, more...)
 	}
-	return errs, next, w.finish(ctx, *group)
+	return errs, next, w.finish(ctx, *group, durable)
 }
 
 // more gives what is queued now, up to a write that is not for the transaction under way: whether a commit waits for the disk is said before
@@ -248,7 +271,7 @@ func (w *writer) more(durable bool) (more []*write, next *write) {
 			case r == nil:
 				return more, nil
 			case r.moot():
-			case r.durable && !durable:
+			case r.durable && !durable, r.clear && !w.clearing:
 				return more, r
 			default:
 				more = append(more, r)
@@ -259,12 +282,25 @@ func (w *writer) more(durable bool) (more []*write, next *write) {
 	}
 }
 
-// finish commits.
-func (w *writer) finish(ctx context.Context, group []*write) error {
+// change changes something, so that the disk has all that was written before: a commit that changes nothing doesn't wait for it.
+const change = `UPDATE execution_disk SET touched = touched + 1`
+
+// finish commits. What only the database has by then is known to the file beside it.
+func (w *writer) finish(ctx context.Context, group []*write, durable bool) error {
 	if err := w.end(ctx, group); err != nil {
 		return err
 	}
+	if durable {
+		if err := w.step(ctx, step{query: change}); err != nil {
+			return err
+		}
+	} else if w.ahead.secure() != nil || slices.ContainsFunc(group, func(r *write) bool { return r.ahead == 0 && !r.empty() }) {
+		w.ahead.loosen(true)
+	}
 	_, err := w.statement(ctx, "COMMIT")
+	if err == nil && durable {
+		w.ahead.loosen(false)
+	}
 	return err
 }
 
@@ -334,6 +370,9 @@ func (w *writer) flush(ctx context.Context, full bool) error {
 func (w *writer) exec(ctx context.Context, r *write) error {
 	if r.run != nil {
 		return r.run(ctx, w)
+	}
+	if r.empty() {
+		return nil
 	}
 	if len(r.steps) == 1 {
 		return w.step(ctx, r.steps[0])

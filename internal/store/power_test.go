@@ -1,0 +1,213 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A disk is what is left of a store when the power fails at the worst moment: the database as it was when a transaction last waited for the disk, and
+// the file beside it as it is.
+type disk struct {
+	t    *testing.T
+	s    *store.Store
+	dir  string
+	seen int64 // transactions that waited
+	db   map[string][]byte
+}
+
+// look notes what the disk has of the database, where a transaction has waited for it since. Nothing else may be written meanwhile.
+func (d *disk) look() {
+	d.t.Helper()
+	n := d.s.Waited(d.t.Context())
+	if n == d.seen && d.db != nil {
+		return
+	}
+	d.seen, d.db = n, map[string][]byte{}
+	for _, name := range []string{"biplane.db", "biplane.db-wal"} {
+		b, err := os.ReadFile(filepath.Join(d.dir, name))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.db[name] = b
+	}
+}
+
+// fail gives the folder after the power has failed.
+func (d *disk) fail() string {
+	d.t.Helper()
+	left := d.t.TempDir()
+	if err := os.Chmod(left, 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	ahead, err := os.ReadFile(filepath.Join(d.dir, "biplane.ahead"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for name, b := range d.db {
+		if err := os.WriteFile(filepath.Join(left, name), b, 0o600); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(left, "biplane.ahead"), ahead, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	return left
+}
+
+// Whenever the power fails, the record of each call that may write, and was made, is there, and so is its intent, with all that its execution heard before it:
+// also when the file beside the database was written over meanwhile, and something else was written to the database.
+func TestPower(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l, e := auditLog(t, s), s.Executions(testKey(t))
+	d := &disk{t: t, s: s, dir: dir}
+	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Running, Started: time.Now()}
+	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("heard")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.Sessions(t.Context(), testKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := bytes.Repeat([]byte("x"), 20<<10)
+	seq, checked := 1, 0
+	var begun []string
+	for i := range 300 {
+		e.Write(&journal.Write{ID: rec.ID, Seq: seq + 1, Part: part})
+		intent := e.Write(&journal.Write{ID: rec.ID, Seq: seq + 2, Part: fmt.Appendf(nil, "intent %d", i)})
+		seq += 2
+		x, err := l.Begin(t.Context(), &tool.Call{Path: "a.b", Parent: rec.ID, Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
+		if err == nil {
+			err = intent.Sync()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun = append(begun, x.Record())
+		if i%3 == 0 {
+			if err := x.End(t.Context(), tool.Text(false, "fine"), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%40 == 7 { // what the file doesn't have
+			if err := k.Label(t.Context(), "local:ann", "s", []string{fmt.Sprintf("l%d", i)}, time.Now(), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Settle(t.Context()); err != nil { // so that nothing is under way while the database is copied
+			t.Fatal(err)
+		}
+		before := d.seen
+		if d.look(); i > 0 && before != d.seen || i%29 == 0 {
+			survived(t, d.fail(), begun, seq, part)
+			checked++
+		}
+	}
+	if d.seen > 60 {
+		t.Errorf("%d transactions waited for the disk, of 300 calls", d.seen)
+	}
+	if checked < 10 {
+		t.Errorf("looked %d times", checked)
+	}
+	if r := sound(t, l); r.Records != 300 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// survived sees whether a folder has what was promised.
+func survived(t *testing.T, dir string, begun []string, seq int, part []byte) {
+	t.Helper()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	if r := sound(t, l); r.Records < int64(len(begun)) {
+		t.Errorf("%d records of %d calls: %+v", r.Records, len(begun), r)
+	}
+	for _, id := range []string{begun[0], begun[len(begun)/2], begun[len(begun)-1]} {
+		if _, err := l.Record(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	parts, err := s.Executions(testKey(t)).Parts(t.Context(), "ex_1")
+	if err != nil || len(parts) != seq || !bytes.Equal(parts[seq-2], part) {
+		t.Errorf("%d parts of %d, %v", len(parts), seq, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Many that wait for the disk at once share its flushes, each has what it was promised, and the file stays small.
+func TestPowerAmongMany(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	d := &disk{t: t, s: s, dir: dir}
+	const each = 200
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range each {
+				x, err := l.Begin(context.Background(), &tool.Call{Path: "a.b", Arguments: []byte(`{"n":1}`)}, allow)
+				if err == nil {
+					err = x.End(context.Background(), tool.Text(false, "fine"), nil)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Waited(t.Context()); n > 100 {
+		t.Errorf("%d transactions waited for the disk, of %d calls", n, 8*each)
+	}
+	if fi, err := os.Stat(filepath.Join(dir, "biplane.ahead")); err != nil || fi.Size() > 4<<20 {
+		t.Errorf("the file has %d bytes, %v", fi.Size(), err)
+	}
+	d.look() // of now, since nobody looked before: the transactions themselves
+	if r := sound(t, auditLog(t, open(t, d.fail()))); r.Records != 8*each || r.Unfinished != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The record of a write that was made is not lost with a database that can't be written to any more, nor with the process then.
+func TestWriteRecordedBeside(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := auditLog(t, s)
+	fill(t, l, 3)
+	before := sound(t, l).Unfinished
+	var began []string
+	left := killed(t, s, dir, func() {
+		for range 3 {
+			x, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began = append(began, x.Record())
+		}
+	})
+	l = auditLog(t, open(t, left))
+	for _, id := range began {
+		if r, err := l.Record(t.Context(), id); err != nil || r.End.Outcome != audit.Unfinished {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if r := sound(t, l); r.Unfinished != before+3 {
+		t.Errorf("%+v", r)
+	}
+}
