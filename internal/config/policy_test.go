@@ -4,13 +4,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/biplane-dev/biplane/internal/config"
 )
 
 func TestToolRules(t *testing.T) {
-	env := func(string) (string, bool) { return "", false }
-	s, err := config.Parse("/x/b.yaml", []byte("policy: ./mine\ntools:\n  \"shop.*\": {tags: [money], read_only: false}\n  shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n"), env)
+	s, err := parse("/x/b.yaml", "policy: ./mine\ntools:\n  \"shop.*\": {tags: [money], read_only: false}\n  shop.get: {read_only: true, destructive: false, idempotent: true, open_world: false}\n")
 	if err != nil || s.Policy != "./mine" || s.PolicyDir != filepath.FromSlash("/x/mine") || len(s.Tools) != 2 || s.Tools[0].Tags[0] != "money" || *s.Tools[0].ReadOnly || !*s.Tools[1].ReadOnly {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -21,7 +18,7 @@ func TestToolRules(t *testing.T) {
 		"policy: ask-for-write":                     `did you mean "ask-for-writes"?`,
 		"tools: {\"shop.*\": {read_only: perhaps}}": "must be true or false",
 	} {
-		if _, err := config.Parse("b.yaml", []byte(text), env); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := parse("b.yaml", text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)
 		}
 	}
