@@ -95,7 +95,7 @@ var heavy = map[string][]string{
 	"modernc.org/sqlite":                      {"store", "demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"github.com/prometheus/":                  {"daemon"},
+	"github.com/VictoriaMetrics/":             {"daemon"},
 }
 
 // A source is one Go file of ours that isn't generated.

@@ -1,17 +1,20 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	figures "github.com/VictoriaMetrics/metrics"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/execution"
@@ -22,55 +25,29 @@ import (
 // they took. Labels are names of upstreams, kinds and states only: nothing that an agent chooses may become a time
 // series, or be read by whoever may read figures.
 type metrics struct {
-	registry   func() *prometheus.Registry // made when it is first asked for: most processes end before anybody collects
+	version    string
 	view       func() *catalog.View
-	calls      *prometheus.CounterVec   // by upstream and outcome
-	duration   *prometheus.HistogramVec // by upstream
-	inFlight   prometheus.Gauge
-	executions *prometheus.HistogramVec // by state
+	states     func() map[string]tool.State
+	load       func() (running, queued int)
+	calls      *figures.Set // by outcome and upstream
+	inFlight   atomic.Int64
+	duration   *histogram // by upstream
+	executions *histogram // by state
 }
 
 // unknown is the upstream of a call that names no tool.
 const unknown = "unknown"
 
-// How long calls and executions take, in seconds: from an echo to what a person has to approve.
-var callBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-
 // newMetrics makes metrics of one daemon. view, states and load are asked when figures are collected.
 func newMetrics(version string, view func() *catalog.View, states func() map[string]tool.State, load func() (running, queued int)) *metrics {
-	m := &metrics{
-		view: view,
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "biplane_calls_total", Help: "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).",
-		}, []string{"upstream", "outcome"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "biplane_call_duration_seconds", Help: "How long calls took at the door, the record of them included.", Buckets: callBuckets,
-		}, []string{"upstream"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "biplane_calls_in_flight", Help: "Calls at the door that are under way.",
-		}),
-		executions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "biplane_execution_duration_seconds", Help: "How long executions took that have ended, by state: done, failed or interrupted.", Buckets: callBuckets,
-		}, []string{"state"}),
+	return &metrics{
+		version: version, view: view, states: states, load: load,
+		calls:    figures.NewSet(),
+		duration: newHistogram("biplane_call_duration_seconds", "How long calls took at the door, the record of them included.", "upstream"),
+		// A series that is there from the start has a rate from the first event on.
+		executions: newHistogram("biplane_execution_duration_seconds", "How long executions took that have ended, by state: done, failed or interrupted.", "state",
+			string(execution.Done), string(execution.Failed), string(execution.Interrupted)),
 	}
-	for _, s := range []execution.State{execution.Done, execution.Failed, execution.Interrupted} {
-		m.executions.WithLabelValues(string(s)) // a series that is there from the start has a rate from the first event on
-	}
-	m.registry = sync.OnceValue(func() *prometheus.Registry { return m.registered(version, states, load) })
-	return m
-}
-
-// registered makes the registry of what is counted, what is asked, and what Go and the system say of this process.
-func (m *metrics) registered(version string, states func() map[string]tool.State, load func() (running, queued int)) *prometheus.Registry {
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "biplane_build_info", Help: "Always 1; the labels say what runs.",
-		ConstLabels: prometheus.Labels{"version": label(version), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH},
-	})
-	build.Set(1)
-	r := prometheus.NewRegistry()
-	r.MustRegister(m.calls, m.duration, m.inFlight, m.executions, build, newMoment(states, load),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
 }
 
 // counted counts the calls that go to next.
@@ -78,14 +55,14 @@ func (m *metrics) counted(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		upstream := unknown
 		if e, err := m.view().Resolve(c.Path); err == nil {
-			upstream = label(e.Tool.Upstream)
+			upstream = e.Tool.Upstream
 		}
-		m.inFlight.Inc()
-		defer m.inFlight.Dec()
+		m.inFlight.Add(1)
+		defer m.inFlight.Add(-1)
 		start := time.Now()
 		res, err := next.Call(ctx, c)
-		m.duration.WithLabelValues(upstream).Observe(time.Since(start).Seconds())
-		m.calls.WithLabelValues(upstream, outcome(res, err)).Inc()
+		m.duration.observe(upstream, time.Since(start).Seconds())
+		m.calls.GetOrCreateCounter(`biplane_calls_total{outcome=` + label(outcome(res, err)) + `,upstream=` + label(upstream) + `}`).Inc()
 		return res, err
 	})
 }
@@ -103,56 +80,56 @@ func outcome(res *tool.Result, err error) string {
 
 // ended notes an execution that has ended.
 func (m *metrics) ended(e *execution.Execution) {
-	m.executions.WithLabelValues(string(e.State)).Observe(time.Since(e.Started).Seconds())
+	m.executions.observe(string(e.State), time.Since(e.Started).Seconds())
 }
 
 // handler serves the figures in Prometheus' text format.
 func (m *metrics) handler(log *slog.Logger) http.Handler {
-	collected := sync.OnceValue(func() http.Handler {
-		return promhttp.HandlerFor(m.registry(), promhttp.HandlerOpts{
-			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
-		})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b bytes.Buffer
+		m.write(&b)
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		if _, err := w.Write(b.Bytes()); err != nil {
+			log.DebugContext(r.Context(), "figures were not taken", "error", err)
+		}
 	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { collected().ServeHTTP(w, r) })
 }
 
-// label makes s one that Prometheus takes: a label that isn't UTF-8 would be a panic.
-func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-// A moment collects what is so at the moment of collecting.
-type moment struct {
-	states    func() map[string]tool.State
-	load      func() (running, queued int)
-	upstream  *prometheus.Desc
-	executing *prometheus.Desc
-}
-
-func newMoment(states func() map[string]tool.State, load func() (running, queued int)) *moment {
-	return &moment{
-		states: states, load: load,
-		upstream:  prometheus.NewDesc("biplane_upstream_state", "1 for the state that an upstream is in, 0 for the others.", []string{"upstream", "state"}, nil),
-		executing: prometheus.NewDesc("biplane_executions", "Executions that have not ended, by state: queued or running.", []string{"state"}, nil),
-	}
-}
-
-// Describe tells of the figures (prometheus.Collector).
-func (m *moment) Describe(to chan<- *prometheus.Desc) {
-	to <- m.upstream
-	to <- m.executing
-}
-
-// Collect gives the figures (prometheus.Collector).
-func (m *moment) Collect(to chan<- prometheus.Metric) {
+// write writes what is counted, what is so at this moment, and what Go and the system say of this process.
+func (m *metrics) write(w *bytes.Buffer) {
+	family(w, "biplane_build_info", "gauge", "Always 1; the labels say what runs.")
+	figures.WriteGaugeUint64(w, `biplane_build_info{go=`+label(runtime.Version())+`,platform=`+label(runtime.GOOS+"/"+runtime.GOARCH)+`,version=`+label(m.version)+`}`, 1)
+	family(w, "biplane_calls_total", "counter", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).")
+	m.calls.WritePrometheus(w)
+	m.duration.write(w)
+	family(w, "biplane_calls_in_flight", "gauge", "Calls at the door that are under way.")
+	figures.WriteGaugeUint64(w, "biplane_calls_in_flight", uint64(max(m.inFlight.Load(), 0)))
+	m.executions.write(w)
 	running, queued := m.load()
-	to <- prometheus.MustNewConstMetric(m.executing, prometheus.GaugeValue, float64(running), string(execution.Running))
-	to <- prometheus.MustNewConstMetric(m.executing, prometheus.GaugeValue, float64(queued), string(execution.Queued))
-	for name, is := range m.states() {
+	family(w, "biplane_executions", "gauge", "Executions that have not ended, by state: queued or running.")
+	figures.WriteGaugeUint64(w, `biplane_executions{state=`+label(string(execution.Running))+`}`, uint64(running))
+	figures.WriteGaugeUint64(w, `biplane_executions{state=`+label(string(execution.Queued))+`}`, uint64(queued))
+	family(w, "biplane_upstream_state", "gauge", "1 for the state that an upstream is in, 0 for the others.")
+	states := m.states()
+	for _, name := range slices.Sorted(maps.Keys(states)) {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
-			v := 0.0
-			if s == is {
+			v := uint64(0)
+			if s == states[name] {
 				v = 1
 			}
-			to <- prometheus.MustNewConstMetric(m.upstream, prometheus.GaugeValue, v, label(name), strings.NewReplacer(" ", "_", "-", "_").Replace(string(s)))
+			state := strings.NewReplacer(" ", "_", "-", "_").Replace(string(s))
+			figures.WriteGaugeUint64(w, `biplane_upstream_state{state=`+label(state)+`,upstream=`+label(name)+`}`, v)
 		}
 	}
+	figures.WriteProcessMetrics(w)
+}
+
+// family writes what goes before the figures of one name.
+func family(w io.Writer, name, kind, help string) {
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// label writes s as the value of a label, with its quotes.
+func label(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\uFFFD")) + `"`
 }

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// How long calls and executions take, in seconds: from an echo to what a person has to approve.
+var callBuckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// A histogram counts how long things took, by the value of one label. The library that writes the other figures has histograms
+// only whose buckets Prometheus can't read.
+type histogram struct {
+	name, help, label string
+
+	mu     sync.Mutex
+	series map[string]*series
+}
+
+// A series is what one value of the label has.
+type series struct {
+	counts [len(callBuckets) + 1]uint64 // of each bucket alone; the last is for what took longer
+	sum    float64
+}
+
+// newHistogram makes a histogram that has the series of some values from the start.
+func newHistogram(name, help, label string, values ...string) *histogram {
+	h := &histogram{name: name, help: help, label: label, series: map[string]*series{}}
+	for _, v := range values {
+		h.series[v] = new(series)
+	}
+	return h
+}
+
+// observe counts what took some seconds.
+func (h *histogram) observe(value string, seconds float64) {
+	bucket, _ := slices.BinarySearch(callBuckets[:], seconds)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.series[value]
+	if s == nil {
+		s = new(series)
+		h.series[value] = s
+	}
+	s.counts[bucket]++
+	s.sum += seconds
+}
+
+// write writes all series in Prometheus' text format, in which a bucket has what those before it have, too.
+func (h *histogram) write(w io.Writer) {
+	family(w, h.name, "histogram", h.help)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, value := range slices.Sorted(maps.Keys(h.series)) {
+		s, of, total := h.series[value], h.label+"="+label(value), uint64(0)
+		for i, n := range s.counts {
+			bound := "+Inf"
+			if i < len(callBuckets) {
+				bound = strconv.FormatFloat(callBuckets[i], 'g', -1, 64)
+			}
+			total += n
+			fmt.Fprintf(w, "%s_bucket{%s,le=%q} %d\n", h.name, of, bound, total)
+		}
+		fmt.Fprintf(w, "%s_sum{%s} %s\n%s_count{%s} %d\n", h.name, of, strconv.FormatFloat(s.sum, 'g', -1, 64), h.name, of, total)
+	}
+}
