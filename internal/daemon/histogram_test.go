@@ -7,7 +7,7 @@ import (
 
 func TestHistogram(t *testing.T) {
 	h := newHistogram("h", "how long", "up", "b")
-	for _, seconds := range []float64{.001, .0011, 300, 300.5} {
+	for _, seconds := range []float64{1.0 / 1024, 1.0 / 512, 300, 300.5} {
 		h.observe("a\"\\\n\xff", seconds)
 	}
 	var out strings.Builder
@@ -19,7 +19,7 @@ func TestHistogram(t *testing.T) {
 	name, last := `up="a\"\\\n`+"\uFFFD"+`"`, -1
 	for _, line := range []string{ // in order, each with what those before it have
 		`h_bucket{` + name + `,le="0.001"} 1`, `h_bucket{` + name + `,le="0.0025"} 2`, `h_bucket{` + name + `,le="60"} 2`,
-		`h_bucket{` + name + `,le="300"} 3`, `h_bucket{` + name + `,le="+Inf"} 4`, `h_sum{` + name + `} 600.5021`, `h_count{` + name + `} 4`,
+		`h_bucket{` + name + `,le="300"} 3`, `h_bucket{` + name + `,le="+Inf"} 4`, `h_sum{` + name + `} 600.5029296875`, `h_count{` + name + `} 4`,
 		`h_bucket{up="b",le="0.001"} 0`, `h_count{up="b"} 0`,
 	} {
 		at := strings.Index(text, line+"\n")
