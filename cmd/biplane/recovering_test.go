@@ -234,7 +234,7 @@ func TestCrashRecovering(t *testing.T) {
 		some = firsts[c.rng.IntN(len(firsts)):][:1]
 	}
 	if most == 0 {
-		most = 3
+		most = 2
 	}
 	for _, p := range some {
 		c.recoveries(p, most)
@@ -260,7 +260,7 @@ func (c *crash) recoveries(p plan, most int) {
 	c.ledger.dawdle(false)
 	c.kill()
 	w := c.wrecked(jobs)
-	n := max(c.changesOf(w), c.changesOf(w))
+	n := c.changesOf(w)
 	relapses := w.left()
 	for i := range n {
 		relapses = append(relapses, relapse{change: i + 1})
