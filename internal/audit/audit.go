@@ -85,8 +85,9 @@ type Log struct {
 	seq    uint32 // of the newest id, within lastMS
 	broken error  // what Inspect found
 
-	failing atomic.Bool // what nobody waited for could not be written: until it is, all wait
-	again   sync.Mutex  // held while that is tried once more
+	added   atomic.Int64 // leaves, by this Log
+	failing atomic.Bool  // what nobody waited for could not be written: until it is, all wait
+	again   sync.Mutex   // held while that is tried once more
 
 	lostMu sync.Mutex // held for a moment only: the store's own goroutine tells of what could not be written
 	lost   []*Addition
@@ -277,6 +278,7 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 		return err
 	}
 	if err = l.retry(ctx); err == nil {
+		l.added.Add(1)
 		err = l.store.Append(ctx, a)
 	}
 	if err != nil {

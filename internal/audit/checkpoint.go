@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,15 +23,18 @@ const checkpointBytes = 64 << 10
 
 // A Signer signs checkpoints of one log. It is safe for concurrent use.
 type Signer struct {
+	origin string
+	keys   func() keys // makes them once
+}
+
+// keys are what a Signer signs with, and what checks that.
+type keys struct {
 	signer note.Signer
 	public string
 }
 
-// Warm makes ready what signing and checking otherwise make with the first signature: tables, in most of a millisecond. A process
-// that is about to open a log does so while it waits for something else.
-func Warm() { _, _ = NewSigner("warm", make([]byte, ed25519.SeedSize)) }
-
-// NewSigner makes the Signer of the log that origin names, of an Ed25519 seed.
+// NewSigner makes the Signer of the log that origin names, of an Ed25519 seed. Its keys are made when they are first needed: with the first, a process
+// makes tables, which takes most of a millisecond, and most that were started for one program have ended, or answered, before they sign.
 func NewSigner(origin string, seed []byte) (*Signer, error) {
 	if err := CheckOrigin(origin); err != nil {
 		return nil, err
@@ -38,18 +42,22 @@ func NewSigner(origin string, seed []byte) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
 		return nil, tool.Errorf(tool.Invalid, "the record's key has %d bytes, not %d", len(seed), ed25519.SeedSize)
 	}
-	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-	vkey, err := note.NewEd25519VerifierKey(origin, public)
+	return &Signer{origin, sync.OnceValue(func() keys { return makeKeys(origin, seed) })}, nil
+}
+
+// makeKeys makes the keys of a name and a seed that NewSigner has looked at.
+func makeKeys(origin string, seed []byte) keys {
+	public, err := note.NewEd25519VerifierKey(origin, ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the record's key: %w", err)
+		panic(err) // it refuses keys of another length only
 	}
 	// A signer's text is that of signed-note: a name, the key's hash, which the verifier's text has too, and algorithm and seed.
-	hash := strings.Split(vkey, "+")[1]
+	hash := strings.Split(public, "+")[1]
 	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + hash + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, seed...)))
 	if err != nil {
-		return nil, tool.Errorf(tool.Invalid, "the record's key: %w", err) // the error has no part of the key
+		panic(err) // it refuses names that CheckOrigin does, and other lengths; the error has no part of the key
 	}
-	return &Signer{s, vkey}, nil
+	return keys{s, public}
 }
 
 // newSigner makes a Signer that nobody else has.
@@ -83,15 +91,15 @@ func CheckOrigin(origin string) error {
 }
 
 // Origin is the name of the log.
-func (s *Signer) Origin() string { return s.signer.Name() }
+func (s *Signer) Origin() string { return s.origin }
 
 // Public is the key that checks what s signs: a verifier key of C2SP signed-note, "<origin>+<hash>+<key>".
-func (s *Signer) Public() string { return s.public }
+func (s *Signer) Public() string { return s.keys().public }
 
 // sign makes a checkpoint of h.
 func (s *Signer) sign(h Head) (string, error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.Origin(), h.Size, h.Root)
-	msg, err := note.Sign(&note.Note{Text: text}, s.signer)
+	msg, err := note.Sign(&note.Note{Text: text}, s.keys().signer)
 	return string(msg), err
 }
 

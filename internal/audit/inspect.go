@@ -9,12 +9,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// inspected is how many of the newest leaves Inspect reads.
+// inspected is how many leaves Inspect reads beside those of this Log.
 const inspected = 64
 
-// Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened: the newest leaves and their hashes,
-// the newest checkpoint and the tree that it signs. What it finds is in the error, of kind tool.Conflict, which Broken gives from then
-// on; it is recorded too. Verify finds all.
+// Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened, or soon after that: the newest leaves that were there
+// before this Log added any, all later ones, and their hashes; the newest checkpoint and the tree that it signs. What it finds is in the error, of kind
+// tool.Conflict, which Broken gives from then on; it is recorded too. Verify finds all.
 func (l *Log) Inspect(ctx context.Context) error {
 	err := l.store.View(ctx, l.inspect)
 	if err != nil && ctx.Err() != nil {
@@ -49,7 +49,7 @@ func (l *Log) inspect(v View) error {
 	if err != nil {
 		return bad("%w", err)
 	}
-	next := max(h.Size-inspected, 0)
+	next := max(h.Size-inspected-l.added.Load(), 0)
 	err = v.Leaves(next, func(leaf Leaf) error {
 		c, err := decode(leaf.Data)
 		switch {

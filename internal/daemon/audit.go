@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// openAudit opens the record, and looks whether it is what it was. One that isn't is told of, in the log, in the status and by the
-// doctor, and in the record itself; calls go on as long as they can be recorded.
+// openAudit opens the record. Whether it is what it was is looked at a moment later (see ledger.inspect): what doesn't agree with its sealed head is added
+// to no more from the beginning.
 func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	ctx := context.Background() // to open a local database; a record of an older version is moved whole, or not at all
 	s, err := d.store.Audit(ctx, key)
@@ -24,9 +24,6 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	keep := d.cfg.Settings.Audit.Retention
 	keep.Hidden = d.cfg.Settings.Hidden
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
-	if err := l.Inspect(ctx); err != nil && tool.AsError(err).Kind != tool.Conflict {
-		return nil, err
-	}
 	d.ledger = newLedger(d, l)
 	if err := d.recordConfiguration(ctx, l, key); err != nil {
 		d.log.Error("the configuration is not on the record", "err", err)
@@ -37,15 +34,29 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 // pruneEvery is how often what is kept longer than it should be is thrown away.
 const pruneEvery = time.Hour
 
-// keepAudit throws away what retention says, of the record and of approvals, until ctx is done.
+// The first look after the record comes when what the process was started for has begun, and takes no longer than keepLast when the process ends.
+const (
+	keepFirst = 100 * time.Millisecond
+	keepLast  = time.Second
+)
+
+// keepAudit looks whether the record is what it was, and throws away what retention says, of the record and of approvals, until ctx is done. A
+// process that lives no longer than keepFirst does both when it ends.
 func (d *Daemon) keepAudit(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
+		defer cancel()
+		d.ledger.inspect()
+		d.prune(ctx)
+		return
+	case <-time.After(keepFirst):
+	}
+	d.ledger.inspect()
 	t := time.NewTicker(pruneEvery)
 	defer t.Stop()
 	for {
-		if err := d.audit.Prune(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("audit: throw away what was kept", "err", err)
-		}
-		d.forgetApprovals(ctx)
+		d.prune(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -54,8 +65,17 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	}
 }
 
+// prune throws away what was kept for longer than it should be.
+func (d *Daemon) prune(ctx context.Context) {
+	if err := d.audit.Prune(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("audit: throw away what was kept", "err", err)
+	}
+	d.forgetApprovals(ctx)
+}
+
 // signAudit signs the record as it is when the daemon ends.
 func (d *Daemon) signAudit(ctx context.Context) error {
+	d.ledger.inspect()
 	if err := d.audit.Seal(ctx); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "sign the record: %w", err)
 	}

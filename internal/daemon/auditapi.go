@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -21,23 +22,32 @@ type ledger struct {
 	log    *audit.Log
 	sender *sink.Sender
 	d      *Daemon
+	// inspect looks whether the record is what it was, once: before anybody hears how it is, before it is signed, and otherwise when the process has
+	// begun what it was started for. What it finds is in the log, in the status, told by the doctor, and in the record itself.
+	inspect func()
 }
 
 // newLedger makes the ledger of the daemon's record.
 func newLedger(d *Daemon, log *audit.Log) *ledger {
 	s := d.cfg.Settings.Audit.Checkpoints
-	return &ledger{log: log, d: d, sender: sink.New(sink.Config{
-		Make: signed(log), Every: s.Every, Sinks: s.Sinks(d.cfg.DataDir), Log: d.log,
+	l := &ledger{log: log, d: d, inspect: sync.OnceFunc(func() {
+		if err := log.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict { // that it has told of
+			d.log.Error("the record could not be looked at", "err", err)
+		}
 	})}
+	l.sender = sink.New(sink.Config{Make: l.signed(), Every: s.Every, Sinks: s.Sinks(d.cfg.DataDir), Log: d.log})
+	return l
 }
 
 // signed makes checkpoints, but none where nothing has changed since the last one.
-func signed(log *audit.Log) func(context.Context) (sink.Checkpoint, error) {
+func (l *ledger) signed() func(context.Context) (sink.Checkpoint, error) {
+	log := l.log
 	var last sink.Checkpoint
 	turn := make(chan struct{}, 1)
 	return func(ctx context.Context) (sink.Checkpoint, error) {
 		turn <- struct{}{}
 		defer func() { <-turn }()
+		l.inspect()
 		h, err := log.Head(ctx)
 		if err != nil || last.Text != "" && h.Size == last.Size {
 			return last, err
@@ -67,6 +77,7 @@ func (l *ledger) State(ctx context.Context) (*api.AuditState, error) {
 	h, err := l.log.Head(ctx)
 	if err == nil {
 		out.Size, out.Root = h.Size, h.Root.String()
+		l.inspect()
 		err = l.log.Broken()
 	}
 	if err != nil {
@@ -206,6 +217,7 @@ func (l *ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 // Verify checks the whole record, and records when something is wrong with it. A record that is broken so that nothing can be added to it is
 // verified all the same.
 func (l *ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
+	l.inspect()
 	unread := l.read(ctx, p, "verify", nil)
 	if unread != nil && l.log.Broken() == nil {
 		return nil, unread

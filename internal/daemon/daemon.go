@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, started: time.Now().UTC().Truncate(time.Second)}
 	var warm sync.WaitGroup
-	warm.Go(func() { audit.Warm(); program.Warm() }) // while the store is opened and the engine's process begins
+	warm.Go(func() { program.Warm() }) // while the store is opened and the engine's process begins
 	defer warm.Wait()
 	defer func() {
 		if err != nil {
