@@ -347,6 +347,26 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	return out, err
 }
 
+// Newest gives, of each of the kinds, the event that was recorded last, if there is one.
+func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, error) {
+	out := map[Kind]*Record{}
+	err := l.store.View(ctx, func(v View) error {
+		leaves, err := v.Newest(kinds...)
+		if err != nil {
+			return err
+		}
+		for _, leaf := range leaves {
+			r, err := (&Pair{Begun: leaf}).record()
+			if err != nil {
+				return err
+			}
+			out[r.Kind] = r
+		}
+		return nil
+	})
+	return out, err
+}
+
 // Record gives one record. The error is of kind tool.NotFound where there is none.
 func (l *Log) Record(ctx context.Context, id string) (*Record, error) {
 	if id != "" {

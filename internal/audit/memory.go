@@ -210,6 +210,20 @@ func (q Query) picks(r *Record) bool {
 	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until))
 }
 
+func (v memoryView) Newest(kinds ...Kind) (out []Leaf, err error) {
+	left := slices.Clone(kinds)
+	for _, l := range slices.Backward(v.m.leaves) {
+		c, err := decode(l.Data)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.Index(left, c.Kind); i >= 0 && c.Part == PartEvent {
+			out, left = append(out, Leaf{Seq: l.Seq, Data: l.Data}), slices.Delete(left, i, i+1)
+		}
+	}
+	return out, nil
+}
+
 func (v memoryView) Leaves(from int64, f func(Leaf) error) error {
 	for _, l := range v.m.leaves[min(max(from, 0), int64(len(v.m.leaves))):] {
 		if err := f(l); err != nil {

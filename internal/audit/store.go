@@ -92,6 +92,8 @@ type View interface {
 	Sealed() (*Head, error)
 	// Records gives the leaves of what q picks, newest first.
 	Records(q Query) ([]Pair, error)
+	// Newest gives, of each of the kinds, the leaf of the event that was recorded last, without its hashes, in any order; none where there is none.
+	Newest(kinds ...Kind) ([]Leaf, error)
 	// Leaves calls f with each leaf from index from on, in order, as they are stored: whether any is missing is for f to see.
 	// The leaf's bytes are f's until it returns.
 	Leaves(from int64, f func(Leaf) error) error

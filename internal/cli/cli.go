@@ -34,29 +34,32 @@ type Process struct {
 	Version string // of Biplane
 }
 
-// The commands, in the order of the help.
-var commands = []func(*app) *cobra.Command{
-	demoCommand,
-	mcpCommand,
-	serveCommand,
-	runCommand,
-	approvalsCommand,
-	executionsCommand,
-	replayCommand,
-	sessionsCommand,
-	cpCommand,
-	skillsCommand,
-	toolsCommand,
-	policyCommand,
-	connectCommand,
-	auditCommand,
-	usageCommand,
-	keysCommand,
-	configCommand,
-	doctorCommand,
-	benchCommand,
-	versionCommand,
-	engineCommand,
+// The commands, in the order of the help, by their names.
+var commands = []struct {
+	name string
+	make func(*app) *cobra.Command
+}{
+	{"demo", demoCommand},
+	{"mcp", mcpCommand},
+	{"serve", serveCommand},
+	{"run", runCommand},
+	{"approvals", approvalsCommand},
+	{"executions", executionsCommand},
+	{"replay", replayCommand},
+	{"sessions", sessionsCommand},
+	{"cp", cpCommand},
+	{"skills", skillsCommand},
+	{"tools", toolsCommand},
+	{"policy", policyCommand},
+	{"connect", connectCommand},
+	{"audit", auditCommand},
+	{"usage", usageCommand},
+	{"keys", keysCommand},
+	{"config", configCommand},
+	{"doctor", doctorCommand},
+	{"bench", benchCommand},
+	{"version", versionCommand},
+	{engineName, engineCommand},
 }
 
 // The exit codes.
@@ -198,8 +201,18 @@ team's policy, on the record.`,
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	words(root, "log-level", "debug", "info", "warn", "error")
 	words(root, "log-format", "text", "json")
+	// A command that stands first in the arguments is all that is needed: the others take longer to make than some take to run.
+	if len(a.Args) > 0 {
+		for _, c := range commands {
+			if c.name == a.Args[0] {
+				root.AddCommand(c.make(a))
+				finish(root)
+				return root
+			}
+		}
+	}
 	for _, c := range commands {
-		root.AddCommand(c(a))
+		root.AddCommand(c.make(a))
 	}
 	addCompletion(root)
 	root.InitDefaultHelpCmd()

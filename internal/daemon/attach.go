@@ -45,7 +45,8 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 		return nil, err
 	}
 	if d != nil {
-		return &Attachment{Client: d.Client(), own: start(ctx, d)}, nil
+		own := start(ctx, d)
+		return &Attachment{Client: &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: own.api}}, own: own}, nil
 	}
 	c := socketClient(cfg.DataDir)
 	s, err := status(ctx, c)
@@ -88,21 +89,34 @@ func (a *Attachment) Close() error {
 // A running is a Daemon whose Run is under way.
 type running struct {
 	d      *Daemon
+	api    *inProcess
 	cancel context.CancelFunc
 	done   chan error
 }
 
 func start(ctx context.Context, d *Daemon) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &running{d, cancel, make(chan error, 1)}
+	r := &running{d, &inProcess{handler: d.taking(d.http.Socket()), log: d.log}, cancel, make(chan error, 1)}
 	d.recover(ctx) // whoever begins it may speak to it at once
 	go func() { r.done <- d.Run(ctx) }()
 	return r
 }
 
+// stop ends the Daemon. Requests whose makers have given up have a while to end before it: an execution that is stopped with one ends as
+// that, and is nothing that the next process takes up.
 func (r *running) stop() error {
+	idle := make(chan struct{})
+	go func() { r.api.work.Wait(); close(idle) }()
+	late := time.NewTimer(drainTime)
+	defer late.Stop()
+	select {
+	case <-idle:
+	case <-late.C:
+	}
 	r.cancel()
-	return errors.Join(<-r.done, r.d.Close())
+	err := <-r.done
+	<-idle
+	return errors.Join(err, r.d.Close())
 }
 
 // take makes a Daemon, or gives the owner of the data folder once it answers. It waits a while for one that is just

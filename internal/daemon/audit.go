@@ -25,9 +25,6 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	keep.Hidden = d.cfg.Settings.Hidden
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
 	d.ledger = newLedger(d, l)
-	if err := d.recordConfiguration(ctx, l, key); err != nil {
-		d.log.Error("the configuration is not on the record", "err", err)
-	}
 	return l, nil
 }
 

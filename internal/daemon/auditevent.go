@@ -136,25 +136,32 @@ func (d *Daemon) upstreamSignIn(p tool.Principal, upstream, action string, err e
 	}, err))
 }
 
-// recordConfiguration records the configuration in effect, where it is another one than the last that was recorded, with the names
+// recordInForce records the configuration and the policies in effect, where they are others than the last that were recorded.
+func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
+	last, err := d.audit.Newest(ctx, audit.KindConfiguration, audit.KindPolicy)
+	if err == nil {
+		err = d.recordConfiguration(ctx, last[audit.KindConfiguration], key)
+	}
+	if err != nil {
+		d.log.Error("the configuration is not on the record", "err", err)
+	}
+	d.recordPolicyAfter(ctx, last[audit.KindPolicy], d.policies.engine.Load(), nil)
+}
+
+// recordConfiguration records the configuration in effect, where it is another one than was, the last that was recorded, with the names
 // of what changed. The parts stand in the record as keyed digests, shortened, so that the next one can be compared with them:
 // "p0", "p1" and so on, each of them "name=digest name=digest".
-func (d *Daemon) recordConfiguration(ctx context.Context, log *audit.Log, key *secret.Key) error {
-	last, err := log.Records(ctx, audit.Query{Kind: audit.KindConfiguration, Limit: 1})
-	if err != nil {
-		return err
-	}
+func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key *secret.Key) error {
 	now := d.parts(key)
 	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version, "changed": "all: it is the first"}
-	if len(last) > 0 {
-		was := last[0]
+	if was != nil {
 		if was.Detail["sum"] == d.cfg.Settings.Sum && was.Subject.File == d.cfg.Settings.File && was.Detail["version"] == d.cfg.Version {
 			return nil
 		}
 		detail["changed"] = changes(unpackParts(was.Detail), now)
 	}
 	packParts(detail, now)
-	_, err = log.Event(ctx, audit.Event{
+	_, err := d.audit.Event(ctx, audit.Event{
 		Kind: audit.KindConfiguration, Principal: identity.Local(), Subject: audit.Subject{File: d.cfg.Settings.File}, Detail: detail,
 	})
 	return err

@@ -88,6 +88,7 @@ type Daemon struct {
 	stopping  atomic.Bool  // nothing new is taken
 	takeUp    sync.Once
 	close     sync.Once
+	warm      sync.WaitGroup // what is made ready beside the rest
 }
 
 // New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When another process owns the
@@ -103,9 +104,6 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		cfg.Version = "dev"
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, started: time.Now().UTC().Truncate(time.Second)}
-	var warm sync.WaitGroup
-	warm.Go(func() { program.Warm() }) // while the store is opened and the engine's process begins
-	defer warm.Wait()
 	defer func() {
 		if err != nil {
 			d.Close()
@@ -125,6 +123,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
+	d.warm.Go(program.Warm) // beside the rest; before, the engine's process gets ready beside this one
 	if err := d.openKeys(ctx); err != nil {
 		return nil, err
 	}
@@ -173,6 +172,7 @@ func (d *Daemon) assemble() (err error) {
 	if err != nil {
 		return err
 	}
+	d.recordInForce(context.Background(), key)
 	d.metrics = newMetrics(d.cfg.Version, d.catalog.View, d.upstreams.states, func() (int, int) { return d.executor.Load() })
 	d.usage = d.newUsage(key)
 	door := d.usage.Counted(d.metrics.counted(d.policies), d.named)
@@ -188,8 +188,16 @@ func (d *Daemon) assemble() (err error) {
 		"fetch":   d.network,
 		"send":    d.network,
 	}})
+	d.warm.Go(d.warmExecute)
 	d.edges(door, own, key)
 	return nil
+}
+
+// warmExecute has the schema of execute compiled, which the first program would wait for.
+func (d *Daemon) warmExecute() {
+	if e, err := d.catalog.View().Resolve(catalog.Reserved + ".execute"); err == nil {
+		_ = e.Validate([]byte(`{"code":"0"}`)) // whoever calls it hears what is wrong
+	}
 }
 
 // edges makes what agents and people speak to.
@@ -324,7 +332,6 @@ func (d *Daemon) announce() {
 	}
 	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier", s.Sandbox.Tier.String())
 	d.policies.announce()
-	d.recordPolicy(context.Background(), d.policies.engine.Load(), nil)
 	for _, w := range s.Warnings {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}
@@ -390,6 +397,7 @@ func (d *Daemon) Close() error {
 	var errs []error
 	d.close.Do(func() {
 		d.stopping.Store(true)
+		d.warm.Wait()
 		for _, l := range []net.Listener{d.socket, d.tcp} {
 			if l != nil {
 				if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -299,12 +299,20 @@ func (p *replaying) done() *api.PolicyReplay {
 
 // recordPolicy keeps on the record that policies came into force, or were refused, where these are others than the last ones there.
 func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
+	last, err := d.audit.Newest(ctx, audit.KindPolicy)
+	if err != nil {
+		d.log.Warn("look for the policies on the record", "err", err)
+	}
+	d.recordPolicyAfter(ctx, last[audit.KindPolicy], e, problem)
+}
+
+// recordPolicyAfter is recordPolicy where the last ones on the record are known; nil: there are none.
+func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *policy.Engine, problem error) {
 	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.Local(), Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}
 	if problem != nil {
 		ev.Outcome, ev.ErrorKind = audit.Failed, tool.AsError(problem).Kind
 	}
-	last, err := d.audit.Records(ctx, audit.Query{Kind: audit.KindPolicy, Limit: 1})
-	if err == nil && len(last) > 0 && problem == nil && last[0].End.Outcome == audit.OK && last[0].Subject.Name == e.Name() && last[0].Detail["version"] == e.Version() {
+	if last != nil && problem == nil && last.End.Outcome == audit.OK && last.Subject.Name == e.Name() && last.Detail["version"] == e.Version() {
 		return
 	}
 	if _, err := d.audit.Event(ctx, ev); err != nil {

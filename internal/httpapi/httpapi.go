@@ -280,13 +280,55 @@ func (s *Server) slot(w http.ResponseWriter) bool {
 
 // handler serves the routes, to requests that check lets through and whose maker who names, and pages, where there are any.
 func (s *Server) handler(check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
+	groups := map[string][]route{"": nil}
+	for _, rt := range routes {
+		_, path, _ := strings.Cut(rt.pattern, " ")
+		groups[group(path)] = append(groups[group(path)], rt)
+	}
+	muxes := map[string]func() *http.ServeMux{}
+	for name, list := range groups {
+		muxes[name] = sync.OnceValue(func() *http.ServeMux {
+			if name != "" {
+				return s.mux(list, who, nil)
+			}
+			return s.mux(list, who, pages)
+		})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if msg := check(r); msg != "" {
+			fail(w, &tool.Error{Kind: tool.Denied, Msg: msg})
+			return
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		mux := muxes[group(r.URL.Path)]
+		if mux == nil {
+			mux = muxes[""]
+		}
+		mux().ServeHTTP(w, r)
+	})
+}
+
+// group names those routes that a request of a path can be for: of the API, what comes after its prefix. Their mux is made when the first one comes: one of
+// all routes takes longer to make than many requests to answer.
+func group(path string) string {
+	rest, ok := strings.CutPrefix(path, api.Prefix+"/")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// mux serves some of the routes, and pages, where there are any.
+func (s *Server) mux(list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
 		for _, path := range web.Paths() {
 			mux.Handle(path, pages)
 		}
 	}
-	for _, rt := range routes {
+	for _, rt := range list {
 		serve := s.bounded(rt)
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
 			if rt.access != anyone {
@@ -303,15 +345,7 @@ func (s *Server) handler(check func(*http.Request) string, who func(*http.Reques
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.NotFound, "nothing is at %s %s: the API begins at %s, MCP is at /mcp", r.Method, r.URL.Path, api.Prefix))
 	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if msg := check(r); msg != "" {
-			fail(w, &tool.Error{Kind: tool.Denied, Msg: msg})
-			return
-		}
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
-		mux.ServeHTTP(w, r)
-	})
+	return mux
 }
 
 // bounded bounds how many requests are under way, how large their bodies are and how long these take to come.

@@ -1,7 +1,7 @@
 package program
 
-import "github.com/evanw/esbuild/pkg/api"
-
-// Warm makes ready what the compiler otherwise makes with the first program: its own runtime library, parsed. A process that is
-// about to run programs does so while it waits for something else.
-func Warm() { compile("0", mode{loader: api.LoaderTS}) }
+// Warm makes ready what is otherwise made with the first program, the compiler's runtime library before all: parsed. A process that is about to run
+// programs does so while it waits for something else.
+func Warm() {
+	_, _ = New(Config{}).Prepare(Request{Source: "0"})
+}

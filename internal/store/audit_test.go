@@ -202,6 +202,26 @@ func TestTamperedDatabase(t *testing.T) {
 	}
 }
 
+// TestInspectLater looks at a record of which a leaf was changed after more were added than are looked at otherwise.
+func TestInspectLater(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	fill(t, auditLog(t, s), 40)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, dir)
+	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, 'local:', 'ghost:') WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := auditLog(t, open(t, dir))
+	fill(t, l, 100)
+	if err := l.Inspect(t.Context()); err == nil || !strings.Contains(err.Error(), "was changed") {
+		t.Errorf("inspected: %v", err)
+	}
+}
+
 // TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it, and the error says what and what next.
 func TestBrokenSeal(t *testing.T) {
 	for name, tt := range map[string]struct{ query, want string }{

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"RoundTrip", roundTrip},
 		{"Refusals", refusals},
 		{"Query", query},
+		{"Newest", newest},
 		{"Time", spans},
 		{"Canceled", canceled},
 		{"Closed", closed},
@@ -228,6 +230,47 @@ func closed(t *testing.T, s Store) {
 	wantKind(t, "view after Close", s.View(t.Context(), func(audit.View) error { return nil }), tool.Unavailable)
 	_, err := s.Prune(t.Context(), epoch)
 	wantKind(t, "prune after Close", err, tool.Unavailable)
+}
+
+// newest asks for the newest events of kinds, while they are among the last leaves and long after.
+func newest(t *testing.T, s Store) {
+	check := func(want map[audit.Kind]int64) {
+		t.Helper()
+		view(t, s, func(v audit.View) {
+			leaves, err := v.Newest("policy", "configuration", "none")
+			must(t, err)
+			got := map[audit.Kind]int64{}
+			for _, l := range leaves {
+				var c leaf
+				must(t, json.Unmarshal(l.Data, &c))
+				if c.Seq != l.Seq || c.Part != audit.PartEvent {
+					t.Errorf("leaf %d is %s", l.Seq, l.Data)
+				}
+				got[audit.Kind(c.Kind)] = l.Seq
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("the newest are %v, want %v", got, want)
+			}
+		})
+	}
+	event := func(kind string, n int) int64 {
+		return add(t, s, leaf{Record: fmt.Sprintf("%s%03d", kind, n), Part: audit.PartEvent, Kind: kind, Outcome: "ok"}.addition(t))
+	}
+	check(map[audit.Kind]int64{})
+	want := map[audit.Kind]int64{"policy": event("policy", 1)}
+	check(want)
+	for i := range 300 {
+		add(t, s, leaf{Record: fmt.Sprintf("r%03d", i), Part: audit.PartBegun, Tool: `"kind":"policy"`}.addition(t))
+		switch i {
+		case 10:
+			event("configuration", 1)
+		case 20:
+			want["configuration"] = event("configuration", 0) // a clock was set back
+		}
+	}
+	check(want)
+	want["policy"] = event("policy", 2)
+	check(want)
 }
 
 // tree compares the stored tree with what tlog computes of the leaves alone, at each size.

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+)
+
+// An inProcess asks the API of a Daemon in the same process: what a command asks of a Daemon that it began goes through no socket. It is an
+// http.RoundTripper around what the socket serves, and does to it what a server would: a request ends with its context, and a panic ends only its answer.
+type inProcess struct {
+	handler http.Handler
+	log     *slog.Logger
+	work    sync.WaitGroup // requests under way
+}
+
+// RoundTrip makes a request. It returns when the answer begins.
+func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	in := r.Clone(r.Context())
+	in.RequestURI, in.Host = r.URL.RequestURI(), r.URL.Host
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	body, to := io.Pipe()
+	a := &answer{header: http.Header{}, to: to, begun: make(chan struct{})}
+	p.work.Go(func() {
+		defer in.Body.Close()
+		a.end(p.serve(a, in))
+	})
+	select {
+	case <-a.begun:
+		return &http.Response{
+			Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: a.sent, ContentLength: -1, Body: body, Request: r,
+		}, nil
+	case <-r.Context().Done():
+		body.CloseWithError(r.Context().Err()) // whoever answers hears it, too
+		return nil, r.Context().Err()
+	}
+}
+
+var errBroken = errors.New("the answer broke off")
+
+// serve makes a panic of the handler an error: the reader must not take what it has for all of it.
+func (p *inProcess) serve(a *answer, r *http.Request) (err error) {
+	defer func() {
+		switch v := recover(); {
+		case v == nil:
+		case v == http.ErrAbortHandler:
+			err = errBroken
+		default:
+			p.log.Error("a request panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+			err = errBroken
+		}
+	}()
+	p.handler.ServeHTTP(a, r)
+	return nil
+}
+
+// An answer is an http.ResponseWriter that gives what is written to a reader.
+type answer struct {
+	header http.Header
+	to     *io.PipeWriter
+	begun  chan struct{} // closed when status and sent are set
+	status int
+	sent   http.Header
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status, a.sent = status, a.header.Clone()
+		close(a.begun)
+	}
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.to.Write(b)
+}
+
+// end ends the answer. One that broke off before it began is an error of the server.
+func (a *answer) end(err error) {
+	if err != nil {
+		a.WriteHeader(http.StatusInternalServerError)
+	}
+	a.WriteHeader(http.StatusOK)
+	a.to.CloseWithError(err)
+}
