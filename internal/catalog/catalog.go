@@ -140,7 +140,7 @@ func newBlock(tools []*tool.Tool) *block {
 		b.spelled[i] = composedSpelling(t.Name)
 		b.schemas[i] = &schema{}
 	}
-	b.members = safeNames(names, reservedMembers)
+	b.members = safeNames(names, reservedMembers())
 	return b
 }
 

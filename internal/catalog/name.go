@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 const (
@@ -165,16 +167,6 @@ func composedSpelling(s string) string {
 	}, s)
 }
 
-func words(lists ...string) map[string]bool {
-	m := map[string]bool{}
-	for _, l := range lists {
-		for _, w := range strings.Fields(l) {
-			m[w] = true
-		}
-	}
-	return m
-}
-
 const (
 	// keywords are those of ECMA-262 (12.7.2), with what strict mode and modules add, what TypeScript adds, and the
 	// names that may not be bound again.
@@ -203,6 +195,6 @@ const (
 
 // The names that a namespace and a member may not have.
 var (
-	reservedNamespaces = words(keywords, inherited, globals)
-	reservedMembers    = words(keywords, inherited, modular)
+	reservedNamespaces = lazily.Words(keywords, inherited, globals)
+	reservedMembers    = lazily.Words(keywords, inherited, modular)
 )

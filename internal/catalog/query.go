@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // A queryTerm is one word or phrase of a query, with all words of tools that answer it.
@@ -30,9 +32,9 @@ func (x *index) parse(query string, t tuning) []queryTerm {
 				continue
 			}
 		}
-		if w := list[i]; !stopWords[w] && !slices.Contains(list[:i], w) {
+		if w := list[i]; !stopWords()[w] && !slices.Contains(list[:i], w) {
 			q := x.term(stems[i], w, t)
-			if weakWords[w] {
+			if weakWords()[w] {
 				q.weight *= t.Weak
 			}
 			out = append(out, q)
@@ -181,4 +183,4 @@ func (w wordVectors) slip(word string) int {
 }
 
 // weakWords say what is wanted, but hardly of what.
-var weakWords = words(`show give tell find get make put see look what how where when why know take try go keep set run`)
+var weakWords = lazily.Words(`show give tell find get make put see look what how where when why know take try go keep set run`)

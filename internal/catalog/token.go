@@ -6,6 +6,8 @@ import (
 
 	"github.com/blevesearch/snowballstem"
 	"github.com/blevesearch/snowballstem/english"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // splitWords gives the words of a name or text in lower case: parted by all that is no letter or digit, and inside
@@ -55,7 +57,7 @@ func stem(w string) string {
 }
 
 // stopWords say nothing about what a tool does.
-var stopWords = words(`a an the this that these those there here and or but nor so if then than as at by for from in into of off
+var stopWords = lazily.Words(`a an the this that these those there here and or but nor so if then than as at by for from in into of off
 	on onto out over to under up upon with within without about above after again against all also am any are aren be
 	because been before being below between both can cannot could couldn did didn do does doesn doing don down during each
 	few further had hadn has hasn have haven having he her hers him his i it its itself just ll m ma me more most

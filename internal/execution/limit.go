@@ -1,9 +1,9 @@
 package execution
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -25,7 +25,7 @@ const (
 )
 
 // limitHead matches how a text begins that names the bound which was reached.
-var limitHead = regexp.MustCompile(`^(limit|timeout) \(([a-z_]{1,16})\): `)
+var limitHead = lazily.Regexp(`^(limit|timeout) \(([a-z_]{1,16})\): `)
 
 // Head begins a text about an error of a kind and a bound: "limit (memory): ". Without a bound it is empty.
 func Head(kind, limit string) string {
@@ -39,12 +39,12 @@ func Head(kind, limit string) string {
 func GuestText(e *tool.Error) string { return Head(string(e.Kind), e.Limit) + e.Msg }
 
 // spaceErrors begin the errors of the languages that say that there is no room for files: of Node, and of Python (with WASI's numbers).
-var spaceErrors = regexp.MustCompile(`^(?:(?:ENOSPC|EDQUOT|EFBIG): |\[Errno \d+\] (?:No space left on device|Disk quota exceeded|Quota exceeded|File too large)\b)`)
+var spaceErrors = lazily.Regexp(`^(?:(?:ENOSPC|EDQUOT|EFBIG): |\[Errno \d+\] (?:No space left on device|Disk quota exceeded|Quota exceeded|File too large)\b)`)
 
 // reached finds the bound that a thrown error is about, and says it in f. These errors can be caught; nobody did.
 func (f *Failure) reached(g *sandbox.GuestError) {
 	limit := ""
-	switch m := limitHead.FindStringSubmatch(g.Message); {
+	switch m := limitHead().FindStringSubmatch(g.Message); {
 	case m != nil && m[1] == g.Kind:
 		f.Limit, f.Message = m[2], g.Message[len(m[0]):]
 		return
@@ -53,7 +53,7 @@ func (f *Failure) reached(g *sandbox.GuestError) {
 	case g.Kind != "":
 	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" && strings.Contains(g.Message, "stack overflow"), g.Name == "RecursionError":
 		limit, f.Message = StackLimit, "the program reached its stack limit: recurse less deeply, or use a loop"
-	case (g.Name == "Error" || g.Name == "OSError") && spaceErrors.MatchString(g.Message):
+	case (g.Name == "Error" || g.Name == "OSError") && spaceErrors().MatchString(g.Message):
 		limit = FilesLimit
 	}
 	if limit != "" {

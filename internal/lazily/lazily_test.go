@@ -12,3 +12,10 @@ func TestRegexp(t *testing.T) {
 		t.Error("it isn't the expression, or is made each time")
 	}
 }
+
+func TestWords(t *testing.T) {
+	set := lazily.Words("one two", " two\n\tthree ")
+	if len(set()) != 3 || !set()["one"] || !set()["three"] || set()["four"] {
+		t.Error(set())
+	}
+}

@@ -7,25 +7,19 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // reservedWords can't name a binding in a module (ECMA-262, 12.7.2, strict mode).
-var reservedWords = words(`arguments await break case catch class const continue debugger default delete do else enum eval
+var reservedWords = lazily.Words(`arguments await break case catch class const continue debugger default delete do else enum eval
 	export extends false finally for function if implements import in instanceof interface let new null package private
 	protected public return static super switch this throw true try typeof var void while with yield undefined NaN Infinity`)
 
 // takenNames are names that generated files use themselves, so nothing else in them may have them.
-var takenNames = words(`callTool search emit readResult tools globalThis Promise Array Record ToolError any unknown never string number
+var takenNames = lazily.Words(`callTool search emit readResult tools globalThis Promise Array Record ToolError any unknown never string number
 	boolean bigint object symbol void null undefined Symbol Object Function String Number Boolean BigInt Error require
 	exports module async of get set type as from`)
-
-func words(s string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(s) {
-		m[w] = true
-	}
-	return m
-}
 
 // isIdentifier says whether s may stand as a property name without quotes.
 func isIdentifier(s string) bool {
@@ -42,7 +36,7 @@ func isIdentifier(s string) bool {
 }
 
 // isBinding says whether s may name a function in a generated module.
-func isBinding(s string) bool { return isIdentifier(s) && !reservedWords[s] && !takenNames[s] }
+func isBinding(s string) bool { return isIdentifier(s) && !reservedWords()[s] && !takenNames()[s] }
 
 // pascal makes a type name of any text: "list-issues" gives "ListIssues". It gives "" where nothing is left.
 func pascal(s string) string {

@@ -8,14 +8,16 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
 // pyKeywords can't be names in Python (3.13, section 2.3.1).
-var pyKeywords = words(`False None True __debug__ and as assert async await break class continue def del elif else except
+var pyKeywords = lazily.Words(`False None True __debug__ and as assert async await break class continue def del elif else except
 	finally for from global if import in is lambda nonlocal not or pass raise return try while with yield`)
 
 // pyTypes are the names that stubs use for types, so nothing else may hide them.
-var pyTypes = words(`str int float bool list dict Any Literal Never NotRequired TypeAlias TypedDict`)
+var pyTypes = lazily.Words(`str int float bool list dict Any Literal Never NotRequired TypeAlias TypedDict`)
 
 // isPyName says whether s is a name in Python that Python reads as it is written (it composes names by NFKC).
 func isPyName(s string) bool {
@@ -28,7 +30,7 @@ func isPyName(s string) bool {
 			return false
 		}
 	}
-	return s != "" && !pyKeywords[s] && norm.NFKC.IsNormalString(s)
+	return s != "" && !pyKeywords()[s] && norm.NFKC.IsNormalString(s)
 }
 
 // pyName gives the name of a member of a namespace in Python, "" where Python has none for it.
@@ -43,9 +45,9 @@ func pyName(member string) string {
 // language; "" where Python has none for it.
 func pyParameter(name string) string {
 	switch base, under := strings.CutSuffix(name, "_"); {
-	case pyKeywords[name]:
+	case pyKeywords()[name]:
 		return name + "_"
-	case under && pyKeywords[base], !isPyName(name), name == "_extra":
+	case under && pyKeywords()[base], !isPyName(name), name == "_extra":
 		return ""
 	}
 	return name

@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/third_party/jsonschema"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -22,14 +23,14 @@ func (noLoader) Load(url string) (any, error) {
 }
 
 // knownDrafts are the values of $schema that the validator has; others are read as 2020-12.
-var knownDrafts = words(`http://json-schema.org/draft-04/schema http://json-schema.org/draft-06/schema
+var knownDrafts = lazily.Words(`http://json-schema.org/draft-04/schema http://json-schema.org/draft-06/schema
 	http://json-schema.org/draft-07/schema https://json-schema.org/draft/2019-09/schema
 	https://json-schema.org/draft/2020-12/schema`)
 
 // compileSchema makes a validator of a schema; formats says whether "format" is held to. A schema that doesn't say what
 // it is written in is read as 2020-12, and where that makes no sense as draft-07.
 func compileSchema(root *node, formats bool) (*validator, error) {
-	if s := root.str("$schema"); s != "" && !knownDrafts[strings.TrimSuffix(s, "#")] {
+	if s := root.str("$schema"); s != "" && !knownDrafts()[strings.TrimSuffix(s, "#")] {
 		root = drop(root, "$schema")
 	}
 	v, err := compileAs(jsonschema.Draft2020, root, formats)

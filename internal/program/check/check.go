@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/grafana/sobek/ast"
 	"github.com/grafana/sobek/parser"
@@ -168,7 +169,7 @@ func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
 	m := c.meaning(callee.Left, s, 0)
 	switch left := callee.Left.(type) {
 	case *ast.Identifier:
-		if m.sense != free || globalNames[m.space] {
+		if m.sense != free || globalNames()[m.space] {
 			return false
 		}
 	case *ast.DotExpression:
@@ -267,7 +268,7 @@ func (c *checker) notFound(err error, name string) string {
 // namespace.
 func (c *checker) unknownFunctions() {
 	for name, places := range c.calls {
-		if u := c.spaces[name]; globalNames[name] || c.assigned[name] || u != nil && u.other {
+		if u := c.spaces[name]; globalNames()[name] || c.assigned[name] || u != nil && u.other {
 			continue
 		}
 		var paths []string
@@ -353,7 +354,7 @@ func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
 }
 
 // globalNames are names that the engine or the runtime may know: calls of them are never reported.
-var globalNames = func() map[string]bool {
+var globalNames = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Fields(`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
 		Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array Intl
@@ -369,4 +370,4 @@ var globalNames = func() map[string]bool {
 		m[w] = true
 	}
 	return m
-}()
+})
