@@ -100,10 +100,7 @@ func moments() (all []moment) {
 func TestCrashAsked(t *testing.T) {
 	seed, more := uint64(time.Now().UnixNano()), moreKills(t)
 	c := newCrash(t, seed)
-	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
-	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.ask()
 	c.begin()
 	c.settle()
 	all := moments()
@@ -126,6 +123,15 @@ func TestCrashAsked(t *testing.T) {
 	}
 	if c.tally[api.StateDone] == 0 {
 		t.Errorf("executions became %v: some must go on", c.tally)
+	}
+}
+
+// ask has the processes that begin from now on ask a person about each write.
+func (c *crash) ask() {
+	c.Helper()
+	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
+	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
+		c.Fatal(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,6 +132,19 @@ func (r relapse) String() string {
 func (c *crash) relapse(w *wreck, r relapse) (at []string) {
 	c.Helper()
 	c.back(w)
+	at = c.dies(r)
+	c.begin()
+	c.rest()
+	c.rounds++
+	if !c.check(plan{after: 1}, w.jobs) {
+		c.Fatalf("recovery killed %s (%s)", r, strings.Join(at, "; "))
+	}
+	return at
+}
+
+// dies begins processes, and has them killed.
+func (c *crash) dies(r relapse) (at []string) {
+	c.Helper()
 	for i, n := range []int{r.change, r.again} {
 		if i == 1 && n == 0 {
 			break
@@ -148,12 +163,6 @@ func (c *crash) relapse(w *wreck, r relapse) (at []string) {
 		}
 		c.kill()
 		c.still()
-	}
-	c.begin()
-	c.rest()
-	c.rounds++
-	if !c.check(plan{after: 1}, w.jobs) {
-		c.Fatalf("recovery killed %s (%s)", r, strings.Join(at, "; "))
 	}
 	return at
 }
@@ -287,4 +296,70 @@ func (c *crash) recoveries(p plan, most int) {
 	if !c.check(plan{after: time.Hour}, jobs) {
 		c.Fatal("without a second kill")
 	}
+}
+
+// TestCrashRecoveringAsked does that to executions that wait for a person when their process is killed, of each shape: the person decides as soon as
+// the next one lives, so that it is killed while it takes them up, while it hears of decisions, and while what was approved is made.
+func TestCrashRecoveringAsked(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nothing here stops a process before each change that it makes")
+	}
+	most := moreKills(t)
+	c := newCrash(t, seedOf(t))
+	c.ask()
+	c.begin()
+	c.settle()
+	some := shapes
+	if most == 0 {
+		some, most = shapes[c.rng.IntN(len(shapes)):][:1], 2
+	}
+	for _, s := range some {
+		c.askedAgain(moment{shape: s, step: waits}, most)
+	}
+}
+
+// askedAgain does that for one shape, at most so many times.
+func (c *crash) askedAgain(m moment, most int) {
+	c.Helper()
+	c.rounds++
+	var jobs []*job
+	for _, k := range kinds {
+		jobs = append(jobs, &job{kind: k, label: fmt.Sprintf("w%d-%s%s-", c.rounds, k.language, k.session)})
+	}
+	c.propose(m, jobs)
+	c.kill()
+	w := c.wrecked(jobs)
+	n := 0
+	c.judgedBy(func() { n = c.changesOf(w) })
+	relapses := make([]relapse, n)
+	for i, again := range c.rng.Perm(n) {
+		relapses[i] = relapse{change: i + 1, again: again} // 0: it isn't killed again
+	}
+	c.rng.Shuffle(n, func(i, j int) { relapses[i], relapses[j] = relapses[j], relapses[i] })
+	relapses = relapses[:min(most, n)]
+	for _, r := range relapses {
+		var at []string
+		p := c.judgedBy(func() {
+			c.back(w)
+			at = c.dies(r)
+			c.begin()
+			c.rest()
+		})
+		if c.told(m, jobs, p); c.Failed() {
+			c.Fatalf("%s: recovery killed %s (%s)", m.shape.name, r, strings.Join(at, "; "))
+		}
+	}
+	c.Logf("%s: %d recoveries killed, of which one makes %d changes; executions became %v", m.shape.name, len(relapses), n, c.tally)
+}
+
+// judgedBy has somebody approve all that waits while f runs.
+func (c *crash) judgedBy(f func()) *approver {
+	ctx, cancel := context.WithCancel(c.ctx)
+	p := &approver{c: c, confirmed: make(chan struct{}), decided: map[string]int{}}
+	var sitting sync.WaitGroup
+	sitting.Go(func() { p.sit(ctx) })
+	defer sitting.Wait()
+	defer cancel()
+	f()
+	return p
 }

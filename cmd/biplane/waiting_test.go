@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -92,10 +91,7 @@ func keyOf(r api.Approval) string {
 func TestCrashWaiting(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	c := newCrash(t, seed)
-	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
-	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.ask()
 	c.begin()
 	rounds := 3
 	if os.Getenv("BIPLANE_CRASH") != "" {
