@@ -123,7 +123,6 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.warm.Go(program.Warm) // beside the rest; before, the engine's process gets ready beside this one
 	if err := d.openKeys(ctx); err != nil {
 		return nil, err
 	}
@@ -158,6 +157,7 @@ func (d *Daemon) assemble() (err error) {
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
+	d.warm.Go(program.Warm) // beside the rest; before, it is the engine's process that gets ready beside this one
 	d.approvals = d.newApprovals(key)
 	d.network = d.newNetwork()
 	d.privacy = d.newPrivacy(key)
