@@ -22,7 +22,7 @@ const aheadName = "biplane.ahead"
 
 const (
 	// aheadKeep is from which size on the next transaction waits for the disk, in bytes, so that the file can be written over.
-	aheadKeep = 1 << 20
+	aheadKeep = 4 << 20
 	// aheadMost is how large it may become. What doesn't fit waits for the database.
 	aheadMost = 64 << 20
 )

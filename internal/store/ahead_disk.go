@@ -9,11 +9,14 @@ import (
 // which it grows.
 const aheadStep = 64 << 10
 
-// An aheadDisk is what the disk has of the entries, in the database or in the file. Its lock is held while the file is flushed, and taken before all others.
+// An aheadDisk is what the disk has of the entries, in the database or in the file. Nobody holds its lock while the file is
+// flushed: who waits for that is woken with all others, and not one after the other.
 type aheadDisk struct {
+	upTo atomic.Uint64 // the disk has all entries up to this one
+
 	mu     sync.Mutex
+	under  chan struct{} // closed when the flush that is under way is over; nil: there is none
 	failed bool          // a flush did: what the disk has of the file nobody knows any more
-	upTo   atomic.Uint64 // the disk has all entries up to this one
 }
 
 // reach notes that the disk has all entries up to one.
@@ -36,21 +39,48 @@ func (a *ahead) sync(number uint64) error {
 	if err := a.secure(); err != nil {
 		return err
 	}
+	for d.upTo.Load() < number {
+		wait, mine, err := d.turn()
+		switch {
+		case err != nil:
+			return err
+		case !mine:
+			<-wait
+			continue
+		}
+		upTo := a.isSaved()
+		err = flushData(a.file.f)
+		if err == nil {
+			d.reach(upTo)
+		}
+		if d.over(err != nil); err != nil {
+			return errAhead
+		}
+		return nil // what was not in the file by then has failed, which is told
+	}
+	return nil
+}
+
+// turn begins a flush, which is the caller's then, or gives what is closed when the one under way is over.
+func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case d.upTo.Load() >= number:
-		return nil
-	case d.failed:
-		return errAhead
+	if d.failed {
+		return nil, false, errAhead
 	}
-	upTo := a.isSaved()
-	if err := flushData(a.file.f); err != nil {
-		d.failed = true
-		return errAhead
+	if d.under == nil {
+		d.under, mine = make(chan struct{}), true
 	}
-	d.reach(upTo)
-	return nil
+	return d.under, mine, nil
+}
+
+// over ends a flush.
+func (d *aheadDisk) over(failed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = d.failed || failed
+	close(d.under)
+	d.under = nil
 }
 
 // grow makes room in the file. Where that fails, so does what follows, or it is just slower.
