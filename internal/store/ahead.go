@@ -352,6 +352,7 @@ func (w *writer) recover(ctx context.Context, path string) (err error) {
 			w.ahead.open = append(w.ahead.open, unwritten{number: r.number, saved: true})
 		}
 	}
+	w.heir = len(w.left) > 0
 	if w.ahead.file.size > 0 { // else it was stopped in order, and the disk has all
 		err = w.journalsAgain(ctx, left)
 	}
@@ -396,6 +397,9 @@ func (w *writer) leftOut(r read, err error) error {
 
 // recover writes the leaves that the last process left.
 func (a *Audit) recover(ctx context.Context) error {
+	if !a.s.writer.heir {
+		return nil
+	}
 	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		left := w.left
 		if len(left) == 0 {

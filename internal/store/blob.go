@@ -137,7 +137,7 @@ func (k *Sessions) removeUnless(ctx context.Context, ids []string) {
 
 // sweep deletes what an earlier process left halfway: blobs that no session refers to, and files that no row knows.
 func (k *Sessions) sweep(ctx context.Context) error {
-	if err := k.s.writer.do(ctx, true, `DELETE FROM session_blob WHERE NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = session_blob.id)`); err != nil {
+	if err := k.s.writer.do(ctx, false, `DELETE FROM session_blob WHERE NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = session_blob.id)`); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(k.dir)

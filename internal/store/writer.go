@@ -42,6 +42,7 @@ type writer struct {
 	ledger *ledger  // of the record, what nobody waits for
 	ahead  *ahead   // what is not in the database yet, so that nobody has to wait for that
 	owed   []*write // of a transaction that failed, what is safe in ahead's file all the same: the next one begins with it; only the goroutine uses it
+	heir   bool     // there were leaves in the file of the last process
 	left   []read   // leaves that the last process left in its file, until the record is opened; only the goroutine uses it
 	log    *slog.Logger
 
