@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,35 +155,6 @@ func TestDiskReadOnly(t *testing.T) {
 	}
 }
 
-// copyTree copies the files of a folder that aren't sockets.
-func copyTree(t *testing.T, from, to string) {
-	t.Helper()
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		switch {
-		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
-		case !d.Type().IsRegular():
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, text, 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestDiskTorn begins biplane on folders whose last write to the database was torn: cut off at any byte, or followed by a part of a
 // page that was still being written. What was on the disk is there, and no execution is left in between. A database that is
 // damaged elsewhere is refused.
@@ -199,7 +169,7 @@ func TestDiskTorn(t *testing.T) {
 	}
 	c.kill()
 	whole := filepath.Join(c.dir, "whole")
-	copyTree(t, c.data(), whole)
+	copyFolder(t, whole, c.data())
 	wal, err := os.ReadFile(filepath.Join(whole, "biplane.db-wal"))
 	if err != nil {
 		t.Fatal(err)
@@ -263,5 +233,5 @@ func (c *crash) restore(from string) {
 	if err := os.RemoveAll(c.data()); err != nil {
 		c.Fatal(err)
 	}
-	copyTree(c.T, from, c.data())
+	copyFolder(c.T, c.data(), from)
 }
