@@ -357,8 +357,10 @@ func (w *writer) recover(ctx context.Context, path string) (err error) {
 		err = w.journalsAgain(ctx, left)
 	}
 	if err == nil && len(w.left) == 0 { // else it is kept until these are written
-		w.ahead.file.size, w.ahead.file.room = 0, 0
-		err = w.ahead.file.f.Truncate(0)
+		w.ahead.file.size = 0
+	}
+	if err == nil { // behind its end may be whole frames, whose numbers there will be again
+		err = w.ahead.wipe()
 	}
 	return err
 }

@@ -50,6 +50,12 @@ func Frames(data []byte) int {
 	return len(all)
 }
 
+// End says where what is in a file beside the database ends.
+func End(data []byte) int {
+	_, end := frames(data)
+	return int(end)
+}
+
 // Packs says whether the tail has something of what is kept, and how many rows have.
 func Packs(ctx context.Context, s *Store) (tail bool, rows int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT (SELECT length(kept) > 0 FROM tail), (SELECT count(*) FROM audit_kept)`).Scan(&tail, &rows)
