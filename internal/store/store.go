@@ -122,8 +122,8 @@ func touch(path string) error {
 }
 
 func open(path, queryOnly string) (*sql.DB, error) {
-	q := url.Values{
-		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "synchronous(full)"},
+	q := url.Values{ // fullfsync: on macOS a flush leaves what it flushes in the drive's memory else, and the file beside the database is written over after one
+		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "fullfsync(1)", "synchronous(full)"},
 	}
 	if queryOnly != "" {
 		q.Set("_query_only", queryOnly)
