@@ -292,17 +292,17 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 
 // with runs f with a client of the process that owns the data folder, or of one begun here.
 func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) error) error {
-	return a.attached(ctx, false, f)
+	return a.attached(ctx, false, nil, f)
 }
 
 // attached is with. runs says that f runs a program: a process begun here then takes up the executions that the one before it
-// left, and waits for them.
-func (a *app) attached(ctx context.Context, runs bool, f func(context.Context, *api.Client) error) (err error) {
+// left, and waits for them. first is the program; nil where it has run before.
+func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) (err error) {
 	cfg, err := a.daemonConfig("error")
 	if err != nil {
 		return err
 	}
-	cfg.Recover = runs
+	cfg.Recover, cfg.Program = runs, first
 	at, err := daemon.Attach(ctx, cfg)
 	if err != nil {
 		return err

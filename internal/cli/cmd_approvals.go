@@ -199,7 +199,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 		Args:              atLeastOne("ID", "the id of a request or of an execution"),
 		ValidArgsFunction: a.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.attached(cmd.Context(), true, func(ctx context.Context, client *api.Client) error {
+			return a.attached(cmd.Context(), true, nil, func(ctx context.Context, client *api.Client) error {
 				ids, err := requests(ctx, client, args)
 				if err != nil {
 					return err

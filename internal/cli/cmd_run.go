@@ -67,7 +67,7 @@ noted, their answers simulated; "biplane approvals" shows the list. When it is a
 			if timeout < 0 || timeout == 0 && cmd.Flags().Changed("timeout") {
 				return usage("the timeout is %s: it must be more than 0", timeout)
 			}
-			return a.attached(cmd.Context(), true, func(ctx context.Context, client *api.Client) error {
+			return a.attached(cmd.Context(), true, &req, func(ctx context.Context, client *api.Client) error {
 				x, err := client.Run(ctx, req)
 				if err != nil {
 					return err

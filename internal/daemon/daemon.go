@@ -53,6 +53,8 @@ type Config struct {
 	Unprefixed bool
 	// Lazy starts the upstreams when something needs them: a program that names one, a search, a list of tools.
 	Lazy bool
+	// Program is what this process was begun to run, if it was: its text is read while the rest is made.
+	Program *api.RunRequest
 	// Recover takes up the executions that had not ended when the process before this one did.
 	Recover bool
 }
@@ -89,6 +91,7 @@ type Daemon struct {
 	takeUp    sync.Once
 	close     sync.Once
 	warm      sync.WaitGroup // what is made ready beside the rest
+	first     *program.Ahead // of that; nil: no program is known yet
 }
 
 // New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When another process owns the
@@ -113,6 +116,10 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		if err := identity.CheckExposure(cfg.Listen, cfg.Settings.Auth != nil, cfg.Settings.TLS.Private()); err != nil {
 			return nil, err
 		}
+	}
+	if p := cfg.Program; p != nil { // read beside the rest
+		d.first = program.NewAhead(program.Request{Source: p.Code, Language: p.Language, Session: p.Session != ""})
+		d.warm.Go(d.first.Read)
 	}
 	if err := checkKey(cfg.DataDir); err != nil {
 		return nil, err
@@ -157,7 +164,9 @@ func (d *Daemon) assemble() (err error) {
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
-	d.warm.Go(program.Warm) // beside the rest; before, it is the engine's process that gets ready beside this one
+	if d.first == nil { // beside the rest; before, it is the engine's process that gets ready beside this one
+		d.warm.Go(program.Warm)
+	}
 	d.approvals = d.newApprovals(key)
 	d.network = d.newNetwork()
 	d.privacy = d.newPrivacy(key)

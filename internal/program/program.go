@@ -20,6 +20,7 @@ type Config struct {
 	Catalog func() *catalog.View // the tools to check programs against; nil: none
 	// Visible gives what of Catalog somebody may see; nil: all of it.
 	Visible func(tool.Principal) *catalog.View
+	Ahead   *Ahead // a program that is known already; nil: none
 }
 
 // A Preparer prepares programs. It is safe for concurrent use.
@@ -101,11 +102,12 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	if e != nil {
 		return nil, e
 	}
-	how := prepareScript
+	var prog *Program
 	if language == "python" {
-		how = preparePython
+		prog, e = preparePython(q, language, x)
+	} else {
+		prog, e = prepareScript(q, language, x, p.cfg.Ahead)
 	}
-	prog, e := how(q, language, x)
 	if e != nil {
 		place(e, q.Source)
 		return nil, e
@@ -114,13 +116,24 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	return prog, nil
 }
 
-// prepareScript prepares TypeScript or JavaScript; x may be nil.
-func prepareScript(q Request, language string, x *check.Index) (*Program, *Error) {
-	loader := api.LoaderTS
+// modeOf says how to read a program in TypeScript or JavaScript.
+func modeOf(q *Request, language string) mode {
 	if language == "javascript" {
-		loader = api.LoaderJS
+		return mode{api.LoaderJS, q.Session}
 	}
-	s, m, e := assemble(q.Source, mode{loader, q.Session})
+	return mode{api.LoaderTS, q.Session}
+}
+
+// prepareScript prepares TypeScript or JavaScript; x and ahead may be nil.
+func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*Program, *Error) {
+	var s *steps
+	var m *made
+	var e *Error
+	if r := ahead.take(&q); r != nil {
+		s, m, e = r.steps, r.made, r.err
+	} else {
+		s, m, e = assemble(q.Source, modeOf(&q, language))
+	}
 	if e != nil {
 		return nil, e
 	}
