@@ -262,9 +262,10 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 
 // append encodes a leaf and appends it. Unless wait says otherwise it returns before it has its place in the log, as long as nothing failed.
 func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
+	kind, path := c.Kind, c.Tool // c itself is not kept
 	failed := func(err error) {
 		if k := tool.AsError(err).Kind; k != tool.Canceled && k != tool.Timeout {
-			l.log.Error("audit "+a.Part, "kind", c.Kind, "tool", c.Tool, "record", a.Record, "err", err)
+			l.log.Error("audit "+a.Part, "kind", kind, "tool", path, "record", a.Record, "err", err)
 		}
 	}
 	if !wait {

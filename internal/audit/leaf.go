@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -76,7 +77,8 @@ func (c *content) encode() ([]byte, error) {
 	if out, ok := c.quick(); ok {
 		return out, nil
 	}
-	raw, err := json.Marshal(c)
+	whole := *c // what json is given is kept longer than the call
+	raw, err := json.Marshal(&whole)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
 	}
@@ -89,7 +91,11 @@ func (c *content) encode() ([]byte, error) {
 
 // quick is encode of what has nothing to escape, as almost all have: the members stand in their order, and numbers are integers.
 func (c *content) quick() ([]byte, bool) {
-	w := writer{out: make([]byte, 0, 640), ok: true}
+	size := 640
+	if c.Part == PartEnded {
+		size = 352
+	}
+	w := writer{out: make([]byte, 0, size), ok: true}
 	w.bytes("arguments", c.Arguments)
 	if c.Begun != nil {
 		w.number("begun", *c.Begun)
@@ -141,13 +147,12 @@ func (w *writer) name(name string) {
 		w.out = w.out[:n-1]
 	}
 	w.out = append(append(append(w.out, c, '"'), name...), '"', ':')
-	w.check(name)
 }
 
 func (w *writer) text(name, value string) {
 	w.name(name)
 	w.out = append(append(append(w.out, '"'), value...), '"')
-	w.check(value)
+	w.check(len(value))
 }
 
 func (w *writer) number(name string, n int64) {
@@ -175,19 +180,34 @@ func (w *writer) detail(d map[string]string) {
 	w.name("detail")
 	w.out = append(w.out, '{')
 	for _, k := range slices.Sorted(maps.Keys(d)) {
+		w.ok = w.ok && itself([]byte(k))
 		w.text(k, d[k])
 	}
 	w.out = append(w.out, '}')
 }
 
-// check sees whether a string stands for itself.
-func (w *writer) check(s string) {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			w.ok = false
-			return
+// check sees whether the string that was just written, of so many bytes, stands for itself.
+func (w *writer) check(n int) {
+	end := len(w.out) - 1
+	w.ok = w.ok && itself(w.out[end-n:end])
+}
+
+// itself reports whether a string needs no escapes: it is printable ASCII without quotes and backslashes. It looks at eight bytes at once.
+func itself(s []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	zero := func(x uint64) uint64 { return (x - ones) &^ x } // in the high bits, whether a byte is zero
+	for ; len(s) >= 8; s = s[8:] {
+		x := binary.LittleEndian.Uint64(s)
+		if (x|(x-' '*ones)&^x|zero(x^'"'*ones)|zero(x^'\\'*ones)|zero(x^0x7f*ones))&highs != 0 {
+			return false
 		}
 	}
+	for _, c := range s {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // What stands in a leaf in the place of indexes that it has not yet. Inside of a JSON string its quotes would be escaped, so that
@@ -199,7 +219,12 @@ const (
 
 // At gives the addition's leaf as it is at index seq of the log.
 func (a *Addition) At(seq int64) ([]byte, error) {
-	out, rest := make([]byte, 0, len(a.Leaf)+40), a.Leaf
+	return a.AppendAt(make([]byte, 0, len(a.Leaf)+40), seq)
+}
+
+// AppendAt appends what At gives.
+func (a *Addition) AppendAt(out []byte, seq int64) ([]byte, error) {
+	rest := a.Leaf
 	ok := true
 	if a.First != nil {
 		if out, rest, ok = number(out, rest, unpaired, a.First.Seq); !ok {

@@ -79,8 +79,11 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 // Digest gives the keyed digest of bytes as it is in the record of a store with this key, so that whoever has the bytes and the key can find
 // them there.
 func Digest(key *secret.Key, data []byte) string {
+	const name = "hmac-sha256:"
 	mac := key.MAC(digestPurpose, data)
-	return "hmac-sha256:" + hex.EncodeToString(mac[:])
+	var out [len(name) + 2*len(mac)]byte
+	hex.Encode(out[copy(out[:], name):], mac[:])
+	return string(out[:])
 }
 
 func (k *keeper) arguments(a *Addition, data []byte) Payload { return k.payload(a, data, k.args) }

@@ -71,10 +71,11 @@ func (k *Key) Seal(purpose string, plain []byte, bind ...[]byte) []byte {
 // is copied but from plain to dst.
 func (k *Key) AppendSeal(dst []byte, purpose string, plain []byte, bind ...[]byte) []byte {
 	dst = slices.Grow(dst, Overhead+len(plain))
-	var nonce [nonceSize]byte
-	_, _ = rand.Read(nonce[:]) // it never fails: the process ends instead
-	dst = append(append(dst, version), nonce[:]...)
-	return k.of(purpose).aead.Seal(dst, nonce[:], plain, bound(bind))
+	at := len(dst) + 1
+	dst = append(dst, version)[:at+nonceSize]
+	nonce := dst[at:]
+	_, _ = rand.Read(nonce) // it never fails: the process ends instead
+	return k.of(purpose).aead.Seal(dst, nonce, plain, bound(bind))
 }
 
 // Unseal opens what Seal made with the same purpose and bind. The error is ErrUnseal.
@@ -120,7 +121,11 @@ func (k *Key) of(purpose string) *purposed {
 // bound is the data that is authenticated with the text: the version, and each part after its length, so that no two
 // lists of parts are the same bytes.
 func bound(parts [][]byte) []byte {
-	b := []byte{version}
+	n := 1
+	for _, p := range parts {
+		n += 8 + len(p)
+	}
+	b := append(make([]byte, 0, n), version)
 	for _, p := range parts {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(p))), p...)
 	}

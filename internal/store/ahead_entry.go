@@ -58,13 +58,17 @@ func (x *leaf) kind() byte { return leafKind }
 // appendTo writes the leaf without its place in the log, which it has in the database only, sealed for the record of that name: who has no key can't add
 // one, nor one of another folder with the same key, and which ever is taken again is there already.
 func (x *leaf) appendTo(b []byte) []byte {
-	return x.a.key.AppendSeal(b, auditAheadPurpose, x.text(), []byte(x.a.origin))
+	x.a.plain = x.appendText(x.a.plain[:0])
+	if cap(x.a.plain) > packBytes { // few are large
+		defer func() { x.a.plain = nil }()
+	}
+	return x.a.key.AppendSeal(b, auditAheadPurpose, x.a.plain, []byte(x.a.origin))
 }
 
-// text is the leaf before it is sealed. What is kept beside it is sealed as in a row of its own.
-func (x *leaf) text() []byte {
+// appendText writes the leaf before it is sealed. What is kept beside it is sealed as in a row of its own.
+func (x *leaf) appendText(b []byte) []byte {
 	add := x.add
-	b := field(field(make([]byte, 0, len(add.Leaf)+256), add.Record), add.Part)
+	b = field(field(b, add.Record), add.Part)
 	first := ""
 	if add.First != nil {
 		first = add.First.Record
@@ -72,7 +76,8 @@ func (x *leaf) text() []byte {
 	b = binary.AppendUvarint(field(b, first), uint64(add.Time.UnixMicro()))
 	b = field(b, add.Leaf)
 	for _, k := range add.Keep {
-		b = field(field(b, k.Digest), x.a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest)))
+		b = binary.AppendUvarint(field(b, k.Digest), uint64(secret.Overhead+len(k.Data)))
+		b = x.a.key.AppendSeal(b, auditPayloadPurpose, k.Data, []byte(k.Digest))
 	}
 	return b
 }

@@ -26,6 +26,7 @@ type Audit struct {
 	s      *Store
 	key    *secret.Key
 	origin string // of the record; set before anything is added to it
+	plain  []byte // a leaf while it is sealed for the file beside the database, whose lock is held then
 }
 
 // Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present

@@ -355,16 +355,17 @@ func (w *writer) leaf(ctx context.Context, x *leaf) error {
 	return errors.Join(w.leaves(ctx, []*leaf{x}), x.err)
 }
 
-// grown adds a leaf to the tree, and gives it with the hashes that are stored with it.
+// grown adds a leaf to the tree, and gives it, until the next one, with the hashes that are stored with it.
 func (w *writer) grown(ctx context.Context, x *leaf) (data, hashes []byte, err error) {
 	if err := w.grow(ctx, x.a.key); err != nil {
 		return nil, nil, err
 	}
 	add := x.add
 	add.Seq = w.tree.size
-	if data, err = add.At(add.Seq); err != nil {
+	if data, err = add.AppendAt(w.placing[:0], add.Seq); err != nil {
 		return nil, nil, &refusal{err}
 	}
+	w.placing = data
 	if err := w.placeable(ctx, add); err != nil {
 		return nil, nil, err
 	}

@@ -30,6 +30,7 @@ type writer struct {
 	span     *span                // of the record, the one that is not full yet; as tree
 	pack     pack                 // of what is kept for the record, and has no row yet; only the goroutine uses it
 	greatest string               // record in a span that is full; as tree
+	placing  []byte               // the leaf that is being added; only the goroutine uses it
 	taken    []*leaf              // leaves of the record that the transaction under way has taken; only the goroutine uses it
 	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
 	sound    atomic.Bool          // the tree is known, and was what was sealed
@@ -196,6 +197,9 @@ func (r *refusal) Unwrap() error { return r.err }
 
 // refused reports whether an error is the failure of one write alone.
 func refused(err error) bool {
+	if err == nil {
+		return false
+	}
 	var r *refusal
 	return errors.As(err, &r)
 }
