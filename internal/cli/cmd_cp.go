@@ -119,7 +119,7 @@ func (t *transfer) in(from string, dst spot) error {
 		if strings.HasSuffix(dst.path, "/") {
 			return usage("standard input has no name: name the file, as in %s:notes.txt", dst.session)
 		}
-		return t.put(t.In, dst.session, dst.path)
+		return t.put(t.input(t.ctx), dst.session, dst.path)
 	}
 	info, err := os.Stat(from)
 	switch {

@@ -37,7 +37,7 @@ The exit code is 0 when all was as recorded, or a changed program found all its 
 			}
 			if cmd.Flags().Changed("program") {
 				var run api.RunRequest
-				if err := a.program([]string{file}, &run); err != nil {
+				if err := a.program(cmd.Context(), []string{file}, &run); err != nil {
 					return err
 				}
 				if req.Program = run.Code; strings.TrimSpace(req.Program) == "" {

@@ -54,7 +54,7 @@ noted, their answers simulated; "biplane approvals" shows the list. When it is a
 			case given && len(args) > 0:
 				return usage("give either a file or -c, not both")
 			case !given:
-				if err := a.program(args, &req); err != nil {
+				if err := a.program(cmd.Context(), args, &req); err != nil {
 					return err
 				}
 			}
@@ -103,8 +103,9 @@ noted, their answers simulated; "biplane approvals" shows the list. When it is a
 }
 
 // program reads the program from the file that args name, or from standard input.
-func (a *app) program(args []string, req *api.RunRequest) error {
-	in, name := a.In, "standard input"
+func (a *app) program(ctx context.Context, args []string, req *api.RunRequest) error {
+	var in io.Reader
+	name := "standard input"
 	if len(args) == 1 && args[0] != "-" {
 		f, err := os.Open(args[0])
 		if errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +127,14 @@ func (a *app) program(args []string, req *api.RunRequest) error {
 			return usage("no program: give a file, -c CODE, or - for standard input")
 		}
 	}
+	if in == nil {
+		in = a.input(ctx)
+	}
 	text, err := io.ReadAll(io.LimitReader(in, programBytes+1))
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return &api.Error{Kind: api.Canceled, Message: "canceled"}
+	case err != nil:
 		return usage("program: %s: %v", name, err)
 	}
 	if len(text) > programBytes {

@@ -292,7 +292,7 @@ another build of the engine is made anew from the session's journal where that i
 			if err != nil {
 				return err
 			}
-			in := a.In
+			var in io.Reader
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
 				if err != nil {
@@ -309,6 +309,9 @@ another build of the engine is made anew from the session's journal where that i
 				return usage("import from standard input needs --name, the name of the session")
 			case name == "":
 				name = strings.TrimSuffix(filepath.Base(args[0]), sessionExt)
+			}
+			if in == nil {
+				in = a.input(cmd.Context())
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				s, err := client.ImportSession(ctx, name, secret, io.NopCloser(in))
