@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -79,9 +78,9 @@ var errAhead = errors.New("the file beside the database can't be written")
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // openAhead opens the file, and gives what is in it and not in the database.
-func openAhead(ctx context.Context, conn *sql.Conn, path string) (_ *ahead, left []read, err error) {
+func openAhead(ctx context.Context, q querier, path string) (_ *ahead, left []read, err error) {
 	a := &ahead{holes: map[string]bool{}, loose: true} // of what the last process wrote nobody knows
-	if err := one(conn.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
+	if err := one(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() { // a pipe would be waited for, what a link names written over
@@ -336,9 +335,9 @@ func numbers(group []*write, leaves []*leaf) (out []uint64) {
 
 // recover opens the file, and writes what of journals the last process left in it. Leaves of the record wait for the key of that. What can't be
 // written is what had been written already, or isn't of a whole: it is left out, and said.
-func (w *writer) recover(ctx context.Context, path string) (err error) {
+func (w *writer) recover(ctx context.Context, q querier, path string) (err error) {
 	var left []read
-	if w.ahead, left, err = openAhead(ctx, w.conn, path); err != nil {
+	if w.ahead, left, err = openAhead(ctx, q, path); err != nil {
 		return err
 	}
 	defer func() {
@@ -367,6 +366,9 @@ func (w *writer) recover(ctx context.Context, path string) (err error) {
 
 // journalsAgain writes the steps of journals among what is left, and sees to it that the disk has them, and what the last process wrote before.
 func (w *writer) journalsAgain(ctx context.Context, left []read) error {
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
 	if err := w.step(ctx, step{query: "BEGIN IMMEDIATE"}); err != nil {
 		return err
 	}

@@ -137,8 +137,15 @@ func (k *Sessions) removeUnless(ctx context.Context, ids []string) {
 
 // sweep deletes what an earlier process left halfway: blobs that no session refers to, and files that no row knows.
 func (k *Sessions) sweep(ctx context.Context) error {
-	if err := k.s.writer.do(ctx, false, `DELETE FROM session_blob WHERE NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = session_blob.id)`); err != nil {
-		return err
+	const loose = ` FROM session_blob WHERE NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = session_blob.id)`
+	var some bool // hardly ever, and each start asks
+	if err := k.s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1`+loose+`)`).Scan(&some); err != nil {
+		return readError(ctx, err)
+	}
+	if some {
+		if err := k.s.writer.do(ctx, false, `DELETE`+loose); err != nil {
+			return err
+		}
 	}
 	entries, err := os.ReadDir(k.dir)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {

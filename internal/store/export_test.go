@@ -9,6 +9,9 @@ func (s *Store) Exec(ctx context.Context, query string) error {
 
 // Pragma sets something of the writer's connection.
 func (s *Store) Pragma(ctx context.Context, set string) error {
+	if err := s.writer.connect(ctx); err != nil {
+		return err
+	}
 	_, err := s.writer.conn.ExecContext(ctx, "PRAGMA "+set)
 	return err
 }

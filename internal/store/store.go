@@ -73,20 +73,22 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 		return nil, tool.Errorf(tool.Unavailable, "open store: %w", err)
 	}
 	// SQLite's own files beside the database take its mode.
-	if s.write, err = open(path, ""); err != nil {
-		return nil, err
-	}
-	s.write.SetMaxOpenConns(1)
-	if err := migrate(ctx, s.write); err != nil {
-		return nil, unopened(path, err)
-	}
-	if s.writer, err = startWriter(ctx, s.write, filepath.Join(c.Path, aheadName), log); err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
-	}
 	if s.read, err = open(path, "on"); err != nil {
 		return nil, err
 	}
 	s.read.SetMaxOpenConns(4)
+	if s.write, err = open(path, ""); err != nil {
+		return nil, err
+	}
+	s.write.SetMaxOpenConns(1)
+	if !current(ctx, s.read) {
+		if err := migrate(ctx, s.write); err != nil {
+			return nil, unopened(path, err)
+		}
+	}
+	if s.writer, err = startWriter(ctx, s.read, s.write, filepath.Join(c.Path, aheadName), log); err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	}
 	return s, nil
 }
 
@@ -145,9 +147,6 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	if current(ctx, db, dir) {
-		return nil
-	}
 	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
@@ -168,14 +167,14 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// current reports whether the newest of the migrations in dir is the last that was applied. That is usual, and every start asks:
+// current reports whether the newest of the migrations is the last that was applied. That is usual, and every start asks:
 // a query says so sooner than the machinery that applies them, which has the last word where this isn't so.
-func current(ctx context.Context, db *sql.DB, dir fs.FS) bool {
-	names, err := fs.Glob(dir, "*.sql") // in order
-	if err != nil || len(names) == 0 {
+func current(ctx context.Context, db *sql.DB) bool {
+	all, err := migrations.ReadDir("migrations") // in order
+	if err != nil || len(all) == 0 {
 		return false
 	}
-	number, _, _ := strings.Cut(names[len(names)-1], "_")
+	number, _, _ := strings.Cut(all[len(all)-1].Name(), "_")
 	want, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return false

@@ -22,7 +22,8 @@ const batch = 512
 // A writer is the one goroutine that writes. Writes that come while a transaction is being committed share the next
 // one, so that a hundred calls at once wait for a disk flush or two and not for a hundred.
 type writer struct {
-	conn     *sql.Conn
+	db       *sql.DB
+	conn     *sql.Conn            // of db; nil: nothing has been written yet; only the goroutine uses it
 	stmts    map[string]*sql.Stmt // by text; only the goroutine uses it
 	tree     *tree                // of the record; nil: not read yet; only the goroutine uses it
 	heading  *heading             // what the tree's head is sealed with; as tree
@@ -72,23 +73,40 @@ type step struct {
 	args  []any
 }
 
-// startWriter starts the writer. ahead is the path of its file; what is left there is written first.
-func startWriter(ctx context.Context, db *sql.DB, ahead string, log *slog.Logger) (*writer, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// Indexes of what is random are written to in many places: they stay in memory, and in the log before they are moved.
-	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	w := &writer{conn: conn, stmts: map[string]*sql.Stmt{}, log: log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
+// startWriter starts the writer, which reads with q, and opens the one connection of db once there is something to write: each
+// connection reads the whole schema first. ahead is the path of its file; what is left there is written first.
+func startWriter(ctx context.Context, q querier, db *sql.DB, ahead string, log *slog.Logger) (*writer, error) {
+	w := &writer{db: db, stmts: map[string]*sql.Stmt{}, log: log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
-	if err := w.recover(ctx, ahead); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if err := w.recover(ctx, q, ahead); err != nil {
+		return nil, errors.Join(err, w.disconnect())
 	}
 	go w.run()
 	return w, nil
+}
+
+// connect opens the connection, where there is none yet.
+func (w *writer) connect(ctx context.Context) error {
+	if w.conn != nil {
+		return nil
+	}
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	// Indexes of what is random are written to in many places: they stay in memory, and in the log before they are moved.
+	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	w.conn = conn
+	return nil
+}
+
+func (w *writer) disconnect() error {
+	if w.conn == nil {
+		return nil
+	}
+	return w.conn.Close()
 }
 
 // do queues one statement, and waits until it is committed. Once queued it is not given up, ctx or not: whoever gets
@@ -152,7 +170,7 @@ func (w *writer) stop() error {
 	for _, s := range w.stmts {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, w.ahead.close(), w.conn.Close())...)
+	return errors.Join(append(errs, w.ahead.close(), w.disconnect())...)
 }
 
 // empty reports whether there are no statements.
@@ -220,8 +238,10 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	if err != nil {
 		w.tree, w.unsealed = nil, false // whatever is there now is read again
 		w.pack.lose()
-		if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
-			err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
+		if w.conn != nil {
+			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
+				err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
+			}
 		}
 		w.settle(group, durable, failure(err))
 		return group, slices.Repeat([]error{failure(err)}, len(group)), next
@@ -238,6 +258,9 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 // transaction is commit without what is to be done about an error. Leaves of the record that are queued are taken along, and then what was
 // queued before them, so that nothing is on record of which the journal doesn't know.
 func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool) (errs []error, next *write, err error) {
+	if err := w.connect(ctx); err != nil {
+		return nil, nil, err
+	}
 	if err := w.flush(ctx, durable); err != nil {
 		return nil, nil, err
 	}
