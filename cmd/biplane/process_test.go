@@ -238,7 +238,7 @@ func interrupt(t *testing.T, sig os.Signal) {
 	go func() { done <- p.cmd.Wait() }()
 	select {
 	case err := <-done:
-		if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "canceled") {
+		if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "canceled") || strings.Contains(p.stderr.String(), "when this process began") {
 			t.Errorf("%v, exit code %d\n%s", err, p.cmd.ProcessState.ExitCode(), p.stderr)
 		}
 	case <-time.After(30 * time.Second):

@@ -318,7 +318,7 @@ func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f 
 	stop := a.sayWaiting(at)
 	err = f(ctx, at.Client)
 	stop()
-	if runs {
+	if runs && ctx.Err() == nil { // else what runs is its own, which is stopped
 		at.Settle(ctx, func(n int) {
 			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", prose.Count(n, "execution"))
 		})
