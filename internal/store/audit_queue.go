@@ -48,6 +48,7 @@ type leaf struct {
 	waits  atomic.Bool // Append says what came of it, so that Failed needn't
 	// What came of it; before done is closed, when the transaction that took it is over, only the writer's goroutine uses them.
 	err  error
+	told bool // Append waits for it
 	over bool
 	done chan struct{} // nil: nobody ever waits
 }
@@ -177,7 +178,7 @@ func (w *writer) settle(group []*write, durable bool, err error) {
 		w.paid()
 	}
 	for _, x := range over {
-		if x.err = errors.Join(err, x.err); x.err != nil && !x.waits.Swap(false) && x.add.Failed != nil {
+		if x.err = errors.Join(err, x.err); x.err != nil && !x.told && !x.waits.Swap(false) && x.add.Failed != nil {
 			x.add.Failed(x.refused(x.err))
 		}
 		x.over = true
@@ -212,7 +213,8 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	}
 	var back []*leaf
 	for _, x := range w.taken {
-		if x.waits.Load() || x.number == 0 || !w.ahead.has(x.number) {
+		x.told = x.waits.Swap(false) // from here on Append can't say any more that the file has it
+		if x.told || x.number == 0 || !w.ahead.has(x.number) {
 			leaves = append(leaves, x)
 			continue
 		}
