@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"queue":    {"tool"},
 	"program":  {"lazily", "tool", "catalog", "program/check"},
 
-	"program/check":         {"tool", "catalog"},
+	"program/check":         {"lazily", "tool", "catalog"},
 	"sandbox/wasm":          {"tool", "sandbox", "sandbox/wasm/guest", "sandbox/wasm/pyguest", "third_party/quickjs-wasi/qjs", "third_party/cpython/py"},
 	"sandbox/wasm/pyguest":  {"sandbox", "third_party/cpython", "third_party/cpython/py"},
 	"sandbox/wasm/guest":    {},

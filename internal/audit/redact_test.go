@@ -183,3 +183,16 @@ func FuzzEncode(f *testing.F) {
 		}
 	})
 }
+
+// TestEncodingOfEachCharacter has each character of ASCII at each place of a text, since several are looked at together.
+func TestEncodingOfEachCharacter(t *testing.T) {
+	for c := range byte(utf8.RuneSelf) {
+		for at := range 18 {
+			text := []byte("an ordinary text ~")
+			text[at] = c
+			if ours, want := audit.Encodings(string(text), 7); string(ours) != string(want) {
+				t.Errorf("%q is encoded as\n%s, want\n%s", text, ours, want)
+			}
+		}
+	}
+}

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/grafana/sobek/ast"
 	"github.com/grafana/sobek/parser"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -354,20 +354,14 @@ func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
 }
 
 // globalNames are names that the engine or the runtime may know: calls of them are never reported.
-var globalNames = sync.OnceValue(func() map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
-		Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array Intl
-		Iterator AsyncIterator JSON Map Math NaN Infinity Number Object Promise Proxy RangeError ReferenceError Reflect RegExp Set
-		SharedArrayBuffer String Symbol SyntaxError Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray
-		WeakMap WeakRef WeakSet WebAssembly DisposableStack AsyncDisposableStack SuppressedError InternalError DOMException
-		decodeURI decodeURIComponent encodeURI encodeURIComponent escape unescape eval globalThis isFinite isNaN parseFloat parseInt
-		undefined arguments tools callTool search emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
-		TextDecoder structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
-		atob btoa crypto performance AbortController AbortSignal Event CustomEvent EventTarget MessageChannel Blob File FormData
-		Headers Request Response fetch ReadableStream WritableStream TransformStream navigator window self global process Buffer
-		Deno Bun require module exports __import __module __dirname __filename document localStorage sessionStorage gc std os bjson`) {
-		m[w] = true
-	}
-	return m
-})
+var globalNames = lazily.Words(`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
+	Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array Intl
+	Iterator AsyncIterator JSON Map Math NaN Infinity Number Object Promise Proxy RangeError ReferenceError Reflect RegExp Set
+	SharedArrayBuffer String Symbol SyntaxError Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray
+	WeakMap WeakRef WeakSet WebAssembly DisposableStack AsyncDisposableStack SuppressedError InternalError DOMException
+	decodeURI decodeURIComponent encodeURI encodeURIComponent escape unescape eval globalThis isFinite isNaN parseFloat parseInt
+	undefined arguments tools callTool search emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
+	TextDecoder structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
+	atob btoa crypto performance AbortController AbortSignal Event CustomEvent EventTarget MessageChannel Blob File FormData
+	Headers Request Response fetch ReadableStream WritableStream TransformStream navigator window self global process Buffer
+	Deno Bun require module exports __import __module __dirname __filename document localStorage sessionStorage gc std os bjson`)
