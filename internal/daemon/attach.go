@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
@@ -103,7 +104,7 @@ func start(ctx context.Context, d *Daemon) *running {
 }
 
 // stop ends the Daemon. Requests whose makers have given up have a while to end before it: an execution that is stopped with one ends as
-// that, and is nothing that the next process takes up.
+// that, and is nothing that the next process takes up. One that doesn't end at all is left, and named: what it stood on is closed.
 func (r *running) stop() error {
 	idle := make(chan struct{})
 	go func() { r.api.work.Wait(); close(idle) }()
@@ -115,8 +116,14 @@ func (r *running) stop() error {
 	}
 	r.cancel()
 	err := <-r.done
-	<-idle
-	return errors.Join(err, r.d.Close())
+	late.Reset(closeTime - drainTime)
+	var left error
+	select {
+	case <-idle:
+	case <-late.C:
+		left = tool.Errorf(tool.Internal, "biplane ends, and requests to it did not: %s", strings.Join(r.api.underWay(), ", "))
+	}
+	return errors.Join(err, left, r.d.Close())
 }
 
 // take makes a Daemon, or gives the owner of the data folder once it answers. It waits a while for one that is just

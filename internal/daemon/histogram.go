@@ -12,8 +12,8 @@ import (
 // How long calls and executions take, in seconds: from an echo to what a person has to approve.
 var callBuckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// A histogram counts how long things took, by the value of one label. The library that writes the other figures has histograms
-// only whose buckets Prometheus can't read.
+// A histogram counts how long things took, by the value of one label. The library that writes the figures of the process has
+// histograms only whose buckets Prometheus can't read.
 type histogram struct {
 	name, help, label string
 
@@ -66,5 +66,35 @@ func (h *histogram) write(w io.Writer) {
 			fmt.Fprintf(w, "%s_bucket{%s,le=%q} %d\n", h.name, of, bound, total)
 		}
 		fmt.Fprintf(w, "%s_sum{%s} %s\n%s_count{%s} %d\n", h.name, of, strconv.FormatFloat(s.sum, 'g', -1, 64), h.name, of, total)
+	}
+}
+
+// A counter counts what happened, by the values of two labels.
+type counter struct {
+	name, help string
+	labels     [2]string
+
+	mu     sync.Mutex
+	counts map[[2]string]uint64
+}
+
+func newCounter(name, help, first, second string) *counter {
+	return &counter{name: name, help: help, labels: [2]string{first, second}, counts: map[[2]string]uint64{}}
+}
+
+// add counts one.
+func (c *counter) add(first, second string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[[2]string{first, second}]++
+}
+
+// write writes all series in Prometheus' text format.
+func (c *counter) write(w io.Writer) {
+	family(w, c.name, "counter", c.help)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, v := range slices.SortedFunc(maps.Keys(c.counts), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		fmt.Fprintf(w, "%s{%s=%s,%s=%s} %d\n", c.name, c.labels[0], label(v[0]), c.labels[1], label(v[1]), c.counts[v])
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"sync"
 )
 
@@ -15,6 +17,9 @@ type inProcess struct {
 	handler http.Handler
 	log     *slog.Logger
 	work    sync.WaitGroup // requests under way
+
+	mu      sync.Mutex
+	running map[*http.Request]bool // the same, to name those that don't end
 }
 
 // RoundTrip makes a request. It returns when the answer begins.
@@ -26,20 +31,48 @@ func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, to := io.Pipe()
 	a := &answer{header: http.Header{}, to: to, begun: make(chan struct{})}
+	p.note(in, true)
 	p.work.Go(func() {
+		defer p.note(in, false)
 		defer in.Body.Close()
 		a.end(p.serve(a, in))
 	})
 	select {
 	case <-a.begun:
 		return &http.Response{
-			Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Status: strconv.Itoa(a.status) + " " + http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Header: a.sent, ContentLength: -1, Body: body, Request: r,
 		}, nil
 	case <-r.Context().Done():
 		body.CloseWithError(r.Context().Err()) // whoever answers hears it, too
 		return nil, r.Context().Err()
 	}
+}
+
+// note keeps what is under way.
+func (p *inProcess) note(r *http.Request, runs bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !runs {
+		delete(p.running, r)
+		return
+	}
+	if p.running == nil {
+		p.running = map[*http.Request]bool{}
+	}
+	p.running[r] = true
+}
+
+// underWay names the requests that have not ended.
+func (p *inProcess) underWay() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for r := range p.running {
+		names = append(names, r.Method+" "+r.URL.Path)
+	}
+	slices.Sort(names)
+	return names
 }
 
 var errBroken = errors.New("the answer broke off")

@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 func TestInProcess(t *testing.T) {
@@ -53,7 +55,7 @@ func TestInProcess(t *testing.T) {
 		}
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != tt.status || string(text) != tt.want || (err != nil) != tt.broken || resp.Header.Get("X-Late") != "" || tt.status != 500 && resp.Header.Get("X-Path") != "localhost"+tt.path {
+		if resp.StatusCode != tt.status || resp.Status != strconv.Itoa(tt.status)+" "+http.StatusText(tt.status) || string(text) != tt.want || (err != nil) != tt.broken || resp.Header.Get("X-Late") != "" || tt.status != 500 && resp.Header.Get("X-Path") != "localhost"+tt.path {
 			t.Errorf("%s: %d %q %v %v", tt.path, resp.StatusCode, text, err, resp.Header)
 		}
 	}
@@ -68,4 +70,37 @@ func TestInProcess(t *testing.T) {
 		t.Errorf("given up: %v", err)
 	}
 	p.work.Wait() // the handler has heard of it
+}
+
+// TestStopNamesWhatDoesNotEnd has a request whose handler hears nothing: the end doesn't wait for it for ever.
+func TestStopNamesWhatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		p := &inProcess{log: slog.New(slog.DiscardHandler), handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/stuck" {
+				w.WriteHeader(http.StatusOK)
+				<-stuck
+			}
+		})}
+		done := make(chan error, 1)
+		r := &running{&Daemon{}, p, func() { done <- nil }, done}
+		for _, path := range []string{"/ends", "/stuck"} {
+			resp, err := (&http.Client{Transport: p}).Get("http://localhost" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+		}
+		if err := r.stop(); err == nil || !strings.Contains(err.Error(), "did not: GET /stuck") || strings.Contains(err.Error(), "/ends") {
+			t.Errorf("it says %v", err)
+		}
+		close(stuck)
+		p.work.Wait()
+
+		r.done <- nil
+		r.cancel = func() {}
+		if err := r.stop(); err != nil {
+			t.Errorf("with nothing under way: %v", err)
+		}
+	})
 }

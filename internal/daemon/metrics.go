@@ -29,7 +29,7 @@ type metrics struct {
 	view       func() *catalog.View
 	states     func() map[string]tool.State
 	load       func() (running, queued int)
-	calls      *figures.Set // by outcome and upstream
+	calls      *counter // by outcome and upstream
 	inFlight   atomic.Int64
 	duration   *histogram // by upstream
 	executions *histogram // by state
@@ -42,7 +42,7 @@ const unknown = "unknown"
 func newMetrics(version string, view func() *catalog.View, states func() map[string]tool.State, load func() (running, queued int)) *metrics {
 	return &metrics{
 		version: version, view: view, states: states, load: load,
-		calls:    figures.NewSet(),
+		calls:    newCounter("biplane_calls_total", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
 		duration: newHistogram("biplane_call_duration_seconds", "How long calls took at the door, the record of them included.", "upstream"),
 		// A series that is there from the start has a rate from the first event on.
 		executions: newHistogram("biplane_execution_duration_seconds", "How long executions took that have ended, by state: done, failed or interrupted.", "state",
@@ -62,7 +62,7 @@ func (m *metrics) counted(next tool.Caller) tool.Caller {
 		start := time.Now()
 		res, err := next.Call(ctx, c)
 		m.duration.observe(upstream, time.Since(start).Seconds())
-		m.calls.GetOrCreateCounter(`biplane_calls_total{outcome=` + label(outcome(res, err)) + `,upstream=` + label(upstream) + `}`).Inc()
+		m.calls.add(outcome(res, err), upstream)
 		return res, err
 	})
 }
@@ -98,29 +98,29 @@ func (m *metrics) handler(log *slog.Logger) http.Handler {
 // write writes what is counted, what is so at this moment, and what Go and the system say of this process.
 func (m *metrics) write(w *bytes.Buffer) {
 	family(w, "biplane_build_info", "gauge", "Always 1; the labels say what runs.")
-	figures.WriteGaugeUint64(w, `biplane_build_info{go=`+label(runtime.Version())+`,platform=`+label(runtime.GOOS+"/"+runtime.GOARCH)+`,version=`+label(m.version)+`}`, 1)
-	family(w, "biplane_calls_total", "counter", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).")
-	m.calls.WritePrometheus(w)
+	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(m.version))
+	m.calls.write(w)
 	m.duration.write(w)
 	family(w, "biplane_calls_in_flight", "gauge", "Calls at the door that are under way.")
-	figures.WriteGaugeUint64(w, "biplane_calls_in_flight", uint64(max(m.inFlight.Load(), 0)))
+	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(m.inFlight.Load(), 0))
 	m.executions.write(w)
 	running, queued := m.load()
 	family(w, "biplane_executions", "gauge", "Executions that have not ended, by state: queued or running.")
-	figures.WriteGaugeUint64(w, `biplane_executions{state=`+label(string(execution.Running))+`}`, uint64(running))
-	figures.WriteGaugeUint64(w, `biplane_executions{state=`+label(string(execution.Queued))+`}`, uint64(queued))
+	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Running)), running)
+	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Queued)), queued)
 	family(w, "biplane_upstream_state", "gauge", "1 for the state that an upstream is in, 0 for the others.")
 	states := m.states()
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
-			v := uint64(0)
+			v := 0
 			if s == states[name] {
 				v = 1
 			}
 			state := strings.NewReplacer(" ", "_", "-", "_").Replace(string(s))
-			figures.WriteGaugeUint64(w, `biplane_upstream_state{state=`+label(state)+`,upstream=`+label(name)+`}`, v)
+			fmt.Fprintf(w, "biplane_upstream_state{state=%s,upstream=%s} %d\n", label(state), label(name), v)
 		}
 	}
+	figures.ExposeMetadata(true) // a switch of all of that library, which writes nothing but these: it says their types, too
 	figures.WriteProcessMetrics(w)
 }
 

@@ -5,13 +5,16 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// metrics gives the figures of a daemon, less those of the Go runtime and the process.
-func metrics(t *testing.T, addr string) string {
+// allMetrics gives what a daemon answers to who collects figures.
+func allMetrics(t *testing.T, addr string) string {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Get("http://" + addr + "/metrics")
@@ -23,8 +26,14 @@ func metrics(t *testing.T, addr string) string {
 	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		t.Fatal(resp.Status, resp.Header, err)
 	}
+	return string(text)
+}
+
+// metrics gives the figures of a daemon, less those of the Go runtime and the process.
+func metrics(t *testing.T, addr string) string {
+	t.Helper()
 	var b strings.Builder
-	for l := range strings.Lines(string(text)) {
+	for l := range strings.Lines(allMetrics(t, addr)) {
 		if strings.HasPrefix(l, "biplane_") {
 			b.WriteString(l)
 		}
@@ -70,6 +79,53 @@ func TestMetrics(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(got)
+	}
+}
+
+// TestMetricsFormat reads all figures as a collector does: every family has one type, said before its figures, which are together.
+func TestMetricsFormat(t *testing.T) {
+	d, _ := run(t, t.TempDir(), "")
+	execute(t, d.Client(), `1`)
+	sample := regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:, ?[a-zA-Z_]\w*="(?:[^"\\]|\\.)*")*\})? (\S+)$`)
+	suffixes := map[string][]string{"counter": {""}, "gauge": {""}, "histogram": {"_bucket", "_sum", "_count"}, "summary": {"", "_sum", "_count"}}
+	kinds, series, family, helped := map[string]string{}, map[string]bool{}, "", ""
+	for line := range strings.Lines(allMetrics(t, d.Addr())) {
+		line = strings.TrimSuffix(line, "\n")
+		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
+			helped, _, _ = strings.Cut(help, " ")
+			continue
+		}
+		if typed, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, kind, _ := strings.Cut(typed, " ")
+			if kinds[name] != "" || suffixes[kind] == nil || helped != name {
+				t.Errorf("%s: the second, after the help of another (%s), or no type", line, helped)
+			}
+			family, kinds[name] = name, kind
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil {
+			t.Errorf("%q is no figure", line)
+			continue
+		}
+		suffix, ok := strings.CutPrefix(m[1], family)
+		if _, err := strconv.ParseFloat(m[2], 64); err != nil || !ok || !slices.Contains(suffixes[kinds[family]], suffix) {
+			t.Errorf("%q is not of %s, a %s (%v)", line, family, kinds[family], err)
+		}
+		if name := strings.TrimSuffix(line, m[2]); series[name] {
+			t.Errorf("%stwice", name)
+		} else {
+			series[name] = true
+		}
+	}
+	want := map[string]string{"go_goroutines": "gauge", "go_gc_duration_seconds": "summary", "go_gc_pauses_seconds": "histogram", "biplane_calls_total": "counter"}
+	if runtime.GOOS == "linux" {
+		want["process_cpu_seconds_total"] = "counter"
+	}
+	for name, kind := range want {
+		if kinds[name] != kind {
+			t.Errorf("%s is a %q", name, kinds[name])
+		}
 	}
 }
 

@@ -8,20 +8,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The bounds of an execution, as Failure.Limit and tool.Error.Limit name them. The first four but TimeLimit are sandbox.LimitError's words, too.
+// The bounds of a program, as Failure.Limit and tool.Error.Limit name them. The first three are words of sandbox.LimitError, too, which also says
+// "cpu". Packages that know no executions say the others: "queue" (how many programs may wait for their turn), "session" (the size of a session's
+// state) and "sessions" (how many of them a principal may have).
 const (
-	MemoryLimit  = "memory"   // of the sandbox
-	CPULimit     = "cpu"      // CPU time
-	StackLimit   = "stack"    // depth of calls within the program
-	OutputLimit  = "output"   // what the program says: its value, arguments, console, messages
-	TimeLimit    = "time"     // wall time: the program's own, or all in all
-	CallsLimit   = "calls"    // how many calls one program may make
-	FanOutLimit  = "fan_out"  // what is under way at once, and was not read yet
-	ResultLimit  = "result"   // the size of what one call answered
-	FilesLimit   = "files"    // the quota of files and bytes, the size of one, how often they are asked for
-	SessionLimit = "session"  // the size of a session's state
-	CountLimit   = "sessions" // how many sessions a principal may have
-	QueueLimit   = "queue"    // how many programs may wait for their turn
+	MemoryLimit = "memory"  // of the sandbox
+	StackLimit  = "stack"   // depth of calls within the program
+	OutputLimit = "output"  // what the program says: its value, arguments, console, messages
+	TimeLimit   = "time"    // wall time: the program's own, or all in all
+	CallsLimit  = "calls"   // how many calls one program may make
+	FanOutLimit = "fan_out" // what is under way at once, and was not read yet
+	ResultLimit = "result"  // the size of what one call answered
+	FilesLimit  = "files"   // the quota of files and bytes, the size of one, how often they are asked for
 )
 
 // limitHead matches how a text begins that names the bound which was reached.
