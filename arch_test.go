@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"prose":    {},
 	"usage":    {"tool", "tokens", "prose"},
 	"privacy":  {"lazily", "tool", "prose"},
-	"audit":    {"tool", "secret"},
+	"audit":    {"lazily", "tool", "secret"},
 	"catalog":  {"lazily", "tool", "prose", "third_party/jsonschema", "third_party/jsonschema/kind"},
 	"identity": {"tool", "prose"},
 	"secret":   {},

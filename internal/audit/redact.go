@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -126,7 +125,7 @@ func (k *keeper) plainString(s, rest []byte) bool {
 	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		return false
 	}
-	return (!suspect(s) || !k.shapes.Match(s)) && (!names(s) || !k.named.Match(s))
+	return (!suspect(s) || !k.shapes().Match(s)) && (!names(s) || !k.named().Match(s))
 }
 
 // suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is much quicker than the expression.
@@ -300,11 +299,11 @@ func (k *keeper) text(s string, texts int) string {
 			}
 		}
 	}
-	s = k.shapes.ReplaceAllString(s, Redacted)
+	s = k.shapes().ReplaceAllString(s, Redacted)
 	if !names([]byte(s)) {
 		return s
 	}
-	return k.named.ReplaceAllStringFunc(s, func(m string) string {
+	return k.named().ReplaceAllStringFunc(s, func(m string) string {
 		if m[0] == '\'' {
 			name, _, _ := strings.Cut(m, ":")
 			return name + ": '" + Redacted + "'"
@@ -313,8 +312,6 @@ func (k *keeper) text(s string, texts int) string {
 		return name + "=" + Redacted
 	})
 }
-
-func newShapes() *regexp.Regexp { return regexp.MustCompile(shapes) }
 
 // write writes a token as JSON.
 func write(out *bytes.Buffer, t any) error {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
@@ -49,8 +50,8 @@ type keeper struct {
 	long    time.Duration
 	secrets []string // names, squeezed
 	looks   []string
-	shapes  *regexp.Regexp
-	named   *regexp.Regexp
+	shapes  func() *regexp.Regexp
+	named   func() *regexp.Regexp
 	hidden  *secret.Hidden
 }
 
@@ -60,7 +61,7 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 		_, _ = rand.Read(b[:]) // it never fails: the process ends instead
 		key, _ = secret.NewKey(b[:])
 	}
-	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: newShapes(), named: regexp.MustCompile(namedShapes), hidden: secret.NewHidden(r.Hidden)}
+	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: secret.NewHidden(r.Hidden)}
 	if k.args == "" {
 		k.args = KeepRedacted
 	}

@@ -91,7 +91,7 @@ func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawM
 		if s.cfg.Shows != nil && !s.cfg.Shows(ctx, p, t) {
 			continue
 		}
-		def := s.defs[i]
+		def := s.defs()[i]
 		if text := s.inlined(ctx, p, t); text != "" {
 			with := *t
 			with.Description += "\n\n" + text

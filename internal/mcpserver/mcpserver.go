@@ -100,8 +100,8 @@ type Server struct {
 	stateful  *mcp.Server // stdio, and HTTP up to 2025-11-25
 	stateless *mcp.Server // HTTP of 2026-07-28
 	builtin   map[string]*tool.Tool
-	defs      []json.RawMessage // of cfg.Builtin
-	calls     chan struct{}     // a slot for each call under way
+	defs      func() []json.RawMessage // of cfg.Builtin
+	calls     chan struct{}            // a slot for each call under way
 	tokens    tokenCounter
 	http      *handler
 
@@ -131,8 +131,13 @@ func New(cfg Config) *Server {
 	}
 	for _, t := range cfg.Builtin {
 		s.builtin[t.Name] = t
-		s.defs = append(s.defs, definition(t.Name, t))
 	}
+	s.defs = sync.OnceValue(func() (all []json.RawMessage) {
+		for _, t := range cfg.Builtin {
+			all = append(all, definition(t.Name, t))
+		}
+		return all
+	})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cutting, s.cut = context.WithCancel(s.ctx)
 	s.stateful, s.stateless = s.newSDK(), s.newSDK()

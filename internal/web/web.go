@@ -14,6 +14,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/approval"
@@ -35,7 +36,7 @@ type Config struct {
 type Server struct {
 	cfg       Config
 	sessions  *sessions
-	templates *template.Template
+	templates func() *template.Template // parsed for the first page
 	origins   *http.CrossOriginProtection
 }
 
@@ -53,14 +54,15 @@ func New(cfg Config) *Server {
 	if cfg.Program == nil {
 		cfg.Program = func(context.Context, *approval.Request) string { return "" }
 	}
-	t := template.New("").Funcs(template.FuncMap{
+	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(), templates: sync.OnceValue(parsed)}
+}
+
+// parsed gives the templates of the pages.
+func parsed() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
 		"line": tool.VisibleLine,
 		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	})
-	return &Server{
-		cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(),
-		templates: template.Must(t.ParseFS(files, "pages/*.html")),
-	}
+	}).ParseFS(files, "pages/*.html"))
 }
 
 // An Access says how who comes in is known on one listener.
@@ -179,7 +181,7 @@ func (s *Server) fail(v *visit, err error) {
 // show writes a page from its template: whole, or not at all.
 func (s *Server) show(v *visit, status int, name string, data any) {
 	var b bytes.Buffer
-	if err := s.templates.ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
+	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
 		s.cfg.Log.Error("write a page", "page", name, "err", err)
 		http.Error(v.w, "the page can't be written", http.StatusInternalServerError)
 		return
