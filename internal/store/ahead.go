@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
 // aheadName is the name of the file in the data folder.
@@ -80,7 +81,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // openAhead opens the file, and gives what is in it and not in the database.
 func openAhead(ctx context.Context, q querier, path string) (_ *ahead, left []read, err error) {
 	a := &ahead{holes: map[string]bool{}, loose: true} // of what the last process wrote nobody knows
-	if err := one(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
+	if err := fault.One(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() { // a pipe would be waited for, what a link names written over
@@ -378,9 +379,9 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 		}
 		x, err := readExecutionWrite(r.text)
 		if err == nil {
-			err = refuses(x.write(ctx, w))
+			err = fault.Constrained(x.write(ctx, w))
 		} else {
-			err = &refusal{err}
+			err = fault.Refuse(err)
 		}
 		if err := w.leftOut(r, err); err != nil {
 			return errors.Join(err, w.step(ctx, step{query: "ROLLBACK"}))
@@ -392,7 +393,7 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 
 // leftOut says that an entry is left out, where err is a refusal. It gives any other error.
 func (w *writer) leftOut(r read, err error) error {
-	if !refused(err) {
+	if !fault.Refused(err) {
 		return err
 	}
 	w.log.Warn("what was written last before this process began is left out: it is there already, or not whole", "entry", r.number, "err", err)
@@ -410,7 +411,7 @@ func (a *Audit) recover(ctx context.Context) error {
 			return nil
 		}
 		if err := w.grow(ctx, a.key); err != nil {
-			if refused(err) { // with another key, or another copy of the database, they may be added yet
+			if fault.Refused(err) { // with another key, or another copy of the database, they may be added yet
 				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
 				return nil
 			}
@@ -422,7 +423,7 @@ func (a *Audit) recover(ctx context.Context) error {
 		for _, r := range left {
 			x := &leaf{a: a, add: &audit.Addition{}, number: r.number}
 			w.taken = append(w.taken, x)
-			if err := w.leftOut(r, refuses(w.leafAgain(ctx, x, r.text, begun))); err != nil {
+			if err := w.leftOut(r, fault.Constrained(w.leafAgain(ctx, x, r.text, begun))); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -86,7 +87,7 @@ func (x *leaf) appendText(b []byte) []byte {
 func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
 	text, err := x.a.key.Unseal(auditAheadPurpose, text, []byte(w.heading.origin))
 	if err != nil {
-		return &refusal{err}
+		return fault.Refuse(err)
 	}
 	f, add := &fields{data: text}, x.add
 	add.Record, add.Part = string(f.next()), string(f.next())
@@ -97,7 +98,7 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 		kept = append(kept, audit.Kept{Digest: string(f.next()), Data: f.next()})
 	}
 	if f.bad {
-		return &refusal{errEntry}
+		return fault.Refuse(errEntry)
 	}
 	if first != "" {
 		seq, ok := begun[first]
@@ -134,7 +135,7 @@ func (w *writer) placeOf(ctx context.Context, key *secret.Key, record string) (s
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return 0, errors.Join(rows.Err(), &refusal{errNotBegun})
+		return 0, errors.Join(rows.Err(), fault.Refuse(errNotBegun))
 	}
 	return seq, rows.Scan(&seq)
 }

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,7 +22,7 @@ func (a *APIKeys) Keys(ctx context.Context) ([]identity.Key, error) {
 	rows, err := a.s.read.QueryContext(ctx, `SELECT name, id, hash, old, old_ends, person, roles, scopes, tools, created, expires, rotated, used, revoked
 		FROM api_key ORDER BY name`)
 	if err != nil {
-		return nil, failure(err)
+		return nil, fault.Of(err)
 	}
 	defer rows.Close()
 	var out []identity.Key
@@ -32,7 +31,7 @@ func (a *APIKeys) Keys(ctx context.Context) ([]identity.Key, error) {
 		var roles, scopes, tools string
 		var oldEnds, created, expires, rotated, used, revoked int64
 		if err := rows.Scan(&k.Name, &k.ID, &k.Hash, &k.Old, &oldEnds, &k.Person, &roles, &scopes, &tools, &created, &expires, &rotated, &used, &revoked); err != nil {
-			return nil, failure(err)
+			return nil, fault.Of(err)
 		}
 		if err := errors.Join(json.Unmarshal([]byte(roles), &k.Roles), json.Unmarshal([]byte(scopes), &k.Scopes), json.Unmarshal([]byte(tools), &k.Tools)); err != nil {
 			return nil, tool.Errorf(tool.Conflict, "key %q can't be read: %w", k.Name, err)
@@ -41,7 +40,7 @@ func (a *APIKeys) Keys(ctx context.Context) ([]identity.Key, error) {
 		out = append(out, k)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, failure(err)
+		return nil, fault.Of(err)
 	}
 	return out, nil
 }
@@ -65,7 +64,7 @@ func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 	}
 	err := a.s.writer.do(ctx, true, saveKey, k.Name, k.ID, k.Hash, k.Old, micro(k.OldEnds), k.Person, lists[0], lists[1], lists[2],
 		micro(k.Created), micro(k.Expires), micro(k.Rotated), micro(k.Used), micro(k.Revoked))
-	if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT {
+	if fault.IsConstraint(err) {
 		return tool.Errorf(tool.Conflict, "key %q: another one has its name or its id, or it was revoked: %w", k.Name, err)
 	}
 	return err

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -54,7 +53,7 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	for range 3 { // what stands in the way may be decided in between
 		err = k.s.writer.do(ctx, true, insertApproval, r.ID, r.Subject, r.Execution,
 			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id))
-		if code(err)&0xff != sqlite3.SQLITE_CONSTRAINT {
+		if !fault.IsConstraint(err) {
 			if err != nil {
 				return nil, err
 			}
@@ -65,7 +64,7 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 			return old, err
 		}
 	}
-	return nil, failure(err)
+	return nil, fault.Of(err)
 }
 
 // Get gives a request.
@@ -90,7 +89,7 @@ func (k *Approvals) scan(scan func(...any) error) (*approval.Request, error) {
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
-		return nil, failure(err)
+		return nil, fault.Of(err)
 	}
 	text, err := k.key.Unseal(requestPurpose, sealed, []byte(id))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -81,7 +82,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
 	if old {
-		if err := a.name(ctx, have, seed, renameLog); err != nil && !refused(err) { // Inspect and Append say so, too
+		if err := a.name(ctx, have, seed, renameLog); err != nil && !fault.Refused(err) { // Inspect and Append say so, too
 			return nil, err
 		}
 	}
@@ -130,7 +131,7 @@ func (a *Audit) unnamed(ctx context.Context, sealed []byte) error {
 	}
 	var some bool
 	if err := a.s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	if some || sealed != nil {
 		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, and its name and key are gone: somebody changed the database; restore it from a backup, or use another folder with --data-dir, and keep this one")
@@ -141,7 +142,7 @@ func (a *Audit) unnamed(ctx context.Context, sealed []byte) error {
 func (a *Audit) logRow(ctx context.Context) (origin string, sealed []byte, err error) {
 	err = a.s.read.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`).Scan(&origin, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", nil, readError(ctx, err)
+		return "", nil, fault.Reading(ctx, err)
 	}
 	return origin, sealed, nil
 }
@@ -190,7 +191,7 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		}
 		text, err := sign(audit.Head{Size: w.tree.size, Root: w.tree.root()})
 		if err != nil {
-			return &refusal{err}
+			return fault.Refuse(err)
 		}
 		_, err = w.statement(ctx, `INSERT INTO audit_checkpoint (time, text) VALUES (?, ?)`, time.Now().UnixMicro(), text)
 		return err

@@ -2,14 +2,13 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/binary"
-	"errors"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -40,10 +39,10 @@ func (h *heading) open(sealed []byte) (*audit.Head, error) {
 func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit.Head, error) {
 	h := &heading{key: key}
 	var seed, sealed []byte
-	if err := one(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin, &seed); err != nil {
+	if err := fault.One(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin, &seed); err != nil {
 		return nil, nil, err
 	}
-	if err := one(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &sealed); err != nil {
+	if err := fault.One(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &sealed); err != nil {
 		return nil, nil, err
 	}
 	if sealed != nil {
@@ -55,21 +54,13 @@ func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit
 		return h, nil, nil
 	}
 	var some bool
-	if err := one(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf)`), &some); err != nil {
+	if err := fault.One(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf)`), &some); err != nil {
 		return nil, nil, err
 	}
 	if seed == nil && !some {
 		return h, nil, nil
 	}
 	return nil, nil, tool.Errorf(tool.Conflict, "the sealed head of the record was taken away")
-}
-
-// one reads a row, if there is one.
-func one(row *sql.Row, to ...any) error {
-	if err := row.Scan(to...); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return failure(err)
-	}
-	return nil
 }
 
 // storedHashes reads the tree's hashes.
@@ -98,11 +89,11 @@ func (w *writer) whole(ctx context.Context, t *tree, key *secret.Key) error {
 		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, w.conn))
 	}
 	if err != nil {
-		if code(err) != 0 {
+		if fault.Code(err) != 0 {
 			return err
 		}
-		return &refusal{tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
-			"then restore it from a backup, or begin another record in another folder with --data-dir", err)}
+		return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+			"then restore it from a backup, or begin another record in another folder with --data-dir", err))
 	}
 	w.heading = h
 	return nil

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -66,7 +65,7 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return false, closedError()
+		return false, fault.Closed()
 	case len(l.queue) >= maxQueuedLeaves, l.bytes >= maxQueuedBytes:
 		return false, nil
 	}
@@ -277,14 +276,14 @@ var (
 
 // refused makes an error of the database that of the leaf.
 func (x *leaf) refused(err error) error {
-	switch c := code(err); {
+	switch {
 	case errors.Is(err, errNotBegun):
 		return tool.Errorf(tool.NotFound, "no audit record %s has begun", x.add.Record)
 	case errors.Is(err, errTwice) && x.add.Part == audit.PartEnded:
 		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", x.add.Record, err)
 	case errors.Is(err, errVanished):
 		return tool.Errorf(tool.Unavailable, "the audit record takes nothing: %w: run biplane audit verify", err)
-	case errors.Is(err, errTwice), c&0xff == sqlite3.SQLITE_CONSTRAINT:
+	case errors.Is(err, errTwice), fault.IsConstraint(err):
 		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", x.add.Record, err)
 	}
 	return err
@@ -305,7 +304,7 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 	for _, x := range some {
 		data, hashes, err := w.grown(ctx, x)
 		switch {
-		case refused(err):
+		case fault.Refused(err):
 			x.err = err
 			continue
 		case err != nil:
@@ -327,7 +326,7 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 		return nil
 	}
 	w.tree = nil // it has grown by what isn't there
-	if !refused(err) {
+	if !fault.Refused(err) {
 		return err
 	}
 	for _, x := range some {
@@ -340,14 +339,14 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 func (w *writer) insert(ctx context.Context, n int, rows []any) error {
 	done, err := w.statement(ctx, insertLeaves(n), rows...)
 	if err != nil {
-		return refuses(err)
+		return fault.Constrained(err)
 	}
 	switch there, err := done.RowsAffected(); {
 	case err == nil && there == int64(n):
 		w.unsealed = true
 		return nil
 	case err == nil && there == 0: // a trigger that isn't ours can let a row vanish without a word
-		return &refusal{errVanished}
+		return fault.Refuse(errVanished)
 	}
 	return errVanished
 }
@@ -365,19 +364,11 @@ func (w *writer) grown(ctx context.Context, x *leaf) (data, hashes []byte, err e
 	add := x.add
 	add.Seq = w.tree.size
 	if data, err = add.AppendAt(w.placing[:0], add.Seq); err != nil {
-		return nil, nil, &refusal{err}
+		return nil, nil, fault.Refuse(err)
 	}
 	w.placing = data
 	if err := w.placeable(ctx, add); err != nil {
 		return nil, nil, err
 	}
 	return data, w.tree.add(data), nil
-}
-
-// refuses makes what a constraint said a refusal.
-func refuses(err error) error {
-	if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT {
-		return &refusal{err}
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -18,7 +19,7 @@ import (
 func strange(ctx context.Context, q querier) error {
 	rows, err := q.QueryContext(ctx, `SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE type IN ('trigger', 'view') ORDER BY name`)
 	if err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	made, err := migrationTexts()
@@ -28,7 +29,7 @@ func strange(ctx context.Context, q querier) error {
 	for rows.Next() {
 		var kind, name, text string
 		if err := rows.Scan(&kind, &name, &text); err != nil {
-			return readError(ctx, err)
+			return fault.Reading(ctx, err)
 		}
 		if text == "" || !strings.Contains(made, text) {
 			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
@@ -36,7 +37,7 @@ func strange(ctx context.Context, q querier) error {
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
 // spanLeaves is how many leaves a span has.
@@ -290,9 +291,9 @@ func (w *writer) placeable(ctx context.Context, add *audit.Addition) error {
 	}
 	switch {
 	case begun && first, !begun && last:
-		return &refusal{errTwice}
+		return fault.Refuse(errTwice)
 	case !begun && (!first || event):
-		return &refusal{errNotBegun}
+		return fault.Refuse(errNotBegun)
 	}
 	return nil
 }
@@ -322,7 +323,7 @@ func (a *Audit) span(ctx context.Context) error {
 	for {
 		var first, size int64
 		if err := a.s.read.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
-			return readError(ctx, err)
+			return fault.Reading(ctx, err)
 		}
 		if first+spanLeaves > size {
 			return nil

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -54,7 +55,7 @@ func (t *tree) root() tlog.Hash {
 func loadTree(ctx context.Context, q querier) (*tree, error) {
 	t := &tree{}
 	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf`).Scan(&t.size); err != nil {
-		return nil, failure(err)
+		return nil, fault.Of(err)
 	}
 	start := int64(0)
 	for i := len(t.edge) - 1; i >= 0; i-- {
@@ -87,5 +88,5 @@ func storedHash(ctx context.Context, q querier, level int, leaf int64) (h tlog.H
 	case err == nil || err == sql.ErrNoRows:
 		return h, tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
 	}
-	return h, failure(err)
+	return h, fault.Of(err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
 const selectOld = `SELECT record, 0 AS ended, time, call, execution, tool, principal, client, decision, '' AS outcome, '' AS error_kind, '' AS error,
@@ -21,7 +22,7 @@ var oldTables = [...]string{"audit_ended", "audit_begun"}
 func (a *Audit) upgrade(ctx context.Context) error {
 	var n int
 	if err := a.s.read.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'audit_begun'`).Scan(&n); err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	if n == 0 {
 		return nil

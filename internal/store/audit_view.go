@@ -7,6 +7,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -22,7 +23,7 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 	}
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	defer tx.Rollback()
 	return f(&auditView{ctx, tx, a})
@@ -35,7 +36,7 @@ type auditView struct {
 	a   *Audit
 }
 
-func (v *auditView) fail(err error) error { return readError(v.ctx, err) }
+func (v *auditView) fail(err error) error { return fault.Reading(v.ctx, err) }
 
 // ReadHashes gives stored hashes by their index.
 func (v *auditView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -68,7 +69,7 @@ func (k *Sessions) Blob(ctx context.Context, id string) ([]byte, error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, tool.Errorf(tool.Conflict, "a part of the session is missing in the store")
 	case err != nil:
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	if sealed == nil {
 		sealed, err = os.ReadFile(k.path(id))
@@ -140,7 +141,7 @@ func (k *Sessions) sweep(ctx context.Context) error {
 	const loose = ` FROM session_blob WHERE NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = session_blob.id)`
 	var some bool // hardly ever, and each start asks
 	if err := k.s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1`+loose+`)`).Scan(&some); err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	if some {
 		if err := k.s.writer.do(ctx, false, `DELETE`+loose); err != nil {

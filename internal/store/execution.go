@@ -10,6 +10,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -97,7 +98,7 @@ func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte)
 	}
 	n, err := done.RowsAffected()
 	if err == nil && n == 0 {
-		return &refusal{tool.Errorf(tool.Conflict, "the journal of execution %s is not whole: a part of it could not be written", id)}
+		return fault.Refuse(tool.Errorf(tool.Conflict, "the journal of execution %s is not whole: a part of it could not be written", id))
 	}
 	return err
 }
@@ -132,7 +133,7 @@ func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	return r, nil
 }
@@ -158,14 +159,14 @@ func (e *Executions) records(ctx context.Context, query string, args ...any) ([]
 func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err error) {
 	rows, err := e.s.read.QueryContext(ctx, `SELECT seq, data FROM execution_part WHERE execution = ? ORDER BY seq`, id)
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var seq int
 		var sealed []byte
 		if err := rows.Scan(&seq, &sealed); err != nil {
-			return nil, readError(ctx, err)
+			return nil, fault.Reading(ctx, err)
 		}
 		part, err := e.key.Unseal(partPurpose, sealed, partBind(id, seq)...)
 		if err != nil || seq != len(parts)+1 {
@@ -174,7 +175,7 @@ func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err 
 		parts = append(parts, part)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	return parts, nil
 }
@@ -187,7 +188,7 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, tool.Errorf(tool.NotFound, "a result is not kept any more")
 	case err != nil:
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	data, err := e.key.Unseal(resultPurpose, sealed, []byte(digest))
 	if err != nil {

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
 // Limits keeps what was used of what is limited: a limit.Store.
@@ -20,7 +22,7 @@ func (k *Limits) Load(ctx context.Context, now time.Time) (map[string]time.Time,
 	}
 	rows, err := k.s.read.QueryContext(ctx, `SELECT key, time FROM limit_use`)
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	out := map[string]time.Time{}
@@ -28,12 +30,12 @@ func (k *Limits) Load(ctx context.Context, now time.Time) (map[string]time.Time,
 		var key string
 		var at int64
 		if err := rows.Scan(&key, &at); err != nil {
-			return nil, readError(ctx, err)
+			return nil, fault.Reading(ctx, err)
 		}
 		out[key] = time.UnixMicro(at)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	return out, nil
 }

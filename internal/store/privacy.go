@@ -9,6 +9,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -78,7 +79,7 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 			e.N, macs[e] = 0, mac
 			fresh = append(fresh, e)
 		case err != nil:
-			return readError(ctx, err)
+			return fault.Reading(ctx, err)
 		}
 	}
 	if len(fresh) == 0 {
@@ -142,7 +143,7 @@ func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.T
 		case errors.Is(err, sql.ErrNoRows):
 			continue
 		case err != nil:
-			return nil, readError(ctx, err)
+			return nil, fault.Reading(ctx, err)
 		}
 		e, err := k.open(of.Owner, t, sealed)
 		if err != nil {

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -52,14 +51,6 @@ func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
 	return r, err
 }
 
-// readError is failure, unless it was ctx that ended.
-func readError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return tool.AsError(ctx.Err())
-	}
-	return failure(err)
-}
-
 // Load gives a session.
 func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Record, error) {
 	var sealed []byte
@@ -69,7 +60,7 @@ func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Recor
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	r.State, err = k.key.Unseal(statePurpose, sealed, stateBind(r)...)
 	if err != nil {
@@ -96,7 +87,7 @@ func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, er
 // Count gives how many sessions an owner has.
 func (k *Sessions) Count(ctx context.Context, owner string) (n int, err error) {
 	if err = k.s.read.QueryRowContext(ctx, `SELECT count(*) FROM session WHERE owner = ?`, owner).Scan(&n); err != nil {
-		return 0, readError(ctx, err)
+		return 0, fault.Reading(ctx, err)
 	}
 	return n, nil
 }
@@ -145,7 +136,7 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	durable := k.anyFile(made) || k.anyFile(drop)
 	if err := k.s.writer.all(ctx, durable, steps); err != nil {
 		k.remove(made)
-		if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT && c.Record != nil {
+		if fault.IsConstraint(err) && c.Record != nil {
 			return tool.Errorf(tool.Conflict, "session %q is there already: %w", c.Record.Name, err)
 		}
 		return err
@@ -214,19 +205,19 @@ func (k *Sessions) strings(ctx context.Context, query string, args ...any) ([]st
 func (s *Store) strings(ctx context.Context, query string, args ...any) ([]string, error) {
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	var out []string
 	for rows.Next() {
 		var v string
 		if err := rows.Scan(&v); err != nil {
-			return nil, readError(ctx, err)
+			return nil, fault.Reading(ctx, err)
 		}
 		out = append(out, v)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	return out, nil
 }

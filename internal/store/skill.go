@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,14 +30,14 @@ func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []sess
 	rows, err := k.s.read.QueryContext(ctx, `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
 		WHERE owner = ? OR shared IS NOT NULL ORDER BY name, owner`, owner)
 	if err != nil {
-		return nil, nil, readError(ctx, err)
+		return nil, nil, fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var s session.Skill
 		var modified int64
 		if err := rows.Scan(&s.Owner, &s.Name, &modified, &s.Shared, &s.Changed); err != nil {
-			return nil, nil, readError(ctx, err)
+			return nil, nil, fault.Reading(ctx, err)
 		}
 		s.Modified = time.UnixMicro(modified)
 		if s.Owner == owner {
@@ -46,7 +47,7 @@ func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []sess
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, nil, readError(ctx, err)
+		return nil, nil, fault.Reading(ctx, err)
 	}
 	return own, shared, nil
 }
@@ -63,7 +64,7 @@ func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (
 	case errors.Is(err, sql.ErrNoRows), err == nil && sealed == nil:
 		return nil, tool.Errorf(tool.NotFound, "there is no skill %q", name)
 	case err != nil:
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	source, err := k.key.Unseal(skillPurpose, sealed, []byte(owner), []byte(name))
 	if err != nil {
@@ -86,7 +87,7 @@ func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (
 	}
 	var n int
 	if err := k.s.read.QueryRowContext(ctx, `SELECT count(*) FROM skill WHERE owner = ? AND name = ?`, owner, name).Scan(&n); err != nil {
-		return false, readError(ctx, err)
+		return false, fault.Reading(ctx, err)
 	}
 	return n > 0, nil
 }

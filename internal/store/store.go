@@ -19,9 +19,10 @@ import (
 	"sync"
 
 	"github.com/pressly/goose/v3"
-	"modernc.org/sqlite" // also registers the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -218,46 +219,21 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// code gives SQLite's extended result code of err, 0 if it has none.
-func code(err error) int {
-	var e *sqlite.Error
-	if errors.As(err, &e) {
-		return e.Code()
-	}
-	return 0
-}
-
 // unopened says what to do about a database that can't be made or opened.
 func unopened(path string, err error) error {
-	switch code(err) & 0xff {
+	switch fault.Code(err) & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return tool.Errorf(tool.Unavailable, "%s is damaged, or is no database: move it away, or give another data folder with --data-dir: %w", path, err)
 	case sqlite3.SQLITE_FULL:
-		return failure(err)
+		return fault.Of(err)
 	}
 	return err
-}
-
-// failure makes an error of the database one for people.
-func failure(err error) error {
-	switch c := code(err); {
-	case c&0xff == sqlite3.SQLITE_FULL:
-		return tool.Errorf(tool.Unavailable, "the store is full: free space where the data folder is: %w", err)
-	case errors.Is(err, sql.ErrConnDone), errors.Is(err, sql.ErrTxDone):
-		return closedError()
-	default:
-		return tool.Errorf(tool.Unavailable, "store: %w", err)
-	}
-}
-
-func closedError() error {
-	return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
 }
 
 // collect reads the rows of a query, each with scan, whose *tool.Errors stay as they are.
 func collect[T any](ctx context.Context, rows *sql.Rows, err error, scan func(func(...any) error) (*T, error)) (out []T, _ error) {
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -266,12 +242,12 @@ func collect[T any](ctx context.Context, rows *sql.Rows, err error, scan func(fu
 			return nil, err
 		}
 		if err != nil {
-			return nil, readError(ctx, err)
+			return nil, fault.Reading(ctx, err)
 		}
 		out = append(out, *v)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	return out, nil
 }

@@ -7,9 +7,8 @@ import (
 	"errors"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -38,7 +37,7 @@ func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []by
 	case err != nil && ctx.Err() != nil:
 		return nil, "", tool.AsError(ctx.Err())
 	case err != nil:
-		return nil, "", failure(err)
+		return nil, "", fault.Of(err)
 	}
 	text, err = t.key.Unseal(tokenPurpose, sealed, []byte(upstream), []byte(resource))
 	if err != nil {
@@ -57,7 +56,7 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 	revision = rand.Text()
 	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))
 	err = t.s.writer.do(ctx, true, saveToken, upstream, resource, revision, previous, sealed, time.Now().UnixMicro())
-	if code(err)&0xff == sqlite3.SQLITE_CONSTRAINT {
+	if fault.IsConstraint(err) {
 		return "", tool.Errorf(tool.Conflict, "the sign-in to upstream %q was changed by another process: %w", upstream, err)
 	}
 	if err != nil {

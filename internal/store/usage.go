@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/usage"
 )
@@ -99,14 +100,14 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 	rows, err := u.s.read.QueryContext(ctx, `SELECT `+start+`, who, upstream, `+toolName+`, `+usageSums+`
 		FROM usage WHERE start >= ? AND start < ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`, s.From.Unix(), s.To.Unix())
 	if err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r usage.Row
 		var at, who int64
 		if err := rows.Scan(append([]any{&at, &who, &r.Upstream, &r.Tool}, r.Scan()...)...); err != nil {
-			return readError(ctx, err)
+			return fault.Reading(ctx, err)
 		}
 		r.Start, r.Who = time.Unix(at, 0).UTC(), whos[who]
 		if err := f(r); err != nil {
@@ -114,7 +115,7 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return readError(ctx, err)
+		return fault.Reading(ctx, err)
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 	rows, err := u.s.read.QueryContext(ctx, `SELECT id, digest, data FROM usage_who`)
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	defer rows.Close()
 	out := map[int64]usage.Who{}
@@ -131,7 +132,7 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 		var id int64
 		var digest, sealed []byte
 		if err := rows.Scan(&id, &digest, &sealed); err != nil {
-			return nil, readError(ctx, err)
+			return nil, fault.Reading(ctx, err)
 		}
 		text, err := u.key.Unseal(whoPurpose, sealed, digest)
 		var w usage.Who
@@ -144,7 +145,7 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 		out[id] = w
 	}
 	if err := rows.Err(); err != nil {
-		return nil, readError(ctx, err)
+		return nil, fault.Reading(ctx, err)
 	}
 	return out, nil
 }

@@ -13,6 +13,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -152,7 +153,7 @@ func (w *writer) queueUp(r *write) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.closed {
-		return closedError()
+		return fault.Closed()
 	}
 	w.queue <- r
 	return nil
@@ -206,22 +207,6 @@ func (w *writer) run() {
 	}
 }
 
-// A refusal is an error of a write's function that is the failure of its write alone.
-type refusal struct{ err error }
-
-func (r *refusal) Error() string { return r.err.Error() }
-
-func (r *refusal) Unwrap() error { return r.err }
-
-// refused reports whether an error is the failure of one write alone.
-func refused(err error) bool {
-	if err == nil {
-		return false
-	}
-	var r *refusal
-	return errors.As(err, &r)
-}
-
 // commit writes first, and what is queued by then or comes meanwhile, in one transaction, and gives what came of each, and a write that
 // was taken from the queue and is not in it. A statement that a constraint refuses fails alone, as does a refusal; any other failure is
 // the failure of all.
@@ -239,12 +224,12 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 		w.tree, w.unsealed = nil, false // whatever is there now is read again
 		w.pack.lose()
 		if w.conn != nil {
-			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && code(rerr)&0xff != sqlite3.SQLITE_ERROR {
+			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 				err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
 			}
 		}
-		w.settle(group, durable, failure(err))
-		return group, slices.Repeat([]error{failure(err)}, len(group)), next
+		w.settle(group, durable, fault.Of(err))
+		return group, slices.Repeat([]error{fault.Of(err)}, len(group)), next
 	}
 	for i, err := range errs {
 		if err != nil {
@@ -270,7 +255,7 @@ func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool)
 	for more := *group; ; {
 		for _, r := range more {
 			err := w.exec(ctx, r)
-			if err != nil && code(err)&0xff != sqlite3.SQLITE_CONSTRAINT && !refused(err) {
+			if err != nil && !fault.IsConstraint(err) && !fault.Refused(err) {
 				return nil, next, err
 			}
 			errs = append(errs, err)
@@ -440,8 +425,8 @@ func (w *writer) grow(ctx context.Context, key *secret.Key) error {
 		return nil
 	}
 	t, err := loadTree(ctx, w.conn)
-	if err != nil && code(err) == 0 {
-		return &refusal{err}
+	if err != nil && fault.Code(err) == 0 {
+		return fault.Refuse(err)
 	}
 	if err != nil {
 		return err
