@@ -48,6 +48,12 @@ const (
 	partSize = 32 << 10
 )
 
+// wakes reports whether somebody who waits for the other side goes on when a frame of the kind comes, and will soon wait for
+// the next one.
+func (k kind) wakes() bool {
+	return k == kindRun || k == kindAnswer || k == kindData || k == kindResult
+}
+
 // A frame is one message between parent and child. Its payload is good until the next one is read.
 type frame struct {
 	kind    kind

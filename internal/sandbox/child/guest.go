@@ -97,6 +97,7 @@ func (t *task) ask(ctx context.Context, question []byte) []byte {
 	if sendParts(t.w, kindAsk, t.box, t.op, number, question) != nil {
 		return nil
 	}
+	t.ears.listen(func() bool { return len(t.whole) > 0 || ctx.Err() != nil }) // else nobody may read the socket for a while
 	select {
 	case all := <-t.whole:
 		return all

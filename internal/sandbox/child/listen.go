@@ -104,7 +104,7 @@ func (l *listener) run() error {
 		if l.skip > 0 && time.Since(began) < swift {
 			l.skip--
 		}
-		if l.conn != nil && l.skip == 0 && !l.in.whole() && l.mayLend(1) {
+		if l.conn != nil && l.skip == 0 && f.kind.wakes() && !l.in.whole() && l.mayLend(1) {
 			l.lend()
 		}
 	}

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"io"
 	"runtime"
@@ -179,6 +180,47 @@ func TestListenTakenBack(t *testing.T) {
 	close(f.in)
 	if err := receive(t, ended); err != io.EOF || len(*got) != 2 {
 		t.Fatal(err, *got)
+	}
+}
+
+// TestListenAsk is a guest that waits for an answer: it reads the socket itself, where nobody else does.
+func TestListenAsk(t *testing.T) {
+	f := newFeed()
+	l, _, _ := lentOut(t, f, true)
+	task := &task{flow: newFlow(newWriter(io.Discard), 1, 1), whole: make(chan []byte, 1), ears: l}
+	l.take = func(x frame) error { return task.answered(x.payload) }
+	var b collect
+	if err := sendParts(newWriter(&b), kindAnswer, 1, 1, 1, []byte("because")); err != nil {
+		t.Fatal(err)
+	}
+	f.in <- b
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if got := task.ask(ctx, []byte("why?")); string(got) != "because" {
+		t.Fatalf("answered %q", got)
+	}
+}
+
+// TestListenLends is which frames lend the socket: those after which somebody will soon wait for the next one.
+func TestListenLends(t *testing.T) {
+	for k := kind(1); k < kinds; k++ {
+		f := newFeed()
+		l, _, _ := lentOut(t, f, false)
+		l.who.Store(withReader)
+		l.skip = 0
+		l.back <- struct{}{} // a lent socket takes it
+		var b collect
+		if err := newWriter(&b).send(k, 1, 1, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		f.in <- b
+		close(f.in)
+		if err := l.run(); err != io.EOF {
+			t.Fatal(err)
+		}
+		if waits := k == kindRun || k == kindAnswer || k == kindData || k == kindResult; waits != (len(l.back) == 0) {
+			t.Errorf("kind %d: somebody waits: %v, lent: %v", k, waits, len(l.back) == 0)
+		}
 	}
 }
 

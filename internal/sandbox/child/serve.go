@@ -49,6 +49,7 @@ type task struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when it is over
 	whole  chan []byte   // gets the answer to a question
+	ears   *listener
 
 	mu     sync.Mutex
 	count  uint32 // of questions
@@ -152,7 +153,7 @@ func (b *box) begin(f frame) error {
 		return err
 	}
 	b.last = f.op
-	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1)}
+	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1), ears: b.s.ears}
 	t.ctx, t.cancel = context.WithCancel(b.s.ctx)
 	if f.kind == kindClose {
 		b.closed = true
