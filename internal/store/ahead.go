@@ -15,6 +15,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
 // aheadName is the name of the file in the data folder.
@@ -79,7 +80,7 @@ var errAhead = errors.New("the file beside the database can't be written")
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // openAhead opens the file, and gives what is in it and not in the database.
-func openAhead(ctx context.Context, q querier, path string) (_ *ahead, left []read, err error) {
+func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, left []read, err error) {
 	a := &ahead{holes: map[string]bool{}, loose: true} // of what the last process wrote nobody knows
 	if err := fault.One(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
@@ -336,7 +337,7 @@ func numbers(group []*write, leaves []*leaf) (out []uint64) {
 
 // recover opens the file, and writes what of journals the last process left in it. Leaves of the record wait for the key of that. What can't be
 // written is what had been written already, or isn't of a whole: it is left out, and said.
-func (w *writer) recover(ctx context.Context, q querier, path string) (err error) {
+func (w *writer) recover(ctx context.Context, q record.Querier, path string) (err error) {
 	var left []read
 	if w.ahead, left, err = openAhead(ctx, q, path); err != nil {
 		return err
@@ -410,7 +411,7 @@ func (a *Audit) recover(ctx context.Context) error {
 		if len(left) == 0 {
 			return nil
 		}
-		if err := w.grow(ctx, a.key); err != nil {
+		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
 			if fault.Refused(err) { // with another key, or another copy of the database, they may be added yet
 				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
 				return nil
@@ -421,7 +422,7 @@ func (a *Audit) recover(ctx context.Context) error {
 		w.ledger.add(len(left))
 		begun := map[string]int64{} // leaves, by record
 		for _, r := range left {
-			x := &leaf{a: a, add: &audit.Addition{}, number: r.number}
+			x := &leaf{Leaf: record.Leaf{Key: a.key, Add: &audit.Addition{}}, a: a, number: r.number}
 			w.taken = append(w.taken, x)
 			if err := w.leftOut(r, fault.Constrained(w.leafAgain(ctx, x, r.text, begun))); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -19,6 +20,9 @@ const (
 	leafKind      = 'l' // a leaf of the record
 	executionKind = 'x' // a step of the journal of an execution
 )
+
+// plainBytes is up to which size the memory of a leaf is used again, in bytes.
+const plainBytes = 64 << 10
 
 var errEntry = errors.New("an entry is not of the known form")
 
@@ -60,15 +64,15 @@ func (x *leaf) kind() byte { return leafKind }
 // one, nor one of another folder with the same key, and which ever is taken again is there already.
 func (x *leaf) appendTo(b []byte) []byte {
 	x.a.plain = x.appendText(x.a.plain[:0])
-	if cap(x.a.plain) > packBytes { // few are large
+	if cap(x.a.plain) > plainBytes { // few are large
 		defer func() { x.a.plain = nil }()
 	}
-	return x.a.key.AppendSeal(b, auditAheadPurpose, x.a.plain, []byte(x.a.origin))
+	return x.Key.AppendSeal(b, auditAheadPurpose, x.a.plain, []byte(x.a.origin))
 }
 
 // appendText writes the leaf before it is sealed. What is kept beside it is sealed as in a row of its own.
 func (x *leaf) appendText(b []byte) []byte {
-	add := x.add
+	add := x.Add
 	b = field(field(b, add.Record), add.Part)
 	first := ""
 	if add.First != nil {
@@ -78,18 +82,18 @@ func (x *leaf) appendText(b []byte) []byte {
 	b = field(b, add.Leaf)
 	for _, k := range add.Keep {
 		b = binary.AppendUvarint(field(b, k.Digest), uint64(secret.Overhead+len(k.Data)))
-		b = x.a.key.AppendSeal(b, auditPayloadPurpose, k.Data, []byte(k.Digest))
+		b = record.AppendSealed(b, x.Key, k)
 	}
 	return b
 }
 
 // leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it, by their records.
 func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
-	text, err := x.a.key.Unseal(auditAheadPurpose, text, []byte(w.heading.origin))
+	text, err := x.Key.Unseal(auditAheadPurpose, text, []byte(w.edge.Origin()))
 	if err != nil {
 		return fault.Refuse(err)
 	}
-	f, add := &fields{data: text}, x.add
+	f, add := &fields{data: text}, x.Add
 	add.Record, add.Part = string(f.next()), string(f.next())
 	first := string(f.next())
 	add.Time, add.Leaf = time.UnixMicro(int64(f.number())), f.next()
@@ -103,7 +107,7 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 	if first != "" {
 		seq, ok := begun[first]
 		if !ok {
-			if seq, err = w.placeOf(ctx, x.a.key, first); err != nil {
+			if seq, err = w.edge.PlaceOf(ctx, w.tx, x.Key, first); err != nil {
 				return err
 			}
 		}
@@ -114,30 +118,11 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 	}
 	begun[add.Record] = add.Seq
 	for _, k := range kept {
-		if err := w.keep(ctx, k.Digest, add.Time, k.Data); err != nil {
+		if err := w.edge.Keep(ctx, w.tx, k.Digest, add.Time, k.Data); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// placeOf gives the first leaf of a record.
-func (w *writer) placeOf(ctx context.Context, key *secret.Key, record string) (seq int64, err error) {
-	if err := w.grow(ctx, key); err != nil {
-		return 0, err
-	}
-	if seq, ok := w.span.places[place{record, false}]; ok {
-		return seq, nil
-	}
-	rows, err := w.conn.QueryContext(ctx, `SELECT seq FROM audit_record WHERE record = ? AND ended = 0`, record)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		return 0, errors.Join(rows.Err(), fault.Refuse(errNotBegun))
-	}
-	return seq, rows.Scan(&seq)
 }
 
 // An executionWrite is a step of a journal, sealed.

@@ -3,24 +3,18 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is sealed for the record, each for a purpose of its own.
-const (
-	auditPayloadPurpose = "audit-payload"
-	auditKeptPurpose    = "audit-kept"
-	auditSeedPurpose    = "audit-seed" // of records without a sealed head: those of older versions, and those that have no name yet
-	auditNamedPurpose   = "audit-named"
-	auditHeadPurpose    = "audit-head"
-	auditAheadPurpose   = "audit-ahead"
-)
+// auditAheadPurpose is what a leaf is sealed for in the file beside the database.
+const auditAheadPurpose = "audit-ahead"
 
 // Audit is the record: an audit.Store.
 type Audit struct {
@@ -43,7 +37,7 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	if err := a.recover(ctx); err != nil {
 		return nil, err
 	}
-	if a.origin, _, err = a.logRow(ctx); err != nil {
+	if a.origin, _, err = record.Name(ctx, a.s.read); err != nil {
 		return nil, err
 	}
 	return a, a.span(ctx)
@@ -57,19 +51,19 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 			return nil, err
 		}
 	}
-	have, sealed, err := a.logRow(ctx)
+	have, sealed, err := record.Name(ctx, a.s.read)
 	if err == nil && have == "" {
-		if err := a.unnamed(ctx, sealed); err != nil {
+		if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
 			return nil, err
 		}
 		name := origin
 		if name == "" {
 			name = audit.NewOrigin()
 		}
-		if err := a.name(ctx, name, audit.NewSeed(), nameLog); err != nil {
+		if err := a.name(ctx, name, audit.NewSeed()); err != nil {
 			return nil, err
 		}
-		have, sealed, err = a.logRow(ctx)
+		have, sealed, err = record.Name(ctx, a.s.read)
 	}
 	if err != nil {
 		return nil, err
@@ -77,12 +71,12 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	if origin != "" && origin != have {
 		return nil, tool.Errorf(tool.Conflict, "the record in this data folder is named %s, the configuration says %s: a record keeps its name; take audit.origin out, or use another folder with --data-dir", have, origin)
 	}
-	seed, old, err := openSeed(a.key, have, sealed)
+	seed, old, err := record.OpenSeed(a.key, have, sealed)
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
 	if old {
-		if err := a.name(ctx, have, seed, renameLog); err != nil && !fault.Refused(err) { // Inspect and Append say so, too
+		if err := a.name(ctx, have, seed); err != nil && !fault.Refused(err) { // Inspect and Append say so, too
 			return nil, err
 		}
 	}
@@ -90,61 +84,41 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	return audit.NewSigner(have, seed)
 }
 
-// openSeed opens the seed of a log's key. old: the log need not have a sealed head.
-func openSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old bool, err error) {
-	if seed, err = key.Unseal(auditNamedPurpose, sealed, []byte(origin)); err == nil {
-		return seed, false, nil
-	}
-	seed, err = key.Unseal(auditSeedPurpose, sealed, []byte(origin))
-	return seed, true, err
-}
-
-// name gives a log its name and key, and seals its head, which it has from then on. One whose head is not what was sealed is left as it is.
-func (a *Audit) name(ctx context.Context, origin string, seed []byte, query string) error {
+// name names the record: see record.Edge.Name.
+func (a *Audit) name(ctx context.Context, origin string, seed []byte) error {
 	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-		if err := w.grow(ctx, a.key); err != nil {
-			return err
-		}
-		_, err := w.statement(ctx, query, origin, a.key.Seal(auditNamedPurpose, seed, []byte(origin)))
-		if err == nil {
-			w.heading.origin, w.unsealed = origin, true
-		}
-		return err
+		return w.edge.Name(ctx, w.tx, a.key, origin, seed)
 	})
 }
 
-// renameLog keeps the key of a log of an older version in the present form.
-const renameLog = `UPDATE audit_log SET origin = ?, seed = ? WHERE id = 1`
-
-// nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that of a record that was moved from an
-// older form and has no key yet.
-const nameLog = `INSERT INTO audit_log (id, origin, seed) VALUES (1, ?, ?)
-	ON CONFLICT (id) DO UPDATE SET origin = excluded.origin, seed = excluded.seed WHERE origin = ''`
-
-// unnamed makes sure that a log without a name may be given one: it is new, or was moved from an older form. Of any other the row was taken
-// away, and with a new key nobody could tell it from one that was written anew.
-func (a *Audit) unnamed(ctx context.Context, sealed []byte) error {
-	if sealed != nil {
-		if _, err := a.key.Unseal(auditSeedPurpose, sealed, nil); err == nil {
-			return nil
+// upgrade moves the record of an older version into the tree: all of it in one transaction, or nothing.
+func (a *Audit) upgrade(ctx context.Context) error {
+	old, err := record.IsOld(ctx, a.s.read)
+	if err != nil || !old {
+		return err
+	}
+	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.edge.Upgrade(ctx, w.tx, a.key); err != nil {
+			return fmt.Errorf("move the record of an older version: %v", err) // not wrapped: any error is that of the transaction
 		}
-	}
-	var some bool
-	if err := a.s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
-		return fault.Reading(ctx, err)
-	}
-	if some || sealed != nil {
-		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, and its name and key are gone: somebody changed the database; restore it from a backup, or use another folder with --data-dir, and keep this one")
-	}
-	return nil
+		return nil
+	})
 }
 
-func (a *Audit) logRow(ctx context.Context) (origin string, sealed []byte, err error) {
-	err = a.s.read.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`).Scan(&origin, &sealed)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", nil, fault.Reading(ctx, err)
+// span writes the spans that are missing, those of the record of an older version, some at a time.
+func (a *Audit) span(ctx context.Context) error {
+	for {
+		first, size, err := record.Unspanned(ctx, a.s.read)
+		if err != nil || !record.Whole(first, size) {
+			return err
+		}
+		err = a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
+			return record.Span(ctx, w.tx, first, size)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return origin, sealed, nil
 }
 
 // Append adds a leaf. It is queued, and the next transaction takes it along with what is queued before it: who waits for it has one made.
@@ -152,7 +126,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	w, x := a.s.writer, &leaf{a: a, add: add}
+	w, x := a.s.writer, &leaf{Leaf: record.Leaf{Key: a.key, Add: add}, a: a}
 	if add.Failed == nil || add.Durable {
 		x.done = make(chan struct{})
 		x.waits.Store(true)
@@ -169,7 +143,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 			}
 			return w.leaf(ctx, x)
 		})
-		return x.refused(err)
+		return x.Explain(err)
 	case add.Failed == nil, x.disk:
 		return w.placed(x)
 	case add.Durable:
@@ -186,14 +160,50 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		if err := w.drain(ctx); err != nil {
 			return err
 		}
-		if err := w.grow(ctx, a.key); err != nil {
+		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
 			return err
 		}
-		text, err := sign(audit.Head{Size: w.tree.size, Root: w.tree.root()})
+		text, err := sign(w.edge.Head())
 		if err != nil {
 			return fault.Refuse(err)
 		}
 		_, err = w.statement(ctx, `INSERT INTO audit_checkpoint (time, text) VALUES (?, ?)`, time.Now().UnixMicro(), text)
 		return err
 	})
+}
+
+// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't wait for it.
+func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
+	for {
+		var n int64
+		err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) (err error) {
+			n, err = w.edge.Prune(ctx, w.tx, before)
+			return err
+		})
+		if err != nil {
+			return rows, err
+		}
+		if n == 0 {
+			return rows, a.s.wipe()
+		}
+		rows += n
+	}
+}
+
+// View shows the record at one moment: all that f reads is of one transaction, which holds up nobody.
+func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
+	if err := ctx.Err(); err != nil {
+		return tool.AsError(err)
+	}
+	if a.s.writer.ledger.waits() { // what is queued is seen, too
+		if err := a.s.writer.takeAlong(ctx); err != nil {
+			return err
+		}
+	}
+	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fault.Reading(ctx, err)
+	}
+	defer tx.Rollback()
+	return f(record.NewView(ctx, tx, a.key, func() error { return schema(ctx, tx) }))
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/store/fault"
-	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
 const (
@@ -40,13 +38,12 @@ type ledger struct {
 
 // A leaf is an addition that is to be written.
 type leaf struct {
+	record.Leaf
 	a      *Audit
-	add    *audit.Addition
 	number uint64      // in ahead; 0: it isn't there
 	disk   bool        // its transaction waits for the disk
 	waits  atomic.Bool // Append says what came of it, so that Failed needn't
-	// What came of it; before done is closed, when the transaction that took it is over, only the writer's goroutine uses them.
-	err  error
+	// What came of it, with Err; before done is closed, when the transaction that took it is over, only the writer's goroutine uses them.
 	told bool // Append waits for it
 	over bool
 	done chan struct{} // nil: nobody ever waits
@@ -82,10 +79,10 @@ func (l *ledger) put(x *leaf) (bool, error) {
 
 // weigh counts a leaf that is queued. The caller holds mu.
 func (l *ledger) weigh(x *leaf) {
-	for _, k := range x.add.Keep {
+	for _, k := range x.Add.Keep {
 		l.bytes += len(k.Data)
 	}
-	l.bytes += len(x.add.Leaf)
+	l.bytes += len(x.Add.Leaf)
 	if x.disk {
 		l.disk++
 	}
@@ -177,15 +174,15 @@ func (w *writer) settle(group []*write, durable bool, err error) {
 		w.paid()
 	}
 	for _, x := range over {
-		if x.err = errors.Join(err, x.err); x.err != nil && !x.told && !x.waits.Swap(false) && x.add.Failed != nil {
-			x.add.Failed(x.refused(x.err))
+		if x.Err = errors.Join(err, x.Err); x.Err != nil && !x.told && !x.waits.Swap(false) && x.Add.Failed != nil {
+			x.Add.Failed(x.Explain(x.Err))
 		}
 		x.over = true
 		if x.done != nil {
 			close(x.done)
 		}
 	}
-	w.sound.Store(w.tree != nil)
+	w.sound.Store(w.edge.Known())
 	w.ahead.done(numbers(group, over), durable, w.clearing, err)
 	w.ledger.settled(len(over))
 	clear(w.taken)
@@ -217,7 +214,7 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 			leaves = append(leaves, x)
 			continue
 		}
-		x.err = nil
+		x.Err = nil
 		back = append(back, x)
 	}
 	w.ledger.back(back, len(w.owed)-before)
@@ -247,11 +244,11 @@ func (l *ledger) back(leaves []*leaf, more int) {
 
 // placed waits until a queued leaf has its place in the log, and is on the disk where it is to be: a transaction that is under way may take it.
 func (w *writer) placed(x *leaf) error {
-	if err := w.queueUp(&write{durable: x.add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
+	if err := w.queueUp(&write{durable: x.Add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
 		return err
 	}
 	<-x.done
-	return x.refused(x.err)
+	return x.Explain(x.Err)
 }
 
 // reached waits until the disk has a queued leaf: mostly in the file beside the database.
@@ -262,29 +259,7 @@ func (w *writer) reached(ctx context.Context, x *leaf) error {
 	err := w.onDisk(ctx)
 	if err == nil || !x.waits.Swap(false) {
 		<-x.done
-		return x.refused(x.err)
-	}
-	return err
-}
-
-// What a leaf is refused for.
-var (
-	errNotBegun = errors.New("no such record has begun")
-	errTwice    = errors.New("this half of it is there")
-	errVanished = errors.New("the database took it and does not have it: its triggers were changed")
-)
-
-// refused makes an error of the database that of the leaf.
-func (x *leaf) refused(err error) error {
-	switch {
-	case errors.Is(err, errNotBegun):
-		return tool.Errorf(tool.NotFound, "no audit record %s has begun", x.add.Record)
-	case errors.Is(err, errTwice) && x.add.Part == audit.PartEnded:
-		return tool.Errorf(tool.Conflict, "audit record %s has ended already: %w", x.add.Record, err)
-	case errors.Is(err, errVanished):
-		return tool.Errorf(tool.Unavailable, "the audit record takes nothing: %w: run biplane audit verify", err)
-	case errors.Is(err, errTwice), fault.IsConstraint(err):
-		return tool.Errorf(tool.Conflict, "audit record %s has begun already: %w", x.add.Record, err)
+		return x.Explain(x.Err)
 	}
 	return err
 }
@@ -292,83 +267,16 @@ func (x *leaf) refused(err error) error {
 // rowsAtOnce is how many leaves one statement writes at most: many cost little more than one.
 const rowsAtOnce = 16
 
-// insertLeaves writes so many leaves.
-func insertLeaves(n int) string {
-	return `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)` + strings.Repeat(`, (?, ?, ?)`, n-1)
-}
-
-// leaves adds leaves in the transaction under way: their indexes and their hashes are those of the tree as it is here. What one of them is
-// refused for alone is noted with it.
+// leaves adds leaves in the transaction under way. What one of them is refused for alone is noted with it.
 func (w *writer) leaves(ctx context.Context, some []*leaf) error {
-	rows := make([]any, 0, 3*len(some))
-	for _, x := range some {
-		data, hashes, err := w.grown(ctx, x)
-		switch {
-		case fault.Refused(err):
-			x.err = err
-			continue
-		case err != nil:
-			return err
-		}
-		rows = append(rows, x.add.Seq, hashes, string(data))
-		if err := w.keepAll(ctx, x); err != nil {
-			return err
-		}
-		if err := w.mark(ctx, x.add.Seq, data); err != nil {
-			return err
-		}
+	all := make([]*record.Leaf, len(some))
+	for i, x := range some {
+		all[i] = &x.Leaf
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	err := w.insert(ctx, len(rows)/3, rows)
-	if err == nil {
-		return nil
-	}
-	w.tree = nil // it has grown by what isn't there
-	if !fault.Refused(err) {
-		return err
-	}
-	for _, x := range some {
-		x.err = err
-	}
-	return nil
-}
-
-// insert writes n leaves. What a constraint says, or a row that vanished, is a refusal where nothing is left of them.
-func (w *writer) insert(ctx context.Context, n int, rows []any) error {
-	done, err := w.statement(ctx, insertLeaves(n), rows...)
-	if err != nil {
-		return fault.Constrained(err)
-	}
-	switch there, err := done.RowsAffected(); {
-	case err == nil && there == int64(n):
-		w.unsealed = true
-		return nil
-	case err == nil && there == 0: // a trigger that isn't ours can let a row vanish without a word
-		return fault.Refuse(errVanished)
-	}
-	return errVanished
+	return w.edge.Add(ctx, w.tx, all)
 }
 
 // leaf adds one leaf.
 func (w *writer) leaf(ctx context.Context, x *leaf) error {
-	return errors.Join(w.leaves(ctx, []*leaf{x}), x.err)
-}
-
-// grown adds a leaf to the tree, and gives it, until the next one, with the hashes that are stored with it.
-func (w *writer) grown(ctx context.Context, x *leaf) (data, hashes []byte, err error) {
-	if err := w.grow(ctx, x.a.key); err != nil {
-		return nil, nil, err
-	}
-	add := x.add
-	add.Seq = w.tree.size
-	if data, err = add.AppendAt(w.placing[:0], add.Seq); err != nil {
-		return nil, nil, fault.Refuse(err)
-	}
-	w.placing = data
-	if err := w.placeable(ctx, add); err != nil {
-		return nil, nil, err
-	}
-	return data, w.tree.add(data), nil
+	return errors.Join(w.leaves(ctx, []*leaf{x}), x.Err)
 }

@@ -11,12 +11,13 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // strange refuses a database with triggers or views that the migrations don't make: what is written could become something else, whoever
 // writes it. It is asked at each start, so that it only looks for their texts; Check compares all there is.
-func strange(ctx context.Context, q querier) error {
+func strange(ctx context.Context, q record.Querier) error {
 	rows, err := q.QueryContext(ctx, `SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE type IN ('trigger', 'view') ORDER BY name`)
 	if err != nil {
 		return fault.Reading(ctx, err)
@@ -62,7 +63,7 @@ func migrationTexts() (string, error) {
 type object struct{ kind, name string }
 
 // schemaOf gives what there is in a database: the tables that the objects belong to, and their texts.
-func schemaOf(ctx context.Context, q querier) (map[object]string, error) {
+func schemaOf(ctx context.Context, q record.Querier) (map[object]string, error) {
 	// SQLite makes statistics by itself.
 	rows, err := q.QueryContext(ctx, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE type <> 'table' OR name NOT LIKE 'sqlite\_stat_' ESCAPE '\'`)
 	if err != nil {
@@ -96,7 +97,7 @@ func madeSchema(ctx context.Context) (map[object]string, error) {
 	if err := migrate(ctx, db); err != nil {
 		return nil, err
 	}
-	for _, table := range oldTables {
+	for _, table := range record.OldTables {
 		if _, err := db.ExecContext(ctx, `DROP TABLE `+table); err != nil {
 			return nil, err
 		}
@@ -105,14 +106,14 @@ func madeSchema(ctx context.Context) (map[object]string, error) {
 }
 
 // schema compares what there is in the database with what the migrations make.
-func (v *auditView) schema() error {
-	have, err := schemaOf(v.ctx, v.tx)
+func schema(ctx context.Context, q record.Querier) error {
+	have, err := schemaOf(ctx, q)
 	if err != nil {
-		return v.fail(err)
+		return fault.Reading(ctx, err)
 	}
-	want, err := madeSchema(v.ctx)
+	want, err := madeSchema(ctx)
 	if err != nil {
-		return v.fail(err)
+		return fault.Reading(ctx, err)
 	}
 	all := maps.Clone(want)
 	maps.Copy(all, have)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -825,31 +823,6 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%s again: %v", part, err)
 		}
 	}
-}
-
-// FuzzMembers reads leaves as spans do, and as a decoder does.
-func FuzzMembers(f *testing.F) {
-	f.Add(`{"a":"b","n":-1,"o":{"a":"}","x":{"y":"\"{"}},"record":"é\\\"\u2028"}`)
-	f.Add(`{"a\\":"\\\\","b":""}`)
-	f.Add(`{"a":`)
-	f.Add(`{"`)
-	f.Fuzz(func(t *testing.T, text string) {
-		store.Members([]byte(text))
-		var all map[string]any
-		if json.Unmarshal([]byte(text), &all) != nil || len(all) == 0 {
-			return // no leaf is like that: it must only not break
-		}
-		canonical, err := json.Marshal(all)
-		if err != nil || bytes.ContainsAny(canonical, "[") || !utf8.ValidString(text) {
-			return
-		}
-		got := store.Members(canonical)
-		for name, value := range all {
-			if s, ok := value.(string); ok && got[name] != s {
-				t.Errorf("%s: %q is %q, want %q", canonical, name, got[name], s)
-			}
-		}
-	})
 }
 
 // TestVanishing lets the database drop the record's rows without a word, as a trigger can: nothing is said to be recorded then.

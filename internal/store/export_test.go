@@ -1,6 +1,10 @@
 package store
 
-import "context"
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/store/record"
+)
 
 // Exec runs a statement as someone who holds the database file could.
 func (s *Store) Exec(ctx context.Context, query string) error {
@@ -18,30 +22,21 @@ func (s *Store) Pragma(ctx context.Context, set string) error {
 
 // Unseal makes the record what a version left that sealed no heads.
 func Unseal(ctx context.Context, a *Audit) error {
-	origin, sealed, err := a.logRow(ctx)
+	origin, sealed, err := record.Name(ctx, a.s.read)
 	if err != nil {
 		return err
 	}
-	seed, _, err := openSeed(a.key, origin, sealed)
+	seed, _, err := record.OpenSeed(a.key, origin, sealed)
 	if err != nil {
 		return err
 	}
-	return a.s.writer.all(ctx, true, []step{{renameLog, []any{origin, a.key.Seal(auditSeedPurpose, seed, []byte(origin))}}, {`UPDATE tail SET head = NULL`, nil}})
+	return a.s.writer.all(ctx, true, []step{{`UPDATE audit_log SET seed = ?`, []any{a.key.Seal("audit-seed", seed, []byte(origin))}}, {`UPDATE tail SET head = NULL`, nil}})
 }
 
 // Leaves says how many leaves of the record are written, what is queued not counted.
 func (s *Store) Leaves(ctx context.Context) (n int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT count(*) FROM audit_leaf`).Scan(&n)
 	return n
-}
-
-// Members gives the members of an object that are strings, as spans read them; nil where it is none.
-func Members(data []byte) map[string]string {
-	out := map[string]string{}
-	if !members(data, func(name, value []byte) { out[string(name)] = string(value) }) {
-		return nil
-	}
-	return out
 }
 
 // NoAhead closes the file beside the database, as if the disk refused it.

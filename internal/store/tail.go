@@ -1,6 +1,10 @@
 package store
 
-import "context"
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/store/record"
+)
 
 // The tail is what each transaction writes anew: up to which entry of the file beside the database that has all, the record's sealed head, and what is
 // kept for the newest leaves. It is one row, so that it costs one page and one statement.
@@ -12,35 +16,26 @@ const (
 
 // end writes the tail where the transaction under way has changed what is in it.
 func (w *writer) end(ctx context.Context, group []*write) error {
-	var applied, head, first, time, kept any // nil: as it is
-	if w.pack.dirty {
-		if err := w.settlePack(ctx); err != nil {
-			return err
-		}
-		first, time, kept = w.pack.row()
-	}
-	if w.unsealed {
-		sealed, err := w.seal(ctx)
-		if err != nil {
-			return err
-		}
-		head = sealed
+	var applied any // nil: as it is
+	of, err := w.edge.Tail(ctx, w.tx)
+	if err != nil {
+		return err
 	}
 	if all := numbers(group, w.taken); len(all) > 0 {
 		applied = int64(w.ahead.position(all))
 	}
-	if applied == nil && head == nil && kept == nil {
+	if applied == nil && of.Head == nil && of.Kept == nil {
 		return nil
 	}
 	for _, query := range []string{updateTail, insertTail} {
-		done, err := w.statement(ctx, query, applied, head, first, time, kept)
+		done, err := w.statement(ctx, query, applied, of.Head, of.First, of.Time, of.Kept)
 		if err != nil {
 			return err
 		}
 		if n, err := done.RowsAffected(); err == nil && n == 1 {
-			w.unsealed, w.pack.dirty = false, false
+			w.edge.Tailed()
 			return nil
 		}
 	}
-	return errVanished
+	return record.ErrVanished
 }

@@ -12,8 +12,8 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -26,16 +26,11 @@ type writer struct {
 	db       *sql.DB
 	conn     *sql.Conn            // of db; nil: nothing has been written yet; only the goroutine uses it
 	stmts    map[string]*sql.Stmt // by text; only the goroutine uses it
-	tree     *tree                // of the record; nil: not read yet; only the goroutine uses it
-	heading  *heading             // what the tree's head is sealed with; as tree
-	unsealed bool                 // the transaction under way has added leaves to the tree; only the goroutine uses it
-	span     *span                // of the record, the one that is not full yet; as tree
-	pack     pack                 // of what is kept for the record, and has no row yet; only the goroutine uses it
-	greatest string               // record in a span that is full; as tree
-	placing  []byte               // the leaf that is being added; only the goroutine uses it
+	tx       *transaction         // on conn; as it
+	edge     record.Edge          // of the record; only the goroutine uses it
 	taken    []*leaf              // leaves of the record that the transaction under way has taken; only the goroutine uses it
 	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
-	sound    atomic.Bool          // the tree is known, and was what was sealed
+	sound    atomic.Bool          // the record's tree is known, and was what was sealed
 	clearing bool                 // the transaction under way holds the lock of the file beside the database; only the goroutine uses it
 	done     chan struct{}        // closed when the goroutine is gone
 	queue    chan *write
@@ -76,7 +71,7 @@ type step struct {
 
 // startWriter starts the writer, which reads with q, and opens the one connection of db once there is something to write: each
 // connection reads the whole schema first. ahead is the path of its file; what is left there is written first.
-func startWriter(ctx context.Context, q querier, db *sql.DB, ahead string, log *slog.Logger) (*writer, error) {
+func startWriter(ctx context.Context, q record.Querier, db *sql.DB, ahead string, log *slog.Logger) (*writer, error) {
 	w := &writer{db: db, stmts: map[string]*sql.Stmt{}, log: log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
 	if err := w.recover(ctx, q, ahead); err != nil {
@@ -99,7 +94,7 @@ func (w *writer) connect(ctx context.Context) error {
 	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	w.conn = conn
+	w.conn, w.tx = conn, &transaction{conn, w}
 	return nil
 }
 
@@ -221,8 +216,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	}
 	errs, next, err := w.transaction(ctx, &group, durable)
 	if err != nil {
-		w.tree, w.unsealed = nil, false // whatever is there now is read again
-		w.pack.lose()
+		w.edge.Lose()
 		if w.conn != nil {
 			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 				err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
@@ -419,27 +413,13 @@ func (w *writer) statement(ctx context.Context, query string, args ...any) (sql.
 	return stmt.ExecContext(ctx, args...)
 }
 
-// grow makes sure that the record's tree is known. A broken one stops who appends to it, and nobody else.
-func (w *writer) grow(ctx context.Context, key *secret.Key) error {
-	if w.tree != nil {
-		return nil
-	}
-	t, err := loadTree(ctx, w.conn)
-	if err != nil && fault.Code(err) == 0 {
-		return fault.Refuse(err)
-	}
-	if err != nil {
-		return err
-	}
-	if err := w.whole(ctx, t, key); err != nil {
-		return err
-	}
-	if w.span, err = loadSpan(ctx, w.conn, t.size/spanLeaves*spanLeaves); err != nil {
-		return err
-	}
-	if err := w.conn.QueryRowContext(ctx, `SELECT coalesce(max(record), '') FROM audit_record`).Scan(&w.greatest); err != nil {
-		return err
-	}
-	w.tree = t
-	return nil
+// A transaction is the one under way, as the record writes in it: a record.Tx.
+type transaction struct {
+	*sql.Conn
+	w *writer
+}
+
+// Statement does a statement that is prepared once.
+func (t *transaction) Statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return t.w.statement(ctx, query, args...)
 }

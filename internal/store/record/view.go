@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"context"
@@ -7,44 +7,33 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// View shows the record at one moment: all that f reads is of one transaction, which holds up nobody.
-func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
-	if err := ctx.Err(); err != nil {
-		return tool.AsError(err)
-	}
-	if a.s.writer.ledger.waits() { // what is queued is seen, too
-		if err := a.s.writer.takeAlong(ctx); err != nil {
-			return err
-		}
-	}
-	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return fault.Reading(ctx, err)
-	}
-	defer tx.Rollback()
-	return f(&auditView{ctx, tx, a})
+// A View is an audit.View. It lives no longer than the call that it is made for, and so has its context.
+type View struct {
+	ctx    context.Context
+	tx     *sql.Tx
+	key    *secret.Key
+	schema func() error
 }
 
-// An auditView is an audit.View. It lives no longer than the call that it is made for, and so has its context.
-type auditView struct {
-	ctx context.Context
-	tx  *sql.Tx
-	a   *Audit
+// NewView makes a View of a transaction that reads, whose context is ctx. key opens what is kept, schema compares what there is in the database with what
+// belongs there.
+func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, schema func() error) *View {
+	return &View{ctx, tx, key, schema}
 }
 
-func (v *auditView) fail(err error) error { return fault.Reading(v.ctx, err) }
+func (v *View) fail(err error) error { return fault.Reading(v.ctx, err) }
 
 // ReadHashes gives stored hashes by their index.
-func (v *auditView) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return storedHashes(v.ctx, v.tx).ReadHashes(indexes)
 }
 
 // Head gives the tree's size and root.
-func (v *auditView) Head() (audit.Head, error) {
+func (v *View) Head() (audit.Head, error) {
 	t, err := loadTree(v.ctx, v.tx)
 	if err != nil {
 		return audit.Head{}, err
@@ -61,7 +50,7 @@ func splitHashes(b []byte) []tlog.Hash {
 }
 
 // Leaves calls f with the leaves from an index on.
-func (v *auditView) Leaves(from int64, f func(audit.Leaf) error) error {
+func (v *View) Leaves(from int64, f func(audit.Leaf) error) error {
 	return v.rows(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, func(scan func(...any) error) error {
 		var l audit.Leaf
 		var hashes, data sql.RawBytes
@@ -74,7 +63,7 @@ func (v *auditView) Leaves(from int64, f func(audit.Leaf) error) error {
 }
 
 // Checkpoints calls f with each stored checkpoint.
-func (v *auditView) Checkpoints(f func(string) error) error {
+func (v *View) Checkpoints(f func(string) error) error {
 	return v.rows(`SELECT text FROM audit_checkpoint ORDER BY id`, func(scan func(...any) error) error {
 		var text string
 		if err := scan(&text); err != nil {
@@ -85,7 +74,7 @@ func (v *auditView) Checkpoints(f func(string) error) error {
 }
 
 // rows calls f with each row of a query.
-func (v *auditView) rows(query string, f func(scan func(...any) error) error, args ...any) error {
+func (v *View) rows(query string, f func(scan func(...any) error) error, args ...any) error {
 	rows, err := v.tx.QueryContext(v.ctx, query, args...)
 	if err != nil {
 		return v.fail(err)

@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (t *tree) root() tlog.Hash {
 }
 
 // loadTree reads the tree from what is stored of it. What is missing there is an error: nothing can be appended then.
-func loadTree(ctx context.Context, q querier) (*tree, error) {
+func loadTree(ctx context.Context, q Querier) (*tree, error) {
 	t := &tree{}
 	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf`).Scan(&t.size); err != nil {
 		return nil, fault.Of(err)
@@ -72,14 +72,8 @@ func loadTree(ctx context.Context, q querier) (*tree, error) {
 	return t, nil
 }
 
-// A querier reads: a connection, or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // storedHash gives the hash of a level that is stored with a leaf.
-func storedHash(ctx context.Context, q querier, level int, leaf int64) (h tlog.Hash, err error) {
+func storedHash(ctx context.Context, q Querier, level int, leaf int64) (h tlog.Hash, err error) {
 	var b []byte
 	err = q.QueryRowContext(ctx, `SELECT substr(hashes, ?, ?) FROM audit_leaf WHERE seq = ?`, level*tlog.HashSize+1, tlog.HashSize, leaf).Scan(&b)
 	switch {

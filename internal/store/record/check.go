@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // Check lets SQLite check the tables of the record: their pages, and whether indexes agree with them. It compares the tables, indexes and
 // triggers with those that were made, and what lists search by with what the leaves give.
-func (v *auditView) Check() error {
+func (v *View) Check() error {
 	for _, table := range []string{"audit_leaf", "audit_record", "audit_span"} {
 		said, err := v.lines(`PRAGMA integrity_check('` + table + `')`)
 		if err != nil {
@@ -30,7 +30,7 @@ func (v *auditView) Check() error {
 }
 
 // index compares what lists search by with the leaves, of which it is made anew.
-func (v *auditView) index() error {
+func (v *View) index() error {
 	want := newSum()
 	have := want
 	bad := int64(-1)
@@ -78,7 +78,7 @@ func (v *auditView) index() error {
 }
 
 // spansEnd looks for spans of leaves that are in none yet: lists would not look at these leaves themselves.
-func (v *auditView) spansEnd() error {
+func (v *View) spansEnd() error {
 	const beyond = `SELECT first FROM audit_span WHERE first < 0 OR first % 256 <> 0 OR first + 256 > (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf) LIMIT 1`
 	return v.rows(beyond, func(scan func(...any) error) error {
 		var first int64
@@ -90,7 +90,7 @@ func (v *auditView) spansEnd() error {
 }
 
 // spanIs reports whether a span is kept as it is.
-func (v *auditView) spanIs(s *span) (same bool, err error) {
+func (v *View) spanIs(s *span) (same bool, err error) {
 	err = v.rows(`SELECT low, high, marks FROM audit_span WHERE first = ?`, func(scan func(...any) error) error {
 		var low, high string
 		var marks []byte
@@ -124,7 +124,7 @@ func (s *sum) add(record string, ended bool, seq int64) {
 }
 
 // lines gives the one column of a query.
-func (v *auditView) lines(query string) ([]string, error) {
+func (v *View) lines(query string) ([]string, error) {
 	var out []string
 	err := v.rows(query, func(scan func(...any) error) error {
 		var line string

@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"context"
@@ -23,12 +23,12 @@ type heading struct {
 
 func (h *heading) seal(t *tree) []byte {
 	root := t.root()
-	return h.key.Seal(auditHeadPurpose, append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), []byte(h.origin))
+	return h.key.Seal(headPurpose, append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), []byte(h.origin))
 }
 
 // open gives a sealed head.
 func (h *heading) open(sealed []byte) (*audit.Head, error) {
-	b, err := h.key.Unseal(auditHeadPurpose, sealed, []byte(h.origin))
+	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
 	if err != nil || len(b) != 8+tlog.HashSize {
 		return nil, tool.Errorf(tool.Conflict, "the sealed head of the record was changed, or sealed with another key")
 	}
@@ -36,7 +36,7 @@ func (h *heading) open(sealed []byte) (*audit.Head, error) {
 }
 
 // readHead reads the sealed head. It is nil where there need be none: nothing was recorded yet, or only by versions that sealed none.
-func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit.Head, error) {
+func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit.Head, error) {
 	h := &heading{key: key}
 	var seed, sealed []byte
 	if err := fault.One(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &h.origin, &seed); err != nil {
@@ -49,7 +49,7 @@ func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit
 		head, err := h.open(sealed)
 		return h, head, err
 	}
-	_, old, err := openSeed(key, h.origin, seed)
+	_, old, err := OpenSeed(key, h.origin, seed)
 	if err == nil && old {
 		return h, nil, nil
 	}
@@ -64,7 +64,7 @@ func readHead(ctx context.Context, q querier, key *secret.Key) (*heading, *audit
 }
 
 // storedHashes reads the tree's hashes.
-func storedHashes(ctx context.Context, q querier) tlog.HashReader {
+func storedHashes(ctx context.Context, q Querier) tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		out := make([]tlog.Hash, 0, len(indexes))
 		for _, i := range indexes {
@@ -80,13 +80,13 @@ func storedHashes(ctx context.Context, q querier) tlog.HashReader {
 }
 
 // whole makes sure that a tree that was read is the one that was sealed. Where it isn't, nothing is added to it any more.
-func (w *writer) whole(ctx context.Context, t *tree, key *secret.Key) error {
-	if w.unsealed { // the transaction under way has added to one that was
+func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) error {
+	if e.unsealed { // the transaction under way has added to one that was
 		return nil
 	}
-	h, head, err := readHead(ctx, w.conn, key)
+	h, head, err := readHead(ctx, tx, key)
 	if err == nil {
-		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, w.conn))
+		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, tx))
 	}
 	if err != nil {
 		if fault.Code(err) != 0 {
@@ -95,22 +95,22 @@ func (w *writer) whole(ctx context.Context, t *tree, key *secret.Key) error {
 		return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
 			"then restore it from a backup, or begin another record in another folder with --data-dir", err))
 	}
-	w.heading = h
+	e.heading = h
 	return nil
 }
 
 // seal gives the head of the tree as the transaction under way leaves it, sealed.
-func (w *writer) seal(ctx context.Context) ([]byte, error) {
-	if w.tree == nil {
-		if err := w.grow(ctx, w.heading.key); err != nil {
+func (e *Edge) seal(ctx context.Context, tx Tx) ([]byte, error) {
+	if e.tree == nil {
+		if err := e.Grow(ctx, tx, e.heading.key); err != nil {
 			return nil, err
 		}
 	}
-	return w.heading.seal(w.tree), nil
+	return e.heading.seal(e.tree), nil
 }
 
 // Sealed gives the sealed head; nil where there need be none.
-func (v *auditView) Sealed() (*audit.Head, error) {
-	_, head, err := readHead(v.ctx, v.tx, v.a.key)
+func (v *View) Sealed() (*audit.Head, error) {
+	_, head, err := readHead(v.ctx, v.tx, v.key)
 	return head, err
 }

@@ -1,15 +1,17 @@
-package store
+package record
 
 import (
 	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
@@ -233,18 +235,18 @@ const (
 )
 
 // mark notes a leaf that was added, and writes the span that it fills.
-func (w *writer) mark(ctx context.Context, seq int64, data []byte) error {
-	w.span.add(seq, data)
+func (e *Edge) mark(ctx context.Context, tx Tx, seq int64, data []byte) error {
+	e.span.add(seq, data)
 	if (seq+1)%spanLeaves != 0 {
 		return nil
 	}
-	err := w.putSpan(ctx, w.span)
-	w.greatest = max(w.greatest, w.span.high)
-	w.span = newSpan(seq + 1)
+	err := putSpan(ctx, tx, e.span)
+	e.greatest = max(e.greatest, e.span.high)
+	e.span = newSpan(seq + 1)
 	return err
 }
 
-func (w *writer) putSpan(ctx context.Context, s *span) error {
+func putSpan(ctx context.Context, tx Tx, s *span) error {
 	const row, atOnce = `, (?, ?, ?)`, 64
 	places := slices.SortedFunc(maps.Keys(s.places), func(a, b place) int { return strings.Compare(a.record, b.record) })
 	for some := range slices.Chunk(places, atOnce) {
@@ -254,26 +256,26 @@ func (w *writer) putSpan(ctx context.Context, s *span) error {
 		}
 		insert := `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES ` + strings.Repeat(row, len(some))[2:]
 		if len(some) < atOnce { // of a record that was changed: the others' statement is kept
-			if _, err := w.conn.ExecContext(ctx, insert, args...); err != nil {
+			if _, err := tx.ExecContext(ctx, insert, args...); err != nil {
 				return err
 			}
-		} else if _, err := w.statement(ctx, insert, args...); err != nil {
+		} else if _, err := tx.Statement(ctx, insert, args...); err != nil {
 			return err
 		}
 	}
-	_, err := w.statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
+	_, err := tx.Statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
 	return err
 }
 
 // placeable looks whether a half of a record may be added: of each there is one, an end has a beginning, and an event has no end. The newest
 // ones are in the span under way, and what is greater than all records in others is in none.
-func (w *writer) placeable(ctx context.Context, add *audit.Addition) error {
+func (e *Edge) placeable(ctx context.Context, tx Tx, add *audit.Addition) error {
 	begun := add.Part != audit.PartEnded
-	_, first := w.span.places[place{add.Record, false}]
-	_, last := w.span.places[place{add.Record, true}]
-	event := w.span.events[add.Record]
-	if add.Record <= w.greatest && !first {
-		rows, err := w.conn.QueryContext(ctx, selectPlace, add.Record)
+	_, first := e.span.places[place{add.Record, false}]
+	_, last := e.span.places[place{add.Record, true}]
+	event := e.span.events[add.Record]
+	if add.Record <= e.greatest && !first {
+		rows, err := tx.QueryContext(ctx, selectPlace, add.Record)
 		if err != nil {
 			return err
 		}
@@ -298,8 +300,27 @@ func (w *writer) placeable(ctx context.Context, add *audit.Addition) error {
 	return nil
 }
 
+// PlaceOf gives the first leaf of a record.
+func (e *Edge) PlaceOf(ctx context.Context, tx Tx, key *secret.Key, record string) (seq int64, err error) {
+	if err := e.Grow(ctx, tx, key); err != nil {
+		return 0, err
+	}
+	if seq, ok := e.span.places[place{record, false}]; ok {
+		return seq, nil
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT seq FROM audit_record WHERE record = ? AND ended = 0`, record)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return 0, errors.Join(rows.Err(), fault.Refuse(errNotBegun))
+	}
+	return seq, rows.Scan(&seq)
+}
+
 // loadSpan makes the span that begins with a leaf anew.
-func loadSpan(ctx context.Context, q querier, first int64) (*span, error) {
+func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 	rows, err := q.QueryContext(ctx, selectSpan, first, first)
 	if err != nil {
 		return nil, err
@@ -317,31 +338,28 @@ func loadSpan(ctx context.Context, q querier, first int64) (*span, error) {
 	return s, rows.Err()
 }
 
-// span writes the spans that are missing, those of the record of an older version, some at a time.
-func (a *Audit) span(ctx context.Context) error {
+// Unspanned gives where the first span begins that is not written, as those of the record of an older version are, and how many leaves there are.
+func Unspanned(ctx context.Context, q Querier) (first, size int64, err error) {
 	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
-	for {
-		var first, size int64
-		if err := a.s.read.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
-			return fault.Reading(ctx, err)
-		}
-		if first+spanLeaves > size {
-			return nil
-		}
-		err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
-			for end := min(size, first+64*spanLeaves); first+spanLeaves <= end; first += spanLeaves {
-				s, err := loadSpan(ctx, w.conn, first)
-				if err != nil {
-					return err
-				}
-				if err := w.putSpan(ctx, s); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	if err := q.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
+		return 0, 0, fault.Reading(ctx, err)
+	}
+	return first, size, nil
+}
+
+// Whole reports whether leaves up to size fill a span that begins with first.
+func Whole(first, size int64) bool { return first+spanLeaves <= size }
+
+// Span writes some of the spans that are missing from first on.
+func Span(ctx context.Context, tx Tx, first, size int64) error {
+	for end := min(size, first+64*spanLeaves); Whole(first, end); first += spanLeaves {
+		s, err := loadSpan(ctx, tx, first)
 		if err != nil {
 			return err
 		}
+		if err := putSpan(ctx, tx, s); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ const (
 
 // Records gives what q picks, in its order: by the spans where these say where it is, else by going through all; and of the leaves that
 // are in no span yet, by looking at them.
-func (v *auditView) Records(q audit.Query) ([]audit.Pair, error) {
+func (v *View) Records(q audit.Query) ([]audit.Pair, error) {
 	s, err := v.newSearch(conditions(q), q.Max())
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (v *auditView) Records(q audit.Query) ([]audit.Pair, error) {
 	return out, nil
 }
 
-func (v *auditView) pairs(query string, args ...any) (out []pair, err error) {
+func (v *View) pairs(query string, args ...any) (out []pair, err error) {
 	err = v.rows(query, func(scan func(...any) error) error {
 		var p pair
 		var begun, ended []byte
@@ -78,7 +78,7 @@ var errEnough = errors.New("enough was found")
 
 // A search is a query under way.
 type search struct {
-	v     *auditView
+	v     *View
 	c     *query
 	most  int     // records that are asked for
 	ends  string  // where ends are that are in no span yet: an object, by record
@@ -87,7 +87,7 @@ type search struct {
 }
 
 // newSearch makes a search with the leaves that are in no span yet.
-func (v *auditView) newSearch(c *query, most int) (*search, error) {
+func (v *View) newSearch(c *query, most int) (*search, error) {
 	s := &search{v: v, c: c, most: most}
 	first := int64(0)
 	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })

@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"context"
@@ -73,8 +73,8 @@ func eachKept(data []byte, f func(digest string, data []byte) error) error {
 }
 
 // full reports whether what is kept of a leaf belongs into another pack.
-func (p *pack) full(x *leaf) bool {
-	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.a.key || x.add.Time.Sub(p.since).Abs() > packTime)
+func (p *pack) full(x *Leaf) bool {
+	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.Key || x.Add.Time.Sub(p.since).Abs() > packTime)
 }
 
 // row gives what the tail has of it.
@@ -82,32 +82,31 @@ func (p *pack) row() (first, time, kept any) {
 	if len(p.data) == 0 {
 		return 0, 0, []byte{}
 	}
-	return p.first, p.time.UnixMicro(), p.key.Seal(auditKeptPurpose, p.data, packBind(p.first))
+	return p.first, p.time.UnixMicro(), p.key.Seal(keptPurpose, p.data, packBind(p.first))
 }
 
 // keepAll keeps what is to be kept of a leaf that was added.
-func (w *writer) keepAll(ctx context.Context, x *leaf) error {
-	if len(x.add.Keep) > 0 && w.pack.full(x) {
-		if err := w.packed(ctx); err != nil {
+func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
+	if len(x.Add.Keep) > 0 && e.pack.full(x) {
+		if err := e.packed(ctx, tx); err != nil {
 			return err
 		}
 	}
-	for _, k := range x.add.Keep {
+	for _, k := range x.Add.Keep {
 		if len(k.Data) >= alone {
-			sealed := x.a.key.Seal(auditPayloadPurpose, k.Data, []byte(k.Digest))
-			if err := w.keep(ctx, k.Digest, x.add.Time, sealed); err != nil {
+			if err := e.Keep(ctx, tx, k.Digest, x.Add.Time, AppendSealed(nil, x.Key, k)); err != nil {
 				return err
 			}
 			continue
 		}
-		if len(w.pack.data) == 0 {
-			w.pack.key, w.pack.first, w.pack.since, w.pack.time = x.a.key, x.add.Seq, x.add.Time, x.add.Time
+		if len(e.pack.data) == 0 {
+			e.pack.key, e.pack.first, e.pack.since, e.pack.time = x.Key, x.Add.Seq, x.Add.Time, x.Add.Time
 		}
-		if x.add.Time.After(w.pack.time) {
-			w.pack.time = x.add.Time
+		if x.Add.Time.After(e.pack.time) {
+			e.pack.time = x.Add.Time
 		}
-		w.pack.add(k)
-		w.pack.dirty = true
+		e.pack.add(k)
+		e.pack.dirty = true
 	}
 	return nil
 }
@@ -116,16 +115,16 @@ func (w *writer) keepAll(ctx context.Context, x *leaf) error {
 const moveTail = `INSERT OR REPLACE INTO audit_kept (first, time, data) SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0`
 
 // packed gives the pack a row of its own; the tail has nothing of it then.
-func (w *writer) packed(ctx context.Context) (err error) {
-	p := &w.pack
+func (e *Edge) packed(ctx context.Context, tx Tx) (err error) {
+	p := &e.pack
 	switch {
 	case !p.known:
-		_, err = w.statement(ctx, moveTail)
+		_, err = tx.Statement(ctx, moveTail)
 	case len(p.data) == 0:
 		return nil
 	default:
 		first, time, kept := p.row()
-		_, err = w.statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, first, time, kept)
+		_, err = tx.Statement(ctx, `INSERT OR REPLACE INTO audit_kept (first, time, data) VALUES (?, ?, ?)`, first, time, kept)
 	}
 	p.reset()
 	p.known, p.dirty = true, true
@@ -133,11 +132,11 @@ func (w *writer) packed(ctx context.Context) (err error) {
 }
 
 // settlePack gives a pack that is too large for the tail a row of its own.
-func (w *writer) settlePack(ctx context.Context) error {
-	if len(w.pack.data) <= tailBytes {
+func (e *Edge) settlePack(ctx context.Context, tx Tx) error {
+	if len(e.pack.data) <= tailBytes {
 		return nil
 	}
-	return w.packed(ctx)
+	return e.packed(ctx, tx)
 }
 
 func packBind(first int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(first)) }
@@ -149,15 +148,20 @@ const (
 	touchPayload = `UPDATE audit_payload SET time = ?3 WHERE head = ?1 AND digest = ?2 AND time < ?3 - 86400000000`
 )
 
-// keep keeps sealed bytes in the transaction under way.
-func (w *writer) keep(ctx context.Context, digest string, at time.Time, sealed []byte) error {
+// AppendSealed appends what is to be kept, sealed as in a row of its own.
+func AppendSealed(b []byte, key *secret.Key, k audit.Kept) []byte {
+	return key.AppendSeal(b, payloadPurpose, k.Data, []byte(k.Digest))
+}
+
+// Keep keeps what AppendSealed sealed.
+func (e *Edge) Keep(ctx context.Context, tx Tx, digest string, at time.Time, sealed []byte) error {
 	head := headOf(digest)
-	res, err := w.statement(ctx, keepPayload, head, digest, at.UnixMicro(), sealed)
+	res, err := tx.Statement(ctx, keepPayload, head, digest, at.UnixMicro(), sealed)
 	if err != nil {
 		return err
 	}
 	if n, _ := res.RowsAffected(); n == 0 {
-		_, err = w.statement(ctx, touchPayload, head, digest, at.UnixMicro())
+		_, err = tx.Statement(ctx, touchPayload, head, digest, at.UnixMicro())
 	}
 	return err
 }
@@ -169,36 +173,33 @@ func headOf(digest string) int64 {
 	return int64(n)
 }
 
-// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't wait for it.
-func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
+// Prune throws away some of what was kept before a time, and gives how many rows.
+func (e *Edge) Prune(ctx context.Context, tx Tx, before time.Time) (rows int64, err error) {
+	if err := e.packed(ctx, tx); err != nil {
+		return 0, err
+	}
 	for _, query := range []string{
 		`DELETE FROM audit_payload WHERE id IN (SELECT id FROM audit_payload WHERE time < ? ORDER BY time LIMIT 500)`,
 		`DELETE FROM audit_kept WHERE first IN (SELECT first FROM audit_kept WHERE time < ? ORDER BY first LIMIT 500)`,
 	} {
-		for n := int64(1); n > 0; rows += n {
-			err := a.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
-				if err := w.packed(ctx); err != nil {
-					return err
-				}
-				res, err := w.statement(ctx, query, before.UnixMicro())
-				if err == nil {
-					n, err = res.RowsAffected()
-				}
-				return err
-			})
-			if err != nil {
-				return rows, err
-			}
+		res, err := tx.Statement(ctx, query, before.UnixMicro())
+		if err != nil {
+			return 0, err
 		}
+		n, err := res.RowsAffected()
+		if err != nil {
+			return 0, err
+		}
+		rows += n
 	}
-	return rows, a.s.wipe()
+	return rows, nil
 }
 
 // packs is all packs, that of the tail among them.
 const packs = `(SELECT first, time, data FROM audit_kept UNION ALL SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0)`
 
 // Kept gives what is kept under a digest of a leaf.
-func (v *auditView) Kept(seq int64, digest string) (out []byte, err error) {
+func (v *View) Kept(seq int64, digest string) (out []byte, err error) {
 	var first int64
 	var sealed []byte
 	err = v.tx.QueryRowContext(v.ctx, `SELECT first, data FROM `+packs+` WHERE first <= ? ORDER BY first DESC LIMIT 1`, seq).Scan(&first, &sealed)
@@ -227,8 +228,8 @@ func (v *auditView) Kept(seq int64, digest string) (out []byte, err error) {
 }
 
 // open gives what is in a sealed pack.
-func (v *auditView) open(first int64, sealed []byte, f func(digest string, data []byte) error) error {
-	data, err := v.a.key.Unseal(auditKeptPurpose, sealed, packBind(first))
+func (v *View) open(first int64, sealed []byte, f func(digest string, data []byte) error) error {
+	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {
 		err = eachKept(data, f)
 	}
@@ -238,8 +239,8 @@ func (v *auditView) open(first int64, sealed []byte, f func(digest string, data 
 	return err
 }
 
-func (v *auditView) openAlone(digest string, sealed []byte) ([]byte, error) {
-	data, err := v.a.key.Unseal(auditPayloadPurpose, sealed, []byte(digest))
+func (v *View) openAlone(digest string, sealed []byte) ([]byte, error) {
+	data, err := v.key.Unseal(payloadPurpose, sealed, []byte(digest))
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "what is kept under %s was changed, or sealed with another key: %w", digest, err)
 	}
@@ -247,7 +248,7 @@ func (v *auditView) openAlone(digest string, sealed []byte) ([]byte, error) {
 }
 
 // Has says of what was kept which is there: in the pack of its leaf, or by itself. Packs follow each other as their leaves do.
-func (v *auditView) Has(wanted []audit.KeptAt) ([]bool, error) {
+func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
@@ -286,7 +287,7 @@ func (v *auditView) Has(wanted []audit.KeptAt) ([]bool, error) {
 }
 
 // Outdated counts what Prune would throw away.
-func (v *auditView) Outdated(before time.Time) (rows int64, err error) {
+func (v *View) Outdated(before time.Time) (rows int64, err error) {
 	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM ` + packs + ` WHERE time < ?1)`
 	if err := v.tx.QueryRowContext(v.ctx, query, before.UnixMicro()).Scan(&rows); err != nil {
 		return 0, v.fail(err)
@@ -295,7 +296,7 @@ func (v *auditView) Outdated(before time.Time) (rows int64, err error) {
 }
 
 // AllKept calls f with all that is kept.
-func (v *auditView) AllKept(f func(digest string, data []byte, err error) error) error {
+func (v *View) AllKept(f func(digest string, data []byte, err error) error) error {
 	err := v.rows(`SELECT digest, data FROM audit_payload`, func(scan func(...any) error) error {
 		var digest string
 		var sealed sql.RawBytes

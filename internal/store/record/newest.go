@@ -1,4 +1,4 @@
-package store
+package record
 
 import (
 	"database/sql"
@@ -11,7 +11,7 @@ import (
 
 // Newest gives the event of each of the kinds that was recorded last. Each start asks, so that it is one pass over the leaves that are in no span yet,
 // where it mostly ends: a search would make two for each kind.
-func (v *auditView) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
+func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	first := int64(0)
 	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })
 	if err != nil {
@@ -33,7 +33,7 @@ func (v *auditView) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 
 // A newest is a search for the newest leaf of each of some kinds.
 type newest struct {
-	v     *auditView
+	v     *View
 	left  []audit.Kind // of which there is none yet
 	found []audit.Leaf
 }

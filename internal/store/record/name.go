@@ -1,0 +1,71 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Name gives the record's name, empty when it has none, and the sealed seed of its key.
+func Name(ctx context.Context, q Querier) (origin string, sealed []byte, err error) {
+	err = q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`).Scan(&origin, &sealed)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", nil, fault.Reading(ctx, err)
+	}
+	return origin, sealed, nil
+}
+
+// OpenSeed opens the seed of a log's key. old: the log need not have a sealed head.
+func OpenSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old bool, err error) {
+	if seed, err = key.Unseal(namedPurpose, sealed, []byte(origin)); err == nil {
+		return seed, false, nil
+	}
+	seed, err = key.Unseal(seedPurpose, sealed, []byte(origin))
+	return seed, true, err
+}
+
+// Name gives a log its name and key, and seals its head, which it has from then on. One whose head is not what was sealed is left as it is.
+func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, seed []byte) error {
+	if err := e.Grow(ctx, tx, key); err != nil {
+		return err
+	}
+	query := nameLog
+	if e.heading.origin == origin {
+		query = renameLog
+	}
+	_, err := tx.Statement(ctx, query, origin, key.Seal(namedPurpose, seed, []byte(origin)))
+	if err == nil {
+		e.heading.origin, e.unsealed = origin, true
+	}
+	return err
+}
+
+// renameLog keeps the key of a log of an older version in the present form.
+const renameLog = `UPDATE audit_log SET origin = ?, seed = ? WHERE id = 1`
+
+// nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that of a record that was moved from an
+// older form and has no key yet.
+const nameLog = `INSERT INTO audit_log (id, origin, seed) VALUES (1, ?, ?)
+	ON CONFLICT (id) DO UPDATE SET origin = excluded.origin, seed = excluded.seed WHERE origin = ''`
+
+// CheckNameless makes sure that a log without a name may be given one: it is new, or was moved from an older form. Of any other the row was taken
+// away, and with a new key nobody could tell it from one that was written anew.
+func CheckNameless(ctx context.Context, q Querier, key *secret.Key, sealed []byte) error {
+	if sealed != nil {
+		if _, err := key.Unseal(seedPurpose, sealed, nil); err == nil {
+			return nil
+		}
+	}
+	var some bool
+	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
+		return fault.Reading(ctx, err)
+	}
+	if some || sealed != nil {
+		return tool.Errorf(tool.Conflict, "the record in this data folder has entries, and its name and key are gone: somebody changed the database; restore it from a backup, or use another folder with --data-dir, and keep this one")
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
+)
+
+const selectOld = `SELECT record, 0 AS ended, time, call, execution, tool, principal, client, decision, '' AS outcome, '' AS error_kind, '' AS error,
+		digest, size, arguments, 0 AS duration FROM audit_begun
+	UNION ALL SELECT record, 1, time, '', '', '', '', '', '', outcome, error_kind, error, digest, size, '', duration FROM audit_ended
+	ORDER BY time, ended, record`
+
+// OldTables are those that Upgrade takes away.
+var OldTables = [...]string{"audit_ended", "audit_begun"}
+
+// IsOld reports whether the record is that of an older version: two tables.
+func IsOld(ctx context.Context, q Querier) (bool, error) {
+	var n int
+	if err := q.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'audit_begun'`).Scan(&n); err != nil {
+		return false, fault.Reading(ctx, err)
+	}
+	return n > 0, nil
+}
+
+// Upgrade moves the record of an older version into the tree.
+func (e *Edge) Upgrade(ctx context.Context, tx Tx, key *secret.Key) error {
+	halves, err := oldHalves(ctx, tx)
+	if err != nil {
+		return err
+	}
+	begun := map[string]*audit.Addition{}
+	for _, o := range halves {
+		add, err := o.Addition(key, begun[o.Record])
+		if err != nil {
+			return err
+		}
+		x := &Leaf{Key: key, Add: add}
+		if err := errors.Join(e.Add(ctx, tx, []*Leaf{x}), x.Err); err != nil {
+			return err
+		}
+		if !o.Ended {
+			begun[o.Record] = add
+		}
+	}
+	if len(halves) > 0 { // see CheckNameless
+		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO audit_log (id, origin, seed) VALUES (1, '', ?)`, key.Seal(seedPurpose, nil, nil)); err != nil {
+			return err
+		}
+	}
+	for _, table := range OldTables {
+		if _, err := tx.ExecContext(ctx, `DROP TABLE `+table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oldHalves(ctx context.Context, q Querier) ([]audit.Old, error) {
+	rows, err := q.QueryContext(ctx, selectOld)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []audit.Old
+	for rows.Next() {
+		var o audit.Old
+		var at int64
+		if err := rows.Scan(&o.Record, &o.Ended, &at, &o.Call, &o.Execution, &o.Tool, &o.Principal, &o.Client, &o.Decision, &o.Outcome, &o.ErrorKind, &o.Error,
+			&o.Digest, &o.Size, &o.Arguments, &o.Duration); err != nil {
+			return nil, err
+		}
+		o.Time = time.UnixMicro(at)
+		out = append(out, o)
+	}
+	return out, rows.Err()
+}
