@@ -39,7 +39,7 @@ func (d *Daemon) ended(e *execution.Execution) {
 	if e.GoesOn {
 		return
 	}
-	d.metrics.ended(e)
+	d.metrics.Ended(e)
 	ev := audit.Event{
 		Kind: audit.KindExecution, Principal: e.Principal, Subject: audit.Subject{Execution: e.ID, Session: e.Session},
 		Detail: map[string]string{

@@ -29,6 +29,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/metrics"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/secret"
@@ -81,7 +82,7 @@ type Daemon struct {
 	executor  *executor.Executor
 	sessions  session.Store
 	index     *index
-	metrics   *metrics
+	metrics   *metrics.Registry
 	ledger    *ledger // the record, for people
 	mcp       *mcpserver.Server
 	http      *httpapi.Server
@@ -182,9 +183,9 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	d.recordInForce(context.Background(), key)
-	d.metrics = newMetrics(d.cfg.Version, d.catalog.View, d.upstreams.states, func() (int, int) { return d.executor.Load() })
+	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
-	door := d.usage.Counted(d.metrics.counted(d.policies), d.named)
+	door := d.usage.Counted(d.metrics.Counted(d.policies), d.named)
 	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
@@ -221,7 +222,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
-		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.handler(d.log), Log: d.log,
+		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
 		Hide:  secret.NewHidden(d.cfg.Settings.Hidden).Hide,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {

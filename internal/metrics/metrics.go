@@ -1,4 +1,5 @@
-package daemon
+// Package metrics counts what a Prometheus server collects, and writes it in that one's text format.
+package metrics
 
 import (
 	"bytes"
@@ -21,14 +22,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Metrics are what a Prometheus server collects: how many calls and executions there were, how they ended and how long
-// they took. Labels are names of upstreams, kinds and states only: nothing that an agent chooses may become a time
-// series, or be read by whoever may read figures.
-type metrics struct {
-	version    string
-	view       func() *catalog.View
-	states     func() map[string]tool.State
-	load       func() (running, queued int)
+// Config is what a Registry asks when figures are collected.
+type Config struct {
+	Version string // of Biplane
+	View    func() *catalog.View
+	States  func() map[string]tool.State // of upstreams, by name
+	Load    func() (running, queued int) // executions
+}
+
+// A Registry has how many calls and executions there were, how they ended and how long they took. Labels are names of upstreams, kinds and states
+// only: nothing that an agent chooses may become a time series, or be read by whoever may read figures.
+type Registry struct {
+	cfg        Config
 	calls      *counter // by outcome and upstream
 	inFlight   atomic.Int64
 	duration   *histogram // by upstream
@@ -38,10 +43,10 @@ type metrics struct {
 // unknown is the upstream of a call that names no tool.
 const unknown = "unknown"
 
-// newMetrics makes metrics of one daemon. view, states and load are asked when figures are collected.
-func newMetrics(version string, view func() *catalog.View, states func() map[string]tool.State, load func() (running, queued int)) *metrics {
-	return &metrics{
-		version: version, view: view, states: states, load: load,
+// New makes a Registry in which nothing is counted.
+func New(cfg Config) *Registry {
+	return &Registry{
+		cfg:      cfg,
 		calls:    newCounter("biplane_calls_total", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
 		duration: newHistogram("biplane_call_duration_seconds", "How long calls took at the door, the record of them included.", "upstream"),
 		// A series that is there from the start has a rate from the first event on.
@@ -50,19 +55,19 @@ func newMetrics(version string, view func() *catalog.View, states func() map[str
 	}
 }
 
-// counted counts the calls that go to next.
-func (m *metrics) counted(next tool.Caller) tool.Caller {
+// Counted counts the calls that go to next.
+func (r *Registry) Counted(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		upstream := unknown
-		if e, err := m.view().Resolve(c.Path); err == nil {
+		if e, err := r.cfg.View().Resolve(c.Path); err == nil {
 			upstream = e.Tool.Upstream
 		}
-		m.inFlight.Add(1)
-		defer m.inFlight.Add(-1)
+		r.inFlight.Add(1)
+		defer r.inFlight.Add(-1)
 		start := time.Now()
 		res, err := next.Call(ctx, c)
-		m.duration.observe(upstream, time.Since(start).Seconds())
-		m.calls.add(outcome(res, err), upstream)
+		r.duration.observe(upstream, time.Since(start).Seconds())
+		r.calls.add(outcome(res, err), upstream)
 		return res, err
 	})
 }
@@ -78,38 +83,38 @@ func outcome(res *tool.Result, err error) string {
 	return "ok"
 }
 
-// ended notes an execution that has ended.
-func (m *metrics) ended(e *execution.Execution) {
-	m.executions.observe(string(e.State), time.Since(e.Started).Seconds())
+// Ended notes an execution that has ended.
+func (r *Registry) Ended(e *execution.Execution) {
+	r.executions.observe(string(e.State), time.Since(e.Started).Seconds())
 }
 
-// handler serves the figures in Prometheus' text format.
-func (m *metrics) handler(log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// Handler serves the figures in Prometheus' text format.
+func (r *Registry) Handler(log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var b bytes.Buffer
-		m.write(&b)
+		r.write(&b)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		if _, err := w.Write(b.Bytes()); err != nil {
-			log.DebugContext(r.Context(), "figures were not taken", "error", err)
+			log.DebugContext(req.Context(), "figures were not taken", "error", err)
 		}
 	})
 }
 
 // write writes what is counted, what is so at this moment, and what Go and the system say of this process.
-func (m *metrics) write(w *bytes.Buffer) {
+func (r *Registry) write(w *bytes.Buffer) {
 	family(w, "biplane_build_info", "gauge", "Always 1; the labels say what runs.")
-	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(m.version))
-	m.calls.write(w)
-	m.duration.write(w)
+	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(r.cfg.Version))
+	r.calls.write(w)
+	r.duration.write(w)
 	family(w, "biplane_calls_in_flight", "gauge", "Calls at the door that are under way.")
-	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(m.inFlight.Load(), 0))
-	m.executions.write(w)
-	running, queued := m.load()
+	fmt.Fprintf(w, "biplane_calls_in_flight %d\n", max(r.inFlight.Load(), 0))
+	r.executions.write(w)
+	running, queued := r.cfg.Load()
 	family(w, "biplane_executions", "gauge", "Executions that have not ended, by state: queued or running.")
 	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Running)), running)
 	fmt.Fprintf(w, "biplane_executions{state=%s} %d\n", label(string(execution.Queued)), queued)
 	family(w, "biplane_upstream_state", "gauge", "1 for the state that an upstream is in, 0 for the others.")
-	states := m.states()
+	states := r.cfg.States()
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		for _, s := range []tool.State{tool.Connecting, tool.Ready, tool.Degraded, tool.Down, tool.NeedsSignIn} {
 			v := 0
