@@ -49,6 +49,9 @@ func golden(t *testing.T, l language) {
 	if !strings.HasSuffix(l.title, " "+want.version) {
 		t.Errorf("%s is version %s", l.title, want.version)
 	}
+	if !summed(l.golden) {
+		t.Errorf("%s.image is damaged: run %s", l.name, regenerate)
+	}
 	got, err := unpackImage(&codec{}, l)
 	if err != nil {
 		t.Fatalf("%v: run %s", err, regenerate)

@@ -61,12 +61,19 @@ var errDamaged = errors.New("it is damaged (its checksum is wrong)")
 
 func castagnoli(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
+// summed reports whether what was packed ends in its checksum.
+func summed(b []byte) bool {
+	end := len(b) - sumSize
+	return castagnoli(b[:end]) == binary.LittleEndian.Uint32(b[end:])
+}
+
 // A codec packs and unpacks. It keeps what it and zstd need for the next time.
 type codec struct{ encoders, decoders, rooms sync.Pool }
 
 // A room is where pages are while they are packed or unpacked.
 type room struct {
 	chunk [chunkSize]byte
+	masks [chunkSize / pageSize]uint64
 	lines [chunkSize + 8*chunkSize/pageSize]byte // and masks
 }
 
@@ -142,13 +149,14 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	if h.magic != magic {
 		return h, nil, errors.New("it is no snapshot, or of another version of Biplane")
 	}
-	if end := len(b) - sumSize; castagnoli(b[:end]) != binary.LittleEndian.Uint32(b[end:]) {
+	// An image is part of this program, and as whole as its code is: a test looks at its sum.
+	if magic == stateMagic && !summed(b) {
 		return h, nil, errDamaged
 	}
 	h.lang = string(bytes.TrimRight(b[len(magic):][:nameSize], "\x00"))
 	h.id = identity(b[len(magic)+nameSize:])
 	if magic == plainMagic {
-		return h, &unpacker{c: c, r: bytes.NewReader(b[headSize : len(b)-sumSize])}, nil
+		return h, &unpacker{c: c, plain: b[headSize : len(b)-sumSize]}, nil
 	}
 	d, ok := c.decoders.Get().(*zstd.Decoder)
 	if !ok {
@@ -166,11 +174,12 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 
 // An unpacker reads fields. After an error, which it keeps, it gives zeros.
 type unpacker struct {
-	c   *codec
-	r   io.Reader
-	d   *zstd.Decoder // r, where it is one
-	err error
-	buf [8]byte
+	c     *codec
+	r     io.Reader     // nil: what is left of plain is read
+	d     *zstd.Decoder // r, where it is one
+	plain []byte
+	err   error
+	buf   [8]byte
 }
 
 func (u *unpacker) close() {
@@ -179,27 +188,29 @@ func (u *unpacker) close() {
 	}
 }
 
-// fill fills b.
-func (u *unpacker) fill(b []byte) {
-	if u.err == nil {
-		_, u.err = io.ReadFull(u.r, b)
+// read reads len(b) bytes, into b where they aren't in memory already. They are not to be changed.
+func (u *unpacker) read(b []byte) []byte {
+	switch {
+	case u.err != nil:
+	case u.r != nil:
+		if _, u.err = io.ReadFull(u.r, b); u.err == nil {
+			return b
+		}
+	case len(u.plain) < len(b):
+		u.err = io.ErrUnexpectedEOF
+	default:
+		b, u.plain = u.plain[:len(b)], u.plain[len(b):]
+		return b
 	}
-	if u.err != nil {
-		clear(b)
-	}
+	clear(b)
+	return b
 }
 
-func (u *unpacker) u32() uint32 {
-	u.fill(u.buf[:4])
-	return binary.LittleEndian.Uint32(u.buf[:])
-}
+func (u *unpacker) u32() uint32 { return binary.LittleEndian.Uint32(u.read(u.buf[:4])) }
 
-func (u *unpacker) u64() uint64 {
-	u.fill(u.buf[:8])
-	return binary.LittleEndian.Uint64(u.buf[:])
-}
+func (u *unpacker) u64() uint64 { return binary.LittleEndian.Uint64(u.read(u.buf[:8])) }
 
-// bytes reads a length and so many bytes, at most max.
+// bytes reads a length and so many bytes, at most max. They are not to be changed.
 func (u *unpacker) bytes(max uint32) []byte {
 	n := u.u32()
 	if u.err == nil && n > max {
@@ -208,9 +219,7 @@ func (u *unpacker) bytes(max uint32) []byte {
 	if u.err != nil {
 		return nil
 	}
-	b := make([]byte, n)
-	u.fill(b)
-	return b
+	return u.read(make([]byte, n))
 }
 
 // runs reads runs of pages below end, which are at most so many in all.
@@ -257,15 +266,28 @@ func zeros(line []byte) bool {
 	return or == 0
 }
 
-// pages reads the bytes of runs; use gets them in pieces of whole pages.
+// pages reads the bytes of runs; use gets them in pieces of whole pages, and doesn't change them. Pages without a line of zeros are
+// handed on as they were packed.
 func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
 	u.chunks(runs, func(first, n uint32) {
-		b := room.chunk[:n*pageSize]
-		clear(b)
-		if u.expand(b, room); u.err == nil {
+		masks, lines := u.squeezed(n, room)
+		for len(masks) > 0 && u.err == nil {
+			full := masks[0] == allLines
+			k, b := 0, lines
+			for k < len(masks) && (masks[k] == allLines) == full {
+				k++
+			}
+			if full {
+				b, lines = lines[:k*pageSize], lines[k*pageSize:]
+			} else {
+				b = room.chunk[:k*pageSize]
+				clear(b)
+				lines = expand(b, masks[:k], lines)
+			}
 			u.err = use(b, first)
+			first, masks = first+uint32(k), masks[k:]
 		}
 	})
 	return u.err
@@ -275,7 +297,10 @@ func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) 
 func (u *unpacker) xor(runs []pageRun, memory []byte) error {
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
-	u.chunks(runs, func(first, n uint32) { u.expand(memory[int(first)*pageSize:][:n*pageSize], room) })
+	u.chunks(runs, func(first, n uint32) {
+		masks, lines := u.squeezed(n, room)
+		expand(memory[int(first)*pageSize:][:n*pageSize], masks, lines)
+	})
 	return u.err
 }
 
@@ -290,18 +315,25 @@ func (u *unpacker) chunks(runs []pageRun, use func(first, n uint32)) {
 	}
 }
 
-// expand reads pages as squeeze wrote them, and changes b by them.
-func (u *unpacker) expand(b []byte, room *room) {
-	var masks [chunkSize / pageSize]uint64
-	n := 0
-	for p := range len(b) / pageSize {
+// allLines is the mask of a page that has no line of zeros.
+const allLines = 1<<(pageSize/lineSize) - 1
+
+// squeezed reads n pages as squeeze wrote them: their masks and their lines. After an error there are none.
+func (u *unpacker) squeezed(n uint32, room *room) (masks []uint64, lines []byte) {
+	masks = room.masks[:n]
+	count := 0
+	for p := range masks {
 		masks[p] = u.u64()
-		n += bits.OnesCount64(masks[p])
+		count += bits.OnesCount64(masks[p])
 	}
-	lines := room.lines[:n*lineSize]
-	if u.fill(lines); u.err != nil {
-		return
+	if lines = u.read(room.lines[:count*lineSize]); u.err != nil {
+		return nil, nil
 	}
+	return masks, lines
+}
+
+// expand changes pages by what squeezed gave, and gives the lines that are left.
+func expand(b []byte, masks []uint64, lines []byte) []byte {
 	for p, mask := range masks {
 		for mask != 0 { // lines that lie together at once
 			first := bits.TrailingZeros64(mask)
@@ -312,12 +344,17 @@ func (u *unpacker) expand(b []byte, room *room) {
 			mask &^= (1<<count - 1) << first
 		}
 	}
+	return lines
 }
 
 // end checks that nothing is left.
 func (u *unpacker) end() error {
 	if u.err == nil {
-		if n, err := io.ReadFull(u.r, u.buf[:1]); n > 0 || err != io.EOF {
+		n, err := len(u.plain), io.EOF
+		if u.r != nil {
+			n, err = io.ReadFull(u.r, u.buf[:1])
+		}
+		if n > 0 || err != io.EOF {
 			u.err = errors.New("it holds more than it says")
 		}
 	}

@@ -3,6 +3,7 @@ package wasm
 import (
 	"os"
 	"sync"
+	"time"
 )
 
 const (
@@ -13,6 +14,9 @@ const (
 	mostKept = 1024
 	// wanted is how many regions are made ready ahead.
 	wanted = 2
+	// settled is how long after the first region was taken that is begun: a process that has just started has better to do, and
+	// one region, which Probe leaves.
+	settled = 25 * time.Millisecond
 )
 
 // A pool keeps regions for the next guests: ready ones, that hold an image and have pages of their own where a first
@@ -29,6 +33,7 @@ type pool struct {
 	pages   map[*image]int // that these have of their own
 	empty   []*region
 	filling bool
+	first   *time.Timer // begins to fill; nil until a region was taken
 	closed  bool
 }
 
@@ -46,7 +51,7 @@ func (p *pool) take(img *image, max int) (*region, error) {
 	}
 	if len(p.ready[img]) == 0 && len(img.hot) > 0 && !p.filling && p.spare > 0 {
 		p.filling = true
-		p.fills.Go(func() { p.fill(img) })
+		p.begin(img)
 	}
 	p.mu.Unlock()
 	if r != nil {
@@ -54,6 +59,19 @@ func (p *pool) take(img *image, max int) (*region, error) {
 		return r, nil
 	}
 	return p.load(img, max)
+}
+
+// begin has fill begin. The caller holds mu.
+func (p *pool) begin(img *image) {
+	if p.first != nil {
+		p.fills.Go(func() { p.fill(img) })
+		return
+	}
+	p.fills.Add(1)
+	p.first = time.AfterFunc(settled, func() {
+		defer p.fills.Done()
+		p.fill(img)
+	})
 }
 
 // load makes a region that holds img.
@@ -149,6 +167,9 @@ func (p *pool) put(img *image, r *region) {
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
+	if p.first != nil && p.first.Stop() {
+		p.fills.Done()
+	}
 	p.mu.Unlock()
 	p.fills.Wait()
 	p.mu.Lock()

@@ -64,3 +64,34 @@ func TestPoolPages(t *testing.T) {
 		}
 	}
 }
+
+// TestRevokedAgain checks that a region whose guest lost its memory holds the image again for the next one, and nothing else.
+func TestRevokedAgain(t *testing.T) {
+	d := realDriver(t, Config{Spare: 1})
+	k := d.kinds[0]
+	img, err := k.image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r, err := d.newRegion(img, defaultMemory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := r.memory(); !slices.Equal(b, img.base) {
+			t.Fatal("a region holds something else than the image")
+		}
+		if !r.grow(img.size + wasmPage) {
+			t.Fatal("it can't grow")
+		}
+		b := r.memory()
+		for at := 0; at < len(b); at += 7 * pageSize {
+			b[at]++
+		}
+		if err := r.revoke(); err != nil {
+			t.Fatal(err)
+		}
+		d.pool.give(img, r)
+		d.pool.fills.Wait()
+	}
+}

@@ -64,6 +64,7 @@ func (d *Driver) tryGuest(k *kind) error {
 		return err
 	}
 	defer d.pool.give(img, r)
+	r.warm(img.hot) // for the first program too, which gets the region
 	host := &trialHost{begun: make(chan struct{}), taken: make(chan struct{})}
 	g := newGuest(r, img, host)
 	if err := g.enter(func() error { return k.lang.trial(g.engine, false) }); err != nil {

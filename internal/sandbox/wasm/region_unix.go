@@ -53,7 +53,7 @@ func (r *region) load(img *image, max int) error {
 func (r *region) reset(img *image, max, keep int, pagemap *os.File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.revoked || r.size < img.size {
+	if r.size < img.size {
 		return errors.New("the region holds no image")
 	}
 	if grown := r.all[img.size:r.size]; len(grown) > 0 {
@@ -62,6 +62,12 @@ func (r *region) reset(img *image, max, keep int, pagemap *os.File) error {
 		}
 	}
 	r.size, r.max, r.own = img.size, max, nil
+	if r.revoked {
+		if err := unix.Mprotect(r.all[:img.size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			return fmt.Errorf("reset a guest's memory: %w", err)
+		}
+		r.revoked = false
+	}
 	if r.rewrite(img, keep, pagemap) {
 		return nil
 	}
