@@ -69,7 +69,31 @@ func checkConfig(named string) (*config.Config, []Check) {
 	for _, w := range s.Warnings {
 		checks = append(checks, Check{Part: check.Part, Name: fmt.Sprintf("line %d", w.Line), Detail: w.Message})
 	}
-	return s, append(checks, Check{Part: check.Part, Name: "policy", OK: true, Detail: s.Policy + ": every call of every tool is allowed"})
+	return s, append(checks, checkPolicy(s))
+}
+
+// checkPolicy loads the policies, and says what they are.
+func checkPolicy(s *config.Config) Check {
+	check := Check{Part: "configuration", Name: "policy", Needed: true}
+	e, err := s.Engine()
+	if err != nil {
+		check.Detail = tool.AsError(err).Msg
+		return check
+	}
+	check.OK = true
+	switch {
+	case s.PolicyDir != "" && e.Len() == 0:
+		check.Detail = s.PolicyDir + " has no .cedar file: every call is denied"
+	case s.PolicyDir != "":
+		check.Detail = fmt.Sprintf("%s: policies: %d", s.PolicyDir, e.Len())
+	case e.Name() == "open":
+		check.Detail = "open: every call of every tool is allowed"
+	case e.Name() == "ask-for-writes":
+		check.Detail = "ask-for-writes: tools that only read are allowed, all others wait for a person"
+	default:
+		check.Detail = e.Name() + ": what it does not permit is denied"
+	}
+	return check
 }
 
 // checkFolder opens the data folder, and writes to it, unless a running process has it.

@@ -158,7 +158,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		fail(w, tool.Errorf(tool.Limit, "the body is larger than %d bytes", large.Limit))
+		fail(w, tool.Errorf(tool.Limit, "the file is larger than %d MiB, more than any file of a session may be: copy it in parts", large.Limit>>20))
 		return
 	case err != nil:
 		fail(w, tool.Errorf(tool.Invalid, "the body broke off: %w", err))

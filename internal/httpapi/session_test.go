@@ -155,7 +155,7 @@ func TestSessionRoutes(t *testing.T) {
 		{"GET", "/sessions/work/files?path=workspace/bin", "", "", 200, "\x00\xff"},
 		{"GET", "/sessions/work/files?path=nope", "", "", 404, "ENOENT"},
 		{"PUT", "/sessions/work/files?path=workspace/b", "more", "", 200, "{}"},
-		{"PUT", "/sessions/work/files?path=workspace/b", strings.Repeat("x", 20<<20+1), "", 429, "larger than"},
+		{"PUT", "/sessions/work/files?path=workspace/b", strings.Repeat("x", 20<<20+1), "", 429, "the file is larger than 20 MiB"},
 		{"POST", "/sessions/work/files", `{"op":"list","path":"."}`, "", 200, `"name":"a"`},
 		{"POST", "/sessions/work/files", `{"op":"mkdir","path":"x"}`, "", 200, `{}`},
 		{"POST", "/sessions/work/files", `{"op":"read","path":"x"}`, "", 400, `GET reads`},
