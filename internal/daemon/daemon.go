@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.openKeys(ctx); err != nil {
+	if err := d.openKeys(store.Starting(ctx)); err != nil {
 		return nil, err
 	}
 	if err := d.assemble(); err != nil {
@@ -182,7 +182,7 @@ func (d *Daemon) assemble() (err error) {
 	if err != nil {
 		return err
 	}
-	d.recordInForce(context.Background(), key)
+	d.recordInForce(store.Starting(context.Background()), key)
 	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
 	door := d.usage.Counted(d.metrics.Counted(d.policies), d.named)
