@@ -12,7 +12,7 @@ import (
 )
 
 // The file: a mark (8 bytes) that names this form, the CRC-32C of what follows (4), the state of the database that it is of (stateBytes), and the
-// answers to the end: the query, how many arguments it has, and these; how many columns, and their names; how many rows, and their values. Numbers
+// answers to the end: how many starts ago the question was asked last, the query, how many arguments it has, and these; how many columns, and their names; how many rows, and their values. Numbers
 // are unsigned varints; texts and bytes have their length before them, values their kind. Numbers of fixed length are little endian.
 
 const fileMark = "bipmemo1"
@@ -74,7 +74,8 @@ func appendQuestion(b []byte, q *question) []byte {
 }
 
 func appendAnswer(b []byte, q *question, a *answer) []byte {
-	b = binary.AppendUvarint(appendQuestion(b, q), uint64(len(a.columns)))
+	b = appendQuestion(binary.AppendUvarint(b, uint64(q.idle)), q)
+	b = binary.AppendUvarint(b, uint64(len(a.columns)))
 	for _, c := range a.columns {
 		b = appendText(b, c)
 	}
@@ -256,8 +257,8 @@ func (r *reader) value() driver.Value {
 }
 
 func (r *reader) answer() (*question, *answer) {
-	from := r.left
-	q, a := &question{query: r.text(), args: r.values()}, &answer{}
+	idle, from := int(r.number()&0xff), r.left
+	q, a := &question{query: r.text(), args: r.values(), idle: idle}, &answer{}
 	q.key = string(from[:len(from)-len(r.left)])
 	for range r.count() {
 		a.columns = append(a.columns, r.text())

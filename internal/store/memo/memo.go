@@ -24,6 +24,7 @@ import (
 
 const (
 	most     = 64        // questions
+	mostIdle = 4         // starts that don't ask a question, until it is forgotten
 	mostRows = 16 << 10  // bytes of one answer, about
 	mostAll  = 128 << 10 // bytes of the file
 )
@@ -62,6 +63,7 @@ type question struct {
 	query string
 	args  []driver.Value
 	key   string
+	idle  int // starts before this one since it was asked last
 }
 
 // An answer is what the database gave.
@@ -124,7 +126,7 @@ func (m *Memo) Ask(ctx context.Context, conn *sql.Conn) {
 	m.mu.Lock()
 	questions := slices.Clone(m.asked)
 	for _, q := range m.past { // other commands ask other things
-		if len(questions) < most && !slices.ContainsFunc(questions, func(o *question) bool { return o.key == q.key }) {
+		if q.idle++; q.idle <= mostIdle && len(questions) < most && !slices.ContainsFunc(questions, func(o *question) bool { return o.key == q.key }) {
 			questions = append(questions, q)
 		}
 	}
@@ -231,10 +233,8 @@ func (c *conn) open(ctx context.Context) (driver.Conn, error) {
 
 // QueryContext answers a query, or has the database do that.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.tx == nil || c.tx.real == nil {
-		if a := c.answer(ctx, query, args); a != nil {
-			return &rows{answer: a}, nil
-		}
+	if a := c.answer(ctx, query, args); a != nil {
+		return &rows{answer: a}, nil
 	}
 	real, err := c.open(ctx)
 	if err != nil {
@@ -245,13 +245,14 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // answer gives the answer of the last process, where there is one. A transaction that heard one holds up whoever writes.
 func (c *conn) answer(ctx context.Context, query string, args []driver.NamedValue) *answer {
-	if c.tx != nil && !c.tx.held {
-		if !c.m.reading.TryRLock() { // somebody is about to write
-			return nil
-		}
-		c.tx.held = true
+	if c.tx != nil && c.tx.real == nil && !c.tx.held {
+		c.tx.held = c.m.reading.TryRLock() // not where somebody is about to write
 	}
-	return c.m.ask(ctx, query, args)
+	a := c.m.ask(ctx, query, args)
+	if c.tx != nil && !c.tx.held {
+		return nil
+	}
+	return a
 }
 
 // ExecContext does a statement.
