@@ -75,6 +75,8 @@ var mayImport = map[string][]string{
 	"store/record":  {"tool", "audit", "secret", "store/fault"},
 	"store/fault":   {"tool"},
 	"store/memo":    {},
+	"relay":         {"tool"},
+	"local":         {"api", "tool", "httpapi", "relay"},
 	"mcpserver":     {"tool", "identity", "approval/form", "queue"},
 	"httpapi":       {"api", "tool", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},
 	"web":           {"tool", "approval", "identity", "plan"},

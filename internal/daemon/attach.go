@@ -1,19 +1,16 @@
 package daemon
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/engineproc"
-	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/local"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -49,7 +46,7 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 		own := start(ctx, d)
 		return &Attachment{Client: &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: own.api}}, own: own}, nil
 	}
-	c := socketClient(cfg.DataDir)
+	c := local.Client(cfg.DataDir)
 	s, err := status(ctx, c)
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w", owner.PID, err)
@@ -90,14 +87,14 @@ func (a *Attachment) Close() error {
 // A running is a Daemon whose Run is under way.
 type running struct {
 	d      *Daemon
-	api    *inProcess
+	api    *local.InProcess
 	cancel context.CancelFunc
 	done   chan error
 }
 
 func start(ctx context.Context, d *Daemon) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &running{d, &inProcess{handler: d.taking(d.http.Socket()), log: d.log}, cancel, make(chan error, 1)}
+	r := &running{d, &local.InProcess{Handler: d.taking(d.http.Socket()), Log: d.log}, cancel, make(chan error, 1)}
 	d.recover(ctx) // whoever begins it may speak to it at once
 	go func() { r.done <- d.Run(ctx) }()
 	return r
@@ -107,7 +104,7 @@ func start(ctx context.Context, d *Daemon) *running {
 // that, and is nothing that the next process takes up. One that doesn't end at all is left, and named: what it stood on is closed.
 func (r *running) stop() error {
 	idle := make(chan struct{})
-	go func() { r.api.work.Wait(); close(idle) }()
+	go func() { r.api.Wait(); close(idle) }()
 	late := time.NewTimer(drainTime)
 	defer late.Stop()
 	select {
@@ -121,7 +118,7 @@ func (r *running) stop() error {
 	select {
 	case <-idle:
 	case <-late.C:
-		left = tool.Errorf(tool.Internal, "biplane ends, and requests to it did not: %s", strings.Join(r.api.underWay(), ", "))
+		left = tool.Errorf(tool.Internal, "biplane ends, and requests to it did not: %s", strings.Join(r.api.UnderWay(), ", "))
 	}
 	return errors.Join(err, left, r.d.Close())
 }
@@ -142,7 +139,7 @@ func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 			if err := sameConfig(cfg, owner); err != nil {
 				return nil, owner, err
 			}
-			if conn, derr := dialSocket(ctx, cfg.DataDir); derr == nil {
+			if conn, derr := local.Dial(ctx, cfg.DataDir); derr == nil {
 				conn.Close()
 				return nil, owner, nil
 			}
@@ -180,54 +177,7 @@ func sameConfig(cfg Config, o store.Owner) error {
 }
 
 // Client asks the process that owns a data folder, if there is one.
-func Client(folder string) *api.Client { return socketClient(folder) }
-
-// socketClient asks the API over the socket in a data folder.
-func socketClient(folder string) *api.Client {
-	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, folder) },
-		DisableKeepAlives: true, // nothing is left open that somebody would have to close
-	}}}
-}
-
-// dialStdio opens a connection of a name to the owner of the data folder that is to an agent what stdio is.
-func dialStdio(ctx context.Context, folder, name string) (*backend, error) {
-	conn, err := dialSocket(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n"+httpapi.ConnectionHeader+": "+name+"\r\n\r\n")
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	r := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(r, nil)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		conn.Close()
-		return nil, fmt.Errorf("biplane answered %s", resp.Status)
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	half, ok := conn.(interface{ CloseWrite() error })
-	if !ok {
-		conn.Close()
-		return nil, errors.New("the socket can't be closed for writing")
-	}
-	return &backend{r: r, w: conn, end: half.CloseWrite, close: conn.Close}, nil
-}
+func Client(folder string) *api.Client { return local.Client(folder) }
 
 // Explain makes an error one that the API's tables know.
 func Explain(err error) *api.Error {

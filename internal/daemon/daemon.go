@@ -28,6 +28,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/local"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 	"github.com/biplane-dev/biplane/internal/metrics"
 	"github.com/biplane-dev/biplane/internal/privacy"
@@ -137,7 +138,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := d.assemble(); err != nil {
 		return nil, err
 	}
-	if d.socket, err = listenSocket(cfg.DataDir); err != nil {
+	if d.socket, err = local.Listen(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	if cfg.Listen != "" {
@@ -364,7 +365,7 @@ func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 }
 
 // Client asks this daemon over its socket. Run must be under way.
-func (d *Daemon) Client() *api.Client { return socketClient(d.cfg.DataDir) }
+func (d *Daemon) Client() *api.Client { return local.Client(d.cfg.DataDir) }
 
 // Status says how the daemon is.
 func (d *Daemon) Status() api.Status {

@@ -1,10 +1,11 @@
-package daemon
+// Package relay passes MCP messages between one agent and what answers it, and finds another that answers when one is lost: the agent notices nothing but
+// errors for the requests that were under way.
+package relay
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,65 +20,39 @@ import (
 // messageBytes bounds one message that is relayed. It is above what the server at the other end takes.
 const messageBytes = 64 << 20
 
-// ServeMCP speaks MCP with one agent: as the owner of the data folder when no process is, else through the process
-// that is. When that process ends, as it does when the agent that began it is closed, this one takes its place, or
-// goes on through the one that did: the agent notices nothing but errors for the calls that were under way.
-func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
-	d, owner, err := take(ctx, cfg)
-	if err != nil {
-		return err
+// A Backend is a connection to what answers an agent.
+type Backend struct {
+	R     io.Reader
+	W     io.Writer
+	End   func() error // nothing more will be written
+	Close func() error // the connection, and what it stands on
+}
+
+// Config is what a relay is made of.
+type Config struct {
+	Connect func(ctx context.Context) (*Backend, error) // is called again when a backend is lost
+	Drain   time.Duration                               // how long the requests under way may take to be answered when we are told to end
+	Log     *slog.Logger                                // nil: none
+}
+
+// Run passes messages until the agent is done, or ctx is: then requests under way may be answered, new ones are refused.
+func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if d != nil {
-		own := start(ctx, d)
-		// Run ends the conversation, when what is under way is answered.
-		defer context.AfterFunc(ctx, own.cancel)()
-		err := d.ServeStdio(context.WithoutCancel(ctx), in, out)
-		if ctx.Err() != nil {
-			err = nil
-		}
-		return errors.Join(err, own.stop())
-	}
-	if err := sameMode(ctx, cfg, owner.PID); err != nil {
-		return err
-	}
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
-	r := &relay{cfg: cfg, log: log, out: out, pending: map[string]json.RawMessage{}, name: rand.Text()}
+	r := &relay{cfg: cfg, out: out, pending: map[string]json.RawMessage{}}
 	return r.run(ctx, in)
-}
-
-// sameMode refuses an owner that shows agents something else than what was asked for.
-func sameMode(ctx context.Context, cfg Config, pid int) error {
-	s, err := status(ctx, socketClient(cfg.DataDir))
-	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
-		return nil // one that is gone by now is not one to pass messages to
-	}
-	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or give this one a folder of its own with --data-dir",
-		cfg.DataDir, pid, s.Mode, cfg.Settings.Mode)
-}
-
-// A backend is a connection to what answers an agent.
-type backend struct {
-	r     io.Reader
-	w     io.Writer
-	end   func() error // nothing more will be written
-	close func() error // the connection, and what it stands on
 }
 
 // A relay passes messages between an agent and a backend, and finds another backend when one is lost.
 type relay struct {
 	cfg Config
-	log *slog.Logger
 
-	name    string     // of the connection, for the processes that serve it
 	writing sync.Mutex // held for each line to out
 	out     io.Writer
 
 	mu      sync.Mutex
-	back    *backend
+	back    *Backend
 	ended   bool                       // the agent said all that it has to say
 	hello   []byte                     // its initialize request
 	helloID string                     // the id of that
@@ -93,7 +68,7 @@ type envelope struct {
 }
 
 func (r *relay) run(ctx context.Context, in io.Reader) error {
-	back, err := r.connect(ctx)
+	back, err := r.cfg.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +97,7 @@ func (r *relay) finish(over <-chan struct{}) {
 	r.answered()
 	idle := r.idle
 	r.mu.Unlock()
-	timer := time.NewTimer(drainTime)
+	timer := time.NewTimer(r.cfg.Drain)
 	defer timer.Stop()
 	select {
 	case <-idle:
@@ -169,50 +144,7 @@ func (r *relay) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	r.back.close()
-}
-
-// connect opens a backend: the process that owns the data folder, or a Daemon of our own.
-func (r *relay) connect(ctx context.Context) (*backend, error) {
-	var last error
-	for range 5 { // an owner may end between its answer and ours
-		d, _, err := take(ctx, r.cfg)
-		if err != nil {
-			return nil, err
-		}
-		if d != nil {
-			return r.ownBackend(ctx, d), nil
-		}
-		back, err := dialStdio(ctx, r.cfg.DataDir, r.name)
-		if err == nil {
-			return back, nil
-		}
-		last = err
-	}
-	return nil, tool.Errorf(tool.Unavailable, "the biplane process that owns the data folder takes no connection: %w", last)
-}
-
-// ownBackend is a Daemon that this process runs.
-func (r *relay) ownBackend(ctx context.Context, d *Daemon) *backend {
-	own := start(ctx, d)
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err := d.serveConnection(context.WithoutCancel(ctx), r.name, inR, outW)
-		if err != nil {
-			r.log.Error("mcp", "err", err)
-		}
-		outW.Close()
-	}()
-	return &backend{r: outR, w: inW, end: inW.Close, close: sync.OnceValue(func() error {
-		inW.Close()
-		outR.Close()
-		err := own.stop()
-		<-done
-		return err
-	})}
+	r.back.Close()
 }
 
 // fromAgent passes on what the agent writes.
@@ -227,8 +159,8 @@ func (r *relay) fromAgent(in *bufio.Reader) {
 			r.ended = true
 			back := r.back
 			r.mu.Unlock()
-			if err := back.end(); err != nil {
-				back.close()
+			if err := back.End(); err != nil {
+				back.Close()
 			}
 			return
 		}
@@ -260,12 +192,12 @@ func (r *relay) pass(line []byte) {
 	back := r.back
 	r.mu.Unlock()
 	// An error is one of reading too, which is where it is dealt with.
-	_, _ = back.w.Write(line)
+	_, _ = back.W.Write(line)
 }
 
 // toAgent passes on what the backend writes, over as many backends as it takes, until the agent is done.
 func (r *relay) toAgent(ctx context.Context) error {
-	in := bufio.NewReaderSize(r.back.r, 64<<10)
+	in := bufio.NewReaderSize(r.back.R, 64<<10)
 	for {
 		line, err := readLine(in)
 		if len(line) > 0 && line[len(line)-1] == '\n' {
@@ -298,21 +230,21 @@ func (r *relay) toAgent(ctx context.Context) error {
 func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.back.close()
+	r.back.Close()
 	if r.ended {
 		return nil, nil
 	}
-	r.log.Info("the biplane process that answered is gone")
-	back, err := r.connect(ctx)
+	r.cfg.Log.Info("the biplane process that answered is gone")
+	back, err := r.cfg.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	in := bufio.NewReaderSize(back.r, 64<<10)
+	in := bufio.NewReaderSize(back.R, 64<<10)
 	asked := r.pending[r.helloID] // its answer was lost: the new backend's will do
 	delete(r.pending, r.helloID)
 	if r.hello != nil {
 		if err := r.greet(back, in, asked == nil); err != nil {
-			back.close()
+			back.Close()
 			return nil, tool.Errorf(tool.Unavailable, "begin anew with biplane: %w", err)
 		}
 	}
@@ -320,7 +252,7 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	for _, id := range r.pending {
 		msg := "the biplane process that this was sent to has ended: whether it took effect is not known"
 		if err := r.refuse(id, msg); err != nil {
-			back.close()
+			back.Close()
 			return nil, nil // the agent is gone
 		}
 	}
@@ -332,8 +264,8 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 }
 
 // greet sends the agent's initialize request; answered: its answer went to the agent before, and is read here.
-func (r *relay) greet(back *backend, in *bufio.Reader, answered bool) error {
-	if _, err := back.w.Write(r.hello); err != nil || !answered {
+func (r *relay) greet(back *Backend, in *bufio.Reader, answered bool) error {
+	if _, err := back.W.Write(r.hello); err != nil || !answered {
 		return err
 	}
 	for {
@@ -349,7 +281,7 @@ func (r *relay) greet(back *backend, in *bufio.Reader, answered bool) error {
 	if r.ready == nil {
 		return nil
 	}
-	_, err := back.w.Write(r.ready)
+	_, err := back.W.Write(r.ready)
 	return err
 }
 

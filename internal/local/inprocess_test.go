@@ -1,4 +1,4 @@
-package daemon
+package local
 
 import (
 	"context"
@@ -9,13 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 func TestInProcess(t *testing.T) {
-	p := &inProcess{log: slog.New(slog.DiscardHandler)}
+	p := &InProcess{Log: slog.New(slog.DiscardHandler)}
 	begun := make(chan struct{})
-	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Path", r.Host+r.RequestURI)
 		switch r.URL.Path {
@@ -70,37 +69,4 @@ func TestInProcess(t *testing.T) {
 		t.Errorf("given up: %v", err)
 	}
 	p.work.Wait() // the handler has heard of it
-}
-
-// TestStopNamesWhatDoesNotEnd has a request whose handler hears nothing: the end doesn't wait for it for ever.
-func TestStopNamesWhatDoesNotEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stuck := make(chan struct{})
-		p := &inProcess{log: slog.New(slog.DiscardHandler), handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/stuck" {
-				w.WriteHeader(http.StatusOK)
-				<-stuck
-			}
-		})}
-		done := make(chan error, 1)
-		r := &running{&Daemon{}, p, func() { done <- nil }, done}
-		for _, path := range []string{"/ends", "/stuck"} {
-			resp, err := (&http.Client{Transport: p}).Get("http://localhost" + path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-		}
-		if err := r.stop(); err == nil || !strings.Contains(err.Error(), "did not: GET /stuck") || strings.Contains(err.Error(), "/ends") {
-			t.Errorf("it says %v", err)
-		}
-		close(stuck)
-		p.work.Wait()
-
-		r.done <- nil
-		r.cancel = func() {}
-		if err := r.stop(); err != nil {
-			t.Errorf("with nothing under way: %v", err)
-		}
-	})
 }

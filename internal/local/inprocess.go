@@ -1,4 +1,4 @@
-package daemon
+package local
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// An inProcess asks the API of a Daemon in the same process: what a command asks of a Daemon that it began goes through no socket. It is an
+// An InProcess asks the API of a Daemon in the same process: what a command asks of a Daemon that it began goes through no socket. It is an
 // http.RoundTripper around what the socket serves, and does to it what a server would: a request ends with its context, and a panic ends only its answer.
-type inProcess struct {
-	handler http.Handler
-	log     *slog.Logger
+type InProcess struct {
+	Handler http.Handler
+	Log     *slog.Logger
 	work    sync.WaitGroup // requests under way
 
 	mu      sync.Mutex
@@ -23,7 +23,7 @@ type inProcess struct {
 }
 
 // RoundTrip makes a request. It returns when the answer begins.
-func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RequestURI, in.Host = r.URL.RequestURI(), r.URL.Host
 	if in.Body == nil {
@@ -49,8 +49,11 @@ func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// Wait waits until no request is under way.
+func (p *InProcess) Wait() { p.work.Wait() }
+
 // note keeps what is under way.
-func (p *inProcess) note(r *http.Request, runs bool) {
+func (p *InProcess) note(r *http.Request, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !runs {
@@ -63,8 +66,8 @@ func (p *inProcess) note(r *http.Request, runs bool) {
 	p.running[r] = true
 }
 
-// underWay names the requests that have not ended.
-func (p *inProcess) underWay() []string {
+// UnderWay names the requests that have not ended.
+func (p *InProcess) UnderWay() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var names []string
@@ -78,18 +81,18 @@ func (p *inProcess) underWay() []string {
 var errBroken = errors.New("the answer broke off")
 
 // serve makes a panic of the handler an error: the reader must not take what it has for all of it.
-func (p *inProcess) serve(a *answer, r *http.Request) (err error) {
+func (p *InProcess) serve(a *answer, r *http.Request) (err error) {
 	defer func() {
 		switch v := recover(); {
 		case v == nil:
 		case v == http.ErrAbortHandler:
 			err = errBroken
 		default:
-			p.log.Error("a request panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+			p.Log.Error("a request panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 			err = errBroken
 		}
 	}()
-	p.handler.ServeHTTP(a, r)
+	p.Handler.ServeHTTP(a, r)
 	return nil
 }
 

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/local"
+	"github.com/biplane-dev/biplane/internal/relay"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// ServeMCP speaks MCP with one agent: as the owner of the data folder when no process is, else through the process
+// that is. When that process ends, as it does when the agent that began it is closed, this one takes its place, or
+// goes on through the one that did: the agent notices nothing but errors for the calls that were under way.
+func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+	d, owner, err := take(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		own := start(ctx, d)
+		// Run ends the conversation, when what is under way is answered.
+		defer context.AfterFunc(ctx, own.cancel)()
+		err := d.ServeStdio(context.WithoutCancel(ctx), in, out)
+		if ctx.Err() != nil {
+			err = nil
+		}
+		return errors.Join(err, own.stop())
+	}
+	if err := sameMode(ctx, cfg, owner.PID); err != nil {
+		return err
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log.Info("biplane is running already: this process passes messages to it", "pid", owner.PID)
+	c := &connector{cfg, log, rand.Text()}
+	return relay.Run(ctx, relay.Config{Connect: c.connect, Drain: drainTime, Log: log}, in, out)
+}
+
+// sameMode refuses an owner that shows agents something else than what was asked for.
+func sameMode(ctx context.Context, cfg Config, pid int) error {
+	s, err := status(ctx, local.Client(cfg.DataDir))
+	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
+		return nil // one that is gone by now is not one to pass messages to
+	}
+	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or give this one a folder of its own with --data-dir",
+		cfg.DataDir, pid, s.Mode, cfg.Settings.Mode)
+}
+
+// A connector opens a connection of one agent again and again.
+type connector struct {
+	cfg  Config
+	log  *slog.Logger
+	name string // of the connection, for the processes that serve it
+}
+
+// connect opens a backend: the process that owns the data folder, or a Daemon of our own.
+func (c *connector) connect(ctx context.Context) (*relay.Backend, error) {
+	var last error
+	for range 5 { // an owner may end between its answer and ours
+		d, _, err := take(ctx, c.cfg)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil {
+			return c.ownBackend(ctx, d), nil
+		}
+		back, err := local.DialStdio(ctx, c.cfg.DataDir, c.name)
+		if err == nil {
+			return back, nil
+		}
+		last = err
+	}
+	return nil, tool.Errorf(tool.Unavailable, "the biplane process that owns the data folder takes no connection: %w", last)
+}
+
+// ownBackend is a Daemon that this process runs.
+func (c *connector) ownBackend(ctx context.Context, d *Daemon) *relay.Backend {
+	own := start(ctx, d)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := d.serveConnection(context.WithoutCancel(ctx), c.name, inR, outW)
+		if err != nil {
+			c.log.Error("mcp", "err", err)
+		}
+		outW.Close()
+	}()
+	return &relay.Backend{R: outR, W: inW, End: inW.Close, Close: sync.OnceValue(func() error {
+		inW.Close()
+		outR.Close()
+		err := own.stop()
+		<-done
+		return err
+	})}
+}
