@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"identity/identitytest": {},
 	"audit/sink":            {"tool"},
 	"audit/export":          {"tool", "audit"},
+	"audit/ledger":          {"api", "tool", "audit", "audit/export", "audit/sink", "catalog", "identity", "policy"},
 	"upstream/upstreamtest": {
 		"tool", "upstream",
 	},
@@ -84,7 +85,7 @@ var mayImport = map[string][]string{
 	"bench":         {"lazily", "tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "executor", "sandbox", "sandbox/wasm", "sandbox/child", "prose", "session/live"},
 	"config":        {"lazily", "tool", "prose", "secret", "audit", "audit/sink", "catalog", "identity", "limit", "policy", "privacy", "session/live", "usage"},
 	"daemon":        {"*"},
-	"cli":           {"tool", "api", "config", "daemon", "demo", "bench", "prose"},
+	"cli":           {"tool", "api", "audit/ledger", "config", "daemon", "demo", "bench", "prose"},
 	"api":           {},
 	"cmd/biplane":   {"cli"},
 

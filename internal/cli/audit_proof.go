@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
+	"github.com/biplane-dev/biplane/internal/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
@@ -77,7 +77,7 @@ func readCheckpoints(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := daemon.SplitCheckpoints(text)
+	all := ledger.SplitCheckpoints(text)
 	if len(all) == 0 {
 		return nil, usage("checkpoint: there is none in %s", path)
 	}
@@ -120,14 +120,14 @@ func (a *app) verifyProof(output, proof, key string, held []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := daemon.CheckProof(text, public, held)
+	p, err := ledger.CheckProof(text, public, held)
 	if err != nil {
 		return &failure{err: err, code: exitFailed}
 	}
 	return a.print(output, p, func(w io.Writer) { showProved(w, p) })
 }
 
-func showProved(w io.Writer, p *daemon.Proved) {
+func showProved(w io.Writer, p *ledger.Proved) {
 	if p.Older != nil {
 		fmt.Fprintf(w, "good: the record %s of %d leaves begins with exactly the %d of the older checkpoint\n", clean(p.Origin), p.Size, *p.Older)
 		return

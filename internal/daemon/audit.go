@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// openAudit opens the record. Whether it is what it was is looked at a moment later (see ledger.inspect): what doesn't agree with its sealed head is added
+// openAudit opens the record. Whether it is what it was is looked at a moment later (see ledger.Ledger.Inspect): what doesn't agree with its sealed head is added
 // to no more from the beginning.
 func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	ctx := store.Starting(context.Background()) // to open a local database; a record of an older version is moved whole, or not at all
@@ -25,7 +25,7 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	keep := d.cfg.Settings.Audit.Retention
 	keep.Hidden = d.cfg.Settings.Hidden
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
-	d.ledger = newLedger(d, l)
+	d.ledger = d.newLedger(l)
 	return l, nil
 }
 
@@ -45,12 +45,12 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	case <-ctx.Done():
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
 		defer cancel()
-		d.ledger.inspect()
+		d.ledger.Inspect()
 		d.prune(ctx)
 		return
 	case <-time.After(keepFirst):
 	}
-	d.ledger.inspect()
+	d.ledger.Inspect()
 	t := time.NewTicker(pruneEvery)
 	defer t.Stop()
 	for {
@@ -73,7 +73,7 @@ func (d *Daemon) prune(ctx context.Context) {
 
 // signAudit signs the record as it is when the daemon ends.
 func (d *Daemon) signAudit(ctx context.Context) error {
-	d.ledger.inspect()
+	d.ledger.Inspect()
 	if err := d.audit.Seal(ctx); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "sign the record: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
@@ -152,7 +153,7 @@ func TestLedgerProofs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := daemon.CheckProof(proof.Proof, state.Key, []string{first.Checkpoint})
+	got, err := ledger.CheckProof(proof.Proof, state.Key, []string{first.Checkpoint})
 	if err != nil || len(got.Leaves) != 2 || got.Leaves[0].Seq != call.Seq || !got.Held || got.Size != first.Size {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -160,14 +161,14 @@ func TestLedgerProofs(t *testing.T) {
 	if err != nil || later.Size <= first.Size {
 		t.Fatal(later, err)
 	}
-	if _, err := daemon.CheckProof(proof.Proof, state.Key, []string{later.Checkpoint}); err == nil {
+	if _, err := ledger.CheckProof(proof.Proof, state.Key, []string{later.Checkpoint}); err == nil {
 		t.Error("the proof is of another checkpoint")
 	}
 	growth, err := c.ProveConsistency(ctx, first.Checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := daemon.CheckProof(growth.Proof, state.Key, nil); err != nil || got.Older == nil || *got.Older != first.Size {
+	if got, err := ledger.CheckProof(growth.Proof, state.Key, nil); err != nil || got.Older == nil || *got.Older != first.Size {
 		t.Errorf("%+v, %v", got, err)
 	}
 	report, err := c.VerifyAudit(ctx, first.Checkpoint, later.Checkpoint)

@@ -2,139 +2,24 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
-	"maps"
-	"os"
-	"slices"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/audit/export"
+	"github.com/biplane-dev/biplane/internal/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/catalog"
-	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/policy"
-	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// accessPrincipals bounds who stands in the matrix of access.
-const accessPrincipals = 500
-
-// Evidence writes the folder of evidence of a time as a zip archive.
-func (l *ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, from, to time.Time) error {
-	detail := filters(audit.Query{Since: from, Until: to})
-	if err := l.read(ctx, p, "evidence", detail); err != nil {
-		return err
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	e := &export.Evidence{
-		About: l.about(), From: from, To: to, Made: time.Now(), By: p.ID, Host: host, Policy: l.d.policyName(),
-		Records: func(kinds ...audit.Kind) export.Records { return l.between(ctx, from, to, kinds...) },
-	}
-	if l.d.cfg.Settings.Auth == nil {
-		e.Anyone = "Nobody signs in to this Biplane: it is reached only from its own machine, and whoever has the account that runs it is its one user."
-	}
-	if e.Integrity, err = l.integrity(ctx, p, from); err != nil {
-		return err
-	}
-	for _, u := range l.d.Upstreams(ctx) {
-		e.Upstreams = append(e.Upstreams, export.Upstream{Name: u.Name, Type: u.Type, Target: u.Target, State: u.State, Server: u.Server, Protocol: u.Protocol})
-	}
-	entries := l.d.catalog.View().Entries()
-	for _, t := range entries {
-		sum := sha256.Sum256(t.Tool.InputSchema)
-		e.Tools = append(e.Tools, export.Tool{
-			Path: t.Tool.Path(), Upstream: t.Tool.Upstream, Name: t.Tool.Name, Description: t.Tool.Description,
-			ReadOnly: t.Tool.Annotations.ReadOnly, Schema: hex.EncodeToString(sum[:]),
-		})
-	}
-	if e.Access, err = l.access(ctx, from, to, entries); err != nil {
-		return err
-	}
-	e.Probes = l.d.probes(ctx)
-	if err := ctx.Err(); err != nil {
-		return tool.AsError(err)
-	}
-	return e.Zip(ctx, w)
-}
-
-// integrity verifies the record, signs it, and proves that it only grew since the newest checkpoint that is not younger than the period's
-// first record, or since the oldest there is.
-func (l *ledger) integrity(ctx context.Context, p tool.Principal, from time.Time) (out export.Integrity, err error) {
-	out.Public = l.log.Public()
-	c, err := l.log.Checkpoint(ctx)
-	if err != nil {
-		return out, err
-	}
-	out.Checkpoint = c.Text
-	report, err := l.verify(ctx, p, nil)
-	if err != nil {
-		return out, err
-	}
-	out.Report, out.OK = report, report.OK
-	first := c.Size
-	for r, err := range l.between(ctx, from, time.Now()) {
-		if err != nil {
-			return out, err
-		}
-		first = r.Seq
-		break
-	}
-	older := ""
-	err = l.log.Checkpoints(ctx, func(o *audit.Checkpoint) error {
-		if older == "" || o.Size <= first {
-			older = o.Text
-		}
-		return nil
+// newLedger makes the record one for people.
+func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
+	s := d.cfg.Settings
+	return ledger.New(ledger.Config{
+		Record: log, Version: d.cfg.Version, Every: s.Audit.Checkpoints.Every, Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log,
+		Around: ledger.Around{
+			Alone: s.Auth == nil, Policy: d.policyName, Upstreams: d.Upstreams, Keys: d.keys.List, Decide: d.decide, Probes: d.probes,
+			Tools: func() []*catalog.Entry { return d.catalog.View().Entries() },
+		},
 	})
-	if err != nil {
-		return out, err
-	}
-	if older != "" && report.OK {
-		if out.Consistency, err = l.log.ProveConsistency(ctx, older); err != nil {
-			return out, err
-		}
-	}
-	out.Summary = fmt.Sprintf("%d records in %d leaves, %d checkpoints: nothing is wrong", report.Records, report.Size, report.Checkpoints)
-	if !report.OK {
-		out.Summary = fmt.Sprintf("NOT good: %d faults, see integrity/verify.json", len(report.Faults))
-	}
-	return out, nil
-}
-
-// access decides on every tool for everybody who is known: the local user, the keys, and who is named in the period's records.
-func (l *ledger) access(ctx context.Context, from, to time.Time, entries []*catalog.Entry) (out []export.Access, err error) {
-	who := map[string]tool.Principal{}
-	for r, err := range l.between(ctx, from, to) {
-		if err != nil {
-			return nil, err
-		}
-		if r.Principal != "" && len(who) < accessPrincipals && (r.Kind != audit.KindSignIn || r.End.Outcome == audit.OK) {
-			who[r.Principal] = tool.Principal{ID: r.Principal}
-		}
-	}
-	local := identity.Local()
-	who[local.ID] = local
-	for _, k := range l.d.keys.List() {
-		if k.Revoked.IsZero() {
-			p := k.Principal()
-			who[p.ID] = p
-		} else {
-			delete(who, k.Principal().ID)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(who)) {
-		for _, e := range entries {
-			d := l.d.decide(policy.Request{Principal: who[id], Tool: e.Tool})
-			out = append(out, export.Access{Principal: id, Tool: e.Tool.Path(), Effect: string(d.Effect), Policy: d.Policy, Reason: d.Reason})
-		}
-	}
-	return out, nil
 }
 
 // probes tries to get out of the sandbox, as doctor --probe does.

@@ -21,6 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/executor"
@@ -84,7 +85,7 @@ type Daemon struct {
 	sessions  session.Store
 	index     *index
 	metrics   *metrics.Registry
-	ledger    *ledger // the record, for people
+	ledger    *ledger.Ledger // the record, for people
 	mcp       *mcpserver.Server
 	http      *httpapi.Server
 	socket    net.Listener
@@ -263,7 +264,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.upstreams.run(upstreams) })
 	wg.Go(func() { d.keepAudit(upstreams) })
 	if !d.cfg.Lazy {
-		wg.Go(func() { d.ledger.sender.Run(upstreams) })
+		wg.Go(func() { d.ledger.Send(upstreams) })
 	}
 	wg.Go(func() { d.policies.watch(upstreams) })
 	wg.Go(func() { d.usage.Run(upstreams) })
@@ -372,7 +373,7 @@ func (d *Daemon) Status() api.Status {
 	s := d.cfg.Settings
 	view := d.catalog.View()
 	engine, problem := d.policies.state()
-	sinks, _ := d.ledger.sinks()
+	sinks, _ := d.ledger.Sinks()
 	running, queued := d.executor.Load()
 	return api.Status{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),

@@ -1,10 +1,12 @@
-package daemon
+// Package ledger is the record as people see it: lists, proofs, checkpoints, exports and evidence. Who reads is recorded before the answer.
+package ledger
 
 import (
 	"bytes"
 	"context"
 	"io"
 	"iter"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -17,30 +19,45 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A ledger is the record as people see it: it says who reads, and records that before they are answered.
-type ledger struct {
+// Config is what a Ledger is made of.
+type Config struct {
+	Record  *audit.Log
+	Version string        // of Biplane
+	Every   time.Duration // between two checkpoints that are sent; sink.DefaultEvery when 0
+	Sinks   []sink.Sink   // where they are sent
+	Around  Around
+	Log     *slog.Logger
+}
+
+// A Ledger is the record for people. It is safe for concurrent use.
+type Ledger struct {
+	cfg    Config
 	log    *audit.Log
 	sender *sink.Sender
-	d      *Daemon
-	// inspect looks whether the record is what it was, once: before anybody hears how it is, before it is signed, and otherwise when the process has
-	// begun what it was started for. What it finds is in the log, in the status, told by the doctor, and in the record itself.
+	// inspect is done once: before anybody hears how the record is, before it is signed, and otherwise when the process has begun what it was
+	// started for.
 	inspect func()
 }
 
-// newLedger makes the ledger of the daemon's record.
-func newLedger(d *Daemon, log *audit.Log) *ledger {
-	s := d.cfg.Settings.Audit.Checkpoints
-	l := &ledger{log: log, d: d, inspect: sync.OnceFunc(func() {
-		if err := log.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict { // that it has told of
-			d.log.Error("the record could not be looked at", "err", err)
+// New makes a Ledger. It sends nothing: Send does.
+func New(cfg Config) *Ledger {
+	l := &Ledger{cfg: cfg, log: cfg.Record, inspect: sync.OnceFunc(func() {
+		if err := cfg.Record.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict { // that it has told of
+			cfg.Log.Error("the record could not be looked at", "err", err)
 		}
 	})}
-	l.sender = sink.New(sink.Config{Make: l.signed(), Every: s.Every, Sinks: s.Sinks(d.cfg.DataDir), Log: d.log})
+	l.sender = sink.New(sink.Config{Make: l.signed(), Every: cfg.Every, Sinks: cfg.Sinks, Log: cfg.Log})
 	return l
 }
 
+// Inspect looks whether the record is what it was, once. What it finds is in the log, in the status, told by the doctor, and in the record itself.
+func (l *Ledger) Inspect() { l.inspect() }
+
+// Send sends checkpoints until ctx is done.
+func (l *Ledger) Send(ctx context.Context) { l.sender.Run(ctx) }
+
 // signed makes checkpoints, but none where nothing has changed since the last one.
-func (l *ledger) signed() func(context.Context) (sink.Checkpoint, error) {
+func (l *Ledger) signed() func(context.Context) (sink.Checkpoint, error) {
 	log := l.log
 	var last sink.Checkpoint
 	turn := make(chan struct{}, 1)
@@ -62,7 +79,7 @@ func (l *ledger) signed() func(context.Context) (sink.Checkpoint, error) {
 }
 
 // read records that p reads the record. What can't be recorded must not be read.
-func (l *ledger) read(ctx context.Context, p tool.Principal, action string, detail map[string]string) error {
+func (l *Ledger) read(ctx context.Context, p tool.Principal, action string, detail map[string]string) error {
 	if detail == nil {
 		detail = map[string]string{}
 	}
@@ -72,7 +89,7 @@ func (l *ledger) read(ctx context.Context, p tool.Principal, action string, deta
 }
 
 // State says how the record is.
-func (l *ledger) State(ctx context.Context) (*api.AuditState, error) {
+func (l *Ledger) State(ctx context.Context) (*api.AuditState, error) {
 	out := &api.AuditState{Origin: l.log.Origin(), Key: l.log.Public()}
 	h, err := l.log.Head(ctx)
 	if err == nil {
@@ -83,15 +100,15 @@ func (l *ledger) State(ctx context.Context) (*api.AuditState, error) {
 	if err != nil {
 		out.Error = tool.AsError(err).Msg
 	}
-	out.Sinks, err = l.sinks()
+	out.Sinks, err = l.Sinks()
 	if err != nil && out.Error == "" {
 		out.Error = tool.AsError(err).Msg
 	}
 	return out, nil
 }
 
-// sinks says how the sinks are, and why the last checkpoint could not be made, if it could not.
-func (l *ledger) sinks() ([]api.AuditSink, error) {
+// Sinks says how the sinks are, and why the last checkpoint could not be made, if it could not.
+func (l *Ledger) Sinks() ([]api.AuditSink, error) {
 	states, err := l.sender.States()
 	out := make([]api.AuditSink, len(states))
 	for i, s := range states {
@@ -101,7 +118,7 @@ func (l *ledger) sinks() ([]api.AuditSink, error) {
 }
 
 // Records lists records.
-func (l *ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error) {
+func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error) {
 	if err := l.read(ctx, p, "list", filters(q)); err != nil {
 		return nil, err
 	}
@@ -160,7 +177,7 @@ func wirePayload(p audit.Payload) *api.AuditPayload {
 }
 
 // Record gives all that is known of a record.
-func (l *ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.AuditRecord, error) {
+func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.AuditRecord, error) {
 	r, err := l.log.Record(ctx, id)
 	if err != nil {
 		return nil, err
@@ -189,7 +206,7 @@ func (l *ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 }
 
 // kept adds what was kept.
-func (l *ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
+func (l *Ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
 	if to == nil || from.Kept == "" {
 		return nil
 	}
@@ -203,7 +220,7 @@ func (l *ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from
 }
 
 // Prove gives the proof that a record is in the log.
-func (l *ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*api.AuditProof, error) {
+func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*api.AuditProof, error) {
 	if _, err := l.log.Record(ctx, id); err != nil {
 		return nil, err
 	}
@@ -216,7 +233,7 @@ func (l *ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 
 // Verify checks the whole record, and records when something is wrong with it. A record that is broken so that nothing can be added to it is
 // verified all the same.
-func (l *ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
+func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	l.inspect()
 	unread := l.read(ctx, p, "verify", nil)
 	if unread != nil && l.log.Broken() == nil {
@@ -229,7 +246,7 @@ func (l *ledger) Verify(ctx context.Context, p tool.Principal, outside []string)
 	return out, err
 }
 
-func (l *ledger) verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
+func (l *Ledger) verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	r, err := l.log.Verify(ctx, outside...)
 	if err != nil {
 		return nil, err
@@ -246,7 +263,7 @@ func (l *ledger) verify(ctx context.Context, p tool.Principal, outside []string)
 	}
 	if !out.OK {
 		first := r.Faults[0]
-		l.d.log.Error("the audit record is not what was written", "faults", len(r.Faults), "first", first.Msg)
+		l.cfg.Log.Error("the audit record is not what was written", "faults", len(r.Faults), "first", first.Msg)
 		// Where nothing can be appended any more, what was found is told all the same.
 		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed, ErrorKind: tool.Conflict, Detail: map[string]string{
 			"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " + strconv.FormatInt(first.Seq, 10),
@@ -256,7 +273,7 @@ func (l *ledger) verify(ctx context.Context, p tool.Principal, outside []string)
 }
 
 // Checkpoint signs the record and sends that to all sinks.
-func (l *ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
+func (l *Ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
 	c, err := l.sender.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -265,11 +282,11 @@ func (l *ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Sinks, err = l.sinks()
+	out.Sinks, err = l.Sinks()
 	return out, err
 }
 
-func (l *ledger) checkpoint(text string) (*api.AuditCheckpoint, error) {
+func (l *Ledger) checkpoint(text string) (*api.AuditCheckpoint, error) {
 	c, err := audit.ParseCheckpoint(text, l.log.Public())
 	if err != nil {
 		return nil, err
@@ -281,7 +298,7 @@ func (l *ledger) checkpoint(text string) (*api.AuditCheckpoint, error) {
 const mostCheckpoints = 10_000
 
 // Checkpoints lists the stored checkpoints.
-func (l *ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error) {
+func (l *Ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error) {
 	out := []api.AuditCheckpoint{}
 	err := l.log.Checkpoints(ctx, func(c *audit.Checkpoint) error {
 		if len(out) == mostCheckpoints {
@@ -294,7 +311,7 @@ func (l *ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error)
 }
 
 // Consistency gives the proof that the record only grew.
-func (l *ledger) Consistency(ctx context.Context, p tool.Principal, older string) (*api.AuditProof, error) {
+func (l *Ledger) Consistency(ctx context.Context, p tool.Principal, older string) (*api.AuditProof, error) {
 	if err := l.read(ctx, p, "prove", map[string]string{"since": "a checkpoint"}); err != nil {
 		return nil, err
 	}
@@ -303,7 +320,7 @@ func (l *ledger) Consistency(ctx context.Context, p tool.Principal, older string
 }
 
 // Export writes the records of a time.
-func (l *ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, format string, from, to time.Time) error {
+func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, format string, from, to time.Time) error {
 	detail := filters(audit.Query{Since: from, Until: to})
 	detail["format"] = format
 	if err := l.read(ctx, p, "export", detail); err != nil {
@@ -313,12 +330,12 @@ func (l *ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, form
 	return err
 }
 
-func (l *ledger) about() export.About {
-	return export.About{Origin: l.log.Origin(), Version: l.d.cfg.Version}
+func (l *Ledger) about() export.About {
+	return export.About{Origin: l.log.Origin(), Version: l.cfg.Version}
 }
 
 // between gives the records of a time that are of one of kinds (of all, where there is none), oldest first, a page at a time.
-func (l *ledger) between(ctx context.Context, from, to time.Time, kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
+func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
 	wanted := map[audit.Kind]bool{}
 	for _, k := range kinds {
 		wanted[k] = true
