@@ -226,7 +226,8 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	}
 	m := &made{note: v.note}
 	calls, specifiers := importCalls(r, body)
-	s.final = s.write(v, top, body, calls, nil, m)
+	v.edits = append(v.edits, calls...) // behind what is put before an expression that begins with one
+	s.final = s.write(v, top, body, nil, nil, m)
 	for _, literal := range specifiers {
 		if literal == "" {
 			m.dynamic = true
@@ -240,7 +241,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	k := newKeeper(r, code)
 	k.statements(v.body)
 	kept := &steps{source: s.source, code: s.code, input: s.input, output: s.output, srcMap: s.srcMap}
-	kept.final = kept.write(v, top, body, append(k.edits, calls...), func(b *textBuilder, edits []edit) {
+	kept.final = kept.write(v, top, body, k.edits, func(b *textBuilder, edits []edit) {
 		k.head(b, code)
 		k.functions(b, edits)
 	}, &made{keeper: k})

@@ -83,8 +83,13 @@ func (r reader) keyword(s *stmt, t string) {
 		s.form, s.hi = function, r.functionEnd(lo)
 	case "class":
 		s.form, s.hi = class, r.classEnd(lo)
-	case "return", "throw", "break", "continue", "debugger", "var", "const", "import", "export":
+	case "return", "throw", "break", "continue", "debugger", "var", "const", "export":
 		s.hi = r.semicolon(lo, hi)
+	case "import":
+		s.hi = r.semicolon(lo, hi)
+		if r.is(lo+1, "(") || r.is(lo+1, ".") { // a module that is loaded as the program runs, or import.meta
+			s.form = expression
+		}
 	default:
 		switch {
 		case t == "async" && r.is(lo+1, "function") && !r.list[lo+1].nl:
