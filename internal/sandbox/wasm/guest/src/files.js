@@ -1,6 +1,7 @@
 // node:fs and node:fs/promises over the virtual file system. Each function is written once, as a generator that yields
 // requests to the host and gets their answers: the asynchronous functions send them, the synchronous ones stand still.
 
+import path_ from "../../../../../third_party/path-browserify/index.js";
 import {
   PromiseCtor, StringCtor, TypeErrorCtor, Uint8ArrayCtor, apply, base64, charCodeAt, define, generatorNext, generatorThrow, isArray, isWellFormed, keys,
   lastIndexOf, list, named, nativeFromBase64, push, record, slice, startsWith, endsWith, typedArrayBytes, typedArraySet, typedArraySubarray,
@@ -340,7 +341,7 @@ const nothing = function* (p) { yield record({ op: "stat", path: pathOf(p) }); }
 
 const both = record({
   readFile, writeFile, appendFile, stat, lstat: stat, readdir, access, mkdir, mkdtemp, rm, rmdir, unlink, rename, copyFile, cp, truncate,
-  realpath: function* (p) { const path = pathOf(p); yield record({ op: "stat", path }); return path; },
+  realpath: function* (p) { const path = pathOf(p); yield record({ op: "stat", path }); return path_.resolve(path); },
   chmod: nothing, utimes: nothing,
   symlink: unsupported("symlink"), link: unsupported("link"), readlink: unsupported("readlink"), chown: unsupported("chown"), watch: unsupported("watch"),
 });

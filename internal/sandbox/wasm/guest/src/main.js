@@ -196,16 +196,14 @@ function deliver(line, long) {
   const m = setPrototypeOf(parse(line, long), null);
   if (m.at !== undefined) host.clock(m.at);
   if (m.answer !== undefined) { if (phase !== idle || session) calls.answer(setPrototypeOf(m.answer, null)); return; }
-  if (m.wake !== undefined) { wake(); return; }
+  if (m.wake !== undefined) { timers.wake(); return; }
   if (m.run !== undefined && phase === idle) start(setPrototypeOf(m.run, null));
 }
 
-function wake() {
-  timers.wake((e, earlier) => {
-    if (earlier) console_.line("error", "a timer of an earlier program failed: " + brief(e));
-    else fail(e);
-  });
-}
+timers.failing((e, earlier) => {
+  if (earlier) console_.line("error", "a timer of an earlier program failed: " + brief(e));
+  else fail(e);
+});
 
 const api = record({
   deliver(line, long) { deliver(line, long); },

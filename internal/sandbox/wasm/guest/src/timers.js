@@ -78,6 +78,18 @@ global("clearTimeout", function clearTimeout(id) { clear(id); });
 global("clearInterval", function clearInterval(id) { clear(id); });
 global("clearImmediate", function clearImmediate(id) { clear(id); });
 
+const enqueue = globalThis.queueMicrotask; // which drops what is thrown
+global("queueMicrotask", function queueMicrotask(fn) {
+  if (typeof fn !== "function") throw new TypeErrorCtor("queueMicrotask takes a function, got a " + typeof fn);
+  const run = runs;
+  enqueue(() => { try { apply(fn, undefined, []); } catch (e) { failed(e, run !== runs); } });
+});
+
+let failed = () => {};
+
+/** Says who is told what timers and microtasks throw, with whether an earlier program set them. */
+export function failing(f) { failed = f; }
+
 /** Sets a timer of the runtime's own. */
 export const after = (ms, fn) => timeout(fn, ms, []);
 export const cancel = clear;
@@ -103,10 +115,9 @@ export function reset() {
 }
 
 /**
- * Runs the first timer that is due; one a wake-up, so that promise jobs run between timers. What it throws goes to failed,
- * with whether an earlier program set it.
+ * Runs the first timer that is due; one a wake-up, so that promise jobs run between timers.
  */
-export function wake(failed) {
+export function wake() {
   armed = -2;
   while (heap.length > 0 && dead(heap[0])) take();
   if (heap.length > 0 && heap[0].at <= now()) {
