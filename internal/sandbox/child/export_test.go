@@ -17,7 +17,7 @@ func ArmLess(args []string, what string) error {
 }
 
 // Attempts says how many there are.
-func Attempts() int { return len(attempts) }
+func Attempts() int { return len(attempts()) }
 
 // PIDs gives the processes of the children of d.
 func (d *Driver) PIDs() (pids []int) {

@@ -31,11 +31,12 @@ func TryEscapes(ctx context.Context, command []string) ([]Attempt, []Protection,
 	defer s.close()
 	var done []Attempt
 	var armed []Protection
-	for len(done) < len(attempts) {
+	list := attempts()
+	for len(done) < len(list) {
 		if ctx.Err() != nil {
 			return done, armed, context.Cause(ctx)
 		}
-		more, ps, err := s.tryFrom(ctx, len(done))
+		more, ps, err := s.tryFrom(ctx, list, len(done))
 		if err != nil {
 			return done, armed, err
 		}
@@ -44,8 +45,8 @@ func TryEscapes(ctx context.Context, command []string) ([]Attempt, []Protection,
 	return done, armed, nil
 }
 
-// tryFrom makes the attempts from the n-th on in one child, until it ends.
-func (s *starter) tryFrom(ctx context.Context, n int) ([]Attempt, []Protection, error) {
+// tryFrom makes the attempts of list from the n-th on in one child, until it ends.
+func (s *starter) tryFrom(ctx context.Context, list []attempt, n int) ([]Attempt, []Protection, error) {
 	p, err := s.start(probeFlag + strconv.Itoa(n))
 	if err != nil {
 		return nil, nil, tool.Errorf(tool.Unavailable, "can't start the engine's process: %w", err)
@@ -65,8 +66,8 @@ func (s *starter) tryFrom(ctx context.Context, n int) ([]Attempt, []Protection, 
 		return nil, nil, tool.Errorf(tool.Unavailable, "the engine's process %s: %w", p.wait(), err)
 	}
 	var done []Attempt
-	for ; n < len(attempts); n++ {
-		a := Attempt{Name: attempts[n].name}
+	for ; n < len(list); n++ {
+		a := Attempt{Name: list[n].name}
 		f, err := in.next()
 		if err != nil { // the attempt ended the process
 			p.kill()
@@ -74,7 +75,7 @@ func (s *starter) tryFrom(ctx context.Context, n int) ([]Attempt, []Protection, 
 			a.Refused = strings.Contains(a.How, "SIGSYS")
 			return append(done, a), h.Protections, ctx.Err()
 		}
-		if f.kind != kindResult || json.Unmarshal(f.payload, &a) != nil || a.Name != attempts[n].name {
+		if f.kind != kindResult || json.Unmarshal(f.payload, &a) != nil || a.Name != list[n].name {
 			p.kill()
 			_ = p.wait()
 			return done, h.Protections, breached("an answer to another attempt")
@@ -89,7 +90,8 @@ func (s *starter) tryFrom(ctx context.Context, n int) ([]Attempt, []Protection, 
 
 // try makes the attempts from the n-th on, in the child.
 func try(w *writer, conn io.Reader, n int) error {
-	for _, a := range attempts[min(max(n, 0), len(attempts)):] {
+	list := attempts()
+	for _, a := range list[min(max(n, 0), len(list)):] {
 		got, refused := a.try()
 		r := Attempt{Name: a.name, Refused: refused != nil, How: got}
 		if refused != nil {

@@ -3,6 +3,8 @@ package child
 import "golang.org/x/sys/unix"
 
 // hereAttempts are of this architecture only.
-var hereAttempts = []attempt{
-	one("load a kernel from a file", unix.SYS_KEXEC_FILE_LOAD, -1, -1, 0, 0, 0xff),
+func hereAttempts() []attempt {
+	return []attempt{
+		one("load a kernel from a file", unix.SYS_KEXEC_FILE_LOAD, -1, -1, 0, 0, 0xff),
+	}
 }
