@@ -22,7 +22,7 @@ func lastConstant(t *tokens) int {
 		end--
 	}
 	at := constantStart(t, end)
-	if endsInUndefined(t) || at < 0 || at >= end || end-at == 1 && t.list[at].kind != word {
+	if endsInUndefined(t) || at < 0 || at >= end || end-at == 1 && t.list[at].kind != word || isArithmetic(t, at, end) {
 		return -1
 	}
 	r := compile(t.s[t.list[at].start:t.list[end-1].end], mode{loader: api.LoaderJS})
@@ -30,6 +30,18 @@ func lastConstant(t *tokens) int {
 		return -1
 	}
 	return at
+}
+
+// isArithmetic says whether tokens are numbers with the five operators of arithmetic between them, which the compiler doesn't
+// compute.
+func isArithmetic(t *tokens, lo, hi int) bool {
+	for i := lo; i < hi; i++ {
+		switch op := t.text(i); {
+		case (i-lo)%2 == 0 && t.list[i].kind != number, (i-lo)%2 == 1 && (len(op) != 1 || !strings.Contains("+-*/%", op)):
+			return false
+		}
+	}
+	return (hi-lo)%2 == 1
 }
 
 // constantStart gives the token at which the last statement before token end begins, if nothing but constants and
