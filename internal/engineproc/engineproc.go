@@ -38,18 +38,8 @@ func init() {
 		}()
 		select {}
 	case ahead.Needed():
-		roomy()
 		unhurried()
 	}
-}
-
-// roomy has the calling goroutine's stack grow, once and while there is hardly anything on it: what is initialized after this, and
-// the command itself, would have it grow step by step, each time with all that is on it.
-//
-//go:noinline
-func roomy() byte {
-	var room [128 << 10]byte
-	return room[len(os.Args)%len(room)]
 }
 
 // unhurried puts the first collections of garbage off until the process is ready: what a start makes is there to stay.

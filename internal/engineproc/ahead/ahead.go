@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
+	"github.com/biplane-dev/biplane/internal/stack"
 )
 
 // Command is the argument that makes this program the process around the engine.
@@ -23,6 +24,7 @@ var process atomic.Pointer[launch.Begun]
 func init() {
 	if Needed() {
 		process.Store(launch.Begin([]string{Command}))
+		stack.GrowMost() // for what is initialized after this, and the command itself
 	}
 }
 

@@ -1,0 +1,47 @@
+package stack
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// deep uses at least n KiB of the stack.
+//
+//go:noinline
+func deep(n int) byte {
+	var room [1 << 10]byte
+	room[n] = byte(n)
+	if n == 0 {
+		return fill(room[:])
+	}
+	return deep(n-1) + room[n]
+}
+
+// moves says whether what is on a stack that began with grow is elsewhere once depth KiB of it were used.
+func moves(grow func(), depth int) bool {
+	moved := make(chan bool)
+	go func() {
+		grow()
+		var here byte
+		before := uintptr(unsafe.Pointer(&here))
+		deep(depth)
+		moved <- uintptr(unsafe.Pointer(&here)) != before
+	}()
+	return <-moved
+}
+
+func TestGrow(t *testing.T) {
+	seen := false
+	for range 100 { // a stack may come to lie where it lay before
+		seen = seen || moves(func() {}, 12)
+		if moves(Grow, 12) || moves(GrowMost, 100) {
+			t.Fatal("the stack moved though there was room")
+		}
+	}
+	if !seen {
+		t.Error("no stack moved that had no room: this test sees nothing")
+	}
+	if grow(true) != 0xff || growMost(true) != 0xff {
+		t.Error("the room is not as large as it should be")
+	}
+}
