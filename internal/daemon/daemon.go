@@ -36,6 +36,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session"
+	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -122,7 +123,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	if p := cfg.Program; p != nil { // read beside the rest
 		d.first = program.NewAhead(program.Request{Source: p.Code, Language: p.Language, Session: p.Session != ""})
-		d.warm.Go(d.first.Read)
+		d.warm.Go(func() { stack.Grow(); d.first.Read() })
 	}
 	if err := checkKey(cfg.DataDir); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/session/guest"
 	"github.com/biplane-dev/biplane/internal/session/live"
+	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
@@ -152,6 +153,7 @@ func (r *run) snapshot() *execution.Execution {
 
 // live runs the program from beginning to end, in a goroutine of its own.
 func (r *run) live(a arguments) {
+	stack.Grow()
 	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.closing()) })
 	defer stop()
 	left := r.x.cfg.Limits.Total - time.Since(r.began)

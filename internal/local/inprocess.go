@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/biplane-dev/biplane/internal/stack"
 )
 
 // An InProcess asks the API of a Daemon in the same process: what a command asks of a Daemon that it began goes through no socket. It is an
@@ -33,6 +35,7 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &answer{header: http.Header{}, to: to, begun: make(chan struct{})}
 	p.note(in, true)
 	p.work.Go(func() {
+		stack.Grow()
 		defer p.note(in, false)
 		defer in.Body.Close()
 		a.end(p.serve(a, in))

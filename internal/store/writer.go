@@ -12,6 +12,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/store/memo"
 	"github.com/biplane-dev/biplane/internal/store/record"
@@ -188,6 +189,7 @@ func (r *write) empty() bool { return r.run == nil && len(r.steps) == 0 }
 func (r *write) moot() bool { return r.leaf != nil && r.leaf.over }
 
 func (w *writer) run() {
+	stack.Grow()
 	defer close(w.done)
 	var next *write // came, and is for the next transaction
 	for {
