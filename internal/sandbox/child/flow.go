@@ -1,8 +1,10 @@
 package child
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -21,6 +23,7 @@ type flow struct {
 	spare  []byte
 	open   int  // how many bytes the other side may still send
 	taken  int  // bytes taken since the last credit
+	want   int  // bytes that must have come before whoever takes them hears of it; less when they end
 	ended  bool // no more will come
 	credit int  // bytes that may be sent
 	deaf   bool // the other side reads no more
@@ -50,10 +53,55 @@ func (f *flow) put(b []byte) error {
 		credit = f.due(f.sink(b, nil))
 	} else {
 		f.buf = append(f.buf, b...)
-		signal(f.more)
+		if len(f.buf) >= f.want {
+			signal(f.more)
+		}
 	}
 	f.mu.Unlock()
 	return f.tell(credit)
+}
+
+// expect says that n bytes are to come, of which nobody need hear before they are all there, or as many as fill half a window.
+func (f *flow) expect(n uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	most := int(min(n, window))
+	f.buf = slices.Grow(f.buf, max(most-len(f.buf), 0))
+	if f.want = most; n > window {
+		f.want = window / 2
+	}
+	f.want = min(f.want, len(f.buf)+f.open) // it can't send more without credit
+	if len(f.buf) >= f.want {
+		signal(f.more)
+	}
+}
+
+// gather gives the n bytes that were expected, in one piece. It ends with ctx.
+func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
+	for uint64(len(all)) < n {
+		select {
+		case <-f.more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		f.mu.Lock()
+		b := f.buf
+		f.buf = nil
+		f.mu.Unlock()
+		if all == nil {
+			all = b
+		} else {
+			all = append(all, b...)
+		}
+		if uint64(len(all)) >= n {
+			break // the other side needs no credit any more
+		}
+		f.expect(n - uint64(len(all)))
+		if err := f.took(len(b)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // push has sink take what came and what comes. It holds mu while it does, so that all comes in its order.

@@ -155,6 +155,9 @@ func (b *box) begin(f frame) error {
 	b.last = f.op
 	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1), ears: b.s.ears}
 	t.ctx, t.cancel = context.WithCancel(b.s.ctx)
+	if f.kind == kindRestore {
+		t.expect(binary.LittleEndian.Uint64(f.payload)) // prepare has seen that it is there
+	}
 	if f.kind == kindClose {
 		b.closed = true
 	} else {
@@ -276,18 +279,9 @@ func (b *box) restore(t *task, spec sandbox.Spec, size uint64) result {
 	if !ok {
 		return result{err: tool.Errorf(tool.Unavailable, "sandboxes of this kind can't be restored")}
 	}
-	var all []byte
-	for uint64(len(all)) < size {
-		select {
-		case <-t.more:
-		case <-t.ctx.Done():
-			return result{err: t.ctx.Err()}
-		}
-		data, _ := t.flow.take()
-		all = append(all, data...)
-		if err := t.took(len(data)); err != nil {
-			return result{err: err}
-		}
+	all, err := t.gather(t.ctx, size)
+	if err != nil {
+		return result{err: err}
 	}
 	return b.made(r.Restore(t.ctx, spec, all))
 }
