@@ -104,7 +104,7 @@ func (i *image) pack(c *codec) ([]byte, error) {
 	for _, r := range i.hot {
 		fields = le.AppendUint32(le.AppendUint32(fields, r.first), r.n)
 	}
-	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), func(b []byte, page uint32) {
+	return c.pack(head{i.lang.magic(), i.lang.name, i.id}, zstd.SpeedBestCompression, fields, runsOf(differing(i.base, nil, whole(i.base))), squeezed(func(b []byte, page uint32) {
 		copy(b, i.at(page, len(b)))
-	})
+	}))
 }

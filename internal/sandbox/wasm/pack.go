@@ -17,24 +17,31 @@ import (
 
 // What is packed, an image or a snapshot, is laid out like this; numbers are little-endian:
 //
-//	16 bytes  what it is, and the version of the layout: imageMagic, plainMagic or stateMagic
+//	16 bytes  what it is, and the version of the layout: imageMagic, plainMagic, stateMagic or oldStateMagic
 //	16 bytes  name of the language, padded with zeros
 //	32 bytes  identity of the engine's build: SHA-256, see identify
 //	...       a frame of zstd (RFC 8878), or in a plain image the bytes themselves, with what the kind says, and then pages:
-//	          u32 n; n times u32 first page, u32 number of pages, in order and apart; then, for each sixteen or fewer
-//	          pages of a run: a u64 for each page, whose bits, from the lowest on, say which of its 64 lines of 64 bytes
-//	          are not all zeros; and these lines
+//	          u32 n; n times u32 first page, u32 number of pages, in order and apart; then their bytes
 //	 4 bytes  CRC-32C of all before
 //
-// Pages are of pageSize bytes, whatever the system's are. Those of a snapshot are XORed with the image's.
+// Pages are of pageSize bytes, whatever the system's are. Of an image their bytes are, for each sixteen or fewer pages of a run: a u64
+// for each page, whose bits, from the lowest on, say which of its 64 lines of 64 bytes are not all zeros; and these lines. An old
+// snapshot has them XORed with those of the image, in the same way. Of a snapshot they are, for each sixteen pages, or what is left of them:
+//
+//	two u64 for each page, whose bits, from the lowest on, say which of its lines are not as in the image, and which of these
+//	        are as they are: the others are XORed with the image's
+//	a u8    for each of these lines, whose bits say which of its 8 words are not all zeros
+//	a u64   for each of these words
 const (
 	imageMagic = "biplane image 1\n"
 	plainMagic = "biplane plain 1\n"
-	stateMagic = "biplane state 1\n"
-	nameSize   = 16
-	idSize     = 32
-	headSize   = len(imageMagic) + nameSize + idSize
-	sumSize    = 4
+	stateMagic = "biplane state 2\n"
+	// oldStateMagic is that of snapshots as they were written until 2026-11.
+	oldStateMagic = "biplane state 1\n"
+	nameSize      = 16
+	idSize        = 32
+	headSize      = len(imageMagic) + nameSize + idSize
+	sumSize       = 4
 
 	pageSize  = 4 << 10
 	lineSize  = pageSize / 64
@@ -68,7 +75,7 @@ func summed(b []byte) bool {
 }
 
 // A codec packs and unpacks. It keeps what it and zstd need for the next time.
-type codec struct{ encoders, decoders, rooms sync.Pool }
+type codec struct{ encoders, decoders, rooms, deltas sync.Pool }
 
 // A room is where pages are while they are packed or unpacked.
 type room struct {
@@ -85,8 +92,8 @@ func (c *codec) room() *room {
 	return new(room)
 }
 
-// pack packs. The pages are those of runs; read gives the bytes from a page on, as many as b holds.
-func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun, read func(b []byte, page uint32)) ([]byte, error) {
+// pack packs. The pages are those of runs; write writes their bytes.
+func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun, write func(w io.Writer, runs []pageRun) error) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(h.magic)
 	out.Write(append([]byte(h.lang), make([]byte, nameSize)...)[:nameSize])
@@ -100,17 +107,8 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 		fields = binary.LittleEndian.AppendUint32(fields, r.first)
 		fields = binary.LittleEndian.AppendUint32(fields, r.n)
 	}
-	_, err = w.Write(fields)
-	room := c.room()
-	defer c.rooms.Put(room)
-	for _, r := range runs {
-		for at := uint32(0); at < r.n && err == nil; {
-			n := min(r.n-at, chunkSize/pageSize)
-			b := room.chunk[:n*pageSize]
-			read(b, r.first+at)
-			_, err = w.Write(squeeze(room.lines[:0], b))
-			at += n
-		}
+	if _, err = w.Write(fields); err == nil && len(runs) > 0 {
+		err = write(w, runs)
 	}
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("pack a guest: %w", err)
@@ -139,6 +137,14 @@ type plain struct{ io.Writer }
 // Close does nothing.
 func (plain) Close() error { return nil }
 
+// openState opens a snapshot, which the caller closes.
+func (c *codec) openState(b []byte) (head, *unpacker, error) {
+	if bytes.HasPrefix(b, []byte(oldStateMagic)) {
+		return c.open(b, oldStateMagic)
+	}
+	return c.open(b, stateMagic)
+}
+
 // open checks what was packed and begins to read it. The caller closes the unpacker.
 func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	var h head
@@ -150,7 +156,7 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 		return h, nil, errors.New("it is no snapshot, or of another version of Biplane")
 	}
 	// An image is part of this program, and as whole as its code is: a test looks at its sum.
-	if magic == stateMagic && !summed(b) {
+	if (magic == stateMagic || magic == oldStateMagic) && !summed(b) {
 		return h, nil, errDamaged
 	}
 	h.lang = string(bytes.TrimRight(b[len(magic):][:nameSize], "\x00"))
@@ -165,7 +171,7 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 			return h, nil, err
 		}
 	}
-	u := &unpacker{c: c, r: d, d: d}
+	u := &unpacker{c: c, r: d, d: d, old: magic == oldStateMagic}
 	if err := d.Reset(bytes.NewReader(b[headSize : len(b)-sumSize])); err != nil {
 		u.err = err
 	}
@@ -178,6 +184,7 @@ type unpacker struct {
 	r     io.Reader     // nil: what is left of plain is read
 	d     *zstd.Decoder // r, where it is one
 	plain []byte
+	old   bool // it is an old snapshot
 	err   error
 	buf   [8]byte
 }
@@ -240,32 +247,6 @@ func (u *unpacker) runs(end uint32) (runs []pageRun) {
 	return runs
 }
 
-// squeeze appends the masks and the lines of the pages b to to.
-func squeeze(to, b []byte) []byte {
-	masks := len(to)
-	to = append(to, make([]byte, len(b)/pageSize*8)...)
-	for p := 0; p < len(b); p += pageSize {
-		mask := uint64(0)
-		for l := range pageSize / lineSize {
-			if line := b[p+l*lineSize:][:lineSize]; !zeros(line) {
-				mask |= 1 << l
-				to = append(to, line...)
-			}
-		}
-		binary.LittleEndian.PutUint64(to[masks+p/pageSize*8:], mask)
-	}
-	return to
-}
-
-// zeros reports whether a line is all zeros.
-func zeros(line []byte) bool {
-	or := uint64(0)
-	for i := 0; i < lineSize; i += 8 {
-		or |= binary.LittleEndian.Uint64(line[i:])
-	}
-	return or == 0
-}
-
 // pages reads the bytes of runs; use gets them in pieces of whole pages, and doesn't change them. Pages without a line of zeros are
 // handed on as they were packed.
 func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
@@ -318,7 +299,7 @@ func (u *unpacker) chunks(runs []pageRun, use func(first, n uint32)) {
 // allLines is the mask of a page that has no line of zeros.
 const allLines = 1<<(pageSize/lineSize) - 1
 
-// squeezed reads n pages as squeeze wrote them: their masks and their lines. After an error there are none.
+// squeezed reads n pages as images have them: their masks and their lines. After an error there are none.
 func (u *unpacker) squeezed(n uint32, room *room) (masks []uint64, lines []byte) {
 	masks = room.masks[:n]
 	count := 0

@@ -113,7 +113,7 @@ func noRoom(err error) error {
 
 // unpark makes the guest of its packed bytes.
 func (s *Sandbox) unpark(img *image) error {
-	_, u, err := s.d.codec.open(s.saved.packed, stateMagic)
+	_, u, err := s.d.codec.openState(s.saved.packed)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package wasm
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -72,11 +71,7 @@ func (s *Sandbox) pack(img *image) ([]byte, []pageRun, error) {
 	pages, own := s.pages(img)
 	s.region.drop(runsOf(spare(own, pages)))
 	runs := runsOf(pages)
-	packed, err := s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runs, func(b []byte, page uint32) {
-		now := memory[int(page)*pageSize:][:len(b)]
-		n := subtle.XORBytes(b, now, img.at(page, len(b)))
-		copy(b[n:], now[n:])
-	})
+	packed, err := s.d.codec.pack(head{stateMagic, s.kind.lang.name, img.id}, zstd.SpeedFastest, fields, runs, s.d.codec.differences(memory, img))
 	return packed, runs, err
 }
 
@@ -142,7 +137,7 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("restore a snapshot: %w", context.Cause(ctx))
 	}
-	h, u, err := d.codec.open(snapshot, stateMagic)
+	h, u, err := d.codec.openState(snapshot)
 	if err != nil {
 		return nil, badSnapshot(err)
 	}
@@ -203,7 +198,11 @@ func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 		return fmt.Errorf("there are no %d bytes of memory for it", size)
 	}
 	s.region.warm(runs)
-	if err := u.xor(runs, s.region.memory()); err != nil {
+	read := u.differences
+	if u.old {
+		read = u.xor
+	}
+	if err := read(runs, s.region.memory()); err != nil {
 		return err
 	}
 	if err := u.end(); err != nil {
