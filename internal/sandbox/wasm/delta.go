@@ -184,15 +184,12 @@ func (d *delta) page(p int) (changed, whole uint64) {
 	return binary.LittleEndian.Uint64(d.which[16*p:]), binary.LittleEndian.Uint64(d.which[16*p+8:])
 }
 
-// patch changes the words of a line that mark says by as many words, which others follow, and says how many bytes these have. It
-// does the same for all marks: a branch for each word would be foreseen badly.
+// patch changes the words of a line that mark says by as many words, which others follow, and says how many bytes these have.
 func patch(line, words *[lineSize]byte, mark byte) (n int) {
-	for w := range lineWords {
-		has := -uint64(mark >> w & 1)
-		v := binary.LittleEndian.Uint64(words[n&(lineSize-wordSize):]) & has
-		to := line[w*wordSize:][:wordSize]
-		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(to)^v)
-		n += int(has & wordSize)
+	for ; mark != 0; mark &= mark - 1 {
+		to := line[bits.TrailingZeros8(mark)*wordSize&(lineSize-wordSize):]
+		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(to)^binary.LittleEndian.Uint64(words[n&(lineSize-wordSize):]))
+		n += wordSize
 	}
 	return n
 }
