@@ -1,0 +1,91 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+)
+
+// A wire takes the frames that one side writes, and has the other side's flow take what is in them.
+type wire struct{ other *flow }
+
+func (w *wire) Write(p []byte) (int, error) {
+	r := newReader(bytes.NewReader(p))
+	for {
+		f, err := r.next()
+		switch {
+		case err == io.EOF:
+			return len(p), nil
+		case err == nil && f.kind == kindData:
+			err = w.other.put(f.payload)
+		case err == nil:
+			err = w.other.grant(f.payload)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// flows gives two flows that are the ends of one operation.
+func flows() (from, to *flow) {
+	a, b := &wire{}, &wire{}
+	from, to = newFlow(newWriter(a), 1, 1), newFlow(newWriter(b), 1, 1)
+	a.other, b.other = to, from
+	return from, to
+}
+
+// What is gathered is what was sent, however much it is, and whenever those who gather come to it.
+func TestGather(t *testing.T) {
+	for _, size := range []int{0, 1, partSize, window/2 - 1, window/2 + 1, window - 1, window, window + 1, window + window/2 + 1, 2*window + window/4, 5*window + 17} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				all := bytes.Repeat([]byte("0123456789a"), size/11+1)[:size]
+				from, to := flows()
+				to.expect(uint64(size))
+				sent := make(chan error, 1)
+				go func() { sent <- from.send(all) }()
+				if late {
+					synctest.Wait() // until it has no credit left, or all is there
+				}
+				got, err := to.gather(t.Context(), uint64(size))
+				if err != nil || !bytes.Equal(got, all) {
+					t.Errorf("%d bytes come as %d, %v", size, len(got), err)
+				}
+				if err := <-sent; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// Whoever gathers what never comes whole stops when it is to.
+func TestGatherStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := flows()
+		to.expect(100)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := to.gather(ctx, 100)
+			ended <- err
+		}()
+		if err := from.send(make([]byte, 99)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("it has all: %v", err)
+		default:
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
