@@ -144,6 +144,9 @@ func (u *unpacker) differences(runs []pageRun, memory []byte) error {
 	return u.err
 }
 
+// fill reads len(b) bytes into b.
+func (u *unpacker) fill(b []byte) { copy(b, u.read(b)) }
+
 // delta reads pages that were laid out together, and changes those of at.
 func (u *unpacker) delta(d *delta, at []*[pageSize]byte) {
 	u.fill(d.which[:16*len(at)])
