@@ -34,8 +34,8 @@ func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	f.reached(g)
 	switch {
 	case g.Name == "" || f.Kind == stalledKind || f.Kind == string(tool.Limit):
-	case f.Message == "" || f.Message == g.Name:
-		f.Message = g.Name + ", without a message"
+	case f.Message == "" || f.Message == g.Name || strings.HasPrefix(f.Message, g.Name+"\n"): // notes and causes follow
+		f.Message = g.Name + ", without a message" + strings.TrimPrefix(f.Message, g.Name)
 	default:
 		f.Message = g.Name + ": " + f.Message
 	}

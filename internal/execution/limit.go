@@ -39,6 +39,9 @@ func GuestText(e *tool.Error) string { return Head(string(e.Kind), e.Limit) + e.
 // spaceErrors begin the errors of the languages that say that there is no room for files: of Node, and of Python (with WASI's numbers).
 var spaceErrors = lazily.Regexp(`^(?:(?:ENOSPC|EDQUOT|EFBIG): |\[Errno \d+\] (?:No space left on device|Disk quota exceeded|Quota exceeded|File too large)\b)`)
 
+// parserFull begins the MemoryError of Python that is not about memory: its parser gives it for a text that nests too deeply.
+const parserFull = "the text nests too deeply"
+
 // reached finds the bound that a thrown error is about, and says it in f. These errors can be caught; nobody did.
 func (f *Failure) reached(g *sandbox.GuestError) {
 	limit := ""
@@ -46,7 +49,7 @@ func (f *Failure) reached(g *sandbox.GuestError) {
 	case m != nil && m[1] == g.Kind:
 		f.Limit, f.Message = m[2], g.Message[len(m[0]):]
 		return
-	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"), g.Name == "MemoryError" && (g.Kind == "" || g.Kind == string(tool.Limit)):
+	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"), g.Name == "MemoryError" && (g.Kind == "" || g.Kind == string(tool.Limit)) && !strings.HasPrefix(g.Message, parserFull):
 		limit, f.Message = MemoryLimit, "the program reached its memory limit: hold less at a time"
 	case g.Kind != "":
 	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" && strings.Contains(g.Message, "stack overflow"), g.Name == "RecursionError":

@@ -1,0 +1,28 @@
+package execution
+
+import (
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/sandbox"
+)
+
+func TestThrown(t *testing.T) {
+	for _, c := range []struct {
+		g                    sandbox.GuestError
+		kind, limit, message string
+	}{
+		{sandbox.GuestError{Name: "Error", Message: "m"}, "exception", "", "Error: m"},
+		{sandbox.GuestError{Name: "KeyError"}, "exception", "", "KeyError, without a message"},
+		{sandbox.GuestError{Name: "TimeoutError", Message: "TimeoutError"}, "exception", "", "TimeoutError, without a message"},
+		{sandbox.GuestError{Name: "TimeoutError", Message: "TimeoutError\ncaused by: CancelledError"}, "exception", "", "TimeoutError, without a message\ncaused by: CancelledError"},
+		{sandbox.GuestError{Name: "MemoryError", Kind: "limit", Message: "x"}, "limit", "memory", "the program reached its memory limit: hold less at a time"},
+		{sandbox.GuestError{Name: "MemoryError"}, "limit", "memory", "the program reached its memory limit: hold less at a time"},
+		{sandbox.GuestError{Name: "MemoryError", Message: "the text nests too deeply for the parser: nest brackets less deeply"}, "exception", "",
+			"MemoryError: the text nests too deeply for the parser: nest brackets less deeply"},
+		{sandbox.GuestError{Name: "RecursionError", Message: "x"}, "limit", "stack", "the program reached its stack limit: recurse less deeply, or use a loop"},
+	} {
+		if f := Thrown(nil, &c.g); f.Kind != c.kind || f.Limit != c.limit || f.Message != c.message {
+			t.Errorf("%+v: %q (%s), %q", c.g, f.Kind, f.Limit, f.Message)
+		}
+	}
+}
