@@ -8,10 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// userTime is how long a process waits for its user.
+const userTime = 10 * time.Second
 
 // confines says that this system has protections without which a child is not to run.
 const confines = true
@@ -39,7 +43,7 @@ func arm(plan string, l layers) []Protection {
 	}
 	if l&layerRest != 0 {
 		ps.add("resource limits", "no core files, few descriptors", false, limitResources(plan))
-		ps.add("no new privileges", "", false, control(unix.PR_SET_NO_NEW_PRIVS, 1))
+		ps.add("no new privileges", "", false, noNewPrivileges())
 	}
 	if l&layerLandlock != 0 {
 		abi, err := landlock()
@@ -71,12 +75,15 @@ func everyThread(call, a, b, c uintptr) error {
 	return errno
 }
 
-// control sets an attribute of the process's threads. Where it can't reach all of them it sets that of the calling one,
-// which is enough for what it is used for: the filter passes the loss of privileges on.
-func control(option int, value uintptr) error {
-	err := everyThread(unix.SYS_PRCTL, uintptr(option), value, 0)
+// noNewPrivileges sees to it that nothing gives the process privileges. One that was started so has had none in any thread from its
+// beginning. Where it can't reach all threads it sets that of the calling one, which is enough: the filter passes it on.
+func noNewPrivileges() error {
+	if on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && on == 1 {
+		return nil
+	}
+	err := everyThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 	if err == errCgo {
-		return unix.Prctl(option, value, 0, 0, 0)
+		return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	}
 	return err
 }
@@ -124,26 +131,32 @@ func descriptors() ([]int, error) {
 	return fds, nil
 }
 
+// ownNamespaces are those of a process that has one of users.
+const ownNamespaces = "user, mount, pid, network, ipc, uts, cgroup"
+
 // armNamespaces finishes what the plan began: the child was started in namespaces of its own, and now leaves the host's
 // files, user and capabilities.
 func armNamespaces(ps *protections, plan string) {
 	none := fmt.Errorf("the system refused namespaces")
 	switch plan {
-	case "nobody", "user":
-		ps.add("namespaces", "user, mount, pid, network, ipc, uts, cgroup", true, nil)
-		name, detail := namespaceUser()
-		var err error
-		if plan == "user" { // else whoever started it would not have, had it not been made nobody
-			err = becomeNobody()
+	case "user":
+		ps.add("namespaces", ownNamespaces, true, nil)
+		user, err := awaitUser()
+		switch {
+		case err != nil:
+			ps.add("user nobody", "", false, err)
+		case user == strconv.Itoa(nobody):
+			ps.add("user nobody", "", false, becomeNobody())
+		default: // it is the one who started it, and nobody here: an ordinary user can give no other than their own
+			ps.add("user nobody in its namespace", "for the host it is user "+user, false, nil)
 		}
-		ps.add(name, detail, false, err)
 		ps.add("empty root", "", true, emptyRoot())
 	case "root":
 		ps.add("namespaces", "mount, pid, network, ipc, uts, cgroup", true, nil)
 		ps.add("empty root", "", true, emptyRoot())
 		ps.add("user nobody", "", false, becomeNobody())
 	case "bare":
-		ps.add("namespaces", "user, mount, pid, network, ipc, uts, cgroup", true, nil)
+		ps.add("namespaces", ownNamespaces, true, nil)
 		ps.add("empty root", "", true, errors.New("the system gives no capabilities in namespaces of users"))
 	default:
 		ps.add("namespaces", "", true, none)
@@ -155,18 +168,21 @@ func armNamespaces(ps *protections, plan string) {
 	ps.add("no capabilities", "", false, dropCapabilities())
 }
 
-// namespaceUser names what becoming nobody comes to in a namespace of users: the user of the host that stands for nobody there. An
-// ordinary user can give no other than their own.
-func namespaceUser() (name, detail string) {
-	raw, err := os.ReadFile("/proc/self/uid_map") // first inside, first outside, how many (user_namespaces(7))
-	f := strings.Fields(string(raw))
-	if err != nil || len(f) != 3 {
-		return "user nobody in its namespace", "which user that is for the host can't be seen"
+// awaitUser waits until whoever started the process has given it the one user of its namespace of users, and the group, and
+// says who of the host that is, as a number: first inside, first outside, how many (user_namespaces(7)).
+func awaitUser() (string, error) {
+	for until := time.Now().Add(userTime); ; time.Sleep(50 * time.Microsecond) {
+		raw, err := os.ReadFile("/proc/self/uid_map")
+		if err != nil {
+			return "", err
+		}
+		if f := strings.Fields(string(raw)); len(f) == 3 {
+			return f[1], nil
+		}
+		if time.Now().After(until) {
+			return "", errors.New("the process was given no user")
+		}
 	}
-	if f[1] == strconv.Itoa(nobody) {
-		return "user nobody", ""
-	}
-	return "user nobody in its namespace", "for the host it is user " + f[1]
 }
 
 // becomeNobody leaves the user, the group and the other groups that the process was started with. A user of the host who has
@@ -240,7 +256,7 @@ func limitResources(plan string) error {
 		{unix.RLIMIT_NICE, 0},
 		{unix.RLIMIT_NPROC, 512}, // threads, of this process alone where it has a namespace of users
 	}
-	if plan != "nobody" && plan != "user" && plan != "bare" {
+	if plan != "user" && plan != "bare" {
 		limits = limits[:len(limits)-1]
 	}
 	for _, l := range limits {

@@ -225,3 +225,26 @@ func TestUser(t *testing.T) {
 		t.Errorf("a child of root has a group of root's:\n%s", status)
 	}
 }
+
+// TestThreads is what each thread of a child is without.
+func TestThreads(t *testing.T) {
+	box := create(t, newDriver(t, "memo", child.Config{}), "a")
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", box.PID()))
+	if err != nil || len(threads) < 2 {
+		t.Fatal(threads, err)
+	}
+	for _, path := range threads {
+		status, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"NoNewPrivs:\t1", "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "Seccomp:\t2"} {
+			if !strings.Contains(string(status), "\n"+line+"\n") {
+				t.Errorf("%s is not %q:\n%s", path, line, status)
+			}
+		}
+	}
+}

@@ -15,11 +15,16 @@ import (
 const (
 	// Nobody is the user and group that a process is.
 	Nobody = 65534
+	// shared has the process borrow this one's memory until it executes the binary, and the thread that starts it wait. Otherwise all that is
+	// written here meanwhile, by the other threads, is copied page by page: more than a millisecond's worth while a program starts.
+	shared = syscall.CLONE_VM | syscall.CLONE_VFORK
 	// namespaces are those that a process gets beside one of users.
 	namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
 
-	// The capabilities of linux/capability.h that the first plans keep: SETGID, SETUID, SYS_ADMIN.
+	// The capabilities of linux/capability.h that the first plan keeps: SETGID, SETUID, SYS_ADMIN.
 	capSetgid, capSetuid, capSysAdmin = 6, 7, 21
+	// linux/prctl.h: what is executed from now on gives no privileges.
+	setNoNewPrivs = 38
 	// linux/wait.h: one process by its number, and leave it to be waited for again.
 	waitPID, waitNoWait = 1, 0x01000000
 )
@@ -32,39 +37,54 @@ type plan struct {
 	name  string
 	flags uintptr
 	caps  []uintptr // that the process needs to arm itself
-	made  bool      // nobody by whoever starts it: while there is one thread, which takes a tenth of the time that all need later
 }
+
+// users reports whether the process gets a namespace of users. It waits for the users and groups that there are in it (mapUser).
+func (p plan) users() bool { return p.flags&syscall.CLONE_NEWUSER != 0 }
 
 // The plans, the best first. The process is told the name.
 var plans = [...]plan{
-	{"nobody", syscall.CLONE_NEWUSER | namespaces, []uintptr{capSysAdmin}, true},
-	{"user", syscall.CLONE_NEWUSER | namespaces, []uintptr{capSysAdmin, capSetuid, capSetgid}, false}, // where nobody may not execute this binary
-	{"root", namespaces, nil, false},                         // for root where there can be no namespaces of users
-	{"bare", syscall.CLONE_NEWUSER | namespaces, nil, false}, // where namespaces of users give no capabilities
-	{"plain", 0, nil, false},
+	{"user", syscall.CLONE_NEWUSER | namespaces, []uintptr{capSysAdmin, capSetuid, capSetgid}},
+	{"root", namespaces, nil},                         // for root where there can be no namespaces of users
+	{"bare", syscall.CLONE_NEWUSER | namespaces, nil}, // where namespaces of users give no capabilities
+	{"plain", 0, nil},
 }
 
 // attr is the plan for the system. The process is a process group, so that a terminal's signals aren't for it, and no session of its
 // own: Linux may give each session the same share of the processors (sched_autogroup), and while programs hold them, what is to
 // stop these can then wait for a hundred milliseconds and more.
 func (p plan) attr() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Cloneflags: p.flags, AmbientCaps: p.caps, Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if p.flags&syscall.CLONE_NEWUSER == 0 {
-		return a
-	}
+	return &syscall.SysProcAttr{Cloneflags: p.flags | shared, AmbientCaps: p.caps, Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// mapUser gives the one user and the one group that there are in the namespace of users of a process: nobody's, which stand for
+// nobody's of the host if this is root, who may take any user, and for our own otherwise. The user comes last: a process that has one
+// has all.
+func mapUser(pid int) error {
 	uid, gid := os.Geteuid(), os.Getegid()
-	if uid == 0 { // which may take any user
+	if uid == 0 {
 		uid, gid = Nobody, Nobody
-		a.GidMappingsEnableSetgroups = true
+	} else if err := tellProc(pid, "setgroups", "deny"); err != nil { // the system wants it so
+		return err
 	}
-	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: Nobody, HostID: uid, Size: 1}}
-	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: Nobody, HostID: gid, Size: 1}}
-	if p.made {
-		// The other groups are left, too, but by an ordinary user, who may not. Other processes of nobody's on the host can't look into
-		// this one before it is armed: its namespace of users isn't theirs (ptrace(2), access mode checking).
-		a.Credential = &syscall.Credential{Uid: Nobody, Gid: Nobody}
+	if err := tellProc(pid, "gid_map", decimal(Nobody)+" "+decimal(gid)+" 1\n"); err != nil {
+		return err
 	}
-	return a
+	return tellProc(pid, "uid_map", decimal(Nobody)+" "+decimal(uid)+" 1\n")
+}
+
+// tellProc writes a file of a process.
+func tellProc(pid int, name, text string) error {
+	path := "/proc/" + decimal(pid) + "/" + name
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return at("open "+path, err)
+	}
+	defer syscall.Close(fd)
+	if _, err := syscall.Write(fd, []byte(text)); err != nil {
+		return at("write "+path, err)
+	}
+	return nil
 }
 
 // A Process is one that was started. Whoever has it kills it, waits for it, and closes its Socket.
@@ -81,15 +101,17 @@ type Process struct {
 }
 
 // Start starts this binary, by the plan of that number or one after it, with the arguments of command, the plan's name, and more.
-// It says which plan it was. The system ends the process when the thread that called this ends.
+// It says which plan it was. The system ends the process when the thread that called this ends, which is to be the caller's alone: what it
+// executes gives no privileges from then on, so that all threads of the process are without from their beginning.
 func Start(command []string, number int, more []string) (*Process, int, error) {
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, setNoNewPrivs, 1, 0, 0, 0, 0) // or the process does it, which looks
 	var refused []error
 	for ; number < len(plans); number++ {
 		plan := plans[number]
 		if plan.name == "root" && os.Geteuid() != 0 {
 			continue
 		}
-		p, err := spawn(slices.Concat([]string{Called}, command, []string{plan.name}, more), plan.attr())
+		p, err := spawn(slices.Concat([]string{Called}, command, []string{plan.name}, more), plan)
 		if err == nil {
 			return p, number, nil
 		}
@@ -99,7 +121,7 @@ func Start(command []string, number int, more []string) (*Process, int, error) {
 }
 
 // spawn starts this binary. Package os/exec would start another process first, to find out what the system can do.
-func spawn(argv []string, attr *syscall.SysProcAttr) (_ *Process, err error) {
+func spawn(argv []string, plan plan) (_ *Process, err error) {
 	socket, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, at("make a socket pair", err)
@@ -121,17 +143,34 @@ func spawn(argv []string, attr *syscall.SysProcAttr) (_ *Process, err error) {
 	}
 	defer syscall.Close(pipe[1])
 	pid, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
-		Dir: "/", Env: Environment(), Sys: attr,
+		Dir: "/", Env: Environment(), Sys: plan.attr(),
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(pipe[1]), uintptr(socket[1])},
 	})
 	if err != nil {
 		syscall.Close(pipe[0])
 		return nil, err
 	}
+	if plan.users() { // first of all: the process waits for it
+		if err = mapUser(pid); err != nil {
+			syscall.Close(pipe[0])
+			end(pid)
+			return nil, err
+		}
+	}
 	_ = syscall.SetNonblock(pipe[0], true) // where it fails, whoever waits for the process waits until all who have the pipe have closed it
 	p := &Process{PID: pid, Socket: socket[0], errors: os.NewFile(uintptr(pipe[0]), "standard error")}
 	p.heard.Go(func() { _, _ = io.Copy(&p.Said, p.errors) }) // what is missing is missing
 	return p, nil
+}
+
+// end ends a process that was just started.
+func end(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
+			return
+		}
+	}
 }
 
 // at says where an error came from.
