@@ -11,12 +11,12 @@ import (
 )
 
 // What the tools of the large catalog are made of: each verb with each thing, in ten upstreams.
-var (
-	verbs = strings.Fields("create read update delete list search archive restore export import assign approve reject share comment rename move copy count schedule")
-	items = strings.Fields(`issue invoice customer order ticket message channel meeting calendar document folder file page comment branch commit release
+const (
+	verbWords = "create read update delete list search archive restore export import assign approve reject share comment rename move copy count schedule"
+	itemWords = `issue invoice customer order ticket message channel meeting calendar document folder file page comment branch commit release
 		deployment server database table query report dashboard metric alert incident user team role permission token secret webhook workflow job task
-		project milestone sprint label contact lead deal campaign payment refund subscription shipment warehouse product`)
-	places = strings.Fields("northwind contoso fabrikam tailspin litware adatum proseware wingtip lamna relecloud")
+		project milestone sprint label contact lead deal campaign payment refund subscription shipment warehouse product`
+	placeWords = "northwind contoso fabrikam tailspin litware adatum proseware wingtip lamna relecloud"
 )
 
 // Questions as agents ask them.
@@ -32,7 +32,8 @@ var questions = []string{
 // large makes n tools, or as many as there are words for, by upstream.
 func large(n int) []catalog.Source {
 	var out []catalog.Source
-	for _, p := range places {
+	verbs, items := strings.Fields(verbWords), strings.Fields(itemWords)
+	for p := range strings.FieldsSeq(placeWords) {
 		s := catalog.Source{Name: p, Health: tool.Health{State: tool.Ready}}
 		for i, v := range verbs {
 			for k, it := range items {

@@ -31,16 +31,18 @@ func (s *Store) Usage(key *secret.Key) *Usage { return &Usage{s, key} }
 const hourSpan = 3600 // seconds
 
 // The statements, of the columns that usage.Columns names.
-var (
-	usageColumns = strings.Join(usage.Columns(), ", ")
-	usageSums    = eachColumn("sum(%[1]s)")
-	addUsage     = `INSERT INTO usage (start, span, who, upstream, tool, ` + usageColumns + `)
+
+func addUsage() string {
+	return `INSERT INTO usage (start, span, who, upstream, tool, ` + strings.Join(usage.Columns(), ", ") + `)
 		SELECT ?, ?, (SELECT id FROM usage_who WHERE digest = ?), ?, ?` + strings.Repeat(", ?", len(usage.Columns())) + ` WHERE true
 		ON CONFLICT DO UPDATE SET ` + eachColumn("%[1]s = %[1]s + excluded.%[1]s")
-	compactUsage = `INSERT INTO usage (start, span, who, upstream, tool, ` + usageColumns + `)
-		SELECT start / 86400 * 86400, 86400, who, upstream, tool, ` + usageSums + ` FROM usage WHERE span = 3600 AND start < ? GROUP BY 1, who, upstream, tool
+}
+
+func compactUsage() string {
+	return `INSERT INTO usage (start, span, who, upstream, tool, ` + strings.Join(usage.Columns(), ", ") + `)
+		SELECT start / 86400 * 86400, 86400, who, upstream, tool, ` + eachColumn("sum(%[1]s)") + ` FROM usage WHERE span = 3600 AND start < ? GROUP BY 1, who, upstream, tool
 		ON CONFLICT DO UPDATE SET ` + eachColumn("%[1]s = %[1]s + excluded.%[1]s")
-)
+}
 
 const (
 	addWho      = `INSERT OR IGNORE INTO usage_who (digest, data) VALUES (?, ?)`
@@ -61,7 +63,7 @@ func eachColumn(format string) string {
 // lost with the power.
 func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 	var steps []step
-	known := map[usage.Who][]byte{}
+	add, known := addUsage(), map[usage.Who][]byte{}
 	for i := range rows {
 		r := &rows[i]
 		digest := known[r.Who]
@@ -76,7 +78,7 @@ func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 			steps = append(steps, step{addWho, []any{digest, u.key.Seal(whoPurpose, text, digest)}})
 		}
 		args := append([]any{r.Start.Unix(), hourSpan, digest, r.Upstream, r.Tool}, r.Values()...)
-		steps = append(steps, step{addUsage, args})
+		steps = append(steps, step{add, args})
 	}
 	return u.s.writer.all(ctx, false, steps)
 }
@@ -97,7 +99,7 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 	if s.Tools {
 		toolName = "tool"
 	}
-	rows, err := u.s.read.QueryContext(ctx, `SELECT `+start+`, who, upstream, `+toolName+`, `+usageSums+`
+	rows, err := u.s.read.QueryContext(ctx, `SELECT `+start+`, who, upstream, `+toolName+`, `+eachColumn("sum(%[1]s)")+`
 		FROM usage WHERE start >= ? AND start < ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`, s.From.Unix(), s.To.Unix())
 	if err != nil {
 		return fault.Reading(ctx, err)
@@ -154,7 +156,7 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 func (u *Usage) Compact(ctx context.Context, hours, drop time.Time) error {
 	return u.s.writer.all(ctx, false, []step{
 		{dropUsage, []any{drop.Unix()}},
-		{compactUsage, []any{hours.Unix()}},
+		{compactUsage(), []any{hours.Unix()}},
 		{dropCompact, []any{hours.Unix()}},
 		{dropWho, nil},
 	})

@@ -7,8 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
@@ -96,14 +96,22 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 
 // s3Error says what an answer says is wrong.
 func s3Error(resp *http.Response, text []byte) string {
-	var e struct {
-		Code    string
-		Message string
-	}
-	if err := xml.Unmarshal(text, &e); err != nil || e.Code == "" {
+	code, message := element(string(text), "Code"), element(string(text), "Message")
+	if code == "" {
 		return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	return fmt.Sprintf("%d %s: %.300s", resp.StatusCode, e.Code, e.Message)
+	return fmt.Sprintf("%d %s: %.300s", resp.StatusCode, code, message)
+}
+
+// element gives the text of the first element of a name; "" where there is none, or it holds others. It is all that is read of XML
+// anywhere: package encoding/xml would make its tables in each process that starts.
+func element(text, name string) string {
+	_, after, _ := strings.Cut(text, "<"+name+">")
+	inner, _, ends := strings.Cut(after, "</"+name+">")
+	if !ends || strings.Contains(inner, "<") {
+		return ""
+	}
+	return html.UnescapeString(strings.TrimSpace(inner))
 }
 
 // FileName is the name under which a checkpoint is stored where each is a file of its own: ORIGIN/SIZE.

@@ -136,3 +136,25 @@ func TestS3(t *testing.T) {
 		t.Errorf("a wrong clock: %v", err)
 	}
 }
+
+func TestS3Errors(t *testing.T) {
+	for body, want := range map[string]string{
+		"<?xml version=\"1.0\"?>\n<Error><Code>SlowDown</Code><Message>Reduce &amp; retry.</Message><Resource>/b</Resource></Error>": "503 SlowDown: Reduce & retry.",
+		"<Error>\n  <Code> AccessDenied </Code>\n</Error>":                                                                           "503 AccessDenied: ",
+		"<Error><Message>no code</Message></Error>":                                                                                  "503 Service Unavailable",
+		"<Error><Code><b>x</b></Code></Error>":                                                                                       "503 Service Unavailable",
+		"<Error><Code>cut o":                                                                                                         "503 Service Unavailable",
+		"<html><body>busy</body></html>":                                                                                             "503 Service Unavailable",
+		"":                                                                                                                           "503 Service Unavailable",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, body) // the reader would miss it
+		}))
+		err := (&sink.S3{Endpoint: s.URL, Bucket: "b", AccessKey: "a", SecretKey: "s"}).Put(t.Context(), sink.Checkpoint{Origin: "o", Size: 1, Text: "n"})
+		if err == nil || !strings.HasSuffix(err.Error(), "answered "+want) {
+			t.Errorf("%s: %v", body, err)
+		}
+		s.Close()
+	}
+}
