@@ -6,14 +6,13 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
-	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // openAudit opens the record. Whether it is what it was is looked at a moment later (see ledger.Ledger.Inspect): what doesn't agree with its sealed head is added
 // to no more from the beginning.
 func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
-	ctx := store.Starting(context.Background()) // to open a local database; a record of an older version is moved whole, or not at all
+	ctx := context.Background() // to open a local database; a record of an older version is moved whole, or not at all
 	s, err := d.store.Audit(ctx, key)
 	if err != nil {
 		return nil, err

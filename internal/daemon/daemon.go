@@ -134,7 +134,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.openKeys(store.Starting(ctx)); err != nil {
+	if err := d.openKeys(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.assemble(); err != nil {
@@ -185,7 +185,7 @@ func (d *Daemon) assemble() (err error) {
 	if err != nil {
 		return err
 	}
-	d.recordInForce(store.Starting(context.Background()), key)
+	d.recordInForce(context.Background(), key)
 	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
 	door := d.usage.Counted(d.metrics.Counted(d.policies), d.named)
@@ -201,7 +201,9 @@ func (d *Daemon) assemble() (err error) {
 		"fetch":   d.network,
 		"send":    d.network,
 	}})
-	d.warm.Go(d.warmExecute)
+	if d.first == nil { // one that is known compiles it itself, no later than this would
+		d.warm.Go(d.warmExecute)
+	}
 	d.edges(door, own, key)
 	return nil
 }

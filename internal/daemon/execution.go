@@ -7,7 +7,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/policy"
-	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -18,7 +17,6 @@ func (d *Daemon) recover(ctx context.Context) {
 		return
 	}
 	d.takeUp.Do(func() {
-		ctx := store.Starting(ctx)
 		if err := d.executor.Recover(ctx); err != nil {
 			d.log.Error("executions that had not ended could not be taken up", "err", err)
 		}

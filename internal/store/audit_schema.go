@@ -3,7 +3,9 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -23,25 +25,40 @@ func strange(ctx context.Context, q record.Querier) error {
 		return fault.Reading(ctx, err)
 	}
 	defer rows.Close()
-	made, err := migrationTexts()
-	if err != nil {
-		return err
-	}
+	var found []object
+	sum := sha256.New()
+	var texts []string
 	for rows.Next() {
-		var kind, name, text string
-		if err := rows.Scan(&kind, &name, &text); err != nil {
+		var o object
+		var text string
+		if err := rows.Scan(&o.kind, &o.name, &text); err != nil {
 			return fault.Reading(ctx, err)
 		}
-		if text == "" || !strings.Contains(made, text) {
-			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
-				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", kind, name, File, strings.ToUpper(kind))
-		}
+		fmt.Fprintf(sum, "%q %q %q\n", o.kind, o.name, text)
+		found, texts = append(found, o), append(texts, text)
 	}
 	if err := rows.Err(); err != nil {
 		return fault.Reading(ctx, err)
 	}
+	if hex.EncodeToString(sum.Sum(nil)) == actors { // nearly always
+		return nil
+	}
+	made, err := migrationTexts()
+	if err != nil {
+		return err
+	}
+	for i, o := range found {
+		if text := texts[i]; text == "" || !strings.Contains(made, text) {
+			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
+				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", o.kind, o.name, File, strings.ToUpper(o.kind))
+		}
+	}
 	return nil
 }
+
+// actors is the hash of the triggers and views that the migrations make, as strange reads them: it saves each start the texts of all
+// migrations. A test holds it to these.
+const actors = "c9b2315f9a302e4da5514978c6ad16a58dd55a1a4773689b30a4f7d156ae8ddc"
 
 func migrationTexts() (string, error) {
 	var all strings.Builder

@@ -32,7 +32,7 @@ type Sessions struct {
 // Sessions gives the sessions, which key seals. What an earlier process left halfway is swept.
 func (s *Store) Sessions(ctx context.Context, key *secret.Key) (*Sessions, error) {
 	k := &Sessions{s, key, s.blobs}
-	if err := k.sweep(Starting(ctx)); err != nil {
+	if err := k.sweep(ctx); err != nil {
 		return nil, err
 	}
 	return k, nil

@@ -27,7 +27,7 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 // Skills gives the skills of an owner and those that others share. Of two shared ones with one name the older owner's
 // comes first.
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
-	rows, err := k.s.read.QueryContext(Starting(ctx), `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
+	rows, err := k.s.read.QueryContext(ctx, `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
 		WHERE owner = ? OR shared IS NOT NULL ORDER BY name, owner`, owner)
 	if err != nil {
 		return nil, nil, fault.Reading(ctx, err)

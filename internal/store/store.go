@@ -23,7 +23,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/biplane-dev/biplane/internal/store/fault"
-	"github.com/biplane-dev/biplane/internal/store/memo"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -32,9 +31,6 @@ var migrations embed.FS
 
 // File is the name of the database in the data folder.
 const File = "biplane.db"
-
-// memoName is the name of the file with what a start asks of the database.
-const memoName = "biplane.memo"
 
 // Config is where and for whom a Store is opened.
 type Config struct {
@@ -46,9 +42,8 @@ type Config struct {
 // A Store is all state, and the right to the data folder. It is safe for concurrent use.
 type Store struct {
 	lock   *lock
-	read   *sql.DB    // query-only
-	memo   *memo.Memo // of read
-	write  *sql.DB    // one connection, held by the writer
+	read   *sql.DB // query-only
+	write  *sql.DB // one connection, held by the writer
 	writer *writer
 	log    *slog.Logger
 	blobs  string // the folder of what is too large for the database
@@ -78,46 +73,24 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := touch(path); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store: %w", err)
 	}
-	if err := s.open(Starting(ctx), path); err != nil {
+	// SQLite's own files beside the database take its mode.
+	if s.read, err = open(path, "on"); err != nil {
 		return nil, err
 	}
-	return s, nil
-}
-
-// Starting marks what is asked with a context as asked by a start. Where nobody has changed the database since the last process closed it, it is
-// answered with what that process heard last.
-func Starting(ctx context.Context) context.Context { return memo.Starting(ctx) }
-
-// open opens the database, as far as that is needed: each connection reads the whole schema first.
-func (s *Store) open(ctx context.Context, path string) (err error) {
-	// SQLite's own files beside the database take its mode.
-	reads, err := dsn(path, "on")
-	if err != nil {
-		return err
-	}
-	writes, err := dsn(path, "")
-	if err != nil {
-		return err
-	}
-	if s.write, err = sql.Open("sqlite", writes); err != nil {
-		return tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	s.read.SetMaxOpenConns(4)
+	if s.write, err = open(path, ""); err != nil {
+		return nil, err
 	}
 	s.write.SetMaxOpenConns(1)
-	s.memo = memo.New(memo.Config{Driver: s.write.Driver(), DSN: reads, Database: path, File: filepath.Join(filepath.Dir(path), memoName)})
-	s.read = sql.OpenDB(s.memo)
-	s.read.SetMaxOpenConns(4)
 	if !current(ctx, s.read) {
-		if err := s.memo.Changes(); err != nil {
-			return tool.Errorf(tool.Unavailable, "open store: %w", err)
-		}
 		if err := migrate(ctx, s.write); err != nil {
-			return unopened(path, err)
+			return nil, unopened(path, err)
 		}
 	}
-	if s.writer, err = startWriter(ctx, s, filepath.Join(filepath.Dir(path), aheadName)); err != nil {
-		return tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	if s.writer, err = startWriter(ctx, s, filepath.Join(c.Path, aheadName)); err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
 	}
-	return nil
+	return s, nil
 }
 
 // prepareFolder makes the data folder. One that others may write to is refused: they could put another database, or
@@ -154,8 +127,7 @@ func touch(path string) error {
 	return f.Chmod(0o600)
 }
 
-// dsn gives what the driver opens the database by.
-func dsn(path, queryOnly string) (string, error) {
+func open(path, queryOnly string) (*sql.DB, error) {
 	q := url.Values{ // fullfsync: on macOS a flush leaves what it flushes in the drive's memory else, and the file beside the database is written over after one
 		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "fullfsync(1)", "synchronous(full)"},
 	}
@@ -164,10 +136,14 @@ func dsn(path, queryOnly string) (string, error) {
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return "", fmt.Errorf("open store: %w", err)
+		return nil, fmt.Errorf("open store: %w", err)
 	}
 	u := url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}
-	return u.String(), nil
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	}
+	return db, nil
 }
 
 func migrate(ctx context.Context, db *sql.DB) error {
@@ -237,11 +213,6 @@ func (s *Store) Close() error {
 		for _, db := range []*sql.DB{s.read, s.write} {
 			if db != nil {
 				errs = append(errs, db.Close())
-			}
-		}
-		if s.memo != nil {
-			if err := s.memo.Keep(); err != nil { // the next start takes longer
-				s.log.Warn("store: what a start asks is not kept", "err", err)
 			}
 		}
 		if s.lock != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/store/fault"
-	"github.com/biplane-dev/biplane/internal/store/memo"
 	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -26,7 +25,6 @@ const batch = 512
 // one, so that a hundred calls at once wait for a disk flush or two and not for a hundred.
 type writer struct {
 	db       *sql.DB
-	memo     *memo.Memo           // is told before anything is written
 	conn     *sql.Conn            // of db; nil: nothing has been written yet; only the goroutine uses it
 	stmts    map[string]*sql.Stmt // by text; only the goroutine uses it
 	tx       *transaction         // on conn; as it
@@ -75,7 +73,7 @@ type step struct {
 // startWriter starts the writer of a store, and opens the one connection that writes once there is something to write: each
 // connection reads the whole schema first. ahead is the path of its file; what is left there is written first.
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
-	w := &writer{db: s.write, memo: s.memo, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
+	w := &writer{db: s.write, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
 	if err := w.recover(ctx, s.read, ahead); err != nil {
 		return nil, errors.Join(err, w.disconnect())
@@ -89,15 +87,9 @@ func (w *writer) connect(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
 	}
-	if err := w.memo.Changes(); err != nil {
-		return err
-	}
 	conn, err := w.db.Conn(ctx)
 	if err != nil {
 		return err
-	}
-	if err := strange(ctx, conn); err != nil { // a start may not have asked the database itself
-		return errors.Join(err, conn.Close())
 	}
 	// Indexes of what is random are written to in many places: they stay in memory, and in the log before they are moved.
 	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
@@ -175,11 +167,7 @@ func (w *writer) stop() error {
 	for _, s := range w.stmts {
 		errs = append(errs, s.Close())
 	}
-	errs = append(errs, w.ahead.close())
-	if w.conn != nil {
-		w.memo.Ask(context.Background(), w.conn)
-	}
-	return errors.Join(append(errs, w.disconnect())...)
+	return errors.Join(append(errs, w.ahead.close(), w.disconnect())...)
 }
 
 // empty reports whether there are no statements.
