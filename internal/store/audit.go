@@ -21,11 +21,12 @@ type Audit struct {
 	s      *Store
 	key    *secret.Key
 	origin string // of the record; set before anything is added to it
+	broken error  // nothing is added to the record, for this; nil: it was sound when it was opened
 	plain  []byte // a leaf while it is sealed for the file beside the database, whose lock is held then
 }
 
 // Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
-// form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict.
+// form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict. To a record that isn't what was sealed nothing is added.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
 	a := &Audit{s: s, key: key}
 	if err := strange(ctx, s.read); err != nil {
@@ -39,6 +40,9 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	}
 	if a.origin, _, err = record.Name(ctx, a.s.read); err != nil {
 		return nil, err
+	}
+	if a.broken = record.Sound(ctx, a.s.read, key); a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
+		return nil, fault.Reading(ctx, a.broken)
 	}
 	return a, a.span(ctx)
 }
@@ -125,6 +129,9 @@ func (a *Audit) span(ctx context.Context) error {
 func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
+	}
+	if a.broken != nil { // the writer refuses it, too: but some milliseconds later, when what a call of that leaf has read is out
+		return a.broken
 	}
 	w, x := a.s.writer, &leaf{Leaf: record.Leaf{Key: a.key, Add: add}, a: a}
 	if add.Failed == nil || add.Durable {

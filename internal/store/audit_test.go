@@ -220,6 +220,26 @@ func TestInspectLater(t *testing.T) {
 	}
 }
 
+// TestRefusedAtOnce opens a record that was cut off: also a leaf whose writing nobody waits for, that of a read, is refused before the call that it is of.
+func TestRefusedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	fill(t, auditLog(t, s), 5)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, dir)
+	do(t, db, `DELETE FROM audit_leaf WHERE seq = (SELECT max(seq) FROM audit_leaf)`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	late := func(err error) { t.Errorf("told late: %v", err) }
+	err := stored(t, open(t, dir)).Append(t.Context(), &audit.Addition{Record: audit.FirstID(time.Now()), Part: audit.PartBegun, Leaf: []byte(`{"seq":0}`), Failed: late})
+	if err == nil || tool.AsError(err).Kind != tool.Unavailable || !strings.Contains(err.Error(), "was removed from its end") {
+		t.Errorf("a read's leaf: %v", err)
+	}
+}
+
 // TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it, and the error says what and what next.
 func TestBrokenSeal(t *testing.T) {
 	for name, tt := range map[string]struct{ query, want string }{

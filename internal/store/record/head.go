@@ -80,23 +80,37 @@ func storedHashes(ctx context.Context, q Querier) tlog.HashReader {
 }
 
 // whole makes sure that a tree that was read is the one that was sealed. Where it isn't, nothing is added to it any more.
-func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) error {
+func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err error) {
 	if e.unsealed { // the transaction under way has added to one that was
 		return nil
 	}
-	h, head, err := readHead(ctx, tx, key)
+	e.heading, err = sealed(ctx, tx, t, key)
+	return err
+}
+
+// sealed compares a tree with the sealed head, which it gives the heading of. What doesn't agree is fault.Refused.
+func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
+	h, head, err := readHead(ctx, q, key)
 	if err == nil {
-		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, tx))
+		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, q))
 	}
-	if err != nil {
-		if fault.Code(err) != 0 {
-			return err
-		}
-		return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+	if err != nil && fault.Code(err) == 0 {
+		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
 			"then restore it from a backup, or begin another record in another folder with --data-dir", err))
 	}
-	e.heading = h
-	return nil
+	return h, err
+}
+
+// Sound looks whether the record is the one that was sealed, before anything is added to it. What an Edge would refuse is fault.Refused here, too.
+func Sound(ctx context.Context, q Querier, key *secret.Key) error {
+	t, err := loadTree(ctx, q)
+	if err != nil && fault.Code(err) == 0 {
+		return fault.Refuse(err)
+	}
+	if err == nil {
+		_, err = sealed(ctx, q, t, key)
+	}
+	return err
 }
 
 // seal gives the head of the tree as the transaction under way leaves it, sealed.

@@ -51,25 +51,41 @@ func (t *tree) root() tlog.Hash {
 	return h
 }
 
+// selectTree gives the size, and for each level of the edge the hash that is stored with the last leaf of its subtree. It is one statement, and always
+// the same, since each start asks.
+const selectTree = `WITH RECURSIVE n(n) AS (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf), level(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM level WHERE i < 62)
+	SELECT n, i, substr(l.hashes, i * 32 + 1, 32) FROM n CROSS JOIN level LEFT JOIN audit_leaf l ON l.seq = ((n >> i) << i) - 1 WHERE i = 0 OR (n >> i) & 1 ORDER BY i`
+
 // loadTree reads the tree from what is stored of it. What is missing there is an error: nothing can be appended then.
 func loadTree(ctx context.Context, q Querier) (*tree, error) {
 	t := &tree{}
-	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf`).Scan(&t.size); err != nil {
+	rows, err := q.QueryContext(ctx, selectTree)
+	if err != nil {
 		return nil, fault.Of(err)
 	}
-	start := int64(0)
-	for i := len(t.edge) - 1; i >= 0; i-- {
-		if t.size>>i&1 == 0 {
+	defer rows.Close()
+	for rows.Next() {
+		var i int
+		var b []byte
+		if err := rows.Scan(&t.size, &i, &b); err != nil {
+			return nil, fault.Of(err)
+		}
+		if t.size>>i&1 == 0 { // it is there for the size alone
 			continue
 		}
-		start += 1 << i
-		h, err := storedHash(ctx, q, i, start-1)
-		if err != nil {
-			return nil, err
+		if len(b) != tlog.HashSize {
+			return nil, missing(t.size>>i<<i - 1)
 		}
-		t.edge[i] = h
+		t.edge[i] = tlog.Hash(b)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fault.Of(err)
 	}
 	return t, nil
+}
+
+func missing(leaf int64) error {
+	return tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
 }
 
 // storedHash gives the hash of a level that is stored with a leaf.
@@ -80,7 +96,7 @@ func storedHash(ctx context.Context, q Querier, level int, leaf int64) (h tlog.H
 	case err == nil && len(b) == tlog.HashSize:
 		return tlog.Hash(b), nil
 	case err == nil || err == sql.ErrNoRows:
-		return h, tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
+		return h, missing(leaf)
 	}
 	return h, fault.Of(err)
 }
