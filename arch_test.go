@@ -77,6 +77,7 @@ var mayImport = map[string][]string{
 	"store/record":  {"tool", "audit", "secret", "store/fault"},
 	"store/fault":   {"tool"},
 	"relay":         {"tool"},
+	"probe":         {"tool", "executor", "program", "prose", "sandbox"},
 	"local":         {"api", "tool", "httpapi", "relay", "stack"},
 	"mcpserver":     {"tool", "identity", "approval/form", "queue"},
 	"httpapi":       {"api", "tool", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},

@@ -1,18 +1,17 @@
-package daemon
+// Package probe has programs that try to get out of their sandbox, or to take more than their share, and runs them in a sandbox of any kind.
+package probe
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/prose"
-	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -78,40 +77,23 @@ var probes = []probe{
 // probeLimits make the bombs small.
 var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
 
-// checkSandbox runs the probes in one kind of sandbox.
-func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []Check {
-	part := "sandbox " + d.name
-	needed := s == nil || s.Sandbox.Tier == d.tier
-	var settings config.Sandbox
-	if s != nil {
-		settings = s.Sandbox
-	}
-	made, err := d.make(settings, e)
-	if err != nil {
-		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
-	}
-	defer made.Close()
-	c := capability(ctx, d, made)
-	check := Check{Part: part, Name: "can run here", OK: c.Reason == "", Needed: needed, Detail: c.Reason}
-	if !check.OK {
-		return []Check{check}
-	}
-	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
-	checks := []Check{check}
-	if c.Details["process"] != "" {
-		checks = append(checks, Check{Part: part, Name: "process", OK: true, Detail: c.Details["process"]})
-	}
-	for _, m := range c.Missing {
-		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})
-	}
+// A Result is what came of one probe.
+type Result struct {
+	Name   string
+	OK     bool
+	Detail string
+}
+
+// Run runs the probes in the sandboxes of a driver, until ctx is done. execute is the tool that they are calls of; none of them finds another one.
+func Run(ctx context.Context, d sandbox.Driver, runtimes []string, execute *tool.Tool) (out []Result, err error) {
 	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
 	})
 	x, err := executor.New(executor.Config{
-		Driver: made, Door: func() tool.Caller { return nobody }, Programs: program.New(program.Config{}), Limits: probeLimits,
+		Driver: d, Door: func() tool.Caller { return nobody }, Programs: program.New(program.Config{}), Limits: probeLimits,
 	})
 	if err != nil {
-		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
+		return nil, err
 	}
 	defer x.Close()
 	try := func(language string, ps []probe) {
@@ -119,24 +101,23 @@ func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []C
 			if ctx.Err() != nil {
 				return
 			}
-			ok, detail := p.run(ctx, x, language)
-			checks = append(checks, Check{Part: part, Name: p.name, OK: ok, Needed: needed, Detail: detail})
+			ok, detail := p.run(ctx, x, execute, language)
+			out = append(out, Result{p.name, ok, detail})
 		}
 	}
 	try("typescript", probes)
-	if slices.Contains(c.Runtimes, "python") {
+	if slices.Contains(runtimes, "python") {
 		try("python", inPython)
 	}
-	return checks
+	return out, nil
 }
 
 // run runs the probe, and says whether what came of it is what must.
-func (p probe) run(ctx context.Context, x *executor.Executor, language string) (bool, string) {
+func (p probe) run(ctx context.Context, x *executor.Executor, t *tool.Tool, language string) (bool, string) {
 	args, err := tool.Marshal(map[string]string{"code": p.code, "language": language})
 	if err != nil {
 		return false, err.Error()
 	}
-	t := builtin()[1]
 	start := time.Now()
 	res, err := x.Execute().Call(ctx, &tool.Call{Path: t.Path(), Tool: t, Arguments: args})
 	took := time.Since(start).Round(time.Millisecond)
@@ -165,24 +146,4 @@ func (p probe) run(ctx context.Context, x *executor.Executor, language string) (
 		return false, fmt.Sprintf("ended well, with %s", e.Value)
 	}
 	return slices.Contains(p.fail, e.Error.Kind), fmt.Sprintf("%s after %s: %s", e.Error.Kind, took, prose.FirstLine(e.Error.Message))
-}
-
-// checkEscapes makes every attempt in a process of the embedded engine that a guest would make which had taken it over.
-func checkEscapes(ctx context.Context, e engine) []Check {
-	const part = "escape from the engine's process"
-	if len(e.command) == 0 {
-		return []Check{{Part: part, Name: "can be tried", Needed: true, Detail: "this program can't start processes around its engine"}}
-	}
-	attempts, armed, err := child.TryEscapes(ctx, e.command)
-	var checks []Check
-	for _, p := range armed {
-		checks = append(checks, Check{Part: "protections of the engine's process", Name: p.Name, OK: p.Armed, Detail: p.Detail})
-	}
-	for _, a := range attempts {
-		checks = append(checks, Check{Part: part, Name: a.Name, OK: a.Refused, Needed: true, Detail: a.How})
-	}
-	if err != nil {
-		checks = append(checks, Check{Part: part, Name: "all were tried", Needed: true, Detail: tool.AsError(err).Msg})
-	}
-	return checks
 }

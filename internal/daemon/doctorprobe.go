@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/probe"
+	"github.com/biplane-dev/biplane/internal/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// checkSandbox runs the probes in one kind of sandbox.
+func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []Check {
+	part := "sandbox " + d.name
+	needed := s == nil || s.Sandbox.Tier == d.tier
+	var settings config.Sandbox
+	if s != nil {
+		settings = s.Sandbox
+	}
+	made, err := d.make(settings, e)
+	if err != nil {
+		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
+	}
+	defer made.Close()
+	c := capability(ctx, d, made)
+	check := Check{Part: part, Name: "can run here", OK: c.Reason == "", Needed: needed, Detail: c.Reason}
+	if !check.OK {
+		return []Check{check}
+	}
+	check.Detail = fmt.Sprintf("tier %s, %s, runs %s", c.Tier, c.Engine, strings.Join(c.Runtimes, ", "))
+	checks := []Check{check}
+	if c.Details["process"] != "" {
+		checks = append(checks, Check{Part: part, Name: "process", OK: true, Detail: c.Details["process"]})
+	}
+	for _, m := range c.Missing {
+		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})
+	}
+	results, err := probe.Run(ctx, made, c.Runtimes, builtin()[1])
+	if err != nil {
+		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
+	}
+	for _, r := range results {
+		checks = append(checks, Check{Part: part, Name: r.Name, OK: r.OK, Needed: needed, Detail: r.Detail})
+	}
+	return checks
+}
+
+// checkEscapes makes every attempt in a process of the embedded engine that a guest would make which had taken it over.
+func checkEscapes(ctx context.Context, e engine) []Check {
+	const part = "escape from the engine's process"
+	if len(e.command) == 0 {
+		return []Check{{Part: part, Name: "can be tried", Needed: true, Detail: "this program can't start processes around its engine"}}
+	}
+	attempts, armed, err := child.TryEscapes(ctx, e.command)
+	var checks []Check
+	for _, p := range armed {
+		checks = append(checks, Check{Part: "protections of the engine's process", Name: p.Name, OK: p.Armed, Detail: p.Detail})
+	}
+	for _, a := range attempts {
+		checks = append(checks, Check{Part: part, Name: a.Name, OK: a.Refused, Needed: true, Detail: a.How})
+	}
+	if err != nil {
+		checks = append(checks, Check{Part: part, Name: "all were tried", Needed: true, Detail: tool.AsError(err).Msg})
+	}
+	return checks
+}
