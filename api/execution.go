@@ -161,6 +161,12 @@ func (c *Client) Call(ctx context.Context, id string, n int) (*ExecutionCall, er
 	return get[*ExecutionCall](ctx, c, "/executions/"+url.PathEscape(id)+"/calls/"+strconv.Itoa(n))
 }
 
+// StopExecution stops an execution that runs or waits, and returns when it has ended.
+func (c *Client) StopExecution(ctx context.Context, id string) error {
+	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/executions/"+url.PathEscape(id), nil)
+	return err
+}
+
 // Replay runs an execution again from its journal, offline.
 func (c *Client) Replay(ctx context.Context, id string, r ReplayRequest) (*Replay, error) {
 	body, err := json.Marshal(r)

@@ -29,13 +29,14 @@ how it was answered, the console, the value and how it ended; biplane replay run
   biplane executions list --state failed --since 24h
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb
   biplane executions watch
+  biplane executions stop ex_4kd2m5x7q3na6tpw8zrb
   biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp`,
 		Args: none,
 	}
 	list := executionsListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(list, executionsShowCommand(a), executionsWatchCommand(a), executionsDiffCommand(a))
+	c.AddCommand(list, executionsShowCommand(a), executionsWatchCommand(a), executionsStopCommand(a), executionsDiffCommand(a))
 	return c
 }
 
@@ -199,6 +200,29 @@ with exit code 0 when it ended well and 1 when not; else it goes on until it is 
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.last(ctx, client, args) })
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func executionsStopCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "stop EXECUTION",
+		Short: "Stop an execution that runs or waits",
+		Long: `Stops a program, whether it runs, waits for its turn, for a tool or for a person. It has then failed; its session is as it was before it. What its calls did
+is done, and one that is under way may still take effect.`,
+		Example:           "  biplane executions stop ex_4kd2m5x7q3na6tpw8zrb",
+		Args:              exactly("EXECUTION", "the id of an execution"),
+		ValidArgsFunction: a.completeExecutions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if err := client.StopExecution(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.print(output, map[string]string{"stopped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "execution %s is stopped\n", clean(args[0])) })
+			})
 		},
 	}
 	addOutput(c, &output)

@@ -161,6 +161,37 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 	return d, nil
 }
 
+// errStopped is how a program ends that its principal has stopped.
+var errStopped = tool.Errorf(tool.Canceled, "canceled: somebody stopped the program")
+
+// Stop stops an execution of p that runs or waits, and waits until it has ended. A call that is under way may still take effect; a session is as it was
+// before the program.
+func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error {
+	r, ok := x.history.get(id)
+	if !ok || r.principal.ID != p.ID {
+		st, err := x.story(ctx, p, id)
+		switch {
+		case err != nil:
+			return err
+		case st.End == nil:
+			return tool.Errorf(tool.Conflict, "execution %q is in no process at the moment: biplane serve and mcp take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", prose.Cut(id, 80))
+		}
+		return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", prose.Cut(id, 80))
+	}
+	select {
+	case <-r.done:
+		return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", prose.Cut(id, 80))
+	default:
+	}
+	r.cancel(errStopped)
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Past gives an execution that p may read from its journal, as a model may see it: one that this process has no more, or never had.
 func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error) {
 	st, err := x.readable(ctx, p, id)

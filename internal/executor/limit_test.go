@@ -207,6 +207,33 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestStop stops programs that run, that wait, and that somebody else's are.
+func TestStop(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
+	for _, code := range []string{`for (;;);`, `await box.never()`, `await new Promise((r) => setTimeout(r, 1e6))`} {
+		res, err := r.execute(t.Context(), map[string]any{"code": code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := idOf(t, res)
+		if err := r.x.Stop(t.Context(), tool.Principal{ID: "local:bob"}, id); tool.AsError(err) == nil || tool.AsError(err).Kind == tool.Conflict {
+			t.Errorf("%s: another principal stopped it: %v", code, err)
+		}
+		if e, _ := r.x.Execution(id); e.State != execution.Running && e.State != execution.Queued {
+			t.Fatalf("%s: it ended by itself: %+v", code, e)
+		}
+		if err := r.x.Stop(t.Context(), ann, id); err != nil {
+			t.Fatalf("%s: %v", code, err)
+		}
+		if e, _ := r.x.Execution(id); e.State != execution.Failed || e.Error.Kind != string(tool.Canceled) {
+			t.Errorf("%s: %+v", code, e)
+		}
+		if err := r.x.Stop(t.Context(), ann, id); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+			t.Errorf("%s: stopped twice: %v", code, err)
+		}
+	}
+}
+
 func TestBudget(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.OutputTokens = 200 })
 	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", "b"] }))`)

@@ -154,6 +154,7 @@ var routes = []route{
 	{"POST " + api.Prefix + "/executions", user, (*Server).run},
 	{"GET " + api.Prefix + "/executions", viewer, (*Server).executions},
 	{"GET " + api.Prefix + "/executions/{id}", viewer, (*Server).execution},
+	{"DELETE " + api.Prefix + "/executions/{id}", user, (*Server).stopExecution},
 	{"GET " + api.Prefix + "/executions/{id}/journal", viewer, (*Server).journal},
 	{"GET " + api.Prefix + "/executions/{id}/calls/{call}", viewer, (*Server).call},
 	{"POST " + api.Prefix + "/executions/{id}/replay", user, (*Server).replay},

@@ -103,7 +103,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/api/v1/executions", `{"code":"` + strings.Repeat("x", 5<<20) + `"}`, "", 429, `larger than`},
 		{"POST", "/api/v1/executions", `{"code":"1"}`, "Content-Type: text/plain", 400, `Content-Type`},
 		{"GET", "/api/v1/executions/none", "", "", 404, `no execution`},
-		{"DELETE", "/api/v1/executions/ex_1", "", "", 404, `nothing is at`},
+		{"DELETE", "/api/v1/executions/ex_1/journal", "", "", 404, `nothing is at`},
 		{"GET", "/api/v2/status", "", "", 404, `nothing is at`},
 		{"GET", "/mcp", "", "", 404, `MCP is not served`},
 		{"GET", "/mcp/stdio", "", "Upgrade: " + httpapi.StdioProtocol, 403, `not open here`},

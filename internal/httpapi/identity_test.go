@@ -43,7 +43,7 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 		}),
 		Index: index{}, Status: func() api.Status { return api.Status{} },
 		Upstreams: func(context.Context) []api.Upstream { return nil }, Sandboxes: func(context.Context) []api.Capability { return nil },
-		Execution: func(id string) (*execution.Execution, bool) {
+		Journals: journals{}, Execution: func(id string) (*execution.Execution, bool) {
 			return &execution.Execution{ID: id, Principal: tool.Principal{ID: "key:user"}}, true
 		},
 		Sessions: newSessions(), Skills: &skills{}, Ready: func() error { return nil }, Keys: ks, Authenticate: a.Authenticate, AnyHost: true, Principal: identity.Local(),
@@ -87,6 +87,7 @@ func TestWhoMay(t *testing.T) {
 		"GET /":                            everybody,
 		"GET /metrics":                     everybody,
 		"POST /api/v1/executions":          {identity.User, identity.Admin, "api-only"},
+		"DELETE /api/v1/executions/ex_9":   {identity.User, identity.Admin, "api-only"},
 		"DELETE /api/v1/sessions/a":        {identity.User, identity.Admin, "api-only"},
 		"POST /api/v1/sessions/a/fork":     {identity.User, identity.Admin, "api-only"},
 		"DELETE /api/v1/skills/a":          {identity.User, identity.Admin, "api-only"},

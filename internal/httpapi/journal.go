@@ -27,10 +27,16 @@ type Journals interface {
 	Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error)
 	Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error
 	Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error)
+	Stop(ctx context.Context, p tool.Principal, id string) error
 }
 
 // listed is how many executions a page of the list has where it isn't said.
 const listed = 50
+
+// stopExecution stops an execution of whoever asks.
+func (s *Server) stopExecution(w http.ResponseWriter, r *http.Request) {
+	done(w, s.cfg.Journals.Stop(r.Context(), s.principal(r), r.PathValue("id")))
+}
 
 // executions lists the executions of whoever asks, the newest first.
 func (s *Server) executions(w http.ResponseWriter, r *http.Request) {

@@ -189,10 +189,29 @@ func TestExecutionReplay(t *testing.T) {
 	}
 }
 
+func TestStopExecution(t *testing.T) {
+	h := httptest.NewServer(server(t, nil).Loopback())
+	defer h.Close()
+	c, ctx := &api.Client{Base: h.URL}, t.Context()
+	for id, want := range map[string]string{"ex_1": "", "ex_2": api.Conflict, "ex_9": api.NotFound} {
+		if err := c.StopExecution(ctx, id); (err == nil) != (want == "") || err != nil && kind(err) != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
 func (j journals) Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error) {
 	d, err := j.Details(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	return &execution.Execution{ID: d.ID, State: execution.State(d.State), Value: d.Value, Console: d.Console}, nil
+}
+
+func (j journals) Stop(ctx context.Context, p tool.Principal, id string) error {
+	d, err := j.Details(ctx, p, id)
+	if err == nil && d.State.Ended() {
+		return tool.Errorf(tool.Conflict, "execution %q has ended", id)
+	}
+	return err
 }

@@ -140,7 +140,7 @@ func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error
 	}
 	key := key{p.ID, name}
 	if users, _, _ := s.look(key); users > 0 {
-		return tool.Errorf(tool.Conflict, "session %q is in use: wait until its programs have ended, or cancel them, and end it then", name)
+		return tool.Errorf(tool.Conflict, "session %q is in use: wait until its programs have ended, or stop them (biplane executions stop EXECUTION), and end it then", name)
 	}
 	h, err := s.enter(ctx, key)
 	if err != nil {
