@@ -19,6 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
+	"github.com/biplane-dev/biplane/internal/stack"
 )
 
 // Command is the argument that makes this program such a process. More follow it, from whoever begins it: sandbox/child.
@@ -30,6 +31,7 @@ func init() {
 		unhurried()
 		// On a goroutine of its own: the one that initializes is bound to its thread, and would be slow to wake.
 		go func() {
+			stack.Grow()
 			if err := Main(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, "biplane: "+err.Error())
 				os.Exit(1)

@@ -191,8 +191,10 @@ func awaitUser() (string, error) {
 func becomeNobody() error {
 	ordinary := os.Getuid() == nobody && os.Getgid() == nobody // or root, in a namespace of its own
 	// An ordinary user may not leave groups there, for they may be what forbids something.
-	if err := syscall.Setgroups([]int{}); err != nil && (!ordinary || !errors.Is(err, syscall.EPERM)) {
-		return fmt.Errorf("leave the groups: %w", err)
+	if !groupless() {
+		if err := syscall.Setgroups([]int{}); err != nil && (!ordinary || !errors.Is(err, syscall.EPERM)) {
+			return fmt.Errorf("leave the groups: %w", err)
+		}
 	}
 	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
 		return fmt.Errorf("change the group: %w", err)
@@ -201,6 +203,12 @@ func becomeNobody() error {
 		return fmt.Errorf("change the user: %w", err)
 	}
 	return nil
+}
+
+// groupless reports whether the process was started without other groups: no thread has any then.
+func groupless() bool {
+	groups, err := syscall.Getgroups()
+	return err == nil && len(groups) == 0
 }
 
 // emptyRoot makes an empty directory, which can't be written, the root of all that the process can name.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -39,6 +40,7 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 		} // else Create says so to those who ask
 		// Beside arming, most of which is waiting for the kernel: a driver tries itself out once, and the parent wants to know at once.
 		tried.Go(func() {
+			stack.Grow()
 			if caps, err := driver.Probe(context.Background()); err == nil { // else whoever asks hears
 				h.Capabilities = &caps
 			}

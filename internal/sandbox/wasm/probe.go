@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -72,7 +73,10 @@ func (d *Driver) tryGuest(k *kind) error {
 	}
 	done := make(chan error, 1)
 	host.endless = true
-	go func() { done <- g.enter(func() error { return k.lang.trial(g.engine, true) }) }()
+	go func() {
+		stack.Grow()
+		done <- g.enter(func() error { return k.lang.trial(g.engine, true) })
+	}()
 	for {
 		select {
 		case <-host.begun:

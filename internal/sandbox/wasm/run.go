@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/sandbox"
+	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -142,7 +143,7 @@ func (r *run) do() error {
 	if r.prompt == nil || !r.cmd.Keep {
 		stream.Go(func() { r.parted(quit) })
 	}
-	stretch(0)
+	stack.Grow() // otherwise it grows by half a dozen steps with the guest's frames on it
 	err := r.explain(r.pump())
 	r.flush()
 	r.drop()
@@ -153,18 +154,6 @@ func (r *run) do() error {
 	}
 	r.g.host = deafHost{}
 	return err
-}
-
-// stretched is about how much stack a small program takes, in bytes.
-const stretched = 28 << 10
-
-// stretch makes the goroutine's stack large enough for a small program while little is on it: otherwise it grows by half a dozen
-// steps with the guest's frames on it, which are copied one by one at each.
-//
-//go:noinline
-func stretch(at int) byte {
-	var room [stretched]byte
-	return room[at]
 }
 
 // written hears how writing to the stream ended.

@@ -102,9 +102,13 @@ type Process struct {
 
 // Start starts this binary, by the plan of that number or one after it, with the arguments of command, the plan's name, and more.
 // It says which plan it was. The system ends the process when the thread that called this ends, which is to be the caller's alone: what it
-// executes gives no privileges from then on, so that all threads of the process are without from their beginning.
+// executes gives no privileges from then on, and it has no groups beside its own, so that all threads of the process begin so.
 func Start(command []string, number int, more []string) (*Process, int, error) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, setNoNewPrivs, 1, 0, 0, 0, 0) // or the process does it, which looks
+	// What the process inherits of these two it need not see to with all its threads. Where one can't be, it does.
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, setNoNewPrivs, 1, 0, 0, 0, 0)
+	if os.Geteuid() == 0 {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0)
+	}
 	var refused []error
 	for ; number < len(plans); number++ {
 		plan := plans[number]
