@@ -1,0 +1,171 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An end is the other end of a backend.
+type end struct {
+	in  *bufio.Reader  // what the relay wrote
+	out *io.PipeWriter // what it reads
+}
+
+// newBackend makes a backend, and its other end.
+func newBackend() (*Backend, end) {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	return &Backend{R: outR, W: inW, End: inW.Close, Close: func() error { return errors.Join(inW.Close(), outR.Close()) }}, end{bufio.NewReader(inR), outW}
+}
+
+// line reads a line, and looks whether it has a text.
+func line(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	got, err := r.ReadString('\n')
+	if err != nil || !strings.Contains(got, want) {
+		t.Errorf("read %q (%v), want %q", got, err, want)
+	}
+}
+
+// An agent is what is at the relay's other side.
+type agent struct {
+	say  *io.PipeWriter
+	hear *bufio.Reader
+	over chan error // what Run returned
+}
+
+// begin runs a relay that is given backends in their order, and none after them.
+func begin(ctx context.Context, backends ...*Backend) agent {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	a := agent{inW, bufio.NewReader(outR), make(chan error, 1)}
+	connect := func(context.Context) (*Backend, error) {
+		if len(backends) == 0 {
+			return nil, errors.New("nobody answers")
+		}
+		b := backends[0]
+		backends = backends[1:]
+		return b, nil
+	}
+	go func() { a.over <- Run(ctx, Config{Connect: connect, Drain: 5 * time.Second}, inR, outW) }()
+	return a
+}
+
+// greet lets agent and backend meet.
+func greet(t *testing.T, a agent, e end) {
+	t.Helper()
+	fmt.Fprintln(a.say, `{"id":1,"method":"initialize"}`)
+	line(t, e.in, `"initialize"`)
+	fmt.Fprintln(e.out, `{"id":1,"result":{}}`)
+	line(t, a.hear, `"result"`)
+	fmt.Fprintln(a.say, `{"method":"notifications/initialized"}`)
+	line(t, e.in, `"notifications/initialized"`)
+}
+
+// TestLost loses the backend while a request is under way: the agent hears that, and goes on with the next, which has heard who it is.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b1, e1 := newBackend()
+		b2, e2 := newBackend()
+		a := begin(t.Context(), b1, b2)
+		greet(t, a, e1)
+		fmt.Fprintln(a.say, `{"id":2,"method":"tools/call"}`)
+		line(t, e1.in, `"tools/call"`)
+		fmt.Fprintln(e1.out, `{"method":"notifications/message"}`)
+		line(t, a.hear, `"notifications/message"`)
+		e1.out.Close()
+		line(t, e2.in, `"initialize"`)
+		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`) // that the agent has had already
+		line(t, e2.in, `"notifications/initialized"`)
+		line(t, a.hear, `"id":2,"jsonrpc"`)
+		fmt.Fprintln(a.say, `{"id":3,"method":"tools/call"}`)
+		line(t, e2.in, `"id":3`)
+		fmt.Fprintln(e2.out, `{"id":3,"result":{}}`)
+		line(t, a.hear, `"id":3`)
+
+		a.say.Close() // the agent is done
+		if _, err := e2.in.ReadString('\n'); err != io.EOF {
+			t.Errorf("the backend hears no end: %v", err)
+		}
+		e2.out.Close()
+		if err := <-a.over; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLostForGood loses the only backend.
+func TestLostForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, e := newBackend()
+		a := begin(t.Context(), b)
+		greet(t, a, e)
+		e.out.Close()
+		if err := <-a.over; err == nil || !strings.Contains(err.Error(), "nobody answers") {
+			t.Error(err)
+		}
+		a.say.Close()
+	})
+}
+
+// TestStops is told to end while a request is under way: a new one is refused, the other may end, for a while.
+func TestStops(t *testing.T) {
+	for name, answered := range map[string]bool{"answered": true, "given up": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				b, e := newBackend()
+				a := begin(ctx, b)
+				greet(t, a, e)
+				fmt.Fprintln(a.say, `{"id":2,"method":"tools/call"}`)
+				line(t, e.in, `"tools/call"`)
+				cancel()
+				synctest.Wait()
+				fmt.Fprintln(a.say, `{"id":3,"method":"tools/call"}`)
+				line(t, a.hear, "takes no more requests")
+				start := time.Now()
+				if answered {
+					fmt.Fprintln(e.out, `{"id":2,"result":{}}`)
+					line(t, a.hear, `"result"`)
+				} else {
+					line(t, a.hear, "the request was ended before its answer came")
+				}
+				if err := <-a.over; err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took != 0 && answered || took != 5*time.Second && !answered {
+					t.Errorf("it took %s", took)
+				}
+				a.say.Close()
+			})
+		})
+	}
+}
+
+// TestLongLine reads a message that is too long: what is left of it is none, and the next one is whole.
+func TestLongLine(t *testing.T) {
+	r := bufio.NewReader(io.MultiReader(io.LimitReader(zeros{}, messageBytes+100<<10), strings.NewReader("\n{}\n")))
+	long, err := readLine(r)
+	if err != nil || len(long) < messageBytes || len(long) > messageBytes+8<<10 || long[len(long)-1] != '\n' {
+		t.Errorf("%d bytes, %v", len(long), err)
+	}
+	if next, err := readLine(r); string(next) != "{}\n" || err != nil {
+		t.Errorf("%q, %v", next, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '0'
+	}
+	return len(b), nil
+}
