@@ -38,8 +38,12 @@ func (r *run) valueText(e *execution.Execution) string {
 func (r *run) overText(v, handle, first, last string) string {
 	shape, limit := values.Outline(json.RawMessage(v))
 	about := float64(r.x.cfg.Limits.OutputTokens) * 0.8 * float64(len(v)) / float64(len(first)+len(last))
-	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: await readResult(%q, { offset: 0, limit: %s })\n"+
-		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), handle, limit, shape, first, last)
+	call := fmt.Sprintf("await readResult(%q, { offset: 0, limit: %s })", handle, limit)
+	if r.language == "python" {
+		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
+	}
+	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+
+		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), call, shape, first, last)
 }
 
 // readResult gives a part of a leftover: {handle, offset?, limit?}, in characters of a string, items of an array, else

@@ -240,7 +240,12 @@ func TestBudget(t *testing.T) {
 	if failed {
 		t.Fatal(texts)
 	}
-	holds(t, texts[0], "too large to show in full", "array of 500 {id: number, name: string, tags: array of 2 string}", `[{"id":0,`, `"id":499,`, "readResult(")
+	holds(t, texts[0], "too large to show in full", "array of 500 {id: number, name: string, tags: array of 2 string}", `[{"id":0,`, `"id":499,`, "await readResult(", "{ offset: 0, limit: ")
+	py, err := r.execute(t.Context(), map[string]any{"code": `["item %d" % i for i in range(500)]`, "language": "python"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, textsOf(t, py)[0], "await read_result(", ", offset=0, limit=")
 	if len(texts[0]) > 3000 {
 		t.Errorf("%d bytes are shown", len(texts[0]))
 	}

@@ -21,7 +21,7 @@ from .private import private
 base64, dataclasses, inspect, itertools, json, math, types = map(private, (base64, dataclasses, inspect, itertools, json, math, types))
 
 MAX_DEPTH = 200
-MAX_ITEMS = 100_000  # of a generator
+MAX_ITEMS = 1_000_000  # of a generator, or of what makes its items as they are asked for
 MAX_ATTRIBUTES = 200
 
 
@@ -198,10 +198,13 @@ def _convert(v, inner, futures={}):
         f = getattr(v, method, None)
         if callable(f):
             return inner(f())
-    if hasattr(v, "__next__") or isinstance(v, (range, collections.deque, collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)):
-        return [inner(x) for x in itertools.islice(v, MAX_ITEMS)]
-    if isinstance(v, collections.abc.Collection):
-        return [inner(x) for x in itertools.islice(iter(v), MAX_ITEMS)]
+    if isinstance(v, (collections.deque, collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)):
+        return [inner(x) for x in v]
+    if hasattr(v, "__next__") or isinstance(v, collections.abc.Collection):
+        out = [inner(x) for x in itertools.islice(iter(v), MAX_ITEMS + 1)]
+        if len(out) > MAX_ITEMS:  # it may have no end, and a part of it would look like all of it
+            raise ValueError("it has over 1,000,000 items: make a list of those that are wanted")
+        return out
     try:
         fields = vars(v)
     except TypeError:
