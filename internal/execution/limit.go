@@ -49,6 +49,8 @@ func (f *Failure) reached(g *sandbox.GuestError) {
 	case m != nil && m[1] == g.Kind:
 		f.Limit, f.Message = m[2], g.Message[len(m[0]):]
 		return
+	case g.Kind == "" && g.Name == "Error" && strings.HasPrefix(g.Message, Head(string(tool.Limit), FanOutLimit)): // of files, whose errors have no kind in the guest
+		limit, f.Message = FanOutLimit, g.Message[len(m[0]):]
 	case g.Name == "InternalError" && strings.Contains(g.Message, "out of memory"), g.Name == "MemoryError" && (g.Kind == "" || g.Kind == string(tool.Limit)) && !strings.HasPrefix(g.Message, parserFull):
 		limit, f.Message = MemoryLimit, "the program reached its memory limit: hold less at a time"
 	case g.Kind != "":
