@@ -252,7 +252,7 @@ func guestError(err error) *sandbox.GuestError {
 }
 
 // errUnread is what a program is told that asks for more than it reads.
-var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxUnread))
+var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxMade))
 
 // answerNow answers a call that needs no waiting.
 func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {

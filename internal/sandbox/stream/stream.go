@@ -107,6 +107,10 @@ const maxKept = 64 << 10
 // MaxUnread is how many bytes the guest may have yet to read before Send waits.
 const MaxUnread = 16 << 20
 
+// MaxMade is how many bytes the guest may have yet to read before nothing more is made for it at once (Full): what is read of files in parallel comes all together,
+// and whoever makes it can't wait.
+const MaxMade = 96 << 20
+
 // ErrGone is the error of a line for a guest that hears no more.
 var ErrGone = errors.New("the guest is gone")
 
@@ -237,7 +241,7 @@ func (s *Stream[A]) Next(ctx context.Context) []byte {
 func (s *Stream[A]) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.behind() > MaxUnread
+	return s.behind() > MaxMade
 }
 
 // End says that nothing more will be sent.

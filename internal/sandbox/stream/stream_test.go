@@ -105,3 +105,20 @@ func TestStreamNext(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 }
+
+// TestStreamFull is a guest that has asked for much at once, and hasn't read it: it gets all of it, within a bound.
+func TestStreamFull(t *testing.T) {
+	s := New(Config[struct{}]{Line: 1 << 30})
+	line := make([]byte, 8<<20)
+	for sent := 0; sent <= MaxMade; sent += len(line) {
+		if s.Full() {
+			t.Fatalf("%d bytes are too much", sent)
+		}
+		if err := s.Send(line, struct{}{}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.Full() || MaxMade < 4*MaxUnread {
+		t.Fatal("there is no bound, or one that reads in parallel come to")
+	}
+}
