@@ -109,7 +109,7 @@ const MaxUnread = 16 << 20
 
 // MaxMade is how many bytes the guest may have yet to read before nothing more is made for it at once (Full): what is read of files in parallel comes all together,
 // and whoever makes it can't wait.
-const MaxMade = 96 << 20
+const MaxMade = 40 << 20
 
 // ErrGone is the error of a line for a guest that hears no more.
 var ErrGone = errors.New("the guest is gone")

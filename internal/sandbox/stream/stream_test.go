@@ -118,7 +118,7 @@ func TestStreamFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !s.Full() || MaxMade < 4*MaxUnread {
+	if !s.Full() || MaxMade < 2*MaxUnread {
 		t.Fatal("there is no bound, or one that reads in parallel come to")
 	}
 }
