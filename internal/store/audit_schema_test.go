@@ -2,8 +2,11 @@ package store
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -15,7 +18,7 @@ func TestActors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	rows, err := s.read.QueryContext(t.Context(), `SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE type IN ('trigger', 'view') ORDER BY name`)
+	rows, err := s.read.QueryContext(t.Context(), selectActors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,5 +37,43 @@ func TestActors(t *testing.T) {
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != actors {
 		t.Errorf("the migrations make other triggers: their hash is %s", got)
+	}
+}
+
+// TestStrangeKinds: a trigger is one, however its kind is written in the schema.
+func TestStrangeKinds(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"trigger", "TRIGGER", "Trigger"} {
+		dir := t.TempDir()
+		s, err := Open(t.Context(), Config{Path: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db, err := sql.Open("sqlite", filepath.Join(dir, File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1)
+		for _, query := range []string{`PRAGMA writable_schema = ON`, `INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql)
+			VALUES ('` + kind + `', 'odd', 'audit_leaf', 0, 'CREATE TRIGGER odd BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END')`} {
+			if _, err := db.ExecContext(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Open(t.Context(), Config{Path: dir}); err != nil {
+			t.Fatal(err)
+		}
+		if err := strange(t.Context(), s.read); err == nil || !strings.Contains(err.Error(), `"odd"`) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
