@@ -244,7 +244,8 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	if e.Outcome == Unfinished {
 		e.Outcome = OK
 	}
-	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead && e.Kind != KindExecution}
+	wait := e.Kind != KindExecution || e.Intent
+	a := &Addition{Record: l.newID(now), Part: PartEvent, Time: now, Durable: e.Kind != KindRead && wait}
 	s := e.Subject
 	leaf := &content{
 		Version: formatVersion, Part: PartEvent, Record: a.Record, Kind: e.Kind, Time: Stamp(now),
@@ -254,7 +255,7 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 		Effect: cut(e.Decision.Effect, nameBytes), Policy: cut(e.Decision.Policy, nameBytes), Reason: cut(e.Decision.Reason, messageBytes),
 		Outcome: e.Outcome, ErrorKind: e.ErrorKind, Detail: bounded(e.Detail),
 	}
-	if err := l.append(context.WithoutCancel(ctx), a, leaf, e.Kind != KindExecution); err != nil {
+	if err := l.append(context.WithoutCancel(ctx), a, leaf, wait); err != nil {
 		return "", tool.Errorf(tool.AsError(err).Kind, "record a %s: %w", e.Kind, err)
 	}
 	return a.Record, nil
@@ -283,7 +284,7 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 		err = l.store.Append(ctx, a)
 	}
 	if err != nil {
-		if a.Part == PartEnded || c.Kind == KindExecution { // it has happened
+		if a.Part == PartEnded || c.Kind == KindExecution && !wait { // it has happened
 			l.missed(a)
 		}
 		failed(err)

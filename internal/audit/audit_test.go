@@ -93,11 +93,15 @@ func TestCalls(t *testing.T) {
 type durable struct {
 	*audit.Memory
 	began bool
+	event bool // and the last event
 }
 
 func (d *durable) Append(ctx context.Context, a *audit.Addition) error {
 	if a.Part == audit.PartBegun {
 		d.began = a.Durable
+	}
+	if a.Part == audit.PartEvent {
+		d.event = a.Durable
 	}
 	return d.Memory.Append(ctx, a)
 }
@@ -132,6 +136,21 @@ func TestEvents(t *testing.T) {
 	}
 	if report, err := l.Verify(t.Context()); err != nil || !report.OK() {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestIntents: what is to happen to an execution is on the disk before it does, or is an error; how one ended is not waited for.
+func TestIntents(t *testing.T) {
+	d := &durable{Memory: audit.NewMemory()}
+	l := audit.New(audit.Config{Store: d})
+	for _, intent := range []bool{false, true} {
+		if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindExecution, Intent: intent}); err != nil || d.event != intent {
+			t.Errorf("intent %v: durable %v, %v", intent, d.event, err)
+		}
+	}
+	d.Close()
+	if _, err := l.Event(t.Context(), audit.Event{Kind: audit.KindExecution, Intent: true}); err == nil {
+		t.Error("an intent that nothing took is no error")
 	}
 }
 

@@ -12,7 +12,7 @@ type Kind string
 // The kinds of records. A call has a begun and an ended half; the others are one leaf each.
 const (
 	KindCall          Kind = "call"          // a use of a tool, execute among them
-	KindExecution     Kind = "execution"     // how a program ended
+	KindExecution     Kind = "execution"     // how a program ended; that somebody stops it
 	KindSession       Kind = "session"       // a session was ended, exported, imported
 	KindSignIn        Kind = "sign-in"       // someone signed in here, or Biplane at an upstream; or was refused
 	KindConfiguration Kind = "configuration" // a configuration took effect, or was refused
@@ -99,6 +99,8 @@ type Event struct {
 	// Detail is what else there is to say. It stands in the leaf for ever: names, counts and digests only, never values
 	// that may be secret. At most 32 entries of 512 bytes are kept.
 	Detail map[string]string
+	// Intent: it is not done yet, and is not where this returns an error. Only of a KindExecution that has to be said.
+	Intent bool
 }
 
 // A Query picks records. Zero fields pick all.

@@ -87,6 +87,48 @@ func begun(t *testing.T, s *config.Config) *api.Client {
 	return at.Client
 }
 
+// TestRecordOfStops: that an execution is stopped, and by whom, is on record before it is.
+func TestRecordOfStops(t *testing.T) {
+	at, err := daemon.Attach(t.Context(), daemon.Config{DataDir: t.TempDir(), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := at.Client.Run(t.Context(), api.RunRequest{Code: "await new Promise((r) => setTimeout(r, 1e6))"})
+		ended <- err
+	}()
+	var id string
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(30 * time.Second); id == ""; {
+		all, err := at.Client.Executions(t.Context(), api.ExecutionFilter{States: []string{api.StateRunning}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all.Executions) > 0 {
+			id = all.Executions[0].ID
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it doesn't run")
+		}
+	}
+	if err := at.Client.StopExecution(t.Context(), "ex_nothing"); err == nil {
+		t.Error("nothing was stopped")
+	}
+	if err := at.Client.StopExecution(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	got := records(t, at.Client, "execution")
+	if len(got) != 2 || got[1].Detail["action"] != "stop" || got[1].Execution != id || got[1].Principal == "" || got[0].Detail["error"] != "canceled" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestLedger(t *testing.T) {
 	ctx := t.Context()
 	c := begun(t, nil)

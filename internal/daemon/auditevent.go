@@ -11,8 +11,10 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/execution"
+	"github.com/biplane-dev/biplane/internal/executor"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/journal"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/session/live"
 	"github.com/biplane-dev/biplane/internal/skill"
@@ -60,8 +62,28 @@ func (d *Daemon) ended(e *execution.Execution) {
 
 // onRecord lets what people do over the HTTP API be recorded.
 func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
-	c.Audit, c.Sessions, c.Skills = d.ledger, recordedSessions{d.executor.Sessions(), d}, recordedSkills{d.executor.Skills(), d}
+	c.Audit, c.Sessions, c.Skills, c.Journals = d.ledger, recordedSessions{d.executor.Sessions(), d}, recordedSkills{d.executor.Skills(), d}, recordedExecutions{d.executor, d}
 	return c
+}
+
+// recordedExecutions are the executions, with a record of who stops one.
+type recordedExecutions struct {
+	*executor.Executor
+	d *Daemon
+}
+
+// Stop stops an execution. What can't be recorded before it is done is not done; how the program ended is recorded as always.
+func (x recordedExecutions) Stop(ctx context.Context, p tool.Principal, id string) error {
+	if e, ok := x.Execution(id); ok && e.Principal.ID == p.ID && !journal.State(e.State).Ended() { // else there is nothing to stop, which Stop says
+		err := x.d.event(ctx, audit.Event{
+			Kind: audit.KindExecution, Principal: p, Subject: audit.Subject{Execution: id, Session: e.Session}, Intent: true,
+			Detail: map[string]string{"action": "stop", "part": "intent"},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.Executor.Stop(ctx, p, id)
 }
 
 // recordedSessions are the sessions, with a record of what takes one away, or in and out of the data folder.

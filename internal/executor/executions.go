@@ -164,8 +164,8 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 // errStopped is how a program ends that its principal has stopped.
 var errStopped = tool.Errorf(tool.Canceled, "canceled: somebody stopped the program")
 
-// Stop stops an execution of p that runs or waits, and waits until it has ended. A call that is under way may still take effect; a session is as it was
-// before the program.
+// Stop stops an execution of p that runs or waits, and waits until it has ended and that is written down. A call that is under way may still take
+// effect; a session is as it was before the program.
 func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error {
 	r, ok := x.history.get(id)
 	if !ok || r.principal.ID != p.ID {
@@ -176,20 +176,48 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 		case st.End == nil:
 			return tool.Errorf(tool.Conflict, "execution %q is in no process at the moment: biplane serve and mcp take it up when they start, stop it then; what waits for a person can be denied (biplane approvals deny)", prose.Cut(id, 80))
 		}
-		return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", prose.Cut(id, 80))
+		return hasEnded(id)
 	}
 	select {
 	case <-r.done:
-		return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", prose.Cut(id, 80))
+		if r.snapshot().GoesOn {
+			return goesOn(id)
+		}
+		return hasEnded(id)
 	default:
 	}
 	r.cancel(errStopped)
 	select {
 	case <-r.done:
-		return nil
+		return r.isStopped()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// isStopped says what came of stopping a run that is done: it may have ended by itself at the same moment, or with its process.
+func (r *run) isStopped() error {
+	e := r.snapshot()
+	switch {
+	case e.GoesOn:
+		return goesOn(r.id)
+	case e.State == execution.Done:
+		return tool.Errorf(tool.Conflict, "execution %q had ended by itself, with a value; calls that it didn't wait for are canceled", r.id)
+	case r.log == nil:
+		return nil
+	}
+	if err := r.log.Amend(); err != nil {
+		return &tool.Error{Kind: tool.Unavailable, Msg: "execution " + r.id + " is stopped, but that could not be written down, so that the next process may take it up: " + tool.AsError(err).Msg, Err: err}
+	}
+	return nil
+}
+
+func hasEnded(id string) error {
+	return tool.Errorf(tool.Conflict, "execution %q has ended: there is nothing to stop", prose.Cut(id, 80))
+}
+
+func goesOn(id string) error {
+	return tool.Errorf(tool.Unavailable, "biplane is shutting down, and execution %q goes on when biplane does: stop it then", id)
 }
 
 // Past gives an execution that p may read from its journal, as a model may see it: one that this process has no more, or never had.

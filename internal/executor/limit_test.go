@@ -234,6 +234,26 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestStopAtTheEnd: what goes on with the next process was not stopped, and Stop says so.
+func TestStopAtTheEnd(t *testing.T) {
+	s := newStage(t, func(c *executor.Config) { c.AnswerWithin = 20 * time.Millisecond })
+	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}))
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	id, _ := idOf(t, o.res)
+	if err := s.x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.x.Stop(t.Context(), ann, id); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Unavailable {
+		t.Errorf("it goes on, and Stop says %v", err)
+	}
+	s.restart()
+	if err := s.x.Stop(t.Context(), ann, id); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("no process has it, and Stop says %v", err)
+	}
+}
+
 func TestBudget(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.OutputTokens = 200 })
 	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", "b"] }))`)
