@@ -100,7 +100,7 @@ func s3Error(resp *http.Response, text []byte) string {
 	if code == "" {
 		return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	return fmt.Sprintf("%d %s: %.300s", resp.StatusCode, code, message)
+	return fmt.Sprintf("%d %.100s: %.300s", resp.StatusCode, code, message)
 }
 
 // element gives the text of the first element of a name; "" where there is none, or it holds others. It is all that is read of XML

@@ -144,6 +144,7 @@ func TestS3Errors(t *testing.T) {
 		"<Error><Message>no code</Message></Error>":                                                                                  "503 Service Unavailable",
 		"<Error><Code><b>x</b></Code></Error>":                                                                                       "503 Service Unavailable",
 		"<Error><Code>cut o":                                                                                                         "503 Service Unavailable",
+		"<Error><Code>" + strings.Repeat("x", 9000) + "</Code></Error>":                                                              "503 " + strings.Repeat("x", 100) + ": ",
 		"<html><body>busy</body></html>":                                                                                             "503 Service Unavailable",
 		"":                                                                                                                           "503 Service Unavailable",
 	} {
