@@ -157,6 +157,9 @@ func armNamespaces(ps *protections, plan string) {
 		ps.add("user nobody", "", false, becomeNobody())
 	case "bare":
 		ps.add("namespaces", ownNamespaces, true, nil)
+		if _, err := awaitUser(); err != nil { // soon it is not dumpable, and can be given none
+			ps.add("user nobody in its namespace", "", false, err)
+		}
 		ps.add("empty root", "", true, errors.New("the system gives no capabilities in namespaces of users"))
 	default:
 		ps.add("namespaces", "", true, none)
