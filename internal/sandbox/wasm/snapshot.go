@@ -188,7 +188,6 @@ func badSnapshot(err error) error {
 func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 	clock, readings := int64(u.u64()), u.u32()
 	state := u.bytes(maxState)
-	runs := u.runs(uint32(size / pageSize))
 	switch {
 	case u.err != nil:
 		return u.err
@@ -196,6 +195,10 @@ func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 		return errors.New("its clock is none")
 	case size < int64(img.size) || size > s.spec.Memory || !s.region.grow(int(size)):
 		return fmt.Errorf("there are no %d bytes of memory for it", size)
+	}
+	runs := u.runs(uint32(size / pageSize))
+	if u.err != nil {
+		return u.err
 	}
 	s.region.warm(runs)
 	read := u.differences

@@ -261,6 +261,20 @@ func forge(t testing.TB, img *image, fields []byte, rest []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, castagnoli(b))
 }
 
+// TestRestoreTooLarge restores what says that it has more memory than a guest may have. Its list of pages, which is as long as it likes then,
+// isn't read.
+func TestRestoreTooLarge(t *testing.T) {
+	d := realDriver(t, Config{})
+	k := newKept(t, d, sandbox.Spec{Memory: 16 << 20})
+	le := binary.LittleEndian
+	b := le.AppendUint32(le.AppendUint32(nil, 1<<31), 16<<20/wasmPage)
+	b = append(le.AppendUint64(b, bootTime), make([]byte, 8)...)
+	b = le.AppendUint32(b, 1<<31) // pages that aren't there
+	if s, err := d.Restore(t.Context(), sandbox.Spec{}, forge(t, k.img, b, nil)); err == nil || !strings.Contains(err.Error(), "bytes of memory for it") {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
 // FuzzRestore restores what has the right form, head and sum, and anything inside: that is an error, or a guest that does
 // no more than guests do.
 func FuzzRestore(f *testing.F) {
