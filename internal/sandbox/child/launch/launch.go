@@ -21,10 +21,10 @@ func Environment() []string {
 	return []string{"GOMAXPROCS=" + decimal(runtime.GOMAXPROCS(0)), "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
 }
 
-// decimal writes n, which is more than 0: package strconv would be waited for.
+// decimal writes n, which is at least 0: package strconv would be waited for.
 func decimal(n int) string {
-	var b []byte
-	for ; n > 0; n /= 10 {
+	b := []byte{byte('0' + n%10)}
+	for n /= 10; n > 0; n /= 10 {
 		b = append(b, byte('0'+n%10))
 	}
 	slices.Reverse(b)

@@ -3,8 +3,11 @@
 package launch
 
 import (
+	"errors"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +19,9 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
 		os.Exit(child(os.Args[2], os.Args[len(os.Args)-1]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "parent" {
+		os.Exit(parent())
 	}
 	os.Exit(m.Run())
 }
@@ -36,6 +42,19 @@ func child(plan, how string) int {
 	}
 	_, _ = conn.Read(make([]byte, 1)) // until the parent hangs up, or kills
 	return 4
+}
+
+// parent starts a child, and says by which plan.
+func parent() int {
+	p, number, err := Start([]string{"child"}, 0, []string{"wait"})
+	if err != nil {
+		os.Stderr.WriteString(err.Error())
+		return 1
+	}
+	os.Stdout.WriteString(plans[number].name)
+	p.Kill()
+	_, _ = p.Wait()
+	return 0
 }
 
 // said reads what a child says first.
@@ -132,8 +151,40 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestGroup starts a process for an ordinary user in root's group, as containers have it: it is in as many namespaces as one of
+// another group.
+func TestGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be anybody")
+	}
+	path := filepath.Join(t.TempDir(), "parent")
+	binary, err := os.ReadFile(program)
+	if err == nil {
+		err = errors.Join(os.WriteFile(path, binary, 0o700), os.Chmod(path, 0o755))
+	}
+	for dir := filepath.Dir(path); err == nil && dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func(group uint32) string {
+		cmd := exec.CommandContext(t.Context(), path, "parent")
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: group}}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if want, got := plan(1000), plan(0); got != want {
+		t.Errorf("its plan is %q, that of another group %q", got, want)
+	}
+}
+
 func TestDecimal(t *testing.T) {
-	for n, want := range map[int]string{1: "1", 10: "10", 4096: "4096"} {
+	for n, want := range map[int]string{0: "0", 1: "1", 10: "10", 4096: "4096"} {
 		if got := decimal(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
