@@ -120,8 +120,16 @@ func Start(command []string, number int, more []string) (*Process, int, error) {
 			return p, number, nil
 		}
 		refused = append(refused, at(plan.name, err))
+		if lacking(err) {
+			break // a plan that needs less would leave out what the system gives at another time
+		}
 	}
 	return nil, 0, errors.Join(refused...)
+}
+
+// lacking reports whether the system lacks something at the moment, and refuses nothing.
+func lacking(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // spawn starts this binary. Package os/exec would start another process first, to find out what the system can do.

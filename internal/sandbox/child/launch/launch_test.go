@@ -151,6 +151,24 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestLacking has no descriptors left: that is no reason to try a plan with less protection.
+func TestLacking(t *testing.T) {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := Start([]string{"child"}, 0, []string{"wait"})
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, syscall.EMFILE) || !strings.HasPrefix(err.Error(), "user: ") || strings.Contains(err.Error(), "plain: ") {
+		t.Error(err)
+	}
+}
+
 // TestGroup starts a process for an ordinary user in root's group, as containers have it: it is in as many namespaces as one of
 // another group.
 func TestGroup(t *testing.T) {
