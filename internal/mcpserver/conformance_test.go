@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	settings "github.com/biplane-dev/biplane/internal/config"
@@ -61,7 +63,30 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 			t.Errorf("the daemon ended with %v", err)
 		}
 	})
+	added(t, d.Client())
 	return "http://" + d.Addr() + "/mcp", d
+}
+
+// added has the upstream add the tool that the suite has it add again and again, and waits until Biplane has heard of that. Whether the
+// suite is told of the first time, by a subscription that it opens a moment later, would depend on how soon that is.
+func added(t *testing.T, c *api.Client) {
+	t.Helper()
+	const code = `await everything.test_trigger_tool_change({})`
+	if x, err := c.Run(t.Context(), api.RunRequest{Code: code}); err != nil || x.State != api.StateDone {
+		t.Fatal(x, err)
+	}
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		tools, err := c.Tools(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(tools, func(x api.Tool) bool { return x.Name == "__transient_tool_for_list_changed" }) {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatal("the upstream's tool is not there")
+		}
+	}
 }
 
 // signedIn gives the URL of a proxy that puts an API key into each request to a Biplane that lets nobody in without one. The
@@ -72,9 +97,6 @@ func signedIn(t *testing.T, command string) string {
 	target, d := start(t, command, &settings.Auth{Keys: true})
 	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Client().Upstreams(t.Context()); err != nil { // the upstream is there, and its tools
 		t.Fatal(err)
 	}
 	to, err := url.Parse(target)
