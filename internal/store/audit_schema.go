@@ -20,46 +20,53 @@ import (
 // strange refuses a database with triggers or views that the migrations don't make: what is written could become something else, whoever
 // writes it. It is asked at each start, so that it only looks for their texts; Check compares all there is.
 func strange(ctx context.Context, q record.Querier) error {
-	rows, err := q.QueryContext(ctx, selectActors)
+	found, sum, err := actorsIn(ctx, q)
 	if err != nil {
 		return fault.Reading(ctx, err)
 	}
-	defer rows.Close()
-	var found []object
-	sum := sha256.New()
-	var texts []string
-	for rows.Next() {
-		var o object
-		var text string
-		if err := rows.Scan(&o.kind, &o.name, &text); err != nil {
-			return fault.Reading(ctx, err)
-		}
-		fmt.Fprintf(sum, "%q %q %q\n", o.kind, o.name, text)
-		found, texts = append(found, o), append(texts, text)
-	}
-	if err := rows.Err(); err != nil {
-		return fault.Reading(ctx, err)
-	}
-	if hex.EncodeToString(sum.Sum(nil)) == actors { // nearly always
+	if sum == actors { // nearly always
 		return nil
 	}
 	made, err := migrationTexts()
 	if err != nil {
 		return err
 	}
-	for i, o := range found {
-		if text := texts[i]; text == "" || !strings.Contains(made, text) {
+	for _, a := range found {
+		if a.text == "" || !strings.Contains(made, a.text) {
 			return tool.Errorf(tool.Conflict, "the database in the data folder has a %s %.80q that biplane didn't make: it may change or throw away what is recorded, so that nothing is: "+
-				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", o.kind, o.name, File, strings.ToUpper(o.kind))
+				"keep a copy of the folder, take it out (sqlite3 %s 'DROP %s ...'), and run biplane audit verify", a.kind, a.name, File, strings.ToUpper(a.kind))
 		}
 	}
 	return nil
 }
 
-// selectActors reads what acts by itself. SQLite knows a trigger by its kind in capitals, too, as whoever writes to the schema itself can make it.
-const selectActors = `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`
+// An actor is what acts by itself in a database.
+type actor struct {
+	object
+	text string
+}
 
-// actors is the hash of the triggers and views that the migrations make, as strange reads them: it saves each start the texts of all
+// actorsIn gives them, and their hash.
+func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string, err error) {
+	// SQLite knows a trigger by its kind in capitals, too, as whoever writes to the schema itself can make it.
+	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`)
+	if err != nil {
+		return nil, "", err
+	}
+	defer rows.Close()
+	h := sha256.New()
+	for rows.Next() {
+		var a actor
+		if err := rows.Scan(&a.kind, &a.name, &a.text); err != nil {
+			return nil, "", err
+		}
+		fmt.Fprintf(h, "%q %q %q\n", a.kind, a.name, a.text)
+		found = append(found, a)
+	}
+	return found, hex.EncodeToString(h.Sum(nil)), rows.Err()
+}
+
+// actors is the hash of the triggers and views that the migrations make: it saves each start the texts of all
 // migrations. A test holds it to these.
 const actors = "c9b2315f9a302e4da5514978c6ad16a58dd55a1a4773689b30a4f7d156ae8ddc"
 
