@@ -59,8 +59,8 @@ func (p *till) booked(t *testing.T, want ...string) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	got := slices.Sorted(slices.Values(p.got))
-	if slices.Sort(want); !slices.Equal(got, want) {
+	got, want := slices.Sorted(slices.Values(p.got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
 		t.Errorf("booked %v, want %v", got, want)
 	}
 }
@@ -89,12 +89,13 @@ func (a *asker) options(answer func(context.Context, *mcp.ElicitParams) *mcp.Eli
 }
 
 // accept is an answer with what the person filled in: pairs of a field and its value.
+// Each answer has its own content, since the client writes the form's defaults into it.
 func accept(fields ...string) func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
-	content := map[string]any{}
-	for i := 0; i < len(fields); i += 2 {
-		content[fields[i]] = fields[i+1]
-	}
 	return func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
+		content := map[string]any{}
+		for i := 0; i < len(fields); i += 2 {
+			content[fields[i]] = fields[i+1]
+		}
 		return &mcp.ElicitResult{Action: "accept", Content: content}
 	}
 }
