@@ -44,6 +44,7 @@ type Gate struct {
 type waiter struct {
 	decided chan struct{} // closed when it is
 	calls   int
+	release []func() // tell the calls that they are held no more
 }
 
 // New makes a Gate.
@@ -77,11 +78,13 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	release := func() {}
 	if a.Call.Held != nil && r.State == Pending {
 		a.Call.Held(&tool.Hold{Request: r.ID, Reason: a.Reason, Expires: r.Expires})
-		defer a.Call.Held(nil)
+		release = sync.OnceFunc(func() { a.Call.Held(nil) })
+		defer release()
 	}
-	return g.await(ctx, a, r)
+	return g.await(ctx, a, r, release)
 }
 
 // room reports why a call from outside can't be asked about: so many of its principal's wait that nobody would find the others'. Such
@@ -146,12 +149,13 @@ func (g *Gate) request(a *Ask) *Request {
 	}
 }
 
-// await waits until r is decided and takes the decision.
-func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) {
+// await waits until r is decided and takes the decision. release has been called when whoever decides is answered: who asks then what still
+// waits is told the truth.
+func (g *Gate) await(ctx context.Context, a *Ask, r *Request, release func()) (*Request, error) {
 	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
 	defer timer.Stop()
 	for {
-		w := g.join(r.ID) // before the store is asked: it may be decided in between
+		w := g.join(r.ID, release) // before the store is asked: it may be decided in between
 		now, err := g.cfg.Store.Get(ctx, r.ID)
 		decided := err != nil || now == nil || now.State != Pending
 		if !decided {
@@ -318,7 +322,7 @@ func (g *Gate) changed(r *Request) {
 	}
 }
 
-func (g *Gate) join(id string) *waiter {
+func (g *Gate) join(id string, release func()) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.waiting[id]
@@ -327,6 +331,7 @@ func (g *Gate) join(id string) *waiter {
 		g.waiting[id] = w
 	}
 	w.calls++
+	w.release = append(w.release, release)
 	return w
 }
 

@@ -91,10 +91,15 @@ func conflict(r *Request) error {
 // wake has the calls that wait for a request look at it again.
 func (g *Gate) wake(id string) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w := g.waiting[id]; w != nil {
+	w := g.waiting[id]
+	if delete(g.waiting, id); w != nil {
 		close(w.decided)
-		delete(g.waiting, id)
+	}
+	g.mu.Unlock()
+	if w != nil {
+		for _, release := range w.release {
+			release()
+		}
 	}
 }
 

@@ -183,7 +183,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-held:
 			settled = time.After(heldPatience)
 		case <-settled:
-			if r.waitingText() != "" {
+			if r.onlyHeld() { // else some of it was decided on meanwhile, and is under way
 				return nil
 			}
 		case <-tick:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,5 +116,37 @@ func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 	res, err := r.x.Resume().Call(t.Context(), &tool.Call{Path: "biplane.resume", Arguments: args, Principal: who})
 	if err != nil || res.IsError || !strings.Contains(string(res.Raw), `"text":"5"`) {
 		t.Fatalf("resumed: %s, %v", res.Raw, err)
+	}
+}
+
+// What was decided on meanwhile is under way: the answer waits for it, and says what waits for people then.
+func TestExecuteAnswersOnceNothingIsUnderWay(t *testing.T) {
+	var made atomic.Bool
+	both := make(chan struct{}, 2)
+	r := newRig(t, standard(), func(c *executor.Config) {
+		door := c.Door()
+		c.AnswerWithin = time.Minute
+		c.Door = func() tool.Caller {
+			return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+				c.Held(&tool.Hold{Request: "apr_1", Reason: "it writes"})
+				both <- struct{}{}
+				if string(c.Arguments) == `{"ask":2}` {
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				}
+				for len(both) < 2 {
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(20 * time.Millisecond) // the program has said that it waits, and is about to be answered so
+				c.Held(nil)
+				time.Sleep(300 * time.Millisecond)
+				made.Store(true)
+				return door.Call(ctx, c)
+			})
+		}
+	})
+	texts, failed := r.run("await Promise.all([1, 2].map(ask => box.echo({ask})))")
+	if failed || !made.Load() || !strings.Contains(texts[0], `box.echo {"ask":2}`) || strings.Contains(texts[0], `{"ask":1}`) {
+		t.Errorf("answered %q, the other call made: %v", texts, made.Load())
 	}
 }
