@@ -101,10 +101,7 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	t.Cleanup(cancel)
 	c := &crash{T: t, ctx: ctx, dir: t.TempDir(), ledger: newLedger(t), rng: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, tally: map[string]int{}}
-	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
-	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.configure("100ms")
 	t.Cleanup(func() {
 		c.kill()
 		if t.Failed() {
@@ -112,6 +109,15 @@ func newCrash(t *testing.T, seed uint64) *crash {
 		}
 	})
 	return c
+}
+
+// configure writes the configuration: with when programs are suspended that only wait for tools.
+func (c *crash) configure(suspendAfter string) {
+	c.Helper()
+	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: %s }\nmcpServers:\n  ledger: { url: %s }\n", suspendAfter, c.ledger.server.URL)
+	if err := os.WriteFile(filepath.Join(c.dir, "biplane.yaml"), []byte(config), 0o600); err != nil {
+		c.Fatal(err)
+	}
 }
 
 func (c *crash) data() string        { return filepath.Join(c.dir, "data") }

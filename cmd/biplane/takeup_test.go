@@ -17,6 +17,7 @@ func TestTakenUp(t *testing.T) {
 	for _, who := range []string{"run", "mcp"} {
 		t.Run(who, func(t *testing.T) {
 			c := newCrash(t, 1)
+			c.configure("never") // run waits for what runs, not for what is suspended
 			c.begin()
 			c.ledger.set(&trap{key: "taken up", step: looked, fire: c.killer()})
 			_, err := c.client().Run(c.ctx, api.RunRequest{Code: `const got = await ledger.write({ key: "before" }); await ledger.read({ key: "taken up" }); await ledger.write({ key: "after" }); got`})
