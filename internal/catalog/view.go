@@ -124,47 +124,15 @@ func (v *View) Resolve(path string) (*Entry, error) {
 	if len(path) > maxPath {
 		return nil, tool.Errorf(tool.NotFound, "no tool has a name of %d bytes: %s", len(path), quoteShort(path))
 	}
-	e, err := v.lookup(path)
-	if e != nil || err != nil {
-		return e, err
-	}
-	if rest, ok := strings.CutPrefix(path, "tools."); ok {
-		e, err = v.lookup(rest)
-		if e != nil || err != nil {
-			return e, err
+	named, near := v.lookup(path)
+	var rest, nearRest []*Entry
+	if after, ok := strings.CutPrefix(path, "tools."); ok {
+		if e := v.bySafePath(after); e != nil { // as programs write it
+			named = append(named, e)
 		}
+		rest, nearRest = v.lookup(after)
 	}
-	if e := v.byComposed[path]; e != nil {
-		return e, nil
-	}
-	return nil, v.notFound(path)
-}
-
-const maxPath = 1024 // bytes
-
-// lookup tries each dot of path as the one between upstream and tool. Exact names go before safe ones; a safe path
-// has one dot and is no other tool's exact path (see safeNames), so what it means never changes.
-func (v *View) lookup(path string) (*Entry, error) {
-	var exact, safe []*Entry
-	for i := range len(path) {
-		if path[i] != '.' {
-			continue
-		}
-		left, right := path[:i], path[i+1:]
-		for _, u := range [...]*upstream{v.byName[left], v.byNamespace[left]} {
-			if u == nil {
-				continue
-			}
-			if e := u.byTool[right]; e != nil && u.name == left {
-				exact = append(exact, e)
-			} else if e != nil {
-				safe = append(safe, e)
-			} else if e := u.byMember[right]; e != nil {
-				safe = append(safe, e)
-			}
-		}
-	}
-	for _, found := range [...][]*Entry{exact, safe} {
+	for _, found := range [...][]*Entry{named, near, rest, nearRest} {
 		found = dedupe(found)
 		switch len(found) {
 		case 0:
@@ -180,7 +148,48 @@ func (v *View) lookup(path string) (*Entry, error) {
 				quoteShort(path), strings.Join(paths, ", "))
 		}
 	}
-	return nil, nil
+	if e := v.byComposed[path]; e != nil {
+		return e, nil
+	}
+	return nil, v.notFound(path)
+}
+
+const maxPath = 1024 // bytes
+
+// lookup tries each dot of path as the one between upstream and tool. It gives the tools whose exact or safe path it is (a safe path
+// has one dot and is no other tool's exact path, see safeNames, so what it means never changes), and those near it: half of it is exact,
+// half safe.
+func (v *View) lookup(path string) (named, near []*Entry) {
+	for i := range len(path) {
+		if path[i] != '.' {
+			continue
+		}
+		left, right := path[:i], path[i+1:]
+		if u := v.byName[left]; u != nil {
+			if e := u.byTool[right]; e != nil {
+				named = append(named, e)
+			} else if e := u.byMember[right]; e != nil {
+				near = append(near, e)
+			}
+		}
+		if u := v.byNamespace[left]; u != nil {
+			if e := u.byMember[right]; e != nil {
+				named = append(named, e)
+			} else if e := u.byTool[right]; e != nil {
+				near = append(near, e)
+			}
+		}
+	}
+	return named, near
+}
+
+// bySafePath gives the tool of a safe path, nil if it is none.
+func (v *View) bySafePath(path string) *Entry {
+	left, right, _ := strings.Cut(path, ".")
+	if u := v.byNamespace[left]; u != nil {
+		return u.byMember[right]
+	}
+	return nil
 }
 
 func dedupe(es []*Entry) []*Entry {

@@ -52,6 +52,13 @@ func TestResolve(t *testing.T) {
 	if kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "a.b_c, a_b.c") {
 		t.Errorf("an exact path of two tools: %v", err)
 	}
+	v = catalogOf(source("a", "delete", "get"), source("tools.a", "delete", "get"), source("tools", "a.get")).View()
+	if e, err := v.Resolve("tools.a.delete_"); err != nil || e.Tool.Path() != "a.delete" {
+		t.Errorf("a safe path with tools. in front, and half a path of another upstream: %+v, %v", e, err)
+	}
+	if _, err := v.Resolve("tools.a.get"); kindOf(err) != tool.Conflict || !strings.Contains(err.Error(), "a.get, tools_.a_get, tools_a.get") {
+		t.Errorf("a safe path with tools. in front, and two exact paths: %v", err)
+	}
 	for _, e := range v.Entries() {
 		if e.Tool.Upstream == catalog.Reserved {
 			t.Error("our own tools are listed")
