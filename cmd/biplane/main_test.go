@@ -66,13 +66,7 @@ func TestScript(t *testing.T) {
 }
 
 func setup(t *testing.T, e *testscript.Env) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	e.Setenv("PORT", port)
+	e.Setenv("PORT", peertest.Port(t))
 	e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
 	e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "userconfig"))
 	e.Setenv("HOME", e.WorkDir)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -384,12 +383,7 @@ func TestSignInOfARealClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer i.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := "127.0.0.1:" + peertest.Port(t)
 	dir := t.TempDir()
 	resource := "http://" + address + "/mcp"
 	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: false, resource: '"+resource+"', issuers: [{ issuer: '"+i.URL+"' }] }")

@@ -1,16 +1,19 @@
 // Package peertest gives tests the real programs of others that Biplane has to get on with: reference MCP servers, the
 // MCP conformance suite and inspector, the TypeScript compiler. `make tools` installs them from npm, in the versions
-// of package-lock.json, into the folder .tools at the root of the module.
+// of package-lock.json, into the folder .tools at the root of the module. Port gives those that listen a place.
 //
 // Where they are not installed a test is skipped with the reason; with BIPLANE_TEST_STRICT=1, as `make test` sets it,
 // it fails.
 package peertest
 
 import (
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -42,6 +45,25 @@ func Module(t testing.TB, file string) string {
 func Server(t testing.TB, name string, args ...string) []string {
 	t.Helper()
 	return append([]string{Node(t), Module(t, "@modelcontextprotocol/server-"+name+"/dist/index.js")}, args...)
+}
+
+// Port gives a port of 127.0.0.1 that nothing listens on, for a process that has to be told which. It is none of those that the system gives
+// to whoever asks for any, as other tests do all the time: so it is free until that process takes it, and when it takes it again.
+func Port(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	t.Fatal("no port of 127.0.0.1 is free")
+	return ""
 }
 
 func missing(t testing.TB, msg string) {
