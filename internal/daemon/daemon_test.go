@@ -205,6 +205,10 @@ func TestSilentUpstream(t *testing.T) {
 	if err != nil || len(ups) != 2 || ups[0].Name != "silent" || ups[0].State != "connecting" {
 		t.Fatalf("%+v %v", ups, err)
 	}
+	until(t, func() bool { // start_wait may be over before the other one is there
+		_, err := d.Client().Tool(t.Context(), "peer.echo")
+		return err == nil
+	})
 	x := execute(t, d.Client(), `return (await callTool("peer.echo", { n: 1 })).n`)
 	if string(x.Value) != "1" {
 		t.Errorf("%+v", x.Error)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/biplane-dev/biplane/api"
 )
 
 // allMetrics gives what a daemon answers to who collects figures.
@@ -43,7 +45,7 @@ func metrics(t *testing.T, addr string) string {
 
 func TestMetrics(t *testing.T) {
 	p := newPeer(t)
-	d, _ := run(t, t.TempDir(), "start_wait: 100ms\nmcpServers: { peer: { url: '"+p.URL+"' }, gone: { command: /nonexistent/secretword } }")
+	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers: { peer: { url: '"+p.URL+"' }, gone: { command: /nonexistent/secretword } }")
 	c := d.Client()
 	execute(t, c, `await Promise.all([1, 2, 3].map((n) => callTool("peer.echo", { n })))`)
 	execute(t, c, `await callTool("peer.echo", { n: "secretword" })`)
@@ -158,7 +160,9 @@ func TestMetricsInFlight(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		execute(t, d.Client(), `await callTool("peer.meet", { n: 2 })`)
+		if _, err := d.Client().Run(t.Context(), api.RunRequest{Code: `await callTool("peer.meet", { n: 2 })`}); err != nil {
+			t.Error(err)
+		}
 	}()
 	p.await(t, 1)
 	got := metrics(t, d.Addr())

@@ -50,9 +50,9 @@ func (p *peer) release() {
 const meeting = `{"name":"peer.meet","arguments":{"n":99}}`
 
 // modernCall calls a tool over HTTP, in the era without sessions, and gives the status and the body.
-func modernCall(t *testing.T, url string, id int) (int, string) {
+func modernCall(t *testing.T, url, tool string, id int) (int, string) {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}`
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,%s}`, id, meta, meeting[1:])
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,"name":%q,"arguments":{"n":99}}}`, id, meta, tool)
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		t.Error(err)
@@ -60,7 +60,7 @@ func modernCall(t *testing.T, url string, id int) (int, string) {
 	}
 	for k, v := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "peer.meet",
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool,
 	} {
 		req.Header.Set(k, v)
 	}
@@ -89,7 +89,7 @@ func TestStopLetsCallsEnd(t *testing.T) {
 	}
 	call, program := make(chan answer, 1), make(chan string, 1)
 	go func() {
-		status, text := modernCall(t, url+"/mcp", 1)
+		status, text := modernCall(t, url+"/mcp", "peer.meet", 1)
 		call <- answer{status, text}
 	}()
 	c := &api.Client{Base: url, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
@@ -104,8 +104,8 @@ func TestStopLetsCallsEnd(t *testing.T) {
 	p.held(t, 2)
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
-	for deadline := time.Now().Add(4 * time.Second); ; { // longer, and those under way are ended
-		if status, text := modernCall(t, url+"/mcp", 2); status == 503 && strings.Contains(text, "biplane is stopping") {
+	for deadline := time.Now().Add(4 * time.Second); ; { // longer, and those under way are ended; until the end has begun, echo answers at once
+		if status, text := modernCall(t, url+"/mcp", "peer.echo", 2); status == 503 && strings.Contains(text, "biplane is stopping") {
 			break
 		}
 		if time.Now().After(deadline) {
