@@ -135,7 +135,7 @@ func TestRefreshRace(t *testing.T) {
 // the sign-in is over ends it.
 func TestRefreshFails(t *testing.T) {
 	r, s := newRig(t), newStore(t)
-	r.life = 20 // old enough to be renewed, and good
+	r.life = 25 // old enough to be renewed, and good
 	c := r.open(t, oauth.Config{Store: s})
 	away := func(url.Values) (int, any) { return 503, "away" }
 	first := mustSignIn(t, c)
