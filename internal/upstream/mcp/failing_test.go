@@ -26,6 +26,12 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // count is how many lines have all the words.
 func (l *logBuffer) count(words ...string) (n int) {
 	l.mu.Lock()
@@ -55,7 +61,7 @@ func TestFailingIsLoggedOnce(t *testing.T) {
 	r := start(t, mcp.Hasten(cfg))
 	for deadline := time.Now().Add(30 * time.Second); log.count("not connected") < 3; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s", log.b.String())
+			t.Fatalf("%s", log.String())
 		}
 	}
 	r.Close(t)

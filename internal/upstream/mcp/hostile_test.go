@@ -137,7 +137,7 @@ func TestDeath(t *testing.T) {
 // TestDeaf checks that a server that reads no more is found out, and started again.
 func TestDeaf(t *testing.T) {
 	cfg := self(t, "raw:")
-	cfg.Timeout = 100 * time.Millisecond
+	cfg.Timeout, cfg.Timeouts = 100*time.Millisecond, map[string]time.Duration{"go deaf": 20 * time.Second}
 	r := start(t, mcp.Hasten(cfg))
 	r.Ready(t)
 	if _, err := r.Do(t.Context(), "go deaf", `{}`); err != nil {
@@ -258,7 +258,7 @@ func TestCancelOverStdio(t *testing.T) {
 		if _, err := r.Do(t.Context(), "never", `{}`); kindOf(err) != tool.Timeout {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(30 * time.Second)
 		for v := report(t, r); len(v.Cancelled) != 1; v = report(t, r) {
 			if time.Now().After(deadline) {
 				t.Fatalf("cancelled: %v", v.Cancelled)
@@ -314,7 +314,7 @@ func TestOrphans(t *testing.T) {
 			} else {
 				_, _ = r.Do(t.Context(), "die", `{}`)
 			}
-			for deadline := time.Now().Add(10 * time.Second); alive(v.Pid); <-time.After(5 * time.Millisecond) {
+			for deadline := time.Now().Add(30 * time.Second); alive(v.Pid); <-time.After(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the child lives")
 				}

@@ -99,13 +99,7 @@ type webPeer struct {
 
 func startWeb(t testing.TB, cmd []string) *webPeer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	w := &webPeer{cmd: cmd, port: port}
+	w := &webPeer{cmd: cmd, port: peertest.Port(t)}
 	w.start(t)
 	t.Cleanup(w.end)
 	return w

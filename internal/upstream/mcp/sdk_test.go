@@ -42,8 +42,8 @@ func self(t testing.TB, mode string) mcp.Config {
 // anyObject is the schema of tools that take anything.
 var anyObject = json.RawMessage(`{"type":"object"}`)
 
-// sdkServer is a server of the official SDK, which speaks all revisions. Its tool sleep sends to canceled when it is.
-func sdkServer(canceled chan<- struct{}) *sdk.Server {
+// sdkServer is a server of the official SDK, which speaks all revisions. Its tool sleep sends to slept when it begins, and when it is canceled.
+func sdkServer(slept chan<- struct{}) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "sdk-peer", Version: "1.2.3"}, &sdk.ServerOptions{PageSize: 3})
 	text := func(s string) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: s}}}
@@ -65,11 +65,24 @@ func sdkServer(canceled chan<- struct{}) *sdk.Server {
 		r.IsError = true
 		return r, nil
 	})
-	add("sleep", func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		<-ctx.Done()
+	tell := func() {
 		select {
-		case canceled <- struct{}{}:
+		case slept <- struct{}{}:
 		default:
+		}
+	}
+	add("sleep", func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		tell()
+		<-ctx.Done()
+		tell()
+		return nil, ctx.Err()
+	})
+	add("forever", func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		for i := 1.0; ctx.Err() == nil; i++ {
+			if err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i}); err != nil {
+				return nil, err
+			}
+			time.Sleep(20 * time.Millisecond) // a server that never comes to an end
 		}
 		return nil, ctx.Err()
 	})
@@ -105,14 +118,14 @@ func sdkCases(p upstreamtest.Peer) upstreamtest.Peer {
 type way struct {
 	name     string
 	revision string
-	config   func(t testing.TB, canceled chan<- struct{}) mcp.Config // canceled is not told of over stdio
+	config   func(t testing.TB, slept chan<- struct{}) mcp.Config // slept is not told over stdio
 }
 
 // web is a way over HTTP.
 func web(name, revision, typ string, handler func(get func(*http.Request) *sdk.Server) http.Handler) way {
-	return way{name, revision, func(t testing.TB, canceled chan<- struct{}) mcp.Config {
+	return way{name, revision, func(t testing.TB, slept chan<- struct{}) mcp.Config {
 		t.Helper()
-		s := sdkServer(canceled)
+		s := sdkServer(slept)
 		w := httptest.NewServer(handler(func(*http.Request) *sdk.Server { return s }))
 		t.Cleanup(func() { w.CloseClientConnections(); w.Close() })
 		return mcp.Config{URL: w.URL, Type: typ}
@@ -176,19 +189,30 @@ func TestRevision(t *testing.T) {
 func TestCancelReachesServer(t *testing.T) {
 	for _, w := range ways[1:] { // over stdio the notification is checked with a scripted server
 		t.Run(w.name, func(t *testing.T) {
-			canceled := make(chan struct{}, 1)
-			r := start(t, w.config(t, canceled))
+			slept := make(chan struct{}, 2)
+			told := func(what string) {
+				t.Helper()
+				select {
+				case <-slept:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the server was not told that " + what)
+				}
+			}
+			r := start(t, w.config(t, slept))
 			r.Ready(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if _, err := r.Do(ctx, "sleep", `{}`); err == nil {
+			failed := make(chan error, 1)
+			go func() {
+				_, err := r.Do(ctx, "sleep", `{}`)
+				failed <- err
+			}()
+			told("it is to begin")
+			cancel()
+			if err := <-failed; err == nil {
 				t.Error("no error")
 			}
-			select {
-			case <-canceled:
-			case <-time.After(20 * time.Second):
-				t.Error("the server was not told")
-			}
+			told("nobody waits")
 		})
 	}
 }
@@ -197,8 +221,8 @@ func TestListChanged(t *testing.T) {
 	everyWay(t, func(t *testing.T, _ way, cfg mcp.Config) {
 		r := start(t, cfg)
 		before := len(r.Ready(t).Tools)
-		if before != 5 { // on two pages
-			t.Errorf("%d tools, want 5", before)
+		if before != 6 { // on two pages
+			t.Errorf("%d tools, want 6", before)
 		}
 		for grown := 1; len(r.Snapshot().Tools) == before; grown++ { // the subscription may not be made yet
 			if _, err := r.Do(t.Context(), "grow", `{}`); err != nil {
@@ -251,10 +275,10 @@ func TestTimeout(t *testing.T) {
 
 func TestCeiling(t *testing.T) {
 	cfg := self(t, "sdk")
-	cfg.Timeout, cfg.MaxTime = 400*time.Millisecond, 500*time.Millisecond
+	cfg.Timeout, cfg.MaxTime = time.Second, 1500*time.Millisecond
 	r := start(t, cfg)
 	r.Ready(t)
-	_, err := r.Do(t.Context(), "progress", `{}`)
+	_, err := r.Do(t.Context(), "forever", `{}`)
 	var e *tool.Error
 	if !errors.As(err, &e) || e.Kind != tool.Timeout || !strings.Contains(e.Msg, "though it reported progress") {
 		t.Fatalf("got %v, want a timeout in spite of the progress", err)
@@ -267,8 +291,16 @@ func TestRemembered(t *testing.T) {
 	if s := r.Ready(t); s.Protocol != "2026-07-28" {
 		t.Errorf("revision %q", s.Protocol)
 	}
+	was := upstreamtest.Children(t)
 	killChild(t, r)
-	r.Wait(t, "not ready", func(s upstream.Snapshot) bool { return s.Health.State != tool.Ready })
+	r.Wait(t, "another process", func(upstream.Snapshot) bool {
+		for pid := range upstreamtest.Children(t) {
+			if _, ok := was[pid]; !ok {
+				return true
+			}
+		}
+		return false
+	})
 	if s := r.Ready(t); s.Protocol != "2026-07-28" {
 		t.Errorf("revision %q", s.Protocol)
 	}

@@ -392,7 +392,7 @@ func (p Peer) comesBack(t *testing.T) {
 // NoneLeft checks that no goroutine of an upstream runs and no child process was left since before.
 func NoneLeft(t testing.TB, before map[int]string) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		stacks, children := strayGoroutines(), strayChildren(t, before)
 		if len(stacks) == 0 && len(children) == 0 {
