@@ -98,6 +98,13 @@ def settle(c):
     return c.result()
 
 
+def seen(calls):
+    """The calls, each of which is going to be awaited."""
+    for c in calls:
+        _set(c, "_seen", True)
+    return calls
+
+
 def settled(x):
     """x, or the value of x where it is a call."""
     return settle(x) if isinstance(x, ToolCall) else x

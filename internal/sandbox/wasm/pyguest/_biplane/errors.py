@@ -33,13 +33,6 @@ class StalledError(RuntimeError):
     """The program waits for what can't come."""
 
 
-class Return(BaseException):
-    """What a return outside any function is made into."""
-
-    def __init__(self, value=None):
-        self.value = value
-
-
 _LIBRARY = "/lib/python3.13/"
 
 

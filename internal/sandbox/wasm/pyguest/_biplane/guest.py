@@ -39,13 +39,10 @@ class _Program:
     async def execute(self, code, entry):
         namespace = _main.__dict__
         namespace.pop(rewrite.RESULT, None)
-        try:
-            started = types.FunctionType(code, namespace)()
-            if code.co_flags & inspect.CO_COROUTINE:
-                await started
-            value = namespace.pop(rewrite.RESULT, _missing)
-        except errors.Return as r:
-            value = r.value
+        started = types.FunctionType(code, namespace)()
+        if code.co_flags & inspect.CO_COROUTINE:
+            await started
+        value = namespace.pop(rewrite.RESULT, _missing)
         if value is _missing and entry is not None and callable(namespace.get(entry)):
             value = namespace[entry]()
             if not inspect.isawaitable(value) and value is None:
@@ -85,6 +82,7 @@ def _reset():
         t._log_destroy_pending = False
         asyncio.tasks._unregister_task(t)
     calls.reset()
+    rewrite.forget()
     loop.clear()
     _fresh_main()
     for name, m in list(sys.modules.items()):
@@ -161,6 +159,7 @@ def _fail(e, traceback=None):
     if isinstance(e, SystemError) and "without exception set" in str(e):  # the interpreter had no memory for the error
         e = MemoryError().with_traceback(e.__traceback__)
     if isinstance(e, MemoryError) and not errors.of_parser(e):  # let go of what filled it before anything else is asked for
+        _main.__dict__.clear()  # nobody needs it: a session goes back to what it was
         fields = {"name": "MemoryError", "message": "the program reached its memory limit: hold less at a time", "kind": "limit", "stack": ""}
         try:
             fields["stack"] = errors.stack_of(e.__traceback__)

@@ -1,9 +1,12 @@
 """Programs as they are compiled.
 
-Calls of tools are awaited where their value is used as a value, and where a function can't await, waited for. Where it
-is not certain (an argument of the program's own functions, an element of a list, a name that goes into gather), they
-are left alone: a ToolCall that nobody awaited does as its value does, when it is used. What is wrapped by mistake does no harm:
-helpers give anything but a ToolCall back as it is.
+A call of a tool is its value wherever it stands: it is awaited, and where a function can't await, waited for. Elements of a
+comprehension are all called before the first is awaited, unless an error of one would be caught there.
+
+A program that deals with awaitables itself (gather, tasks, await of a name) may want the call, not its value. There, calls are
+awaited where their value is used as a value, and where it is not certain (an argument of the program's own functions, an element of
+a list, a name that goes into gather), they are left alone: a ToolCall that nobody awaited does as its value does, when it is used.
+What is wrapped by mistake does no harm: helpers give anything but a ToolCall back as it is.
 
 A return outside functions ends the program with a value, the last expression is the value otherwise.
 """
@@ -13,12 +16,16 @@ import builtins
 import inspect
 import sys
 
-from . import calls, errors
+from . import calls, tools
 from .private import private
 
 ast, inspect = private(ast), private(inspect)
 
-_AWAIT, _SETTLE, _RETURN, RESULT = "__biplane_await__", "__biplane_settle__", "__biplane_return__", "__biplane_result__"
+# Their names end in __, or those in classes would become private.
+_AWAIT, _AWAIT_ANY, _AWAIT_ALL, _SETTLE, _SETTLE_ALL = ("__biplane_%s__" % n for n in ("await", "await_any", "await_all", "settle", "settle_all"))
+_TOOL, RESULT, _LEFT = "__biplane_tool__", "__biplane_result__", "__biplane_left__"
+_RUNS = {"run", "run_until_complete"}
+_TELLERS = {"isawaitable", "iscoroutine", "isfuture"}
 _COLLECTORS = {"gather", "wait", "wait_for", "as_completed", "create_task", "ensure_future", "shield", "run", "run_until_complete"}
 _STORES = {"append", "add", "insert", "put", "put_nowait", "appendleft", "setdefault"}
 _EATERS = {"extend", "update", "join"}
@@ -47,11 +54,55 @@ def _any_awaitable(x):
     return x if inspect.isawaitable(x) else _Ready(x)
 
 
+def _calls_in(x, depth, found):
+    """The calls in a display and in those that it was made of."""
+    for v in x.values() if type(x) is dict else x:
+        if isinstance(v, calls.ToolCall):
+            found.append(v)
+        elif depth > 1 and type(v) in (list, tuple, set, dict):
+            _calls_in(v, depth - 1, found)
+    return found
+
+
+def _with_values(x, depth):
+    """A display with the values of the calls in it, all of which are answered."""
+    def value(v):
+        if isinstance(v, calls.ToolCall):
+            return v.result()
+        return _with_values(v, depth - 1) if depth > 1 and type(v) in (list, tuple, set, dict) else v
+
+    if type(x) is dict:
+        return {k: value(v) for k, v in x.items()}
+    return type(x)(map(value, x))
+
+
+async def _await_all(x, depth):
+    for c in calls.seen(_calls_in(x, depth, [])):
+        await c
+    return _with_values(x, depth)
+
+
+def _settle_all(x, depth):
+    for c in calls.seen(_calls_in(x, depth, [])):
+        calls.settle(c)
+    return _with_values(x, depth)
+
+
 def install():
     builtins.__dict__[_AWAIT] = _awaitable
-    builtins.__dict__[_AWAIT + "any"] = _any_awaitable
+    builtins.__dict__[_AWAIT_ANY] = _any_awaitable
+    builtins.__dict__[_AWAIT_ALL] = _await_all
     builtins.__dict__[_SETTLE] = calls.settled
-    builtins.__dict__[_RETURN] = errors.Return
+    builtins.__dict__[_SETTLE_ALL] = _settle_all
+    builtins.__dict__[_TOOL] = tools.settling
+
+
+_known = {}  # what the programs of this session have named: names through which tools are called, and functions that return calls
+
+
+def forget():
+    """Forgets what programs have named."""
+    _known.clear()
 
 
 def _root(node):
@@ -69,6 +120,8 @@ def _inner(cls):
     dull = (str, int, object, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
     names = []
     for name, t in cls._field_types.items():
+        if name == "annotation":  # nothing can be awaited in one
+            continue
         t = getattr(t, "__args__", (t,))[0]  # of list[T] and T | None
         if t not in dull:
             names.append(name)
@@ -103,27 +156,66 @@ class _Visitor:
         return node
 
 
+def _name(func):
+    """The name of what is called."""
+    return func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+
+
+def _own_returns(node):
+    """The values that a function itself returns, not those in it."""
+    todo = list(node.body)
+    while todo:
+        n = todo.pop()
+        if isinstance(n, ast.Return):
+            yield n.value
+        elif isinstance(n, ast.stmt) and not isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                for x in getattr(n, field, ()):
+                    todo.extend(x.body if isinstance(x, (ast.ExceptHandler, ast.match_case)) else [x])
+
+
 class _Facts(_Visitor):
     """What the whole program says about its names."""
 
     def __init__(self, roots):
         super().__init__()
-        self.tools = set(roots)  # names through which tools are called
+        self.tools = set(roots) | _known.setdefault("tools", set())  # names through which tools are called
         self.lazy = set()  # names that are awaited, gathered or kept for it
         self.stored = set()  # names that are in displays, or put into containers
         self.collects = False
         self.modules = {"json"}
-        self.giving = set()  # the program's functions that return calls
-        self.coroutines = set()
+        self.giving = _known.setdefault("giving", set()).copy()  # the program's functions that return calls
+        self.lending = _known.setdefault("lending", set()).copy()  # those whose calls are awaited where they are called
+        self.coroutines = _known.setdefault("coroutines", set()).copy()
         self.runs = set()  # names for asyncio.run
+        self.awaited = set()  # names of what is called to be awaited
+        self.objects = False  # whether something else than a call is awaited
+
+    def handles(self):
+        """Whether the program deals with awaitables itself, so that it may want a call and not its value."""
+        return self.collects or self.objects or not self.awaited <= self.coroutines | self.lending
+
+    def remember(self):
+        """For the next programs of the session."""
+        _known.update(tools=self.tools, giving=self.giving, lending=self.lending, coroutines=self.coroutines)
 
     def is_tool(self, node):
         if not isinstance(node, ast.Call):
             return False
-        if isinstance(node.func, ast.Name) and node.func.id in self.giving:
+        f = node.func
+        if isinstance(f, ast.Call) and isinstance(f.func, ast.Name) and f.func.id == "getattr" and f.args:
+            f = f.args[0]
+        elif _name(f) in self.giving:
             return True
-        root = _root(node.func)
-        return root in self.tools
+        return _root(f) in self.tools
+
+    def names_tool(self, node):
+        """Whether it is nothing but names, the first of which leads to tools."""
+        while isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            node = node.value
+            if isinstance(node, ast.Name):
+                return node.id in self.tools
+        return False
 
     def visit_Import(self, node):
         for a in node.names:
@@ -141,6 +233,8 @@ class _Facts(_Visitor):
                 self.tools.add(a.asname or a.name)
             elif top == "asyncio" and a.name == "run":
                 self.runs.add(a.asname or a.name)
+            else:
+                self.coroutines.add(a.asname or a.name)
         return node
 
     def visit_Assign(self, node):
@@ -151,14 +245,19 @@ class _Facts(_Visitor):
         return self.inside(node)
 
     def visit_Await(self, node):
-        if isinstance(node.value, ast.Name):
-            self.lazy.add(node.value.id)
+        v = node.value
+        if isinstance(v, ast.Name):
+            self.lazy.add(v.id)
+        if not isinstance(v, ast.Call):
+            self.objects = True
+        elif _root(v.func) not in self.tools and _root(v.func) not in self.modules:
+            self.awaited.add(_name(v.func))
         return self.inside(node)
 
     def visit_Call(self, node):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in _COLLECTORS:
-            self.collects = self.collects or name not in ("run", "run_until_complete")
+        name = _name(node.func)
+        if name in _COLLECTORS or name in _TELLERS:
+            self.collects = self.collects or name not in _RUNS
             for a in node.args:
                 self.lazy.update(n.id for n in ast.walk(a) if isinstance(n, ast.Name))
         elif name in _STORES:
@@ -179,9 +278,20 @@ class _Facts(_Visitor):
 
     def visit_FunctionDef(self, node):
         self.inside(node)
-        if any(isinstance(n, ast.Return) and self.is_tool(n.value) for n in ast.walk(node)):
+        if any(map(self.is_tool, _own_returns(node))):
             self.giving.add(node.name)
+            if not node.decorator_list and node.name[:2] != "__":
+                self.lending.add(node.name)
+        else:
+            self.lending.discard(node.name)
         return node
+
+    def take(self, tree):
+        """Takes in a whole program."""
+        self.visit(tree)
+        if self.lending:  # what is passed on is called by who expects a value
+            called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+            self.lending -= {_name(n) for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute)) and id(n) not in called}
 
     def keeps(self, name):
         """Whether a call that gets that name is to stay a call."""
@@ -214,8 +324,11 @@ class _Rewriter(_Visitor):
     def __init__(self, facts, can_await):
         super().__init__()
         self.facts = facts
+        self.plain = not facts.handles()
         self.can_await = can_await
         self.top = can_await
+        self.lends = False  # in a function that returns calls
+        self.catching = False  # where an error of a call would be caught
         self.returns = False
 
     def wrap(self, node, helper=_AWAIT):
@@ -224,9 +337,10 @@ class _Rewriter(_Visitor):
             return node
         return self.waited(node, helper)
 
-    def waited(self, node, helper=_AWAIT):
-        name = helper if self.can_await else _SETTLE
-        call = ast.copy_location(ast.Call(ast.copy_location(ast.Name(name, ast.Load()), node), [node], []), node)
+    def waited(self, node, helper=_AWAIT, *more):
+        name = helper if self.can_await else _SETTLE_ALL if more else _SETTLE
+        more = [ast.copy_location(ast.Constant(x), node) for x in more]
+        call = ast.copy_location(ast.Call(ast.copy_location(ast.Name(name, ast.Load()), node), [node, *more], []), node)
         return ast.copy_location(ast.Await(call), node) if self.can_await else call
 
     def inside(self, node):
@@ -242,7 +356,7 @@ class _Rewriter(_Visitor):
     def visit_Await(self, node):
         v = node.value
         if isinstance(v, ast.Call):  # what is awaited needs no help, but what is inside it may
-            v.func = self.visit(v.func)
+            v.func = self.func(v.func)
             self.arguments(v)
         else:
             node.value = self.visit(v)
@@ -271,12 +385,32 @@ class _Rewriter(_Visitor):
         runs = isinstance(f, ast.Attribute) and (f.attr == "run_until_complete" or f.attr == "run" and isinstance(f.value, ast.Name) and f.value.id == "asyncio")
         runs = runs or isinstance(f, ast.Name) and f.id in self.facts.runs
         if runs and self.can_await and len(node.args) == 1:
-            return self.waited(self.visit(node.args[0]), _AWAIT + "any")
-        node.func = self.visit(f)
-        self.arguments(node)
+            return self.waited(self.visit(node.args[0]), _AWAIT_ANY)
+        node = self.call(node, runs)
+        return self.wrap(node) if self.plain else node
+
+    def func(self, node):
+        return node if self.facts.names_tool(node) else self.visit(node)
+
+    def visit_Attribute(self, node):
+        """A tool that is passed on is called by who expects its value."""
+        if self.plain and self.facts.names_tool(node):
+            return ast.copy_location(ast.Call(ast.copy_location(ast.Name(_TOOL, ast.Load()), node), [node], []), node)
+        return self.inside(node)
+
+    def call(self, node, runs=False):
+        """A call as it is, but for what is in it."""
+        node.func = self.func(node.func)
+        if runs and node.args and isinstance(node.args[0], ast.Call):
+            node.args[0] = self.call(node.args[0])
+        else:
+            self.arguments(node)
         return node
 
     def visit_Assign(self, node):
+        if self.facts.names_tool(node.value):
+            node.targets = [self.visit(t) for t in node.targets]
+            return node
         self.inside(node)
         if not any(isinstance(n, ast.Name) and self.facts.keeps(n.id) for t in node.targets for n in ast.walk(t)):
             node.value = self.wrap(node.value)
@@ -294,29 +428,38 @@ class _Rewriter(_Visitor):
         self.inside(node)
         v = node.value
         if self.can_await and isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and v.func.id in self.facts.coroutines:
-            node.value = self.waited(v, _AWAIT + "any")  # a coroutine that nobody could await any more
+            node.value = self.waited(v, _AWAIT_ANY)  # a coroutine that nobody could await any more
         return node
 
     def visit_Return(self, node):
-        if node.value is not None:
-            node.value = self.visit(node.value)
-            if self.can_await:
+        self.returns = self.returns or self.top
+        v = node.value
+        if type(v) is ast.Call and self.lends and not self.catching and self.facts.is_tool(v):
+            node.value = self.call(v)
+        elif v is not None:
+            node.value = self.visit(v)
+            if self.can_await or self.plain:
                 node.value = self.wrap(node.value)
-        if not self.top:
-            return node
-        self.returns = True
-        value = [] if node.value is None else [node.value]
-        call = ast.Call(ast.Name(_RETURN, ast.Load()), value, [])
-        return ast.fix_missing_locations(ast.copy_location(ast.Raise(call, None), node))
+        return node
 
     def visit_Try(self, node):
-        before, self.returns = self.returns, False
-        self.inside(node)
-        if self.top and self.returns and any(h.type is None or isinstance(h.type, ast.Name) and h.type.id == "BaseException" for h in node.handlers):
-            h = ast.ExceptHandler(ast.Name(_RETURN, ast.Load()), None, [ast.Raise(None, None)])
-            node.handlers.insert(0, ast.fix_missing_locations(ast.copy_location(h, node)))
-        self.returns = self.returns or before
+        saved, self.catching = self.catching, True
+        node.body = [self.visit(s) for s in node.body]
+        self.catching = saved
+        for field in ("handlers", "orelse", "finalbody"):
+            setattr(node, field, [self.visit(s) for s in getattr(node, field)])
         return node
+
+    visit_TryStar = visit_Try
+
+    def visit_With(self, node):
+        saved = self.catching
+        self.catching = saved or any(isinstance(i.context_expr, ast.Call) and _name(i.context_expr.func) == "suppress" for i in node.items)
+        self.inside(node)
+        self.catching = saved
+        return node
+
+    visit_AsyncWith = visit_With
 
     def scope(self, node, can_await):
         saved = self.can_await, self.top
@@ -329,10 +472,11 @@ class _Rewriter(_Visitor):
         """A function: what is outside its body belongs to the scope around it."""
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         node.args = self.visit(node.args)
-        saved = self.can_await, self.top
-        self.can_await, self.top = can_await, False
+        saved = self.can_await, self.top, self.lends, self.catching
+        self.can_await, self.top, self.catching = can_await, False, False
+        self.lends = not can_await and (not self.plain or node.name in self.facts.lending)
         node.body = [self.visit(s) for s in node.body]
-        self.can_await, self.top = saved
+        self.can_await, self.top, self.lends, self.catching = saved
         return node
 
     def visit_FunctionDef(self, node):
@@ -363,11 +507,56 @@ class _Rewriter(_Visitor):
         self.can_await = saved
 
     def comprehension(self, node):
-        self.inside(node)
-        self.iterations(node.generators, self.can_await)
-        return node
+        depth = self.together(node) if self.plain and not self.catching else 0
+        if not depth:
+            self.inside(node)
+            self.iterations(node.generators, self.can_await)
+        return self.waited(node, _AWAIT_ALL, depth) if depth else node
 
     visit_ListComp = visit_SetComp = visit_DictComp = comprehension
+
+    def together(self, node):
+        """A comprehension whose calls are all made before the first is awaited; gives how deep in it they are, 0 if there are none."""
+        field = "value" if isinstance(node, ast.DictComp) else "elt"
+        depth = self.calls_at(getattr(node, field))
+        if depth:
+            for g in node.generators:
+                self.visit(g)
+            self.iterations(node.generators, self.can_await)
+            if field == "value":
+                node.key = self.wrap(self.visit(node.key))
+            setattr(node, field, self.left(getattr(node, field)))
+        return depth
+
+    def calls_at(self, node):
+        """How deep in displays there are calls, counted from 1."""
+        if isinstance(node, ast.Call):
+            return int(self.facts.is_tool(node))
+        if isinstance(node, (ast.List, ast.Tuple)):
+            inner = node.elts
+        elif isinstance(node, ast.Dict):
+            inner = node.values
+        elif isinstance(node, ast.ListComp):
+            inner = [node.elt]
+        else:
+            return 0
+        depth = max(map(self.calls_at, inner), default=0)
+        return depth and depth + 1
+
+    def left(self, node):
+        """An element of a comprehension, with its calls left as they are."""
+        if isinstance(node, ast.Call) and self.facts.is_tool(node):
+            return self.call(node)
+        if not self.calls_at(node):
+            return self.visit(node)
+        if isinstance(node, ast.ListComp):
+            self.together(node)
+        elif isinstance(node, ast.Dict):
+            node.keys = [k and self.visit(k) for k in node.keys]
+            node.values = [self.left(v) for v in node.values]
+        else:
+            node.elts = [self.left(e) for e in node.elts]
+        return node
 
 
 def _tail(body):
@@ -396,6 +585,49 @@ def _tail(body):
     return False
 
 
+def _returned(body, loop=False):
+    """Statements of the program itself in which each return is made into a break out of the loop that _ended puts around them: unlike
+    an exception, that is no more to with, try and TaskGroup than a return is. loop says whether they are in a loop of the program's."""
+    out, found = [], False
+    for s in body:
+        if isinstance(s, ast.Return):
+            found = True
+            value = s.value or ast.Constant(None)
+            new = [ast.Assign([ast.Name(RESULT, ast.Store())], value)]
+            if loop:
+                new.append(ast.Assign([ast.Name(_LEFT, ast.Store())], ast.Constant(True)))
+            out += [ast.fix_missing_locations(ast.copy_location(n, s)) for n in (*new, ast.Break())]
+            continue
+        out.append(s)
+        if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        inner = isinstance(s, (ast.For, ast.AsyncFor, ast.While))
+        for x in [s, *getattr(s, "handlers", ()), *getattr(s, "cases", ())]:
+            for field in ("body", "orelse", "finalbody"):
+                b = getattr(x, field, None)
+                if b:
+                    b[:], there = _returned(b, loop or inner and field == "body")
+                    found = found or there
+                    if there and inner and field == "body":
+                        leave = ast.If(ast.Name(_LEFT, ast.Load()), [ast.Break()], [])
+                        out.append(ast.fix_missing_locations(ast.copy_location(leave, s)))
+    return out, found
+
+
+def _ended(body):
+    """The statements of a program, of which a return is the end."""
+    head, rest = [], []
+    for s in body:
+        new, found = _returned([s])
+        if found or rest:
+            rest += new
+        else:
+            head += new
+    left = ast.Assign([ast.Name(_LEFT, ast.Store())], ast.Constant(False))
+    loop = ast.While(ast.Constant(True), rest + [ast.copy_location(ast.Break(), rest[-1])], [])
+    return head + [ast.fix_missing_locations(ast.copy_location(n, body[-1])) for n in (left, loop)]
+
+
 def _entry(tree):
     """The name of the function main or run that a program defines and never mentions again, and that needs no arguments."""
     for name in ("main", "run"):
@@ -421,17 +653,19 @@ def program(code, name, line, roots):
     tree = _parse("\n" * line + code if line else code, name)
     entry = _entry(tree)
     facts = _Facts(roots)
-    facts.visit(tree)
-    tree = _Rewriter(facts, True).visit(tree)
+    facts.take(tree)
+    facts.remember()
+    rewriter = _Rewriter(facts, True)
+    tree = rewriter.visit(tree)
     _tail(tree.body)
+    if rewriter.returns:
+        tree.body = _ended(tree.body)
     return _compile(tree, name), entry
 
 
 def module(code, name):
     """Compiles a module of the program's own."""
-    from . import tools
-
     tree = _parse(code, name)
     facts = _Facts(set(tools.names) | set(tools.tools._all))
-    facts.visit(tree)
+    facts.take(tree)
     return compile(_Rewriter(facts, False).visit(tree), name, "exec", dont_inherit=True)

@@ -46,6 +46,18 @@ class Tool:
         return "<tool %s>" % self._path
 
 
+class _Settling(Tool):
+    """A tool that gives its value, not a call."""
+
+    def __call__(self, *args, **keywords):
+        return calls.settle(super().__call__(*args, **keywords))
+
+
+def settling(x):
+    """x, or a tool that does as x does and gives values."""
+    return _Settling(x._path) if type(x) is Tool else x
+
+
 class Namespace(types.ModuleType):
     """The tools of an upstream."""
 
