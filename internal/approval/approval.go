@@ -44,7 +44,32 @@ type Gate struct {
 type waiter struct {
 	decided chan struct{} // closed when it is
 	calls   int
-	release []func() // tell the calls that they are held no more
+	holding []*holding
+}
+
+// A holding tells a call that it is held, and then, once, that it no longer is: by whoever decides, who may come first.
+type holding struct {
+	call *tool.Call
+	mu   sync.Mutex
+	told bool // that it is held
+	over bool
+}
+
+func (h *holding) hold(why *tool.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told = h.call.Held != nil && !h.over; h.told {
+		h.call.Held(why)
+	}
+}
+
+func (h *holding) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told && !h.over {
+		h.call.Held(nil)
+	}
+	h.over = true
 }
 
 // New makes a Gate.
@@ -78,13 +103,7 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	release := func() {}
-	if a.Call.Held != nil && r.State == Pending {
-		a.Call.Held(&tool.Hold{Request: r.ID, Reason: a.Reason, Expires: r.Expires})
-		release = sync.OnceFunc(func() { a.Call.Held(nil) })
-		defer release()
-	}
-	return g.await(ctx, a, r, release)
+	return g.await(ctx, a, r)
 }
 
 // room reports why a call from outside can't be asked about: so many of its principal's wait that nobody would find the others'. Such
@@ -149,16 +168,18 @@ func (g *Gate) request(a *Ask) *Request {
 	}
 }
 
-// await waits until r is decided and takes the decision. release has been called when whoever decides is answered: who asks then what still
+// await waits until r is decided and takes the decision. The call is held no more when whoever decides is answered: who asks then what still
 // waits is told the truth.
-func (g *Gate) await(ctx context.Context, a *Ask, r *Request, release func()) (*Request, error) {
+func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
 	defer timer.Stop()
 	for {
-		w := g.join(r.ID, release) // before the store is asked: it may be decided in between
+		h := &holding{call: a.Call}
+		w := g.join(r.ID, h) // before the store is asked: it may be decided in between
 		now, err := g.cfg.Store.Get(ctx, r.ID)
 		decided := err != nil || now == nil || now.State != Pending
 		if !decided {
+			h.hold(&tool.Hold{Request: r.ID, Reason: a.Reason, Expires: r.Expires})
 			select {
 			case <-w.decided:
 			case <-timer.C:
@@ -168,11 +189,12 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request, release func()) (*
 			}
 		}
 		g.leave(r.ID, w)
+		h.release()
 		switch {
 		case ctx.Err() != nil:
 			return nil, g.ended(ctx, r, context.Cause(ctx))
 		case err != nil:
-			return nil, err
+			return nil, g.ended(ctx, r, err)
 		case decided && now == nil:
 			return nil, tool.Errorf(tool.Internal, "request %s has vanished: %s was not called", r.ID, r.Tool)
 		case decided:
@@ -207,8 +229,10 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	}
 	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Made, Decision{})
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, g.ended(ctx, r, context.Cause(ctx))
 	case err != nil:
-		return nil, err
+		return nil, g.ended(ctx, r, err)
 	case !moved:
 		return nil, usedUp(r)
 	}
@@ -291,6 +315,7 @@ func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) erro
 func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) error {
 	moved, err := g.cfg.Store.Move(ctx, id, Pending, to, d)
 	if err == nil && moved {
+		g.wake(id)
 		g.told(ctx, id)
 	}
 	return err
@@ -322,7 +347,7 @@ func (g *Gate) changed(r *Request) {
 	}
 }
 
-func (g *Gate) join(id string, release func()) *waiter {
+func (g *Gate) join(id string, h *holding) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.waiting[id]
@@ -331,7 +356,7 @@ func (g *Gate) join(id string, release func()) *waiter {
 		g.waiting[id] = w
 	}
 	w.calls++
-	w.release = append(w.release, release)
+	w.holding = append(w.holding, h)
 	return w
 }
 

@@ -45,28 +45,38 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 			return nil, err
 		}
 		r.State = Expired
-		g.wake(id)
 	}
-	if r.State == Pending {
-		if g.cfg.Record != nil {
-			if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
-				return nil, tool.Errorf(tool.Unavailable, "request %s was not decided on: the decision can't be recorded: %w", id, err)
-			}
-		}
-		moved, err := g.cfg.Store.Move(ctx, id, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
-		if err != nil {
-			return nil, err
-		}
-		if r, err = g.cfg.Store.Get(ctx, id); err != nil || r == nil {
-			return nil, unknown(id)
-		}
-		if moved {
-			g.wake(id)
-			g.changed(r)
-			return r, nil
+	if r.State != Pending {
+		return r, conflict(r)
+	}
+	return g.put(ctx, d, r, to, note)
+}
+
+// put puts a decision on record and takes it. Whoever decides may leave meanwhile: what is on record is decided, and the calls that wait
+// hear of it.
+func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note string) (*Request, error) {
+	if g.cfg.Record != nil {
+		if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
+			return nil, tool.Errorf(tool.Unavailable, "request %s was not decided on: the decision can't be recorded: %w", r.ID, err)
 		}
 	}
-	return r, conflict(r)
+	ctx = context.WithoutCancel(ctx)
+	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
+	g.wake(r.ID) // with an error, too: it may have been moved
+	if err != nil {
+		return nil, err
+	}
+	now, err := g.cfg.Store.Get(ctx, r.ID)
+	switch {
+	case err != nil:
+		return nil, tool.Errorf(tool.Unavailable, "request %s was decided on, and can't be read: %w", r.ID, err)
+	case now == nil:
+		return nil, unknown(r.ID)
+	case !moved:
+		return now, conflict(now)
+	}
+	g.changed(now)
+	return now, nil
 }
 
 // May reports why d may not decide on r, whatever state it is in.
@@ -97,8 +107,8 @@ func (g *Gate) wake(id string) {
 	}
 	g.mu.Unlock()
 	if w != nil {
-		for _, release := range w.release {
-			release()
+		for _, h := range w.holding {
+			h.release()
 		}
 	}
 }
@@ -131,8 +141,15 @@ func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 			if err := g.expire(ctx, &r); err != nil {
 				return nil, err
 			}
-			g.wake(r.ID)
-			if r.State = Expired; len(q.States) > 0 && !slices.Contains(q.States, Expired) {
+			now, err := g.cfg.Store.Get(ctx, r.ID) // somebody may have decided just in time
+			if err != nil {
+				return nil, err
+			}
+			if now == nil {
+				continue
+			}
+			r.State, r.Decider, r.Decided, r.Note = now.State, now.Decider, now.Decided, now.Note
+			if len(q.States) > 0 && !slices.Contains(q.States, r.State) {
 				continue
 			}
 		}

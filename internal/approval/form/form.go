@@ -117,6 +117,16 @@ func (d *Desk) Open(ctx context.Context, f *Form) bool {
 	return false
 }
 
+// Untouched reports whether all on f still waits.
+func (d *Desk) Untouched(ctx context.Context, f *Form) bool {
+	for _, id := range f.ids {
+		if r, err := d.cfg.Requests.Get(ctx, id); err != nil || r.State != approval.Pending {
+			return false
+		}
+	}
+	return true
+}
+
 // form makes a form of those of all that can be asked about here.
 func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, error) {
 	who, ok := d.cfg.Decider(c.Principal)
