@@ -86,22 +86,23 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 	case executePath, resumePath:
 		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
-	lim := r.x.cfg.Limits
-	r.mu.Lock()
-	if len(r.exec.Calls) >= lim.Calls {
-		r.refused++
-		refused := r.refused
-		r.mu.Unlock()
-		if refused > maxRefused {
-			return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s", prose.Count(lim.Calls, "call"))
+	lim, refused := r.x.cfg.Limits, 0
+	r.shift(func() {
+		if n = len(r.exec.Calls); n >= lim.Calls {
+			r.refused++
+			refused = r.refused
+			return
 		}
+		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path)})
+		r.ids[c.ID] = n
+		r.begin()
+	})
+	switch {
+	case refused > maxRefused:
+		return 0, path, nil, tool.Over(execution.CallsLimit, "the program went on calling tools after its limit of %s", prose.Count(lim.Calls, "call"))
+	case refused > 0:
 		return refuse(tool.Over(execution.CallsLimit, "this program has made %s, which is the limit for one: do the rest in another program", prose.Count(lim.Calls, "call")))
 	}
-	n = len(r.exec.Calls)
-	r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path)})
-	r.ids[c.ID] = n
-	r.begin()
-	r.mu.Unlock()
 	return n, path, nil, nil
 }
 
@@ -174,10 +175,10 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 
 // unhold ends a call whose answer of so many bytes was handed on.
 func (r *run) unhold(size int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answers -= size
-	r.settleCall()
+	r.shift(func() {
+		r.answers -= size
+		r.settleCall()
+	})
 }
 
 // errNotMade is how a call ends that still waited for its turn when the program ended.

@@ -61,7 +61,14 @@ const heldPatience = 100 * time.Millisecond
 // heldOnly reports whether the program waits for nothing but people: each of its calls does, or as many as may be under way at
 // once, for which the others wait. r.mu is held.
 func (r *run) heldOnly() bool {
-	return len(r.holds.by) > 0 && (len(r.holds.by) >= r.outstanding || len(r.holds.by) == r.holds.most)
+	n := len(r.holds.by)
+	return n > 0 && (n >= r.outstanding || n == r.holds.most) && !r.leaves()
+}
+
+// leaves reports whether the program has said its last word: what it didn't wait for is given up soon, whether people have decided or not.
+// A plan is asked about after that. r.mu is held.
+func (r *run) leaves() bool {
+	return r.end != nil && (!r.planning() || r.plan.whole == nil)
 }
 
 // onlyHeld is heldOnly for whoever doesn't hold r.mu.
@@ -71,30 +78,50 @@ func (r *run) onlyHeld() bool {
 	return r.heldOnly()
 }
 
-// waitingText says what a program waits for people for; empty when it doesn't.
-func (r *run) waitingText() string {
-	args, whole := r.heldArgs(), r.planShown()
+// A heldCall is one that waits for a person.
+type heldCall struct {
+	*tool.Hold
+	tool, args string
+}
+
+// heldCalls gives the calls that wait for people as they are now, in their order, and how many wait for these.
+func (r *run) heldCalls() (calls []heldCall, behind int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var calls []string
+	if r.leaves() {
+		return nil, 0
+	}
 	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {
-		h := r.holds.by[n]
-		if r.planning() && r.plan.whole != nil {
-			calls = append(calls, "- "+r.plan.planText(h, whole))
+		c := &r.exec.Calls[n]
+		calls = append(calls, heldCall{r.holds.by[n], c.Tool, c.Args})
+	}
+	if n := len(calls); n == r.holds.most {
+		behind = r.outstanding - n
+	}
+	return calls, behind
+}
+
+// waitingText says what a program waits for people for; empty when it doesn't.
+func (r *run) waitingText() string {
+	held, behind := r.heldCalls()
+	if len(held) == 0 {
+		return ""
+	}
+	r.hideArgs(held)
+	whole := r.planShown()
+	var calls []string
+	for _, c := range held {
+		if whole != "" {
+			calls = append(calls, "- "+r.plan.planText(c.Hold, whole))
 			continue
 		}
-		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", r.exec.Calls[n].Tool, args[n], h.Request, h.Reason))
-	}
-	if len(calls) == 0 {
-		return ""
+		calls = append(calls, fmt.Sprintf("- %s %s (request %s: %s)", c.tool, c.args, c.Request, c.Reason))
 	}
 	page := ""
 	if r.x.cfg.Page != nil {
 		about := r.id
-		for _, h := range r.holds.by {
-			if len(r.holds.by) == 1 {
-				about = h.Request
-			}
+		if len(held) == 1 {
+			about = held[0].Request
 		}
 		if page = r.x.cfg.Page(about); page != "" {
 			page += " or "
@@ -104,8 +131,8 @@ func (r *run) waitingText() string {
 	if more := len(calls) - most; more > 0 {
 		calls = append(calls[:most], fmt.Sprintf("- and %d more", more))
 	}
-	if n := len(r.holds.by); n == r.holds.most && r.outstanding > n {
-		calls = append(calls, fmt.Sprintf("- and then on %d more, which are asked about as these are decided on", r.outstanding-n))
+	if behind > 0 {
+		calls = append(calls, fmt.Sprintf("- and then on %d more, which are asked about as these are decided on", behind))
 	}
 	return fmt.Sprintf("The program waits for a person, who decides on:\n%s\nTell the user: %sbiplane approvals approve %s (or deny, or show). Then call resume with {\"execution\": %q}; don't run the program again.",
 		strings.Join(calls, "\n"), page, r.id, r.id)

@@ -272,12 +272,13 @@ func (r *run) askFor() error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	n := len(r.exec.Calls)
-	note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path)
-	r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: plan.Path, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
-	r.begin()
-	r.mu.Unlock()
+	var n int
+	r.shift(func() {
+		n = len(r.exec.Calls)
+		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path)
+		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: plan.Path, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
+		r.begin()
+	})
 	c := r.callOf(n, plan.Path, raw)
 	c.Plan = tool.CallerFunc(r.carryOut)
 	var res *tool.Result

@@ -138,10 +138,16 @@ func (r *run) short(args json.RawMessage) string {
 // planShown is the text of the plan that the program waits for, as a model may see it; empty where it waits for none.
 func (r *run) planShown() string {
 	const most = 30
-	if !r.planning() || r.plan.whole == nil {
+	if !r.planning() {
 		return ""
 	}
-	whole := *r.plan.whole
+	r.mu.Lock()
+	of := r.plan.whole
+	r.mu.Unlock()
+	if of == nil {
+		return ""
+	}
+	whole := *of
 	whole.Writes = slices.Clone(whole.Writes)
 	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
 	for i := range whole.Writes {
@@ -151,28 +157,16 @@ func (r *run) planShown() string {
 	return whole.Text(most)
 }
 
-// heldArgs gives the beginnings of the arguments of calls that wait for a person, by their numbers.
-func (r *run) heldArgs() map[int]string {
-	out := map[int]string{}
-	r.mu.Lock()
-	for n := range r.holds.by {
-		out[n] = r.exec.Calls[n].Args
-	}
-	r.mu.Unlock()
+// hideArgs makes of the arguments of calls that wait for a person their beginnings, as a model may see them.
+func (r *run) hideArgs(calls []heldCall) {
 	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
-	texts := make([]string, 0, len(out))
-	var of []int
-	for n, t := range out {
-		texts, of = append(texts, t), append(of, n)
-	}
-	for i := range texts {
-		s.Text(&texts[i])
+	for i := range calls {
+		s.Text(&calls[i].args)
 	}
 	s.Hide(r.ctx)
-	for i, n := range of {
-		out[n] = prose.Cut(texts[i], maxShort)
+	for i := range calls {
+		calls[i].args = prose.Cut(calls[i].args, maxShort)
 	}
-	return out
 }
 
 // remark notes what the agent should know of how a call was made.

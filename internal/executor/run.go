@@ -80,6 +80,7 @@ type run struct {
 	kept  int       // bytes in the history; history's
 	ended time.Time // history's
 
+	shifting    sync.Mutex // see shift; before mu
 	mu          sync.Mutex
 	exec        execution.Execution
 	ids         map[int64]int // calls by the guest's id
@@ -392,7 +393,7 @@ func overtime(format string, a ...any) error {
 	return e
 }
 
-// begin notes a call that is outstanding: the program's own clock stands still. r.mu is held.
+// begin notes a call that is outstanding: the program's own clock stands still. It is for shift.
 func (r *run) begin() {
 	r.outstanding++
 	r.watchNap()
@@ -403,14 +404,11 @@ func (r *run) begin() {
 	}
 }
 
-// settleCall notes that a call was answered. r.mu is held.
+// settleCall notes that a call was answered. It is for shift.
 func (r *run) settleCall() {
 	if r.outstanding--; r.outstanding == 0 && r.alarm != nil && r.end == nil {
 		r.running, r.since = true, time.Now()
 		r.alarm.Reset(max(r.left, 0))
-	}
-	if len(r.holds.by) > 0 {
-		r.weigh()
 	}
 }
 
@@ -488,10 +486,10 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 		if r.ctx.Err() != nil { // what stopped the program is what counts, not what it made of its calls' end
 			return context.Cause(r.ctx)
 		}
-		r.mu.Lock()
-		r.end, r.spoke = m, true
-		r.strayed()
-		r.mu.Unlock()
+		r.shift(func() {
+			r.end, r.spoke = m, true
+			r.strayed()
+		})
 		r.stream.End()
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 
 // shift changes, by f, what the state is made of, and tells of another one. r.mu is held while f runs.
 func (r *run) shift(f func()) {
+	r.shifting.Lock() // so that what is told last is how it is
+	defer r.shifting.Unlock()
 	r.mu.Lock()
 	f()
 	changed, now := r.weigh()

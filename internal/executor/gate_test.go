@@ -1,0 +1,270 @@
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/approval/approvaltest"
+	"github.com/biplane-dev/biplane/internal/execution"
+	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A gated is a scene at whose door calls of box.write wait at a real gate, which outlives its processes.
+type gated struct {
+	*scene
+	gate *approval.Gate
+}
+
+func newGated(t testing.TB, tweak func(*executor.Config)) *gated {
+	g := &gated{gate: approval.New(approval.Config{Store: approvaltest.NewMemory()})}
+	g.scene = newScene(t, func(c *executor.Config) {
+		inner := c.Door()
+		c.AnswerWithin = time.Minute
+		c.Door = func() tool.Caller {
+			return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+				if c.Path == "box.write" {
+					next := *c
+					next.Tool = sceneTools()[0]
+					if _, err := g.gate.Wait(ctx, &approval.Ask{Call: &next, Policy: "p", Version: "v", Reason: "it writes"}); err != nil {
+						return nil, tool.NotSent(err)
+					}
+				}
+				return inner.Call(ctx, c)
+			})
+		}
+		c.Ended = func(e *execution.Execution) {
+			if !e.GoesOn {
+				_ = g.gate.Ended(context.Background(), e.ID)
+			}
+		}
+		if tweak != nil {
+			tweak(c)
+		}
+	})
+	return g
+}
+
+// pending gives what waits, once there are n.
+func (g *gated) pending(n int) (all []approval.Request) {
+	g.t.Helper()
+	eventually(g.t, fmt.Sprint(n, " calls wait"), func() bool {
+		var err error
+		if all, err = g.gate.List(context.Background(), approval.Query{States: []approval.State{approval.Pending}}); err != nil {
+			g.t.Fatal(err)
+		}
+		return len(all) == n
+	})
+	return all
+}
+
+func (g *gated) approve(id string) {
+	g.t.Helper()
+	if _, err := g.gate.Decide(context.Background(), approval.Decider{Principal: bob}, id, true, ""); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// listed reports whether a list of executions in a state has one.
+func (g *gated) listed(id string, state journal.State) bool {
+	g.t.Helper()
+	all, err := g.x.Executions(context.Background(), g.who, journal.Query{State: state})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return len(all) == 1 && all[0].ID == id && all[0].State == state
+}
+
+// begin runs a program whose answer is not waited for.
+func (g *gated) begin(code string) (answer chan string) {
+	answer = make(chan string, 1)
+	go func() {
+		_, res, err := g.execute(map[string]any{"code": code})
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		answer <- string(res.Raw)
+	}()
+	return answer
+}
+
+// Who lists executions, or watches one, is told when it begins to wait for people and when it no longer does, whatever brings that about: here the
+// answer of another call, and another call.
+func TestItIsToldThatItWaits(t *testing.T) {
+	g := newGated(t, nil)
+	first, second := make(chan struct{}), make(chan struct{})
+	g.hold["box.read"], g.hold["box.image"] = first, second
+	answer := g.begin(`await Promise.all([box.write({n: 1}), (async () => {
+		await box.read({}); await new Promise(next => setTimeout(next, 600)); await box.image({}); })()]); return "end"`)
+	id := g.pending(1)[0].Execution
+	eventually(t, "both are called", func() bool { return g.count("box.read {}") == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	told := journal.State("")
+	watched := make(chan error, 1)
+	go func() {
+		watched <- g.x.Watch(ctx, g.who, id, func(d *execution.Details) error {
+			mu.Lock()
+			defer mu.Unlock()
+			told = d.State
+			return nil
+		})
+	}()
+	is := func(state journal.State) {
+		t.Helper()
+		eventually(t, "it is listed as "+string(state), func() bool { return g.listed(id, state) })
+		eventually(t, "whoever watches is told of "+string(state), func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return told == state
+		})
+	}
+	is(journal.Running)
+	close(first)
+	is(journal.Waiting)
+	eventually(t, "another call", func() bool { return g.count("box.image {}") == 1 })
+	is(journal.Running)
+	close(second)
+	is(journal.Waiting)
+	g.approve(g.pending(1)[0].ID)
+	if d := g.ended(id); d.State != journal.Done {
+		t.Errorf("%+v", d.Error)
+	}
+	<-answer
+	if err := <-watched; err != nil {
+		t.Error(err)
+	}
+}
+
+// A program that has ended waits for nobody: what it didn't wait for itself is given up, and its answer says so.
+func TestAnEndedProgramWaitsForNobody(t *testing.T) {
+	g := newGated(t, nil)
+	answer := <-g.begin(`box.write({n: 1}); await box.read({}); throw new Error("enough")`)
+	if !strings.Contains(answer, "enough") {
+		t.Errorf("answered %s", answer)
+	}
+	g.pending(0)
+	if n := g.count(`box.write {"n":1}`); n != 0 {
+		t.Errorf("made %d times", n)
+	}
+}
+
+var asked = regexp.MustCompile(`request (apr_[a-z0-9]+)`)
+
+// Whatever people decide, whoever asks meanwhile, and whenever the process ends: what is approved is made once, nothing else is; an answer
+// names what waits, and nothing that somebody decided on before it was asked for; all comes to its end, and nothing is left pending.
+func TestHeldInAnyOrder(t *testing.T) {
+	for seed := range uint64(3) {
+		heldInAnyOrder(t, rand.New(rand.NewPCG(seed, 7)))
+	}
+}
+
+func heldInAnyOrder(t *testing.T, rnd *rand.Rand) {
+	g := newGated(t, func(c *executor.Config) {
+		c.Limits.Sessions.SuspendAfter = 20 * time.Millisecond
+		c.AnswerWithin = 150 * time.Millisecond
+	})
+	defer g.stop()
+	_, res, err := g.execute(map[string]any{"code": `
+const say = r => r.status === "fulfilled" ? r.value.args.n : -1;
+const one = await Promise.allSettled([1, 2, 3].map(n => box.write({n})).concat([4, 5].map(n => box.read({n}))));
+const two = await Promise.allSettled([6, 7].map(async n => { await box.read({n}); await new Promise(next => setTimeout(next, 5 * n)); return box.write({n}); }));
+return [...one, ...two].map(say)`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := executionOf(res)
+	var mu sync.Mutex
+	decided := map[string]bool{} // and whoever decided has been answered
+	approved := map[string]bool{}
+	resume := func(ctx context.Context, inPlace bool) (done bool) {
+		mu.Lock()
+		before := map[string]bool{}
+		for r := range decided {
+			before[r] = true
+		}
+		mu.Unlock()
+		raw, _ := json.Marshal(map[string]string{"execution": id})
+		res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: inPlace})
+		if err != nil {
+			return false
+		}
+		for _, m := range asked.FindAllSubmatch(res.Raw, -1) {
+			if before[string(m[1])] {
+				t.Errorf("%s was decided on before: %s", m[1], res.Raw)
+			}
+		}
+		_, state := idOf(t, res)
+		return state == "done" || state == "failed"
+	}
+	decide := func(yes bool, which int) {
+		all, err := g.gate.List(context.Background(), approval.Query{States: []approval.State{approval.Pending}})
+		if err != nil || len(all) == 0 {
+			return
+		}
+		r := all[which%len(all)]
+		if _, err := g.gate.Decide(context.Background(), approval.Decider{Principal: bob}, r.ID, yes, ""); err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			decided[r.ID] = true
+			approved["box.write "+string(r.Arguments)] = yes
+		}
+	}
+	end := time.Now().Add(30 * time.Second)
+	for done := false; !done; {
+		if time.Now().After(end) {
+			t.Fatal("it doesn't come to its end")
+		}
+		var wg sync.WaitGroup
+		finished := make([]bool, 3)
+		for i := range finished {
+			inPlace := rnd.IntN(2) == 0
+			wg.Go(func() { finished[i] = resume(t.Context(), inPlace) })
+		}
+		for range rnd.IntN(3) {
+			yes, which, d := rnd.IntN(3) > 0, rnd.IntN(5), time.Duration(rnd.IntN(150))*time.Millisecond
+			wg.Go(func() { time.Sleep(d); decide(yes, which) })
+		}
+		wg.Wait()
+		for _, f := range finished {
+			done = done || f
+		}
+		if rnd.IntN(6) == 0 {
+			g.crash(0)
+		}
+	}
+	d := g.ended(id)
+	var got []int
+	if err := json.Unmarshal(d.Value, &got); d.State != journal.Done || err != nil {
+		t.Fatalf("%s: %+v", d.State, d.Error)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, n := range []int{1, 2, 3, 4, 5, 6, 7} {
+		key := fmt.Sprintf(`box.write {"n":%d}`, n)
+		want := 0
+		if approved[key] {
+			want = 1
+		}
+		if n == 4 || n == 5 {
+			continue
+		}
+		if g.made[key] != want || (got[i] == n) != (want == 1) {
+			t.Errorf("%s was made %d times, want %d; the program was told %d", key, g.made[key], want, got[i])
+		}
+	}
+	if all, err := g.gate.List(context.Background(), approval.Query{States: []approval.State{approval.Pending, approval.Approved}}); err != nil || len(all) > 0 {
+		t.Errorf("left: %+v, %v", all, err)
+	}
+}
