@@ -144,8 +144,8 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
 			}
-		case n > 0: // others decide, or it was asked about here and left
-			decided = false
+		default: // others decide, or it was asked about here and left; or somebody has just decided on all of it, or nothing waits yet
+			decided = n == 0
 		}
 		if !decided && res != nil {
 			return res, nil, nil
@@ -179,10 +179,13 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 	defer cancel(nil)
 	asking, stop := context.WithCancel(ctx) // ends before the call does, when somebody else decides
 	defer stop()
+	var mu sync.Mutex // held while asking ends, or the call since its person has left the form: of both at once the first counts
 	var forms sync.WaitGroup
 	var next *form.Form
 	c.Held = func(h *tool.Hold) {
 		if h == nil {
+			mu.Lock()
+			defer mu.Unlock()
 			stop()
 			return
 		}
@@ -196,7 +199,12 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 			cancel(&tool.Error{Kind: tool.Unavailable, Msg: "the person at the client is asked first", Err: errNext})
 		default:
 			forms.Go(func() {
-				if a.ask(asking, f) == wasLeft {
+				if a.ask(asking, f) != wasLeft {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if asking.Err() == nil { // else somebody has decided, and the call is under way
 					cancel(left(c.Path))
 				}
 			})
@@ -223,7 +231,8 @@ const (
 	wasDecided
 )
 
-// elicit shows a form about an execution, for as long as the client waits for its answer, and reports whether anything was decided.
+// elicit shows a form about an execution, for as long as the client waits for its answer, and reports whether anything on it was decided, here or
+// elsewhere.
 func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
 	if a.notify.token != nil {
@@ -232,9 +241,9 @@ func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 	if patience < min(formLeast, a.s.cfg.Limits.Answer/2) {
 		return false // resume asks
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return a.ask(ctx, f) == wasDecided
+	return a.ask(bounded, f) == wasDecided || !a.s.cfg.Desk.Untouched(ctx, f)
 }
 
 // ask shows a form until it is answered, ctx is done, or somebody else has decided on all of it. Each connection has one open at a time.
