@@ -198,12 +198,15 @@ func anyOrder(t *testing.T, seed uint64) {
 	for n := range 6 {
 		key := strconv.Itoa(n)
 		ctx, stop := context.WithCancelCause(t.Context())
-		switch n % 3 {
-		case 1:
-			others.Go(func() { nap(); nap(); nap(); stop(tool.Errorf(tool.Canceled, "stopped")) })
-		case 2:
-			others.Go(func() { time.Sleep(time.Second); stop(nil) })
-		}
+		others.Go(func() {
+			if n%3 != 1 {
+				time.Sleep(time.Second) // when all is over
+			}
+			nap()
+			nap()
+			nap()
+			stop(tool.Errorf(tool.Canceled, "stopped"))
+		})
 		calls.Go(func() {
 			nap()
 			a := ask("ex_1", key, `{}`)
