@@ -266,9 +266,7 @@ func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head fun
 	if v.saved {
 		b.add("let "+valueName+";\n", -1)
 	}
-	if usesModuleExports(v.tokens) {
-		b.add("const module = { exports: {} }, exports = module.exports;\n", -1)
-	}
+	b.add(moduleExports(v.reader, top, v.body, m.keeper != nil), -1)
 	if body[0] < body[1] {
 		b.apply(v.list[body[0]].start, v.list[body[1]-1].end, edits)
 	}
@@ -478,6 +476,55 @@ func importCalls(r reader, body [2]int) (edits []edit, literals []string) {
 		}
 	}
 	return edits, literals
+}
+
+// moduleExports gives a program that speaks CommonJS what it says it with, but for names that it declares itself. In a
+// session those that an earlier program declared stand.
+func moduleExports(r reader, top, body []stmt, session bool) string {
+	if !usesModuleExports(r.tokens) {
+		return ""
+	}
+	names := topNames(r, top, body)
+	var own []string
+	for _, n := range [...][2]string{{"module", "{ exports: {} }"}, {"exports", "module.exports"}} {
+		switch {
+		case names[n[0]]:
+		case n[0] == "exports" && names["module"]:
+			own = append(own, "exports = {}")
+		case session:
+			own = append(own, n[0]+" = globalThis."+n[0]+" ?? "+n[1])
+		default:
+			own = append(own, n[0]+" = "+n[1])
+		}
+	}
+	if own == nil {
+		return ""
+	}
+	return "const " + strings.Join(own, ", ") + ";\n"
+}
+
+// topNames gives the names that a program imports, and declares at its top.
+func topNames(r reader, top, body []stmt) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range top {
+		for i := s.lo; i < s.hi; i++ {
+			names[r.text(i)] = true
+		}
+	}
+	k := keeper{reader: r}
+	for _, s := range body {
+		switch {
+		case s.form == function:
+			names[r.text(k.nameOf(s))] = true
+		case s.form == class:
+			names[r.text(s.lo+1)] = true
+		case r.is(s.lo, "const"), r.is(s.lo, "let"), r.is(s.lo, "var"):
+			for _, n := range k.declarators(s.lo+1, s.hi, false).names {
+				names[n] = true
+			}
+		}
+	}
+	return names
 }
 
 // usesModuleExports says whether the program speaks CommonJS: module.exports or exports.name.

@@ -20,7 +20,7 @@ import (
 // protected are names that are never kept: what a program declares under them is its own only, so that the later ones
 // still reach the tools.
 var protected = map[string]bool{"tools": true, "callTool": true, "globalThis": true, "undefined": true, "NaN": true, "Infinity": true,
-	"arguments": true, "eval": true, "module": true, "exports": true}
+	"arguments": true, "eval": true, "__proto__": true, "__import": true, "__module": true, defaultName: true, valueName: true}
 
 // A keeper rewrites the declarations at the top of compiled code.
 type keeper struct {
@@ -50,7 +50,7 @@ func (k *keeper) keepable(name string) bool {
 	if name == "tools" || name == "callTool" {
 		k.note = name + " is this program's own only: the later ones of the session find the tools by it. Keep the value under another name"
 	}
-	return k.own[name] && !protected[name] && !strings.HasPrefix(name, "__")
+	return k.own[name] && !protected[name]
 }
 
 // keep notes a name.
@@ -93,10 +93,26 @@ func (k *keeper) statements(body []stmt) {
 			}
 		case s.form == other && (k.is(s.lo, "const") || k.is(s.lo, "let") || k.is(s.lo, "var")):
 			k.declaration(s.lo, s.hi, false)
+		case s.form == try && k.disposes(s):
+			k.statements(k.reader.statements(s.parts[0][0], s.parts[0][1]))
 		case s.form != expression && s.form != empty:
 			k.inner(s.lo, s.hi)
 		}
 	}
+}
+
+// disposes says whether a statement is the one in which the compiler puts all that is declared beside a `using`.
+func (k *keeper) disposes(s stmt) bool {
+	last := s.hi - 1
+	if !k.is(last, "}") || k.list[last].match < 0 || !k.is(int(k.list[last].match)-1, "finally") {
+		return false
+	}
+	for i := int(k.list[last].match) + 1; i < last && !k.is(i, ";"); i++ {
+		if k.is(i, "__callDispose") {
+			return !k.own["__callDispose"]
+		}
+	}
+	return false
 }
 
 // nameOf gives the token of a function's name.

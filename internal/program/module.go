@@ -71,7 +71,11 @@ func (m *module) readImport(t *tokens, i int) int {
 	if t.is(i+1, "(") || t.is(i+1, ".") {
 		return i + 1
 	}
-	if t.is(i+2, "=") || t.is(i+3, "=") && t.is(i+1, "type") { // import x = A.B
+	if t.is(i+1, "type") && t.is(i+3, "=") { // import type X = A.T
+		m.edits = append(m.edits, edit{t.list[i].start, t.list[i].end, ""})
+		return i + 2
+	}
+	if t.is(i+2, "=") { // import x = A.B
 		m.edits = append(m.edits, edit{t.list[i].start, t.list[i].end, "const"})
 		return i + 2
 	}
