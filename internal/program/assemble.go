@@ -514,6 +514,10 @@ func topNames(r reader, top, body []stmt) map[string]bool {
 	k := keeper{reader: r}
 	for _, s := range body {
 		switch {
+		case s.form == try && k.disposes(s):
+			for n := range topNames(r, nil, r.statements(s.parts[0][0], s.parts[0][1])) {
+				names[n] = true
+			}
 		case s.form == function:
 			names[r.text(k.nameOf(s))] = true
 		case s.form == class:

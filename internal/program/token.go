@@ -180,7 +180,8 @@ func (c *scanner) next() {
 		c.emit(regex, c.regexEnd(), true)
 	default:
 		if n := wordLen(c.s[c.i:]); n > 0 {
-			operand := !operatorWords[c.s[c.i:c.i+n]] || c.afterDot()
+			text := c.s[c.i : c.i+n]
+			operand := !operatorWords[text] || c.afterDot() || text == "of" && !c.inFor()
 			c.emit(word, c.i+n, operand)
 			return
 		}
@@ -193,6 +194,12 @@ func (c *scanner) afterOperand() bool { l := c.last(); return l != nil && l.oper
 func (c *scanner) afterDot() bool {
 	l := c.last()
 	return l != nil && l.kind == punct && (c.s[l.start:l.end] == "." || c.s[l.start:l.end] == "?.")
+}
+
+// inFor says whether an `of` that stands here parts the head of a for: elsewhere it is a name.
+func (c *scanner) inFor() bool {
+	n := len(c.stack)
+	return n > 0 && c.stack[n-1].header && c.afterOperand()
 }
 
 // operatorWords are the words behind which an expression begins, so that a '/' starts a regular expression.
