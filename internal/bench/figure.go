@@ -119,7 +119,7 @@ func rate(ctx context.Context, workers int, d time.Duration, f func() error) (fl
 	var wg sync.WaitGroup
 	for i := range workers {
 		wg.Go(func() {
-			for time.Since(start) < d && errs[i] == nil {
+			for errs[i] == nil && (counts[i] == 0 || time.Since(start) < d) { // each does it once, also where it begins late
 				if errs[i] = ctx.Err(); errs[i] == nil {
 					errs[i] = f()
 				}
