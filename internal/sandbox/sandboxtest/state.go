@@ -197,10 +197,10 @@ func same(t *rapid.T, how string, got, want []string) {
 
 // enduring runs the hostile programs of a language.
 func enduring(t *testing.T, d sandbox.Driver, l language) {
-	spec := small
-	spec.Runtime = l.runtime
 	for _, h := range l.hostiles {
 		t.Run(h.name, func(t *testing.T) {
+			spec := h.spec()
+			spec.Runtime = l.runtime
 			if err := h.check(Exec(t.Context(), t, d, spec, h.code, Host{})); err != nil {
 				t.Error(err)
 			}

@@ -237,10 +237,19 @@ func (h hostile) check(o *Outcome) error {
 	return fmt.Errorf("%s ended with %.300s", h.name, o)
 }
 
+// spec are limits for h, of which those are small that may end it.
+func (h hostile) spec() sandbox.Spec {
+	s := small
+	if !slices.Contains(h.limits, "cpu") {
+		s.CPU = roomy.CPU
+	}
+	return s
+}
+
 func limits(t *testing.T, d sandbox.Driver) {
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
-			o := Exec(t.Context(), t, d, small, h.code, Host{})
+			o := Exec(t.Context(), t, d, h.spec(), h.code, Host{})
 			if err := h.check(o); err != nil {
 				t.Error(err)
 			}
@@ -345,7 +354,7 @@ func crowd(t *testing.T, d sandbox.Driver) {
 		wg.Go(func() {
 			if i%5 == 0 {
 				h := hostiles[(i/5)%len(hostiles)]
-				if err := h.check(Exec(t.Context(), t, d, small, h.code, Host{})); err != nil {
+				if err := h.check(Exec(t.Context(), t, d, h.spec(), h.code, Host{})); err != nil {
 					t.Error(err)
 				}
 				return

@@ -72,7 +72,7 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	s, err := d.Create(t.Context(), sandbox.Spec{CPU: 100 * time.Millisecond})
+	s, err := d.Create(t.Context(), sandbox.Spec{CPU: time.Minute})
 	if err != nil {
 		t.Skip(err)
 	}

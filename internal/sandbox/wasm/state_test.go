@@ -34,6 +34,7 @@ func TestReset(t *testing.T) {
 		if err := k.Close(); err != nil {
 			t.Fatal(err)
 		}
+		d.pool.fills.Wait() // which put others beside it
 		found := false
 		for _, r := range d.pool.ready[img] {
 			found = found || r == region

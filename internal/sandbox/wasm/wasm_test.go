@@ -143,7 +143,6 @@ func TestRun(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	d := newDriver(t, wasm.Config{})
-	spec := sandbox.Spec{Memory: 32 << 20, CPU: 200 * time.Millisecond, Output: 1 << 20}
 	for _, c := range []struct{ name, script, limit string }{
 		{"loop", "for(;;);", "cpu"},
 		{"catching loop", "for(;;) try { for(;;); } catch {}", "cpu"},
@@ -154,6 +153,10 @@ func TestLimits(t *testing.T) {
 		{"stack", "throw (function f(){ return 1+f() })()", "stack"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			spec := sandbox.Spec{Memory: 32 << 20, CPU: 20 * time.Second, Output: 1 << 20}
+			if c.limit == "cpu" {
+				spec.CPU = 200 * time.Millisecond
+			}
 			p := start(t, t.Context(), d, spec)
 			go func() {
 				for {
