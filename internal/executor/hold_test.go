@@ -1,12 +1,18 @@
 package executor
 
 import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/execution"
+	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -42,6 +48,53 @@ func TestTotalStandsStill(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if !over.Load() {
 			t.Error("it has time without end")
+		}
+	})
+}
+
+// A twoCalls is a oneCall whose guest makes two calls at once.
+type twoCalls struct{ oneCall }
+
+func (twoCalls) Create(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
+	return twoCalls{}, nil
+}
+
+func (twoCalls) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
+	lines := bufio.NewScanner(cmd.Guest)
+	lines.Scan() // the program
+	if _, err := io.WriteString(cmd.Guest, `{"call":{"id":1,"path":"box.one"}}`+"\n"+`{"call":{"id":2,"path":"box.two"}}`+"\n"); err != nil {
+		return 1, err
+	}
+	lines.Scan()
+	lines.Scan()
+	_, err := io.WriteString(cmd.Guest, `{"done":{"value":1}}`+"\n")
+	return 0, err
+}
+
+// What was decided on meanwhile is under way: the answer waits for it, and says what waits for people then.
+func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Bool
+		door := tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			c.Held(&tool.Hold{Request: "apr_1", Reason: "it writes"})
+			if c.Path == "box.two" {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			time.Sleep(heldPatience / 2) // the program has said that it waits, and is about to be answered so
+			c.Held(nil)
+			time.Sleep(3 * heldPatience)
+			made.Store(true)
+			return tool.Text(false, "made"), nil
+		})
+		x, err := New(Config{Driver: twoCalls{}, Programs: twoCalls{}, Door: func() tool.Caller { return door }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		res, err := x.Execute().Call(t.Context(), &tool.Call{Arguments: json.RawMessage(`{"code":"x"}`)})
+		if err != nil || !made.Load() || !strings.Contains(string(res.Raw), "box.two") || strings.Contains(string(res.Raw), "box.one") {
+			t.Errorf("answered %v, %v, the other call made: %v", res, err, made.Load())
 		}
 	})
 }

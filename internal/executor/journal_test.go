@@ -322,8 +322,13 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 		select {
 		case <-s.dead.died:
 		case err := <-over:
-			if finished = true; err != nil {
-				t.Fatal(err)
+			select {
+			case <-s.dead.died: // and the program ended at once
+				over <- err
+			default:
+				if finished = true; err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		s.crash(0)

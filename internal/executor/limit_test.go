@@ -40,12 +40,17 @@ var hostile = map[string]struct{ code, want string }{
 }
 
 func TestHostilePrograms(t *testing.T) {
-	r := newRig(t, standard(), func(c *executor.Config) {
-		c.Limits.CPU, c.Limits.Memory, c.Limits.Console = 200*time.Millisecond, 48<<20, 4<<10
-	})
+	with := func(cpu time.Duration) *rig {
+		return newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU, c.Limits.Memory, c.Limits.Console = cpu, 48<<20, 4<<10 })
+	}
+	quick, roomy := with(200*time.Millisecond), with(20*time.Second)
 	for name, h := range hostile {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			r := quick
+			if h.want != "" && h.want != "CPU time" {
+				r = roomy
+			}
 			res, err := r.execute(t.Context(), map[string]any{"code": h.code, "timeout_seconds": 20})
 			if err != nil {
 				t.Fatal(err)
@@ -150,23 +155,43 @@ func TestOwnTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, textsOf(t, res)[0], "own time of 100ms is over")
-	res, err = r.execute(t.Context(), map[string]any{"code": `return await box.wait({ MS: 600 })`, "timeout_seconds": 0.3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := textsOf(t, res)[0]; got != `"waited"` {
-		t.Error(got)
+	for ms := 300; ; ms *= 4 { // a slow machine takes some of it until the call is made
+		res, err = r.execute(t.Context(), map[string]any{"code": fmt.Sprintf(`return await box.wait({ MS: %d })`, 2*ms), "timeout_seconds": float64(ms) / 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := textsOf(t, res)[0]; got == `"waited"` {
+			break
+		} else if ms > 4000 {
+			t.Fatal(got)
+		}
 	}
 }
 
 func TestTotalTime(t *testing.T) {
-	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Total = 100 * time.Millisecond })
-	holds(t, r.failure(`await box.never()`), "took longer than 100ms in all", "box.never {} -> ")
+	for total := 100 * time.Millisecond; ; total *= 4 { // a slow machine takes some of it until the call is made
+		r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Total = total })
+		text := r.failure(`await box.never()`)
+		if holds(t, text, "took longer than "+total.String()+" in all"); strings.Contains(text, "box.never {} -> ") {
+			return
+		} else if total > 10*time.Second {
+			t.Fatal(text)
+		}
+	}
 }
 
 func TestResume(t *testing.T) {
-	r := newRig(t, standard(), func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
-	res, err := r.execute(t.Context(), map[string]any{"code": `await box.wait({ MS: 400 }); return "done"`})
+	a, gate := standard(), make(chan struct{})
+	a["gate"] = func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+		select {
+		case <-gate:
+			return tool.Text(false, "open"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r := newRig(t, a, func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
+	res, err := r.execute(t.Context(), map[string]any{"code": `await box.gate(); return "done"`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +213,7 @@ func TestResume(t *testing.T) {
 	if _, err := resume(ann, `{"id":"x"}`); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Invalid {
 		t.Errorf("an unknown argument: %v", err)
 	}
+	close(gate)
 	for range 2 { // as often as it is asked
 		eventually(t, "it is done", func() bool {
 			res, err = resume(ann, args)
@@ -202,7 +228,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	e, ok := r.x.Execution(id)
-	if !ok || e.State != execution.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 || e.Calls[0].Tool != "box.wait" {
+	if !ok || e.State != execution.Done || string(e.Value) != `"done"` || len(e.Calls) != 1 || e.Calls[0].Tool != "box.gate" {
 		t.Errorf("execution %+v", e)
 	}
 }
@@ -340,17 +366,30 @@ func TestClose(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	r := newRig(t, standard(), nil)
-	var mu sync.Mutex
-	var seen []string
-	_, err := r.x.Execute().Call(t.Context(), &tool.Call{
-		Arguments: json.RawMessage(`{"code":"await box.text(); await box.wait({ MS: 900 })"}`), Principal: ann,
-		Progress: func(p tool.Progress) { mu.Lock(); defer mu.Unlock(); seen = append(seen, p.Message) },
-	})
-	if err != nil {
-		t.Fatal(err)
+	a, told := standard(), make(chan struct{})
+	a["told"] = func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
+		select {
+		case <-told:
+			return tool.Text(false, "it was"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	holds(t, strings.Join(seen, "\n"), "1 call done, 1 running: box.wait")
+	r := newRig(t, a, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	once := sync.OnceFunc(func() { close(told) })
+	res, err := r.x.Execute().Call(ctx, &tool.Call{
+		Arguments: json.RawMessage(`{"code":"await box.text(); await box.told()"}`), Principal: ann,
+		Progress: func(p tool.Progress) {
+			if strings.Contains(p.Message, "1 call done, 1 running: box.told") {
+				once()
+			}
+		},
+	})
+	if err != nil || res.IsError {
+		t.Fatal("nothing was told of the call: ", err)
+	}
 }
 
 func TestTokens(t *testing.T) {
@@ -504,10 +543,11 @@ func TestCallsAfterTheEnd(t *testing.T) {
 	text := r.failure(`const all = [box.fail()];
 		for (let i = 0; i < 10; i++) all.push(box.wait({ ms: 2000 }));
 		await Promise.all(all)`)
-	holds(t, text, "no such record", "3 calls were made before", `box.wait {"ms":2000} -> not made: the program ended before its turn came`)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := len(r.calls); n > 4 {
+	n := len(r.calls) // the turn of the call that failed may come to another before the program hears of it
+	r.mu.Unlock()
+	if n < 2 || n > 3 {
 		t.Errorf("%d calls came through the door", n)
 	}
+	holds(t, text, "no such record", fmt.Sprintf("%d calls were made before", n), `box.wait {"ms":2000} -> not made: the program ended before its turn came`)
 }

@@ -51,8 +51,10 @@ func TestSessionsAgainstModel(t *testing.T) {
 				if was := model[name]; was != nil {
 					next = was.clone()
 				}
-				list, fails := randomOps(t, next, language, s)
+				over := make(chan struct{})
+				list, fails := randomOps(t, next, language, s, over)
 				o := s.try(base.t.Context(), ann, name, ops(list...), "language", language)
+				close(over)
 				if o.failed != fails {
 					t.Fatalf("%s failed: %v: %s %v", name, o.failed, o.text, o.err)
 				}
@@ -125,8 +127,8 @@ func TestSessionsAgainstModel(t *testing.T) {
 	})
 }
 
-// randomOps makes a program, and does to next what it will.
-func randomOps(t *rapid.T, next *truth, language string, s *stage) (list []op, fails bool) {
+// randomOps makes a program, and does to next what it will. over is closed when it has ended.
+func randomOps(t *rapid.T, next *truth, language string, s *stage, over <-chan struct{}) (list []op, fails bool) {
 	for range rapid.IntRange(0, 6).Draw(t, "ops") {
 		name := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")
 		text := rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "text")
@@ -152,7 +154,7 @@ func randomOps(t *rapid.T, next *truth, language string, s *stage) (list []op, f
 			time.AfterFunc(3*time.Millisecond, func() {
 				select {
 				case s.slow <- struct{}{}:
-				case <-time.After(5 * time.Second): // the program failed before it
+				case <-over: // the program failed before it
 				}
 			})
 			list = append(list, op{Call: "box.slow"}, op{Set: "_="})

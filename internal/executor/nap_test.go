@@ -15,7 +15,10 @@ func napping(c *executor.Config) { c.Limits.Sessions.SuspendAfter = 20 * time.Mi
 // suspended waits until the one program that runs is in the store, and nowhere else.
 func (s *stage) suspended() {
 	s.t.Helper()
-	eventually(s.t, "the program is suspended", func() bool { return s.p.open.Load() == 0 && s.inside.Load() > 0 && blobs(s.t, s) > 0 })
+	eventually(s.t, "the program is suspended", func() bool {
+		run, _ := s.x.Load() // it gives its turn away at last
+		return s.p.open.Load() == 0 && s.inside.Load() > 0 && run == 0 && blobs(s.t, s) > 0
+	})
 }
 
 func TestProgramsThatWaitAreSuspended(t *testing.T) {
@@ -53,7 +56,7 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 }
 
 func TestSuspendedProgramsCanBeStopped(t *testing.T) {
-	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 2 * time.Second })
+	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 5 * time.Minute })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan outcome)
 	wait := func(f func()) outcome {
@@ -66,21 +69,35 @@ func TestSuspendedProgramsCanBeStopped(t *testing.T) {
 		t.Error(o.text)
 	}
 	ctx = t.Context()
-	o := wait(func() {})
-	holds(t, o.text, "It goes on. Call resume")
-	id, _ := idOf(t, o.res)
-	s.slow <- struct{}{}
-	raw, _ := json.Marshal(map[string]string{"execution": id})
-	res, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := read(t, res); o.value != "1" {
-		t.Error(o.text)
-	}
-	o = wait(func() { s.stop() })
+	o := wait(func() { s.stop() })
 	holds(t, o.text, "shutting down", "1 call was made")
 	s.start()
+	if n := blobs(t, s); n != 0 {
+		t.Errorf("%d blobs are left", n)
+	}
+}
+
+// What is suspended is answered for like what is not, and resumed.
+func TestSuspendedProgramsAreAnsweredFor(t *testing.T) {
+	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 200 * time.Millisecond })
+	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}, op{Set: "x=1"}, op{Get: "x"}))
+	holds(t, o.text, "It goes on. Call resume")
+	id, _ := idOf(t, o.res)
+	s.suspended()
+	s.slow <- struct{}{}
+	raw, _ := json.Marshal(map[string]string{"execution": id})
+	eventually(t, "it is done", func() bool {
+		res, err := s.x.Resume().Call(t.Context(), &tool.Call{Arguments: raw, Principal: ann})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o = read(t, res)
+		_, state := idOf(t, res)
+		return state == "done"
+	})
+	if o.value != "1" {
+		t.Error(o.text)
+	}
 	if n := blobs(t, s); n != 0 {
 		t.Errorf("%d blobs are left", n)
 	}
@@ -89,15 +106,19 @@ func TestSuspendedProgramsCanBeStopped(t *testing.T) {
 // A timer wakes a suspended program, and one that goes off soon keeps it from being suspended.
 func TestTimersOfSuspendedPrograms(t *testing.T) {
 	s := newStage(t, napping)
-	done := make(chan outcome)
-	go func() {
-		done <- s.try(t.Context(), ann, "work", ops(op{Call: "box.slow", Stray: true}, op{Timer: 150}, op{Set: "x=woken"}, op{Get: "x"}))
-	}()
-	s.suspended()
-	eventually(t, "the timer has woken it", func() bool { return s.p.back.Load() == 1 })
-	s.slow <- struct{}{}
-	if o := <-done; o.value != "woken" {
-		t.Error(o.text)
+	for ms := 150.0; s.p.back.Load() == 0; ms *= 4 { // on a slow machine it goes off before the program is suspended
+		if ms > 20_000 {
+			t.Fatal("it is not suspended while it waits for its timer")
+		}
+		done := make(chan outcome)
+		go func() {
+			done <- s.try(t.Context(), ann, "work", ops(op{Call: "box.slow", Stray: true}, op{Timer: ms}, op{Set: "x=woken"}, op{Get: "x"}))
+		}()
+		eventually(t, "the timer has gone off", func() bool { return s.p.back.Load() == 1 || s.x.Spoke(ann.ID) })
+		s.slow <- struct{}{}
+		if o := <-done; o.value != "woken" {
+			t.Error(o.text)
+		}
 	}
 }
 

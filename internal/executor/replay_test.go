@@ -112,7 +112,7 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 
 // A changed program is answered from the record, until its first call that isn't there.
 func TestReplayOfAChangedProgram(t *testing.T) {
-	s := newScene(t, func(c *executor.Config) { c.Limits.CPU = 200 * time.Millisecond })
+	s := newScene(t, func(c *executor.Config) { c.Limits.CPU = 500 * time.Millisecond })
 	for language, codes := range map[string][3]string{
 		"typescript": {
 			`const a = await box.write({ n: 1 }); const b = await box.read({ n: 2 }); return a.args.n + b.missing.n;`,
