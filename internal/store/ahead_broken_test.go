@@ -118,15 +118,15 @@ func TestSafeThoughRefused(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pragma(t.Context(), "busy_timeout=1"); err != nil {
-		t.Fatal(err)
-	}
 	rec := journal.Record{ID: "ex_1", Principal: "local:ann", State: journal.Done, Started: time.Now(), Ended: time.Now()}
 	killed(t, s, dir, func() {
 		if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Safe(); err != nil {
 			t.Fatal(err)
 		}
 		if err := call.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Pragma(t.Context(), "busy_timeout=1"); err != nil { // when the first transaction has given up
 			t.Fatal(err)
 		}
 		for range 3 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -216,29 +217,31 @@ func TestEstimates(t *testing.T) {
 
 // Run writes what was counted when it ends, however much it is.
 func TestRunWritesTheRest(t *testing.T) {
-	s := &memory{}
-	m, call := meter(t, s, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { m.Run(ctx); close(done) }()
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 50 {
-				call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, "hello"), nil)
-			}
-		})
-	}
-	wg.Wait()
-	cancel()
-	<-done
-	sum := usage.Counts{}
-	for _, r := range s.rows {
-		sum.Add(r.Counts)
-	}
-	if sum.Calls != 400 || sum.Read != 400 || sum.Written != 400 {
-		t.Errorf("%+v", sum)
-	}
+	synctest.Test(t, func(t *testing.T) { // counting at last has seconds, which a slow machine takes to load the tables
+		s := &memory{}
+		m, call := meter(t, s, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { m.Run(ctx); close(done) }()
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 50 {
+					call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, "hello"), nil)
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+		<-done
+		sum := usage.Counts{}
+		for _, r := range s.rows {
+			sum.Add(r.Counts)
+		}
+		if sum.Calls != 400 || sum.Read != 400 || sum.Written != 400 {
+			t.Errorf("%+v", sum)
+		}
+	})
 }
 
 // A process that ends at once doesn't load the tables for a few words, and says that it estimates.
@@ -247,15 +250,17 @@ func TestAMomentIsEstimated(t *testing.T) {
 		words     int
 		estimated bool
 	}{{20, true}, {2000, false}} {
-		s := &memory{}
-		m, call := meter(t, s, nil)
-		call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, strings.Repeat("hello ", c.words)), nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		m.Run(ctx)
-		if len(s.rows) != 1 || s.rows[0].Read < int64(c.words)/2 || s.rows[0].Read > int64(c.words)*3 || (s.rows[0].Estimated > 0) != c.estimated {
-			t.Errorf("%d words: %+v", c.words, s.rows)
-		}
+		synctest.Test(t, func(t *testing.T) { // as above
+			s := &memory{}
+			m, call := meter(t, s, nil)
+			call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, tool.Text(false, strings.Repeat("hello ", c.words)), nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			m.Run(ctx)
+			if len(s.rows) != 1 || s.rows[0].Read < int64(c.words)/2 || s.rows[0].Read > int64(c.words)*3 || (s.rows[0].Estimated > 0) != c.estimated {
+				t.Errorf("%d words: %+v", c.words, s.rows)
+			}
+		})
 	}
 }
 

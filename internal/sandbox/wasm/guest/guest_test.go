@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -68,8 +69,9 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		}
 		guestOut.Close()
 	})
+	at := time.Now().UnixMilli() // goes on by what the guest waits for, however long that takes
 	send := func(m sandbox.HostMessage) {
-		m.At = time.Now().UnixMilli()
+		m.At = at
 		line, err := tool.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
@@ -79,14 +81,33 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		}
 	}
 	send(sandbox.HostMessage{Run: &sandbox.Run{Code: code, Name: "program.js", Seed: seed, Namespaces: map[string][]string{"box": {"echo", "fail"}}}})
-	wake := time.NewTimer(time.Hour)
-	defer func() { wake.Stop() }()
+	lines := make(chan []byte)
+	over.Go(func() {
+		defer close(lines)
+		in := bufio.NewReader(hostIn)
+		for {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			lines <- line
+		}
+	})
+	var wake <-chan time.Time
+	var due int64
 	var got talk
-	in := bufio.NewReader(hostIn)
 	for {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			t.Fatalf("the guest ended without a last word: %v\n%s", err, code)
+		var line []byte
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				t.Fatalf("the guest ended without a last word\n%s", code)
+			}
+			line = l
+		case <-wake:
+			wake, at = nil, due
+			send(sandbox.HostMessage{Wake: &sandbox.Wake{}})
+			continue
 		}
 		var m sandbox.GuestMessage
 		if err := json.Unmarshal(line, &m); err != nil {
@@ -105,16 +126,16 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		case m.Console != nil:
 			got.console = append(got.console, m.Console.Level+": "+m.Console.Text)
 		case m.Timer != nil:
-			wake.Stop()
-			if m.Timer.MS >= 0 {
-				wake = time.AfterFunc(time.Duration(m.Timer.MS*float64(time.Millisecond)), func() { send(sandbox.HostMessage{Wake: &sandbox.Wake{}}) })
+			if wake = nil; m.Timer.MS >= 0 {
+				wake, due = time.After(time.Duration(m.Timer.MS*float64(time.Millisecond))), at+int64(math.Ceil(m.Timer.MS))
 			}
 		case m.Emit != nil:
 			got.emitted = append(got.emitted, m.Emit.Handle)
 		case m.Done != nil, m.Fail != nil:
 			got.GuestMessage = m
 			hostOut.Close()
-			go func() { _, _ = io.Copy(io.Discard, in) }()
+			for range lines { // to the end
+			}
 			over.Wait()
 			return got
 		default:
