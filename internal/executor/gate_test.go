@@ -160,6 +160,32 @@ func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 	}
 }
 
+// The time in which people think is none of the execution's, also when another process takes it up after that.
+func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
+	var mu sync.Mutex
+	var later time.Duration
+	g := newGated(t, func(c *executor.Config) {
+		c.Now = func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(later)
+		}
+	})
+	g.begin(`await box.write({n: 1}); await box.write({n: 2}); return "end"`)
+	first := g.pending(1)[0]
+	mu.Lock()
+	later = 5 * time.Hour
+	mu.Unlock()
+	g.approve(first.ID)
+	eventually(t, "the first is made", func() bool { return g.count(`box.write {"n":1}`) == 1 })
+	g.pending(1)
+	g.crash(0)
+	g.approve(g.pending(1)[0].ID)
+	if d := g.ended(first.Execution); d.State != journal.Done {
+		t.Errorf("%s: %+v", d.State, d.Error)
+	}
+}
+
 var asked = regexp.MustCompile(`request (apr_[a-z0-9]+)`)
 
 // Whatever people decide, whoever asks meanwhile, and whenever the process ends: what is approved is made once, nothing else is; an answer

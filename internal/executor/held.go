@@ -22,6 +22,7 @@ type holds struct {
 	wait  chan struct{}      // has a token when the program waits for nothing but people
 	total *time.Timer        // ends the execution
 	left  time.Duration      // what it had left when the first of by began to wait
+	since time.Time          // when that was, by Config.Now
 	ends  time.Time          // when total goes off
 }
 
@@ -34,13 +35,14 @@ func (r *run) bounded(total *time.Timer, d time.Duration) {
 
 // held notes that the n-th call waits for a person, or, with nil, that it no longer does.
 func (r *run) held(n int, hold *tool.Hold) {
+	var since time.Time
 	r.shift(func() {
 		h := &r.holds
 		switch {
 		case hold != nil && len(h.by) == 0:
 			h.by = map[int]*tool.Hold{n: hold}
 			if h.total != nil && h.total.Stop() {
-				h.left = max(time.Until(h.ends), time.Millisecond)
+				h.left, h.since = max(time.Until(h.ends), time.Millisecond), r.x.cfg.Now()
 			}
 		case hold != nil:
 			h.by[n] = hold
@@ -48,10 +50,13 @@ func (r *run) held(n int, hold *tool.Hold) {
 			if delete(h.by, n); len(h.by) == 0 && h.left > 0 {
 				h.ends = time.Now().Add(h.left)
 				h.total.Reset(h.left)
-				h.left = 0
+				h.left, since = 0, h.since
 			}
 		}
 	})
+	if !since.IsZero() {
+		r.log.Stood(since)
+	}
 }
 
 // heldPatience is how long a program must have waited for nothing but people before it says so, and is suspended: calls that

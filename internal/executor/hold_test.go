@@ -19,7 +19,7 @@ import (
 // What an execution may take in all stands still while people think.
 func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{exec: execution.Execution{Calls: make([]execution.Call, 2)}, outstanding: 2}
+		r := &run{x: &Executor{cfg: Config{Now: time.Now}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, outstanding: 2}
 		r.holds.wait = make(chan struct{}, 1)
 		var over atomic.Bool
 		total := time.AfterFunc(time.Minute, func() { over.Store(true) })

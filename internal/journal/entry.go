@@ -22,7 +22,7 @@ const (
 	intent    kind = 'i' // a call is about to leave: a sending
 	outcome   kind = 'o' // what came of a call: an ending
 	again     kind = 'r' // its process died before the guest said anything: what it heard before is void
-	resumed   kind = 'c' // another process goes on: a resumption
+	resumed   kind = 'c' // another process goes on, or its time has stood still: a resumption
 	planned   kind = 'w' // what the program would write: a Planned
 	ended     kind = 'e' // how it ended: an End
 )
@@ -98,9 +98,11 @@ type delivery struct {
 	Question bool  `json:"question,omitempty"`
 }
 
-// A resumption says when a process took the execution up. Nothing ran between that and the entry before it.
+// A resumption says when a process took the execution up: nothing ran between that and the entry before it. With From it says that people were waited
+// for since then.
 type resumption struct {
-	At int64 `json:"at"` // microseconds since 1970
+	At   int64 `json:"at"` // microseconds since 1970
+	From int64 `json:"from,omitempty"`
 }
 
 // A sending is the intent of a call.

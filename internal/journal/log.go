@@ -111,6 +111,16 @@ func (l *Log) Resumed() {
 	l.add(resumed, resumption{At: l.now().UnixMicro()})
 }
 
+// Stood says that the execution's time has stood still since a moment, while people were asked. It is written with what comes next.
+func (l *Log) Stood(since time.Time) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(resumed, resumption{At: l.now().UnixMicro(), From: since.UnixMicro()})
+}
+
 // Heard notes a line that the guest is told.
 func (l *Log) Heard(text []byte) { l.put(line, text) }
 

@@ -35,7 +35,7 @@ type Story struct {
 	gaps  []gap     // in their order
 }
 
-// A gap is a time in which no process had the execution.
+// A gap is a time in which no process had the execution, or people were asked.
 type gap struct{ from, to time.Time }
 
 // Load reads what the journal of an execution says; nil where there is none.
@@ -90,7 +90,7 @@ func (s *Story) Unknown() (out []*Call) {
 }
 
 // Lasted is how long it had run until its last entry that has a time: until then it surely did. What passed between the end of a process and
-// the beginning of the one that took it up is no part of that.
+// the beginning of the one that took it up is no part of that, nor what passed while people were asked.
 func (s *Story) Lasted() time.Duration {
 	d := s.last.Sub(s.Record.Started)
 	for _, g := range s.gaps {
@@ -208,9 +208,13 @@ func (r *reader) resumed(text []byte) error {
 	if err := read(text, &c); err != nil {
 		return err
 	}
-	if at := time.UnixMicro(c.At); at.After(r.st.last) {
-		r.st.gaps = append(r.st.gaps, gap{r.st.last, at})
-		r.st.last = at
+	from, at := r.st.last, time.UnixMicro(c.At)
+	if c.From != 0 {
+		from = time.UnixMicro(c.From)
+	}
+	if at.After(from) {
+		r.st.gaps = append(r.st.gaps, gap{from, at})
+		r.at(at)
 	}
 	return nil
 }
