@@ -31,7 +31,7 @@ type stdio struct {
 
 const (
 	briefGrace = 100 * time.Millisecond // for a process that never spoke MCP: it has nothing to save
-	lastWords  = 200 * time.Millisecond // for the standard error of a process that has exited to be read to its end
+	lastWords  = time.Second            // for the standard error of a process that has exited to be read to its end
 )
 
 func newStdio(cmd command, maxMessage int, grace time.Duration, r *ring) *stdio {
