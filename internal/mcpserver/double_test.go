@@ -307,10 +307,10 @@ func compact(t testing.TB, raw []byte) string {
 // eventually waits until ok, or fails.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in 10 s: %s", what)
+			t.Fatalf("not in 30 s: %s", what)
 		}
 		time.Sleep(2 * time.Millisecond) // polling a condition with a deadline
 	}

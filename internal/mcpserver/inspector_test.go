@@ -180,7 +180,7 @@ func TestInterrupt(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	kill := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+	kill := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer kill.Stop()
 	for lines.Scan() {
 		if !json.Valid(lines.Bytes()) {
