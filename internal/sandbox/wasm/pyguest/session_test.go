@@ -53,6 +53,9 @@ func TestSession(t *testing.T) {
 		[2]string{"(await pending).number, await t", `value [1,"slept"]`},
 		[2]string{"[pending.title, issue.number for issue in []] if False else 2", "fail SyntaxError: did you forget parentheses around the comprehension target?"},
 		[2]string{"import builtins\n'github' in dir(builtins), repr(github)", `value [true,"<tools github: list_issues, get_issue, create_issue>"]`},
+		[2]string{"def fetch(n):\n    return github.get_issue(number=n)\nclass C:\n    def none(self):\n        return github.nothing()\nget = github.get_issue", ""},
+		[2]string{"c, d = fetch(1), get(number=2)\nisinstance(c, dict), isinstance(d, dict), C().none() is None", "value [true,true,true]"},
+		[2]string{"import asyncio\n[x.number for x in await asyncio.gather(*[fetch(i) for i in range(2)])]", "value [0,1]"},
 		[2]string{"f = open('workspace/s.txt', 'w')\nf.write('abc')", "value 3"},
 		[2]string{"f.write('def')\nf.close()\nopen('workspace/s.txt').read()", `value "abcdef"`},
 		[2]string{"open('skills/late.py', 'w').write('V = 1')\nimport skills.late\nskills.late.V", "value 1"},
@@ -76,6 +79,8 @@ func TestApart(t *testing.T) {
 		{"x = 1\nimport asyncio\nasync def f():\n    await asyncio.sleep(1)\n    print('late')\nasyncio.create_task(f())\nx", "1"},
 		{"'x' in globals()", "false"},
 		{"import asyncio\nawait asyncio.sleep(5)\nlen(asyncio.all_tasks())", "1"},
+		{"import random\nrandom.seed(7)\n1", "1"},
+		{"import random\nrandom.random() == random.Random(7).random()", "false"},
 	} {
 		done, fail, err := m.run(sandbox.Run{Code: p[0]})
 		if err != nil || fail != nil || string(done.Value) != p[1] || strings.Contains(m.console(), "late") {
@@ -122,10 +127,11 @@ again.seed()
 fixed, state = random.Random(7), random.Random()
 state.setstate(fixed.getstate())
 twin = copy.copy(fixed)
-for _ in range(100): random.Random()`
+for _ in range(100): random.Random()
+random.seed(7)`
 	drawn := func(seed string) (all []float64) {
 		m := start(t)
-		for _, r := range []sandbox.Run{{Code: made, Seed: strings.Repeat("01", 32)}, {Code: "[g.random() for g in (free, again, odd, fixed, state, twin)]", Seed: strings.Repeat(seed, 32)}} {
+		for _, r := range []sandbox.Run{{Code: made, Seed: strings.Repeat("01", 32)}, {Code: "[g.random() for g in (free, again, odd, fixed, state, twin, random)]", Seed: strings.Repeat(seed, 32)}} {
 			r.Session = true
 			done, fail, err := m.run(r)
 			if err != nil || fail != nil {
@@ -136,7 +142,7 @@ for _ in range(100): random.Random()`
 		return all
 	}
 	a, b, c := drawn("02"), drawn("02"), drawn("03")
-	if len(a) != 6 || !slices.Equal(a, b) {
+	if len(a) != 7 || !slices.Equal(a, b) {
 		t.Fatalf("the same seed gave %v and %v", a, b)
 	}
 	for i := range a {

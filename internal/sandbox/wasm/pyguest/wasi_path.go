@@ -10,22 +10,28 @@ import (
 
 // WasiSnapshotPreview1PathFilestatGet says what is at a path.
 func (i imports) WasiSnapshotPreview1PathFilestatGet(_ *py.Module, fd, flags, at, n, to uint32) uint32 {
+	s, name, e := i.statAt(fd, at, n)
+	if e == ok {
+		i.putStat(to, name, s)
+	}
+	return e
+}
+
+// statAt says what is at a path, and its name.
+func (i imports) statAt(fd, at, n uint32) (s stat, name string, errno uint32) {
 	name, library, e := i.resolve(fd, at, n)
 	if e != ok {
-		return e
+		return s, name, e
 	}
-	var s stat
-	if library != "" {
-		dir, size, found := i.g.library.stat(library)
-		if !found {
-			return errNoEntry
-		}
-		s, name = stat{Dir: dir, Size: size}, library
-	} else if s, e = i.stat(name); e != ok {
-		return e
+	if library == "" {
+		s, e = i.stat(name)
+		return s, name, e
 	}
-	i.putStat(to, name, s)
-	return ok
+	dir, size, found := i.g.library.stat(library)
+	if !found {
+		return s, library, errNoEntry
+	}
+	return stat{Dir: dir, Size: size}, library, ok
 }
 
 // Flags of path_open.
@@ -175,9 +181,10 @@ func (i imports) WasiSnapshotPreview1PathRename(_ *py.Module, dir, at, n, toDir,
 	return e
 }
 
-// WasiSnapshotPreview1PathFilestatSetTimes does nothing: the host keeps the times.
-func (imports) WasiSnapshotPreview1PathFilestatSetTimes(*py.Module, uint32, uint32, uint32, uint32, uint64, uint64, uint32) uint32 {
-	return ok
+// WasiSnapshotPreview1PathFilestatSetTimes changes nothing, as the host keeps the times; what is at the path must be there.
+func (i imports) WasiSnapshotPreview1PathFilestatSetTimes(_ *py.Module, fd, _, at, n uint32, _, _ uint64, _ uint32) uint32 {
+	_, _, e := i.statAt(fd, at, n)
+	return e
 }
 
 // There are no links.

@@ -3,16 +3,18 @@ would draw the same numbers as the session."""
 
 import random
 import weakref
+from os import urandom
 
+_seed = random.Random.seed
 _unseeded = {}  # by id, in the order in which they were made
 
 
 def install():
     """Makes random.Random tell which of its generators have a seed of their program's."""
-    seed, setstate = random.Random.seed, random.Random.setstate
+    setstate = random.Random.setstate
 
     def noting_seed(self, a=None, version=2):
-        seed(self, a, version)
+        _seed(self, a, version)
         _note(self, a is None)
 
     def noting_setstate(self, state):
@@ -20,8 +22,15 @@ def install():
         _note(self, False)
 
     noting_seed.__name__, noting_setstate.__name__ = "seed", "setstate"
-    noting_seed.__doc__, noting_setstate.__doc__ = seed.__doc__, setstate.__doc__
+    noting_seed.__doc__, noting_setstate.__doc__ = _seed.__doc__, setstate.__doc__
     random.Random.seed, random.Random.setstate = noting_seed, noting_setstate
+    random.seed, random.setstate = random._inst.seed, random._inst.setstate
+    forget()
+
+
+def forget():
+    """Makes the module's own generator one without a seed."""
+    _note(random._inst, True)
 
 
 def _note(generator, unseeded):
@@ -37,4 +46,4 @@ def renew():
     for r in list(_unseeded.values()):
         generator = r()
         if generator is not None:
-            random.Random.seed(generator)
+            _seed(generator, int.from_bytes(urandom(32)))

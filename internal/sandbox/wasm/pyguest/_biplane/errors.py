@@ -149,6 +149,8 @@ def describe(e, program):
     """An error as the protocol's GuestError; program is the name of the program."""
     name, text = _only(e)
     stack = stack_of(e.__traceback__)
+    if not stack and e.__cause__ is not None:  # a StopIteration, of which a coroutine makes another error
+        stack = stack_of(e.__cause__.__traceback__)
     if isinstance(e, SyntaxError) and e.lineno is not None and own(e.filename or ""):
         place = 'File "%s", line %d' % (e.filename, e.lineno) + (", column %d" % e.offset if e.offset else "")
         stack = stack + "\n" + place if stack else place

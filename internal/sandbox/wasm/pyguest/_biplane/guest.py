@@ -5,7 +5,6 @@ import builtins
 import gc
 import inspect
 import linecache
-import os
 import random
 import sys
 import types
@@ -14,7 +13,7 @@ from . import calls, chance, console, errors, host, imports, loop as loops, rewr
 from .loop import loop
 from .private import private
 
-asyncio, gc, inspect, linecache, os, random, types = map(private, (asyncio, gc, inspect, linecache, os, random, types))
+asyncio, gc, inspect, linecache, random, types = map(private, (asyncio, gc, inspect, linecache, random, types))
 
 GRACE = 40  # seconds that a run waits for calls that the program has looked at and not waited for
 MAX_REPORTS = 10
@@ -83,6 +82,7 @@ def _reset():
         asyncio.tasks._unregister_task(t)
     calls.reset()
     rewrite.forget()
+    chance.forget()
     loop.clear()
     _fresh_main()
     for name, m in list(sys.modules.items()):
@@ -103,7 +103,6 @@ def _start(run):
     console.begin()
     if run.get("seed"):
         host.seed(bytes.fromhex(run["seed"]))
-        random.seed(int.from_bytes(os.urandom(32)))
         chance.renew()
     try:
         names = run.get("namespaces")

@@ -511,7 +511,10 @@ class _Rewriter(_Visitor):
         if not depth:
             self.inside(node)
             self.iterations(node.generators, self.can_await)
-        return self.waited(node, _AWAIT_ALL, depth) if depth else node
+        if not depth:
+            return node
+        element = node.value if isinstance(node, ast.DictComp) else node.elt
+        return ast.copy_location(self.waited(node, _AWAIT_ALL, depth), element)
 
     visit_ListComp = visit_SetComp = visit_DictComp = comprehension
 

@@ -59,6 +59,15 @@ def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
     os.stat(path)
 
 
+_chdir = os.chdir
+
+
+def chdir(path):
+    """Changes the working directory, whose name has no . and .. in it."""
+    _chdir(path)
+    _chdir(os.path.normpath(os.getcwd()))
+
+
 def _no_thread(self):
     raise RuntimeError("the sandbox has no threads: write async functions, and await asyncio.gather(...) of them")
 
@@ -71,7 +80,9 @@ def install():
     threading.Thread.start = _no_thread
     hashlib.pbkdf2_hmac = pbkdf2_hmac
     os.chmod = chmod
+    os.chdir = chdir
     zoneinfo.reset_tzpath(to=["/lib/timezones"])
     os.environ["HOME"] = "/workspace"
     os.environ["TZ"] = "UTC"
     tempfile.tempdir = "/tmp"
+    tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # a file without a name can't be

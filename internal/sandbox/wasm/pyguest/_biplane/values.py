@@ -230,6 +230,8 @@ def _key(k):
         return "null"
     if isinstance(k, bool):
         return "true" if k else "false"
+    if isinstance(k, int):
+        return str(_tame(k, 0, ()))
     s = _scalar(k)
     if s is not NotImplemented and isinstance(s, str):
         return s
