@@ -133,6 +133,9 @@ func TestItIsToldThatItWaits(t *testing.T) {
 	is(journal.Running)
 	close(first)
 	is(journal.Waiting)
+	if d, err := g.x.Details(ctx, g.who, id); err != nil || len(d.Calls) != 2 || d.Calls[0].Sent.Before(d.Started) {
+		t.Errorf("%+v, %v", d, err)
+	}
 	eventually(t, "another call", func() bool { return g.count("box.image {}") == 1 })
 	is(journal.Running)
 	close(second)

@@ -249,7 +249,7 @@ func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 		c := *rec.Note
 		c.Order = order[c.ID]
 		if rec.Pending {
-			c.MS = time.Since(rec.Begun).Milliseconds()
+			c.MS, c.Sent = time.Since(rec.Begun).Milliseconds(), rec.Begun // it may wait for its turn, or a person, before it is sent
 		}
 		out = append(out, c)
 	}
