@@ -147,6 +147,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 	case <-r.done:
 		res = r.answered
 	default:
+		r = r.speaker()
 		if res, err = r.goesOn(); err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 // Calls that policy leaves to a person wait at the door like any slow call, and the program is suspended around them. What
 // is here is what they are to an execution: it says that it waits, answers at once, and its deadlines stand still.
 
-// holds are the calls that wait for a person. Its fields are guarded by run.mu.
+// holds are the calls that wait for a person. Its fields are guarded by run.mu, but for the last ones.
 type holds struct {
 	by    map[int]*tool.Hold // by the number of the call
 	most  int                // calls that may be under way at once
@@ -24,6 +24,35 @@ type holds struct {
 	left  time.Duration      // what it had left when the first of by began to wait
 	since time.Time          // when that was, by Config.Now
 	ends  time.Time          // when total goes off
+
+	// Guarded by run.shifting.
+	outer  func(*tool.Hold) // told that some of by wait, or, with nil, that none does; nil: nobody wants to know
+	passed bool             // it was told that some do
+}
+
+// within has outer be told whether the run waits for people, from now on.
+func (r *run) within(outer func(*tool.Hold)) {
+	r.shifting.Lock()
+	defer r.shifting.Unlock()
+	r.holds.outer = outer
+	r.passOn()
+}
+
+// passOn tells outer. r.shifting is held.
+func (r *run) passOn() {
+	if r.holds.outer == nil {
+		return
+	}
+	var some *tool.Hold
+	r.mu.Lock()
+	for _, some = range r.holds.by {
+		break
+	}
+	r.mu.Unlock()
+	if waits := some != nil; waits != r.holds.passed {
+		r.holds.passed = waits
+		r.holds.outer(some)
+	}
 }
 
 // bounded notes the timer that ends the execution after d.
@@ -93,7 +122,7 @@ type heldCall struct {
 func (r *run) heldCalls() (calls []heldCall, behind int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leaves() {
+	if r.leaves() || r.plan != nil && r.plan.by != nil { // that one says what it waits for
 		return nil, 0
 	}
 	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {

@@ -39,6 +39,7 @@ type planned struct {
 	writes   map[int]plan.Write // by the number of the call
 	policies string
 	whole    *plan.Plan // what a person is asked about; nil: not yet
+	by       *run       // carries it out; nil: nothing does yet. Guarded by run.mu of what is planned
 	carried  *carried   // how carrying it out ended; nil: not yet
 
 	// Of one that carries a plan out.
@@ -262,7 +263,7 @@ func (r *run) proposed() (known bool, _ error) {
 	case k.Failure != nil:
 		return true, &tool.Error{Kind: tool.Kind(k.Failure.Kind), Msg: k.Failure.Message}
 	}
-	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments})
+	_, err := r.carryOut(r.ctx, &tool.Call{Arguments: k.Arguments, Held: func(h *tool.Hold) { r.held(last, h) }})
 	return true, err
 }
 
@@ -307,6 +308,10 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 			return nil, err
 		}
 	}
+	r.mu.Lock()
+	r.plan.by = b
+	r.mu.Unlock()
+	b.within(c.Held)
 	select {
 	case <-b.done:
 	case <-ctx.Done():
@@ -356,6 +361,22 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 		return nil, errClosing
 	}
 	return b, nil
+}
+
+// speaker gives the run that says what r waits for people for: the one that carries its plan out, where that does.
+func (r *run) speaker() *run {
+	if r.plan == nil {
+		return r
+	}
+	r.mu.Lock()
+	b := r.plan.by
+	r.mu.Unlock()
+	if b != nil {
+		if held, _ := b.heldCalls(); len(held) > 0 {
+			return b
+		}
+	}
+	return r
 }
 
 // came gives what carrying the plan out came to; nil: there is no plan, or it was not carried out.

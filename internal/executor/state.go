@@ -20,6 +20,7 @@ func (r *run) shift(f func()) {
 		r.log.Update(func(rec *journal.Record) { rec.State = journal.State(now) }, true)
 		r.changed()
 	}
+	r.passOn()
 }
 
 // weigh sets the state of a run that has begun and not ended: it waits when it is suspended, or for nothing but people. r.mu is held.

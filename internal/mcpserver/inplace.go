@@ -123,8 +123,11 @@ func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *fo
 	}
 	c.InPlace = true
 	res, err := a.s.cfg.Door.Call(ctx, c)
-	if err != nil || a.s.waits(c, res) == "" {
-		return res, nil, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if id = a.s.waits(c, res); id == "" {
+		return res, nil, nil
 	}
 	return a.waiting(ctx, c, id, res, out.Decided > 0)
 }
@@ -152,8 +155,12 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool
 		}
 		c = a.s.resuming(c, id)
 		c.InPlace = decided || f != nil // else it waits, as it does for clients that can't ask
-		if res, err = a.resume(ctx, c, id); err != nil || a.s.waits(c, res) == "" || !decided {
+		res, err = a.resume(ctx, c, id)
+		if err != nil || !decided {
 			return res, nil, err
+		}
+		if id = a.s.waits(c, res); id == "" { // else it may be the one that carries out a plan
+			return res, nil, nil
 		}
 	}
 	return res, nil, nil
