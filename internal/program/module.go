@@ -71,7 +71,12 @@ func (m *module) readImport(t *tokens, i int) int {
 	if t.is(i+1, "(") || t.is(i+1, ".") {
 		return i + 1
 	}
-	if t.is(i+1, "type") && t.is(i+3, "=") { // import type X = A.T
+	if t.is(i+1, "type") && t.is(i+3, "=") {
+		if t.is(i+4, "require") && t.is(i+5, "(") { // import type X = require("x")
+			end := min(t.after(i+5), len(t.list)) - 1
+			m.edits = append(m.edits, edit{t.list[i].start, t.list[end].end, ";"})
+			return end + 1
+		}
 		m.edits = append(m.edits, edit{t.list[i].start, t.list[i].end, ""})
 		return i + 2
 	}
