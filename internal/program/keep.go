@@ -209,6 +209,10 @@ func (k *keeper) declaration(i, hi int, header bool) {
 		end := k.list[d.end-1].end
 		k.edits = append(k.edits, edit{end, end, ")"})
 	}
+	if header && k.is(i+1, "async") && k.is(i+2, "of") { // for (async of ...) is no loop
+		word.put = "("
+		k.edits = append(k.edits, edit{k.list[i+1].end, k.list[i+1].end, ")"})
+	}
 	k.edits = append(k.edits, word)
 	if !k.is(i, "var") {
 		for _, n := range d.bare {
