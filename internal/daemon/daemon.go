@@ -307,8 +307,10 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	stopped.Go(func() { results[0] = servers[0].stop(ctx) })
 	draining, cancelDrain := context.WithTimeout(ctx, drainTime)
 	defer cancelDrain()
-	d.mcp.Drain(draining)
-	errs := []error{d.mcp.Close(), d.http.Close()}
+	var errs []error
+	// Whoever waits for a program is told that it goes on in the next process: a caller that is cut off takes its program along.
+	d.mcp.Drain(draining, func() { errs = append(errs, d.executor.Close()) })
+	errs = append(errs, d.mcp.Close(), d.http.Close())
 	for i, s := range servers[1:] {
 		stopped.Go(func() { results[i+1] = s.stop(ctx) })
 	}

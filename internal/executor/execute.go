@@ -178,7 +178,12 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-r.done:
 			return nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			select {
+			case <-r.done: // at the same moment
+				return nil
+			default:
+				return context.Cause(ctx)
+			}
 		case <-answerBy.C:
 			return nil
 		case <-held:

@@ -17,9 +17,9 @@ const (
 )
 
 // Drain prepares for Close: from now on calls of tools are refused, with HTTP status 503 or an error that says why, and
-// those under way may end, until ctx is done. Those that have not ended then are ended, and answered with an error that
-// says why, for which there is another second. Drain returns as soon as all calls are answered. It may be called twice.
-func (s *Server) Drain(ctx context.Context) {
+// those under way may end, until ctx is done. Those that have not ended when last, which is called then, returns are ended, and answered with an
+// error that says why, for which there is another second. Drain returns as soon as all calls are answered. It may be called twice.
+func (s *Server) Drain(ctx context.Context, last func()) {
 	s.mu.Lock()
 	s.draining = true
 	idle := s.idle
@@ -32,6 +32,7 @@ func (s *Server) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+	last()
 	s.cut()
 	timer := time.NewTimer(lastAnswers)
 	defer timer.Stop()

@@ -42,7 +42,7 @@ func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during 
 		<-started
 	}
 	drained := make(chan struct{})
-	go func() { s.Drain(ctx); close(drained) }()
+	go func() { s.Drain(ctx, func() {}); close(drained) }()
 	eventually(t, "requests are refused", func() bool {
 		res := other.post(t, request(1, "tools/list", "", other.version), nil)
 		body := drain(t, res)
