@@ -161,6 +161,11 @@ def _name(func):
     return func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
 
 
+def _gets(func):
+    """Whether it is getattr of something."""
+    return isinstance(func, ast.Call) and isinstance(func.func, ast.Name) and func.func.id == "getattr" and bool(func.args)
+
+
 def _own_returns(node):
     """The values that a function itself returns, not those in it."""
     todo = list(node.body)
@@ -203,7 +208,7 @@ class _Facts(_Visitor):
         if not isinstance(node, ast.Call):
             return False
         f = node.func
-        if isinstance(f, ast.Call) and isinstance(f.func, ast.Name) and f.func.id == "getattr" and f.args:
+        if _gets(f):
             f = f.args[0]
         elif _name(f) in self.giving:
             return True
@@ -213,9 +218,7 @@ class _Facts(_Visitor):
         """Whether it is nothing but names, the first of which leads to tools."""
         while isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             node = node.value
-            if isinstance(node, ast.Name):
-                return node.id in self.tools
-        return False
+        return isinstance(node, ast.Name) and node.id in self.tools
 
     def visit_Import(self, node):
         for a in node.names:
@@ -278,7 +281,7 @@ class _Facts(_Visitor):
 
     def visit_FunctionDef(self, node):
         self.inside(node)
-        if any(map(self.is_tool, _own_returns(node))):
+        if any(map(self.is_tool, _own_returns(node))) and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
             self.giving.add(node.name)
             if not node.decorator_list and node.name[:2] != "__":
                 self.lending.add(node.name)
@@ -363,12 +366,22 @@ class _Rewriter(_Visitor):
         return node
 
     def arguments(self, node):
-        eats = self.facts.is_tool(node) or self.consumes(node.func)
-        node.args = [self.wrap(a) if eats else a for a in map(self.visit, node.args)]
+        eats = self.facts.is_tool(node) or self.consumes(node.func) or self.catching and self.stores(node.func)
+        node.args = [self.wrap(a) if eats else a for a in map(self.argument, node.args)]
         for k in node.keywords:
-            k.value = self.visit(k.value)
+            k.value = self.argument(k.value)
             if eats:
                 k.value = self.wrap(k.value)
+
+    def argument(self, node):
+        """What is passed on; tools are called by who expects their values."""
+        if self.plain and type(node) is ast.Name and node.id in self.facts.tools:
+            return self.settling(node)
+        return self.visit(node)
+
+    def stores(self, func):
+        """Whether it puts what it gets into a container of which nothing is awaited."""
+        return isinstance(func, ast.Attribute) and func.attr in _STORES and isinstance(func.value, ast.Name) and func.value.id not in self.facts.lazy
 
     def consumes(self, func):
         if isinstance(func, ast.Name):
@@ -390,13 +403,21 @@ class _Rewriter(_Visitor):
         return self.wrap(node) if self.plain else node
 
     def func(self, node):
-        return node if self.facts.names_tool(node) else self.visit(node)
+        if self.facts.names_tool(node):
+            return node
+        if _gets(node) and self.facts.names_tool(node.args[0]):
+            node.args[1:] = map(self.visit, node.args[1:])
+            return node
+        return self.visit(node)
 
     def visit_Attribute(self, node):
         """A tool that is passed on is called by who expects its value."""
         if self.plain and self.facts.names_tool(node):
-            return ast.copy_location(ast.Call(ast.copy_location(ast.Name(_TOOL, ast.Load()), node), [node], []), node)
+            return self.settling(node)
         return self.inside(node)
+
+    def settling(self, node):
+        return ast.copy_location(ast.Call(ast.copy_location(ast.Name(_TOOL, ast.Load()), node), [node], []), node)
 
     def call(self, node, runs=False):
         """A call as it is, but for what is in it."""
@@ -409,7 +430,9 @@ class _Rewriter(_Visitor):
 
     def visit_Assign(self, node):
         if self.facts.names_tool(node.value):
-            node.targets = [self.visit(t) for t in node.targets]
+            if not all(isinstance(t, ast.Name) for t in node.targets):
+                node.targets = [self.visit(t) for t in node.targets]
+                node.value = self.argument(node.value)
             return node
         self.inside(node)
         if not any(isinstance(n, ast.Name) and self.facts.keeps(n.id) for t in node.targets for n in ast.walk(t)):

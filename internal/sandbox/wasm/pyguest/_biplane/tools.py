@@ -53,11 +53,6 @@ class _Settling(Tool):
         return calls.settle(super().__call__(*args, **keywords))
 
 
-def settling(x):
-    """x, or a tool that does as x does and gives values."""
-    return _Settling(x._path) if type(x) is Tool else x
-
-
 class Namespace(types.ModuleType):
     """The tools of an upstream."""
 
@@ -85,6 +80,24 @@ class Namespace(types.ModuleType):
 
     def __repr__(self):
         return "<tools %s: %s>" % (self._upstream, ", ".join(self._members))
+
+
+class _SettlingNamespace(Namespace):
+    """The same, of tools that give values."""
+
+    def __getattr__(self, name):
+        t = self.__dict__[name] = settling(super().__getattr__(name))
+        return t
+
+    def __getitem__(self, name):
+        return settling(super().__getitem__(name))
+
+
+def settling(x):
+    """x, or what does as x does and gives values: of a tool, and of the tools of an upstream."""
+    if type(x) is Tool:
+        return _Settling(x._path)
+    return _SettlingNamespace(x._upstream, x._members) if type(x) is Namespace else x
 
 
 class _Tools(types.ModuleType):
