@@ -215,7 +215,7 @@ func (m *module) literal(t *tokens, i int) *text {
 func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *problem) {
 	out := scan(s.output)
 	r := reader{out}
-	top, body, ok := split(r, bare)
+	top, body, ok := split(r, code, bare)
 	if !ok {
 		return nil, &problem{at: firstClose(code), message: "unexpected closing bracket: it closes more than was opened"}
 	}
@@ -299,14 +299,14 @@ func firstClose(t *tokens) int {
 
 // split finds what stands before the body of the program (imports, helpers of the compiler) and the body. It is not
 // ok where the text has broken out of its wrapper.
-func split(r reader, bare bool) (top []stmt, body [2]int, ok bool) {
+func split(r reader, code *tokens, bare bool) (top []stmt, body [2]int, ok bool) {
 	n := len(r.list)
 	for i := 0; i < n; {
 		if r.is(i, ";") {
 			i++
 			continue
 		}
-		helper := r.is(i, "var") && strings.HasPrefix(r.text(i+1), "__")
+		helper := r.is(i, "var") && strings.HasPrefix(r.text(i+1), "__") && !(bare && says(code, r.text(i+1)))
 		if !helper && (!r.is(i, "import") || r.is(i+1, "(") || r.is(i+1, ".")) {
 			if bare {
 				return top, [2]int{i, n}, true
@@ -321,6 +321,16 @@ func split(r reader, bare bool) (top []stmt, body [2]int, ok bool) {
 		i = st.hi
 	}
 	return top, [2]int{n, n}, bare
+}
+
+// says says whether a word stands in the agent's text: the compiler gives none of its own such a name then.
+func says(code *tokens, name string) bool {
+	for i := range code.list {
+		if code.is(i, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // importStatement writes an import as a call, or a helper of the compiler as it is.
