@@ -9,7 +9,7 @@ import random
 import sys
 import types
 
-from . import calls, chance, console, errors, host, imports, loop as loops, rewrite, shims, tools, values, warm
+from . import calls, chance, console, errors, facts, host, imports, loop as loops, rewrite, shims, tools, values, warm
 from .loop import loop
 from .private import private
 
@@ -81,7 +81,7 @@ def _reset():
         t._log_destroy_pending = False
         asyncio.tasks._unregister_task(t)
     calls.reset()
-    rewrite.forget()
+    facts.forget()
     chance.forget()
     loop.clear()
     _fresh_main()

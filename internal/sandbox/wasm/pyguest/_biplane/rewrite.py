@@ -17,6 +17,7 @@ import inspect
 import sys
 
 from . import calls, tools
+from .facts import STORES, Facts, Visitor, gets, name_of, root_of
 from .private import private
 
 ast, inspect = private(ast), private(inspect)
@@ -24,10 +25,6 @@ ast, inspect = private(ast), private(inspect)
 # Their names end in __, or those in classes would become private.
 _AWAIT, _AWAIT_ANY, _AWAIT_ALL, _SETTLE, _SETTLE_ALL = ("__biplane_%s__" % n for n in ("await", "await_any", "await_all", "settle", "settle_all"))
 _TOOL, RESULT, _LEFT = "__biplane_tool__", "__biplane_result__", "__biplane_left__"
-_RUNS = {"run", "run_until_complete"}
-_TELLERS = {"isawaitable", "iscoroutine", "isfuture"}
-_COLLECTORS = {"gather", "wait", "wait_for", "as_completed", "create_task", "ensure_future", "shield", "run", "run_until_complete"}
-_STORES = {"append", "add", "insert", "put", "put_nowait", "appendleft", "setdefault"}
 _EATERS = {"extend", "update", "join"}
 _LAZY_MODULES = {"asyncio", "contextlib", "functools", "inspect"}
 _CONSUMERS = set(
@@ -97,210 +94,6 @@ def install():
     builtins.__dict__[_TOOL] = tools.settling
 
 
-_known = {}  # what the programs of this session have named: names through which tools are called, and functions that return calls
-
-
-def forget():
-    """Forgets what programs have named."""
-    _known.clear()
-
-
-def _root(node):
-    """The name that a chain of attributes and keys begins with."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-_LEAVES = frozenset((ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal, ast.alias, type(None)))
-
-
-def _inner(cls):
-    """The fields of a class of nodes in which there are nodes worth a visit."""
-    dull = (str, int, object, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-    names = []
-    for name, t in cls._field_types.items():
-        if name == "annotation":  # nothing can be awaited in one
-            continue
-        t = getattr(t, "__args__", (t,))[0]  # of list[T] and T | None
-        if t not in dull:
-            names.append(name)
-    return tuple(names)
-
-
-_FIELDS = {c: _inner(c) for c in vars(ast).values() if isinstance(c, type) and issubclass(c, ast.AST) and hasattr(c, "_field_types") and c not in _LEAVES}
-
-
-class _Visitor:
-    """Visits all nodes in their order, and puts what a method visit_CLASS gives in a node's place; faster than ast's own."""
-
-    def __init__(self):
-        self.methods = {getattr(ast, n[len("visit_") :]): getattr(self, n) for n in dir(self) if n.startswith("visit_")}
-
-    def visit(self, node):
-        method = self.methods.get(type(node))
-        if method is not None:
-            return method(node)
-        return node if type(node) in _LEAVES else self.inside(node)
-
-    def inside(self, node):
-        methods = self.methods
-        for field in _FIELDS[type(node)]:
-            v = getattr(node, field)
-            if type(v) is list:
-                for i, x in enumerate(v):
-                    if type(x) not in _LEAVES or type(x) in methods:
-                        v[i] = self.visit(x)
-            elif type(v) not in _LEAVES or type(v) in methods:
-                setattr(node, field, self.visit(v))
-        return node
-
-
-def _name(func):
-    """The name of what is called."""
-    return func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
-
-
-def _gets(func):
-    """Whether it is getattr of something."""
-    return isinstance(func, ast.Call) and isinstance(func.func, ast.Name) and func.func.id == "getattr" and bool(func.args)
-
-
-def _own_returns(node):
-    """The values that a function itself returns, not those in it."""
-    todo = list(node.body)
-    while todo:
-        n = todo.pop()
-        if isinstance(n, ast.Return):
-            yield n.value
-        elif isinstance(n, ast.stmt) and not isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-                for x in getattr(n, field, ()):
-                    todo.extend(x.body if isinstance(x, (ast.ExceptHandler, ast.match_case)) else [x])
-
-
-class _Facts(_Visitor):
-    """What the whole program says about its names."""
-
-    def __init__(self, roots):
-        super().__init__()
-        self.tools = set(roots) | _known.setdefault("tools", set())  # names through which tools are called
-        self.lazy = set()  # names that are awaited, gathered or kept for it
-        self.stored = set()  # names that are in displays, or put into containers
-        self.collects = False
-        self.modules = {"json"}
-        self.giving = _known.setdefault("giving", set()).copy()  # the program's functions that return calls
-        self.lending = _known.setdefault("lending", set()).copy()  # those whose calls are awaited where they are called
-        self.coroutines = _known.setdefault("coroutines", set()).copy()
-        self.runs = set()  # names for asyncio.run
-        self.awaited = set()  # names of what is called to be awaited
-        self.objects = False  # whether something else than a call is awaited
-
-    def handles(self):
-        """Whether the program deals with awaitables itself, so that it may want a call and not its value."""
-        return self.collects or self.objects or not self.awaited <= self.coroutines | self.lending
-
-    def remember(self):
-        """For the next programs of the session."""
-        _known.update(tools=self.tools, giving=self.giving, lending=self.lending, coroutines=self.coroutines)
-
-    def is_tool(self, node):
-        if not isinstance(node, ast.Call):
-            return False
-        f = node.func
-        if _gets(f):
-            f = f.args[0]
-        elif _name(f) in self.giving:
-            return True
-        return _root(f) in self.tools
-
-    def names_tool(self, node):
-        """Whether it is nothing but names, the first of which leads to tools."""
-        while isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            node = node.value
-        return isinstance(node, ast.Name) and node.id in self.tools
-
-    def visit_Import(self, node):
-        for a in node.names:
-            name = a.asname or a.name.partition(".")[0]
-            if a.name.partition(".")[0] == "tools":
-                self.tools.add(name)
-            else:
-                self.modules.add(name)
-        return node
-
-    def visit_ImportFrom(self, node):
-        top = (node.module or "").partition(".")[0]
-        for a in node.names:
-            if top == "tools" or top in self.tools:
-                self.tools.add(a.asname or a.name)
-            elif top == "asyncio" and a.name == "run":
-                self.runs.add(a.asname or a.name)
-            else:
-                self.coroutines.add(a.asname or a.name)
-        return node
-
-    def visit_Assign(self, node):
-        if isinstance(node.value, (ast.Attribute, ast.Name, ast.Subscript)) and _root(node.value) in self.tools:
-            for t in node.targets:
-                if isinstance(t, ast.Name) and t.id != _root(node.value):
-                    self.tools.add(t.id)
-        return self.inside(node)
-
-    def visit_Await(self, node):
-        v = node.value
-        if isinstance(v, ast.Name):
-            self.lazy.add(v.id)
-        if not isinstance(v, ast.Call):
-            self.objects = True
-        elif _root(v.func) not in self.tools and _root(v.func) not in self.modules:
-            self.awaited.add(_name(v.func))
-        return self.inside(node)
-
-    def visit_Call(self, node):
-        name = _name(node.func)
-        if name in _COLLECTORS or name in _TELLERS:
-            self.collects = self.collects or name not in _RUNS
-            for a in node.args:
-                self.lazy.update(n.id for n in ast.walk(a) if isinstance(n, ast.Name))
-        elif name in _STORES:
-            self.stored.update(a.id for a in node.args if isinstance(a, ast.Name))
-        return self.inside(node)
-
-    def _display(self, node):
-        for e in node.values if isinstance(node, ast.Dict) else node.elts:
-            if isinstance(e, ast.Name):
-                self.stored.add(e.id)
-        return self.inside(node)
-
-    visit_List = visit_Tuple = visit_Set = visit_Dict = _display
-
-    def visit_AsyncFunctionDef(self, node):
-        self.coroutines.add(node.name)
-        return self.inside(node)
-
-    def visit_FunctionDef(self, node):
-        self.inside(node)
-        if any(map(self.is_tool, _own_returns(node))) and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
-            self.giving.add(node.name)
-            if not node.decorator_list and node.name[:2] != "__":
-                self.lending.add(node.name)
-        else:
-            self.lending.discard(node.name)
-        return node
-
-    def take(self, tree):
-        """Takes in a whole program."""
-        self.visit(tree)
-        if self.lending:  # what is passed on is called by who expects a value
-            called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-            self.lending -= {_name(n) for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute)) and id(n) not in called}
-
-    def keeps(self, name):
-        """Whether a call that gets that name is to stay a call."""
-        return name in self.lazy or self.collects and name in self.stored
-
-
 _POSITIONS = {
     ast.Attribute: ("value",),
     ast.Subscript: ("value", "slice"),
@@ -323,7 +116,7 @@ _POSITIONS = {
 }
 
 
-class _Rewriter(_Visitor):
+class _Rewriter(Visitor):
     def __init__(self, facts, can_await):
         super().__init__()
         self.facts = facts
@@ -381,7 +174,7 @@ class _Rewriter(_Visitor):
 
     def stores(self, func):
         """Whether it puts what it gets into a container of which nothing is awaited."""
-        return isinstance(func, ast.Attribute) and func.attr in _STORES and isinstance(func.value, ast.Name) and func.value.id not in self.facts.lazy
+        return isinstance(func, ast.Attribute) and func.attr in STORES and isinstance(func.value, ast.Name) and func.value.id not in self.facts.lazy
 
     def consumes(self, func):
         if isinstance(func, ast.Name):
@@ -390,7 +183,7 @@ class _Rewriter(_Visitor):
             return False
         if func.attr in _EATERS or isinstance(func.value, (ast.Constant, ast.JoinedStr)):
             return True
-        root = _root(func)
+        root = root_of(func)
         return root in self.facts.modules and root not in _LAZY_MODULES
 
     def visit_Call(self, node):
@@ -405,7 +198,7 @@ class _Rewriter(_Visitor):
     def func(self, node):
         if self.facts.names_tool(node):
             return node
-        if _gets(node) and self.facts.names_tool(node.args[0]):
+        if gets(node) and self.facts.names_tool(node.args[0]):
             node.args[1:] = map(self.visit, node.args[1:])
             return node
         return self.visit(node)
@@ -477,7 +270,7 @@ class _Rewriter(_Visitor):
 
     def visit_With(self, node):
         saved = self.catching
-        self.catching = saved or any(isinstance(i.context_expr, ast.Call) and _name(i.context_expr.func) == "suppress" for i in node.items)
+        self.catching = saved or any(isinstance(i.context_expr, ast.Call) and name_of(i.context_expr.func) == "suppress" for i in node.items)
         self.inside(node)
         self.catching = saved
         return node
@@ -678,7 +471,7 @@ def program(code, name, line, roots):
     """Compiles a program: its code, and the name of the function that is to be called if it gives no value."""
     tree = _parse("\n" * line + code if line else code, name)
     entry = _entry(tree)
-    facts = _Facts(roots)
+    facts = Facts(roots)
     facts.take(tree)
     facts.remember()
     rewriter = _Rewriter(facts, True)
@@ -692,6 +485,6 @@ def program(code, name, line, roots):
 def module(code, name):
     """Compiles a module of the program's own."""
     tree = _parse(code, name)
-    facts = _Facts(set(tools.names) | set(tools.tools._all))
+    facts = Facts(set(tools.names) | set(tools.tools._all))
     facts.take(tree)
     return compile(_Rewriter(facts, False).visit(tree), name, "exec", dont_inherit=True)

@@ -1,0 +1,215 @@
+"""What programs say about their names, before they are rewritten: through which tools are called, which are awaited."""
+
+import ast
+
+from .private import private
+
+ast = private(ast)
+
+_RUNS = {"run", "run_until_complete"}
+_TELLERS = {"isawaitable", "iscoroutine", "isfuture"}
+_COLLECTORS = {"gather", "wait", "wait_for", "as_completed", "create_task", "ensure_future", "shield", "run", "run_until_complete"}
+STORES = {"append", "add", "insert", "put", "put_nowait", "appendleft", "setdefault"}
+
+_known = {}  # what the programs of this session have named: names through which tools are called, and functions that return calls
+
+
+def forget():
+    """Forgets what programs have named."""
+    _known.clear()
+
+
+def root_of(node):
+    """The name that a chain of attributes and keys begins with."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+_LEAVES = frozenset((ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal, ast.alias, type(None)))
+
+
+def _inner(cls):
+    """The fields of a class of nodes in which there are nodes worth a visit."""
+    dull = (str, int, object, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+    names = []
+    for name, t in cls._field_types.items():
+        if name == "annotation":  # nothing can be awaited in one
+            continue
+        t = getattr(t, "__args__", (t,))[0]  # of list[T] and T | None
+        if t not in dull:
+            names.append(name)
+    return tuple(names)
+
+
+_FIELDS = {c: _inner(c) for c in vars(ast).values() if isinstance(c, type) and issubclass(c, ast.AST) and hasattr(c, "_field_types") and c not in _LEAVES}
+
+
+class Visitor:
+    """Visits all nodes in their order, and puts what a method visit_CLASS gives in a node's place; faster than ast's own."""
+
+    def __init__(self):
+        self.methods = {getattr(ast, n[len("visit_") :]): getattr(self, n) for n in dir(self) if n.startswith("visit_")}
+
+    def visit(self, node):
+        method = self.methods.get(type(node))
+        if method is not None:
+            return method(node)
+        return node if type(node) in _LEAVES else self.inside(node)
+
+    def inside(self, node):
+        methods = self.methods
+        for field in _FIELDS[type(node)]:
+            v = getattr(node, field)
+            if type(v) is list:
+                for i, x in enumerate(v):
+                    if type(x) not in _LEAVES or type(x) in methods:
+                        v[i] = self.visit(x)
+            elif type(v) not in _LEAVES or type(v) in methods:
+                setattr(node, field, self.visit(v))
+        return node
+
+
+def name_of(func):
+    """The name of what is called."""
+    return func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+
+
+def gets(func):
+    """Whether it is getattr of something."""
+    return isinstance(func, ast.Call) and isinstance(func.func, ast.Name) and func.func.id == "getattr" and bool(func.args)
+
+
+def _own_returns(node):
+    """The values that a function itself returns, not those in it."""
+    todo = list(node.body)
+    while todo:
+        n = todo.pop()
+        if isinstance(n, ast.Return):
+            yield n.value
+        elif isinstance(n, ast.stmt) and not isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                for x in getattr(n, field, ()):
+                    todo.extend(x.body if isinstance(x, (ast.ExceptHandler, ast.match_case)) else [x])
+
+
+class Facts(Visitor):
+    """What the whole program says about its names."""
+
+    def __init__(self, roots):
+        super().__init__()
+        self.tools = set(roots) | _known.setdefault("tools", set())  # names through which tools are called
+        self.lazy = set()  # names that are awaited, gathered or kept for it
+        self.stored = set()  # names that are in displays, or put into containers
+        self.collects = False
+        self.modules = {"json"}
+        self.giving = _known.setdefault("giving", set()).copy()  # the program's functions that return calls
+        self.lending = _known.setdefault("lending", set()).copy()  # those whose calls are awaited where they are called
+        self.coroutines = _known.setdefault("coroutines", set()).copy()
+        self.runs = set()  # names for asyncio.run
+        self.awaited = set()  # names of what is called to be awaited
+        self.objects = False  # whether something else than a call is awaited
+
+    def handles(self):
+        """Whether the program deals with awaitables itself, so that it may want a call and not its value."""
+        return self.collects or self.objects or not self.awaited <= self.coroutines | self.lending
+
+    def remember(self):
+        """For the next programs of the session."""
+        _known.update(tools=self.tools, giving=self.giving, lending=self.lending, coroutines=self.coroutines)
+
+    def is_tool(self, node):
+        if not isinstance(node, ast.Call):
+            return False
+        f = node.func
+        if gets(f):
+            f = f.args[0]
+        elif name_of(f) in self.giving:
+            return True
+        return root_of(f) in self.tools
+
+    def names_tool(self, node):
+        """Whether it is nothing but names, the first of which leads to tools."""
+        while isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id in self.tools
+
+    def visit_Import(self, node):
+        for a in node.names:
+            name = a.asname or a.name.partition(".")[0]
+            if a.name.partition(".")[0] == "tools":
+                self.tools.add(name)
+            else:
+                self.modules.add(name)
+        return node
+
+    def visit_ImportFrom(self, node):
+        top = (node.module or "").partition(".")[0]
+        for a in node.names:
+            if top == "tools" or top in self.tools:
+                self.tools.add(a.asname or a.name)
+            elif top == "asyncio" and a.name == "run":
+                self.runs.add(a.asname or a.name)
+            else:
+                self.coroutines.add(a.asname or a.name)
+        return node
+
+    def visit_Assign(self, node):
+        if isinstance(node.value, (ast.Attribute, ast.Name, ast.Subscript)) and root_of(node.value) in self.tools:
+            for t in node.targets:
+                if isinstance(t, ast.Name) and t.id != root_of(node.value):
+                    self.tools.add(t.id)
+        return self.inside(node)
+
+    def visit_Await(self, node):
+        v = node.value
+        if isinstance(v, ast.Name):
+            self.lazy.add(v.id)
+        if not isinstance(v, ast.Call):
+            self.objects = True
+        elif root_of(v.func) not in self.tools and root_of(v.func) not in self.modules:
+            self.awaited.add(name_of(v.func))
+        return self.inside(node)
+
+    def visit_Call(self, node):
+        name = name_of(node.func)
+        if name in _COLLECTORS or name in _TELLERS:
+            self.collects = self.collects or name not in _RUNS
+            for a in node.args:
+                self.lazy.update(n.id for n in ast.walk(a) if isinstance(n, ast.Name))
+        elif name in STORES:
+            self.stored.update(a.id for a in node.args if isinstance(a, ast.Name))
+        return self.inside(node)
+
+    def _display(self, node):
+        for e in node.values if isinstance(node, ast.Dict) else node.elts:
+            if isinstance(e, ast.Name):
+                self.stored.add(e.id)
+        return self.inside(node)
+
+    visit_List = visit_Tuple = visit_Set = visit_Dict = _display
+
+    def visit_AsyncFunctionDef(self, node):
+        self.coroutines.add(node.name)
+        return self.inside(node)
+
+    def visit_FunctionDef(self, node):
+        self.inside(node)
+        if any(map(self.is_tool, _own_returns(node))) and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+            self.giving.add(node.name)
+            if not node.decorator_list and node.name[:2] != "__":
+                self.lending.add(node.name)
+        else:
+            self.lending.discard(node.name)
+        return node
+
+    def take(self, tree):
+        """Takes in a whole program."""
+        self.visit(tree)
+        if self.lending:  # what is passed on is called by who expects a value
+            called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+            self.lending -= {name_of(n) for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute)) and id(n) not in called}
+
+    def keeps(self, name):
+        """Whether a call that gets that name is to stay a call."""
+        return name in self.lazy or self.collects and name in self.stored
