@@ -173,6 +173,15 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	if held != nil && r.onlyHeld() { // it may have said so before
 		settled = time.After(heldPatience)
 	}
+	took := false
+	defer func() {
+		if took { // others may wait for the same
+			select {
+			case r.holds.wait <- struct{}{}:
+			default:
+			}
+		}
+	}()
 	for {
 		select {
 		case <-r.done:
@@ -187,7 +196,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-answerBy.C:
 			return nil
 		case <-held:
-			settled = time.After(heldPatience)
+			took, settled = true, time.After(heldPatience)
 		case <-settled:
 			if r.onlyHeld() { // else some of it was decided on meanwhile, and is under way
 				return nil

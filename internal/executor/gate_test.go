@@ -150,6 +150,41 @@ func TestItIsToldThatItWaits(t *testing.T) {
 	}
 }
 
+// All who wait for a program, to ask about what it waits for, are told when it does.
+func TestAllAreToldThatItWaits(t *testing.T) {
+	within := time.Second
+	g := newGated(t, func(c *executor.Config) { c.AnswerWithin = within })
+	hold := make(chan struct{})
+	g.hold["box.read"] = hold
+	_, res, err := g.execute(map[string]any{"code": `await box.read({}); await box.write({n: 1}); return "end"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := executionOf(res)
+	within = 10 * time.Minute
+	g.crash(0)
+	eventually(t, "it goes on", func() bool { return g.count("box.read {}") == 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all, wait sync.WaitGroup
+	for range 3 {
+		wait.Add(1)
+		told := sync.OnceFunc(wait.Done) // of its progress: it waits
+		all.Go(func() {
+			raw, _ := json.Marshal(map[string]string{"execution": id})
+			res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true, Progress: func(tool.Progress) { told() }})
+			if err != nil || !strings.Contains(string(res.Raw), "waits for a person") {
+				t.Errorf("%v, %v", res, err)
+			}
+		})
+	}
+	wait.Wait()
+	close(hold)
+	all.Wait()
+	g.approve(g.pending(1)[0].ID)
+	g.ended(id)
+}
+
 // A program that has ended waits for nobody: what it didn't wait for itself is given up, and its answer says so.
 func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 	g := newGated(t, nil)
