@@ -23,7 +23,7 @@ func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db")+"?_pragma=busy_timeout(20000)") // the store may write nothing, once more
 	if err != nil {
 		t.Fatal(err)
 	}
