@@ -142,6 +142,7 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		return a[e.Tool.Name](ctx, c)
 	})
 	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: named{program.New(program.Config{Catalog: cat.View})}}
+	cfg.Limits.Timeout = 10 * time.Minute // other limits are reached first, on a slow machine too
 	if tweak != nil {
 		tweak(&cfg)
 	}
