@@ -63,6 +63,17 @@ func TestSession(t *testing.T) {
 	)
 }
 
+// TestSessionCalls awaits and gathers what earlier programs made of calls, which may be their values.
+func TestSessionCalls(t *testing.T) {
+	session(t,
+		[2]string{"calls = [github.text() for _ in range(2)]\nissues = [github.get_issue(number=i) for i in range(2)]\nnone = lambda: github.nothing()\nby_name = {'text': github.text}\ndef safe():\n    try:\n        return github.count()\n    except ToolError:\n        return 0", ""},
+		[2]string{"import asyncio\n[await asyncio.gather(*calls), [i.number for i in await asyncio.gather(*issues)]]", `value [["plain text","plain text"],[0,1]]`},
+		[2]string{"await none(), await by_name['text'](), await safe(), await calls[0]", "value [null,\"plain text\",42,\"plain text\"]"},
+		[2]string{"await asyncio.wait_for(safe(), 5), await asyncio.create_task(calls[0]), [len(x) for x in await asyncio.wait([safe(), 1])], [await x for x in asyncio.as_completed(calls[:1])]", "value [42,\"plain text\",[2,0],[\"plain text\"]]"},
+		[2]string{"await asyncio.gather(safe)", "fail TypeError: An asyncio.Future, a coroutine or an awaitable is required"},
+	)
+}
+
 // TestSessionTasks keeps what goes on between programs.
 func TestSessionTasks(t *testing.T) {
 	session(t,

@@ -109,10 +109,16 @@ class Facts(Visitor):
         self.runs = set()  # names for asyncio.run
         self.awaited = set()  # names of what is called to be awaited
         self.objects = False  # whether something else than a call is awaited
+        self.parameters = set()  # names of what functions take
+        self.roots = set()  # names that chains of attributes begin with, the last of which is called and awaited
 
     def handles(self):
         """Whether the program deals with awaitables itself, so that it may want a call and not its value."""
         return self.collects or self.objects or not self.awaited <= self.coroutines | self.lending
+
+    def awaits_passed(self):
+        """Whether tools that are passed on may be awaited where they are called."""
+        return bool(self.roots & self.parameters or self.roots - self.tools - self.modules)
 
     def remember(self):
         """For the next programs of the session."""
@@ -150,7 +156,7 @@ class Facts(Visitor):
                 self.tools.add(a.asname or a.name)
             elif top == "asyncio" and a.name == "run":
                 self.runs.add(a.asname or a.name)
-            else:
+            elif top != "asyncio" or a.name not in _COLLECTORS:  # a task that is begun is not waited for
                 self.coroutines.add(a.asname or a.name)
         return node
 
@@ -167,8 +173,16 @@ class Facts(Visitor):
             self.lazy.add(v.id)
         if not isinstance(v, ast.Call):
             self.objects = True
-        elif root_of(v.func) not in self.tools and root_of(v.func) not in self.modules:
-            self.awaited.add(name_of(v.func))
+        else:
+            root = root_of(v.func)
+            if not isinstance(v.func, ast.Name) or root in self.parameters:
+                self.roots.add(root)
+            if root not in self.tools and root not in self.modules:
+                self.awaited.add(name_of(v.func))
+        return self.inside(node)
+
+    def visit_arguments(self, node):
+        self.parameters.update(a.arg for a in node.posonlyargs + node.args + node.kwonlyargs)
         return self.inside(node)
 
     def visit_Call(self, node):

@@ -1,12 +1,13 @@
 """The event loop: it runs what is ready whenever the host's lines are dealt with, and waits by asking for a wake-up."""
 
 import asyncio
+import functools
 import heapq
 import sys
 import threading
 from asyncio import events, tasks
 
-from . import errors, host
+from . import errors, host, values
 
 
 PASSES = 256  # of the loop, before the host is heard again: tasks that are always ready must not keep answers and timers away
@@ -69,6 +70,7 @@ class Loop(asyncio.BaseEventLoop):
         return f
 
     def create_task(self, coro, **kw):
+        coro = awaitable(coro)
         if not asyncio.iscoroutine(coro) and hasattr(type(coro), "__await__"):
             coro = _wrap(coro)
         return super().create_task(coro, **kw)
@@ -157,6 +159,46 @@ async def _wrap(awaitable):
 loop = Loop()
 
 
+def awaitable(x):
+    """x, or what gives x at once where it is a value: what an earlier program made of calls may be their values."""
+    if type(x) not in values.GIVEN:
+        return x
+    f = loop.create_future()
+    f.set_result(x)
+    return f
+
+
+def _takes_values(f):
+    """f, which takes awaitables, and takes values too."""
+    @functools.wraps(f)
+    def takes(*args, **keywords):
+        return f(*map(awaitable, args[:1]), *args[1:], **keywords)
+
+    return takes
+
+
+def _takes_lists(f):
+    """f, which takes awaitables in something iterable, and takes values there too."""
+    @functools.wraps(f)
+    def takes(*args, **keywords):
+        if args and isinstance(args[0], (list, tuple)):
+            args = [awaitable(x) for x in args[0]], *args[1:]
+        return f(*args, **keywords)
+
+    return takes
+
+
+def _gathers(f):
+    @functools.wraps(f)
+    def gather(*coros_or_futures, **keywords):
+        return f(*map(awaitable, coros_or_futures), **keywords)
+
+    return gather
+
+
+_TAKERS = {"ensure_future": _takes_values, "shield": _takes_values, "wait_for": _takes_values, "wait": _takes_lists, "as_completed": _takes_lists, "gather": _gathers}
+
+
 class _Policy(events.BaseDefaultEventLoopPolicy):
     def get_event_loop(self):
         return loop
@@ -184,6 +226,10 @@ def install():
     sys.set_asyncgen_hooks(loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
     for m in (asyncio, asyncio.runners):
         m.run = run
+    for name, takes in _TAKERS.items():
+        f = takes(getattr(tasks, name))
+        setattr(asyncio, name, f)
+        setattr(tasks, name, f)
     asyncio.to_thread = asyncio.threads.to_thread = to_thread
     asyncio.new_event_loop = events.new_event_loop = lambda: loop
     asyncio.get_event_loop = events.get_event_loop = lambda: loop

@@ -16,14 +16,16 @@ import builtins
 import inspect
 import sys
 
-from . import calls, tools
+from . import calls, tools, values
 from .facts import STORES, Facts, Visitor, gets, name_of, root_of
 from .private import private
 
 ast, inspect = private(ast), private(inspect)
 
 # Their names end in __, or those in classes would become private.
-_AWAIT, _AWAIT_ANY, _AWAIT_ALL, _SETTLE, _SETTLE_ALL = ("__biplane_%s__" % n for n in ("await", "await_any", "await_all", "settle", "settle_all"))
+_AWAIT, _AWAIT_ANY, _AWAIT_GIVEN, _AWAIT_ALL, _SETTLE, _SETTLE_ALL = (
+    "__biplane_%s__" % n for n in ("await", "await_any", "await_given", "await_all", "settle", "settle_all")
+)
 _TOOL, RESULT, _LEFT = "__biplane_tool__", "__biplane_result__", "__biplane_left__"
 _EATERS = {"extend", "update", "join"}
 _LAZY_MODULES = {"asyncio", "contextlib", "functools", "inspect"}
@@ -49,6 +51,11 @@ def _awaitable(x):
 
 def _any_awaitable(x):
     return x if inspect.isawaitable(x) else _Ready(x)
+
+
+def _given_awaitable(x):
+    """x, which a program awaits, though it may be what a call in an earlier program came to."""
+    return _Ready(x) if type(x) in values.GIVEN else x
 
 
 def _calls_in(x, depth, found):
@@ -88,6 +95,7 @@ def _settle_all(x, depth):
 def install():
     builtins.__dict__[_AWAIT] = _awaitable
     builtins.__dict__[_AWAIT_ANY] = _any_awaitable
+    builtins.__dict__[_AWAIT_GIVEN] = _given_awaitable
     builtins.__dict__[_AWAIT_ALL] = _await_all
     builtins.__dict__[_SETTLE] = calls.settled
     builtins.__dict__[_SETTLE_ALL] = _settle_all
@@ -117,10 +125,11 @@ _POSITIONS = {
 
 
 class _Rewriter(Visitor):
-    def __init__(self, facts, can_await):
+    def __init__(self, facts, can_await, plain):
         super().__init__()
         self.facts = facts
-        self.plain = not facts.handles()
+        self.plain = plain
+        self.passes = False  # whether it passes tools on that give values
         self.can_await = can_await
         self.top = can_await
         self.lends = False  # in a function that returns calls
@@ -156,6 +165,8 @@ class _Rewriter(Visitor):
             self.arguments(v)
         else:
             node.value = self.visit(v)
+        name = ast.copy_location(ast.Name(_AWAIT_GIVEN, ast.Load()), v)
+        node.value = ast.copy_location(ast.Call(name, [node.value], []), v)
         return node
 
     def arguments(self, node):
@@ -210,6 +221,7 @@ class _Rewriter(Visitor):
         return self.inside(node)
 
     def settling(self, node):
+        self.passes = True
         return ast.copy_location(ast.Call(ast.copy_location(ast.Name(_TOOL, ast.Load()), node), [node], []), node)
 
     def call(self, node, runs=False):
@@ -474,8 +486,11 @@ def program(code, name, line, roots):
     facts = Facts(roots)
     facts.take(tree)
     facts.remember()
-    rewriter = _Rewriter(facts, True)
+    rewriter = _Rewriter(facts, True, not facts.handles())
     tree = rewriter.visit(tree)
+    if rewriter.passes and facts.awaits_passed():
+        rewriter = _Rewriter(facts, True, False)
+        tree = rewriter.visit(_parse("\n" * line + code if line else code, name))
     _tail(tree.body)
     if rewriter.returns:
         tree.body = _ended(tree.body)
@@ -487,4 +502,4 @@ def module(code, name):
     tree = _parse(code, name)
     facts = Facts(set(tools.names) | set(tools.tools._all))
     facts.take(tree)
-    return compile(_Rewriter(facts, False).visit(tree), name, "exec", dont_inherit=True)
+    return compile(_Rewriter(facts, False, not facts.handles()).visit(tree), name, "exec", dont_inherit=True)

@@ -75,6 +75,8 @@ class List(list):
         return (List, (list(self),))
 
 
+GIVEN = frozenset((type(None), bool, int, float, str, list, dict, Object, List))  # what a call can give
+
 decode = json.JSONDecoder(object_hook=Object).decode
 
 
