@@ -39,6 +39,9 @@ func TestAStopTakesNoProgramAlong(t *testing.T) {
 	if !strings.Contains(text, "goes on when biplane does") || id == "" {
 		t.Fatalf("answered %s", text)
 	}
+	if !strings.Contains(text, "1 call was made until now") || strings.Contains(text, "ended") {
+		t.Errorf("it goes on, and was said to have ended: %s", text)
+	}
 	close(release)
 	d = again(t, dir, p)
 	if text := raw(t, d, key, "resume", `{"execution":"`+id+`"}`, ""); !strings.Contains(text, "at last") {

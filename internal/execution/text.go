@@ -210,7 +210,7 @@ func (e *Execution) failureText() string {
 		b.WriteString("\n\nhint: " + f.Hint)
 	}
 	if len(e.Calls) > 0 {
-		b.WriteString("\n\n" + callsMade(e.Calls))
+		b.WriteString("\n\n" + callsMade(e.Calls, e.GoesOn))
 	}
 	return b.String()
 }
@@ -219,12 +219,16 @@ func (e *Execution) failureText() string {
 const maxListed = 20
 
 // callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did; those that were
-// refused before anything was sent are named apart.
-func callsMade(calls []Call) string {
+// refused before anything was sent are named apart. Of a program that goes on elsewhere it is itself that knows.
+func callsMade(calls []Call, goesOn bool) string {
 	made, unsent := split(calls)
 	var b strings.Builder
 	if len(made) > 0 {
-		fmt.Fprintf(&b, "%s made before it ended; the next program must not repeat what they changed:", countWas(len(made)))
+		until := "before it ended; the next program must not repeat what they changed"
+		if goesOn {
+			until = "until now"
+		}
+		fmt.Fprintf(&b, "%s made %s:", countWas(len(made)), until)
 		listCalls(&b, made)
 	}
 	if len(unsent) > 0 {

@@ -151,6 +151,40 @@ func TestTimeWithoutAProcess(t *testing.T) {
 	}
 }
 
+// However the clock was set while people were asked, an execution ran neither for less than no time, nor is any of theirs left out twice.
+func TestTimeOfPeople(t *testing.T) {
+	began := time.UnixMicro(1_700_000_000_000_000)
+	for name, c := range map[string]struct {
+		waits [][2]time.Duration // since began, by the clock
+		last  time.Duration
+		want  time.Duration
+	}{
+		"as it was":                {[][2]time.Duration{{time.Minute, time.Hour}, {2 * time.Hour, 3 * time.Hour}}, 3*time.Hour + time.Second, time.Hour + time.Minute + time.Second},
+		"set back before":          {[][2]time.Duration{{-2 * time.Hour, -time.Hour}}, time.Second, time.Second},
+		"set back before the wait": {[][2]time.Duration{{-time.Hour, time.Hour}}, time.Hour + time.Second, time.Second},
+		"set back between":         {[][2]time.Duration{{time.Minute, time.Hour}, {2 * time.Minute, 2 * time.Hour}}, 2 * time.Hour, time.Minute},
+		"in the future":            {[][2]time.Duration{{2 * time.Hour, time.Hour}}, time.Hour, time.Hour},
+	} {
+		m := &memory{results: map[string][]byte{}}
+		now := began
+		l := NewLog(m, Record{ID: "ex_1", State: Running, Started: began}, Begin{Source: "text"}, 1<<20, func() time.Time { return now })
+		for _, w := range c.waits {
+			now = began.Add(w[1])
+			l.Stood(began.Add(w[0]))
+		}
+		now = began.Add(c.last)
+		l.Intent(&Call{N: 1, ID: 7, Tool: "a.b", Sent: now})
+		l.Freeze()
+		st, err := Load(t.Context(), m, "ex_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Lasted() != c.want {
+			t.Errorf("%s: it ran for %v, want %v", name, st.Lasted(), c.want)
+		}
+	}
+}
+
 func TestCanonical(t *testing.T) {
 	same := [][2]string{
 		{``, `{}`}, {` { } `, `{}`}, {`{"b":1,"a":[1.0,2]}`, `{"a":[1,2],"b":1}`}, {`{"a":"\u0041"}`, `{"a":"A"}`}, {`{"n":1e2}`, `{"n":100}`},

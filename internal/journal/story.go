@@ -211,6 +211,13 @@ func (r *reader) resumed(text []byte) error {
 	from, at := r.st.last, time.UnixMicro(c.At)
 	if c.From != 0 {
 		from = time.UnixMicro(c.From)
+		earliest := r.st.Record.Started // whatever the clock was set to meanwhile: no time is left out twice, nor more than there was
+		if n := len(r.st.gaps); n > 0 {
+			earliest = r.st.gaps[n-1].to
+		}
+		if from.Before(earliest) {
+			from = earliest
+		}
 	}
 	if at.After(from) {
 		r.st.gaps = append(r.st.gaps, gap{from, at})
