@@ -222,6 +222,7 @@ func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
 	})
 	g.begin(`await box.write({n: 1}); await box.write({n: 2}); return "end"`)
 	first := g.pending(1)[0]
+	eventually(t, "it waits", func() bool { return g.listed(first.Execution, journal.Waiting) })
 	mu.Lock()
 	later = 5 * time.Hour
 	mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -550,4 +551,23 @@ func TestCallsAfterTheEnd(t *testing.T) {
 		t.Errorf("%d calls came through the door", n)
 	}
 	holds(t, text, "no such record", fmt.Sprintf("%d calls were made before", n), `box.wait {"ms":2000} -> not made: the program ended before its turn came`)
+}
+
+// A lingering driver makes no sandbox before nobody wants it any more.
+type lingering struct{ enclosed }
+
+func (l lingering) Create(ctx context.Context, _ sandbox.Spec) (sandbox.Sandbox, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// What ends an execution before its program runs is what its answer says.
+func TestCutShortBeforeItRuns(t *testing.T) {
+	r := newRig(t, standard(), func(c *executor.Config) {
+		c.Driver = lingering{c.Driver.(enclosed)}
+		c.Limits.Total = 50 * time.Millisecond
+	})
+	if texts, failed := r.run("1"); !failed || !strings.Contains(texts[0], "took longer than") {
+		t.Errorf("answered %q", texts)
+	}
 }

@@ -165,7 +165,7 @@ func (r *run) live(a arguments) {
 	r.bounded(total, left)
 	defer r.cancel(nil)
 	defer r.leavePlace()
-	r.finish(r.guard("an execution", func() error {
+	r.finish(r.why(r.guard("an execution", func() error {
 		if !r.planning() {
 			return r.prepareAndRun(a)
 		}
@@ -175,7 +175,15 @@ func (r *run) live(a arguments) {
 			}
 		}
 		return r.propose()
-	}))
+	})))
+}
+
+// why gives what ended an execution that was cut short before its program ran, or err.
+func (r *run) why(err error) error {
+	if errors.Is(err, context.Canceled) && r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	return err
 }
 
 // guard makes a panic of f an error: a fault of ours over one odd program must not take its neighbours along.
