@@ -9,6 +9,7 @@ ast = private(ast)
 _RUNS = {"run", "run_until_complete"}
 _TELLERS = {"isawaitable", "iscoroutine", "isfuture"}
 _COLLECTORS = {"gather", "wait", "wait_for", "as_completed", "create_task", "ensure_future", "shield", "run", "run_until_complete"}
+_POOLS = {"ThreadPoolExecutor", "submit"}
 STORES = {"append", "add", "insert", "put", "put_nowait", "appendleft", "setdefault"}
 
 _known = {}  # what the programs of this session have named: names through which tools are called, and functions that return calls
@@ -102,6 +103,7 @@ class Facts(Visitor):
         self.lazy = set()  # names that are awaited, gathered or kept for it
         self.stored = set()  # names that are in displays, or put into containers
         self.collects = False
+        self.pools = False  # whether it makes calls together by a pool of threads
         self.modules = {"json"}
         self.giving = _known.setdefault("giving", set()).copy()  # the program's functions that return calls
         self.lending = _known.setdefault("lending", set()).copy()  # those whose calls are awaited where they are called
@@ -114,7 +116,7 @@ class Facts(Visitor):
 
     def handles(self):
         """Whether the program deals with awaitables itself, so that it may want a call and not its value."""
-        return self.collects or self.objects or not self.awaited <= self.coroutines | self.lending
+        return self.collects or self.pools or self.objects or not self.awaited <= self.coroutines | self.lending
 
     def awaits_passed(self):
         """Whether tools that are passed on may be awaited where they are called."""
@@ -191,6 +193,8 @@ class Facts(Visitor):
             self.collects = self.collects or name not in _RUNS
             for a in node.args:
                 self.lazy.update(n.id for n in ast.walk(a) if isinstance(n, ast.Name))
+        elif name in _POOLS:
+            self.pools = True
         elif name in STORES:
             self.stored.update(a.id for a in node.args if isinstance(a, ast.Name))
         return self.inside(node)

@@ -266,7 +266,7 @@ class _Rewriter(Visitor):
             node.value = self.call(v)
         elif v is not None:
             node.value = self.visit(v)
-            if self.can_await or self.plain:
+            if self.can_await or self.plain or self.facts.pools and self.catching:
                 node.value = self.wrap(node.value)
         return node
 
@@ -416,7 +416,7 @@ def _tail(body):
     return False
 
 
-def _returned(body, loop=False):
+def _returned(body, name, loop=False):
     """Statements of the program itself in which each return is made into a break out of the loop that _ended puts around them: unlike
     an exception, that is no more to with, try and TaskGroup than a return is. loop says whether they are in a loop of the program's."""
     out, found = [], False
@@ -429,6 +429,8 @@ def _returned(body, loop=False):
                 new.append(ast.Assign([ast.Name(_LEFT, ast.Store())], ast.Constant(True)))
             out += [ast.fix_missing_locations(ast.copy_location(n, s)) for n in (*new, ast.Break())]
             continue
+        if not loop and isinstance(s, (ast.Break, ast.Continue)):
+            _compile(ast.Module([s], []), name)  # an error, which it would not be in the loop around it
         out.append(s)
         if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
@@ -437,7 +439,7 @@ def _returned(body, loop=False):
             for field in ("body", "orelse", "finalbody"):
                 b = getattr(x, field, None)
                 if b:
-                    b[:], there = _returned(b, loop or inner and field == "body")
+                    b[:], there = _returned(b, name, loop or inner and field == "body")
                     found = found or there
                     if there and inner and field == "body":
                         leave = ast.If(ast.Name(_LEFT, ast.Load()), [ast.Break()], [])
@@ -445,11 +447,11 @@ def _returned(body, loop=False):
     return out, found
 
 
-def _ended(body):
+def _ended(body, name):
     """The statements of a program, of which a return is the end."""
     head, rest = [], []
     for s in body:
-        new, found = _returned([s])
+        new, found = _returned([s], name)
         if found or rest:
             rest += new
         else:
@@ -493,7 +495,7 @@ def program(code, name, line, roots):
         tree = rewriter.visit(_parse("\n" * line + code if line else code, name))
     _tail(tree.body)
     if rewriter.returns:
-        tree.body = _ended(tree.body)
+        tree.body = _ended(tree.body, name)
     return _compile(tree, name), entry
 
 

@@ -9,10 +9,26 @@ import tempfile
 import threading
 import zoneinfo
 
+from . import calls
+
 PRELOAD = """abc argparse array ast base64 binascii bisect calendar cmath collections.abc contextlib contextvars copy csv dataclasses datetime decimal
 difflib enum fnmatch fractions functools glob hashlib heapq hmac html html.parser inspect io itertools json linecache logging math numbers operator os pathlib
 pickle pprint queue random re secrets shlex shutil statistics string struct tempfile textwrap time traceback types typing unicodedata urllib.parse uuid
 warnings weakref xml.etree.ElementTree zlib zoneinfo _strptime encodings.ascii encodings.latin_1 encodings.utf_8_sig encodings.idna stringprep""".split()
+
+
+class _Submitted(concurrent.futures.Future):
+    """What became of what was submitted; of a call, its value."""
+
+    def result(self, timeout=None):
+        return calls.settled(super().result(timeout))
+
+    def exception(self, timeout=None):
+        try:
+            self.result(timeout)
+        except Exception as e:
+            return e
+        return None
 
 
 class Executor(concurrent.futures.Executor):
@@ -23,7 +39,7 @@ class Executor(concurrent.futures.Executor):
             initializer(*initargs)
 
     def submit(self, fn, /, *args, **kwargs):
-        f = concurrent.futures.Future()
+        f = _Submitted()
         f.set_running_or_notify_cancel()
         try:
             f.set_result(fn(*args, **kwargs))
