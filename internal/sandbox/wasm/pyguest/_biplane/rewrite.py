@@ -69,7 +69,10 @@ def _calls_in(x, depth, found):
 
 
 def _with_values(x, depth):
-    """A display with the values of the calls in it, all of which are answered."""
+    """A display with the values of the calls in it, all of which are answered; one without calls is the program's, and stays as it is."""
+    if not _calls_in(x, depth, []):
+        return x
+
     def value(v):
         if isinstance(v, calls.ToolCall):
             return v.result()
