@@ -191,9 +191,7 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) 
 		g.leave(r.ID, w)
 		h.release()
 		switch {
-		case ctx.Err() != nil:
-			return nil, g.ended(ctx, r, context.Cause(ctx))
-		case err != nil:
+		case ctx.Err() != nil || err != nil:
 			return nil, g.ended(ctx, r, err)
 		case decided && now == nil:
 			return nil, tool.Errorf(tool.Internal, "request %s has vanished: %s was not called", r.ID, r.Tool)
@@ -229,8 +227,6 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	}
 	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Made, Decision{})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, g.ended(ctx, r, context.Cause(ctx))
 	case err != nil:
 		return nil, g.ended(ctx, r, err)
 	case !moved:
@@ -252,6 +248,9 @@ func saying(note string) string {
 
 // ended is what becomes of a request whose call waits no more.
 func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	e := tool.AsError(err)
 	if r.Execution == "" || e.Kind == tool.Unavailable {
 		return e

@@ -176,10 +176,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	took := false
 	defer func() {
 		if took { // others may wait for the same
-			select {
-			case r.holds.wait <- struct{}{}:
-			default:
-			}
+			r.holds.tell()
 		}
 	}()
 	for {

@@ -30,6 +30,14 @@ type holds struct {
 	passed bool             // it was told that some do
 }
 
+// tell has one who asks about the program look whether it waits for nothing but people.
+func (h *holds) tell() {
+	select {
+	case h.wait <- struct{}{}:
+	default:
+	}
+}
+
 // within has outer be told whether the run waits for people, from now on.
 func (r *run) within(outer func(*tool.Hold)) {
 	r.shifting.Lock()

@@ -34,10 +34,7 @@ func (r *run) weigh() (changed bool, now execution.State) {
 			r.naps.set = true
 			r.naps.timer.Reset(heldPatience)
 		}
-		select {
-		case r.holds.wait <- struct{}{}:
-		default:
-		}
+		r.holds.tell()
 	}
 	changed = r.exec.State != now
 	r.exec.State = now

@@ -102,23 +102,18 @@ func (l *Log) Planned(p Planned) Pending {
 func (l *Log) Again() { l.put(again, nil) }
 
 // Resumed says that the execution goes on in this process. It is written with what comes next.
-func (l *Log) Resumed() {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.add(resumed, resumption{At: l.now().UnixMicro()})
-}
+func (l *Log) Resumed() { l.goesOn(0) }
 
 // Stood says that the execution's time has stood still since a moment, while people were asked. It is written with what comes next.
-func (l *Log) Stood(since time.Time) {
+func (l *Log) Stood(since time.Time) { l.goesOn(since.UnixMicro()) }
+
+func (l *Log) goesOn(from int64) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(resumed, resumption{At: l.now().UnixMicro(), From: since.UnixMicro()})
+	l.add(resumed, resumption{At: l.now().UnixMicro(), From: from})
 }
 
 // Heard notes a line that the guest is told.

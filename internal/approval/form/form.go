@@ -110,7 +110,7 @@ func (d *Desk) Request(ctx context.Context, c Call, id string) (*Form, error) {
 // Open reports whether anything on f still waits.
 func (d *Desk) Open(ctx context.Context, f *Form) bool {
 	for _, id := range f.ids {
-		if r, err := d.cfg.Requests.Get(ctx, id); err == nil && r.State == approval.Pending {
+		if d.waits(ctx, id) {
 			return true
 		}
 	}
@@ -120,11 +120,16 @@ func (d *Desk) Open(ctx context.Context, f *Form) bool {
 // Untouched reports whether all on f still waits.
 func (d *Desk) Untouched(ctx context.Context, f *Form) bool {
 	for _, id := range f.ids {
-		if r, err := d.cfg.Requests.Get(ctx, id); err != nil || r.State != approval.Pending {
+		if !d.waits(ctx, id) {
 			return false
 		}
 	}
 	return true
+}
+
+func (d *Desk) waits(ctx context.Context, id string) bool {
+	r, err := d.cfg.Requests.Get(ctx, id)
+	return err == nil && r.State == approval.Pending
 }
 
 // form makes a form of those of all that can be asked about here.
