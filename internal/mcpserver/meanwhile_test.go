@@ -33,7 +33,11 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- s.ServeStdio(t.Context(), inR, outW) }()
+	go func() {
+		err := s.ServeStdio(t.Context(), inR, outW)
+		outW.Close() // as the end of the process does: forms that are still open at the client end with it
+		served <- err
+	}()
 	client := mcp.NewClient(&mcp.Implementation{Name: "a", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: answer})
 	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
@@ -73,14 +77,25 @@ func TestDecidedElsewhereMeanwhile(t *testing.T) {
 				return executionIs("waiting", "it waits")
 			})
 			d.handle("biplane.resume", func(_ context.Context, c *tool.Call) (*tool.Result, error) { return executionIs("done", "it is done") })
+			closed := make(chan struct{})
 			session := atClient(t, d, requests, func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				elsewhere()
 				<-ctx.Done()
+				close(closed)
 				return nil, context.Cause(ctx)
 			})
 			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": "1"}})
 			if err != nil || res.Content[0].(*mcp.TextContent).Text != "it is done" {
 				t.Errorf("%+v %v", res, err)
+			}
+			if early {
+				return // no form was shown
+			}
+			// The SDK sends the cancellation of a form in a goroutine of its own, so it may arrive after the answer.
+			select {
+			case <-closed:
+			case <-time.After(time.Minute):
+				t.Error("the form is still open at the client, though another person has decided")
 			}
 		})
 	}
