@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -16,13 +14,14 @@ const Redacted = "[redacted]"
 // unreadable stands in the place of content in which fields can't be told apart.
 const unreadable = "[redacted: policy leaves fields out of this result, and this part of it is not JSON]"
 
-// A Result's redaction goes into its structured content, and into each text that is wholly a JSON object or list. Of what
-// else there is (other texts, images, links, _meta) nobody can say which fields it holds: it is left out as a whole.
-//
-// Redact gives r with the values of the fields that paths name replaced by Redacted. Bounds on what is read are those of
-// the door; what can't be read is left out.
+// uninspected stands in the place of a string that may hold fields in a form that can't be read.
+const uninspected = "[redacted: policy leaves fields out of this result, and this text may have some of them]"
+
+// Redact returns r with the values of the fields that paths name replaced by Redacted. It reads the structured content, each
+// text block that is JSON, and JSON inside strings of both. It leaves out whatever it can't inspect: texts that are not JSON,
+// images, links, _meta, and strings that seem to hold fields in another form. The door bounds what is read.
 func Redact(r *tool.Result, paths []string) *tool.Result {
-	split := tool.ParsePaths(paths)
+	d := newRedactor(paths)
 	v := struct {
 		Content    []any           `json:"content"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
@@ -32,18 +31,14 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 		text := unreadable
 		var b tool.TextBlock
 		if err := json.Unmarshal(raw, &b); err == nil && b.Type == "text" {
-			if out, ok := redactJSON([]byte(b.Text), split); ok {
-				text = string(out)
+			if out, ok := d.document(b.Text, d.root, 0); ok {
+				text = out
 			}
 		}
 		v.Content = append(v.Content, tool.TextBlock{Type: "text", Text: text})
 	}
 	if r.Structured != nil {
-		out, ok := redactJSON(r.Structured, split)
-		if !ok {
-			out = json.RawMessage(`{}`)
-		}
-		v.Structured = out
+		v.Structured = d.structured(r.Structured)
 	}
 	raw, err := tool.Marshal(v)
 	if err == nil {
@@ -53,61 +48,6 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 		}
 	}
 	return tool.Text(true, unreadable)
-}
-
-// redactDepth bounds the nesting of what is read.
-const redactDepth = 200
-
-// redactJSON gives a JSON object or list with what paths name replaced; false where it is none. Numbers keep their digits,
-// objects lose the order of their fields.
-func redactJSON(text []byte, paths tool.Paths) (json.RawMessage, bool) {
-	head := bytes.TrimSpace(text)
-	if len(head) == 0 || head[0] != '{' && head[0] != '[' {
-		return nil, false
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, false
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, false
-	}
-	v, ok := redactValue(v, paths, 0)
-	if !ok {
-		return nil, false
-	}
-	out, err := tool.Marshal(v)
-	return out, err == nil
-}
-
-func redactValue(v any, paths tool.Paths, depth int) (any, bool) {
-	if depth > redactDepth {
-		return nil, false
-	}
-	switch v := v.(type) {
-	case []any:
-		for i, e := range v {
-			var ok bool
-			if v[i], ok = redactValue(e, paths, depth+1); !ok {
-				return nil, false
-			}
-		}
-	case map[string]any:
-		for name, e := range v {
-			below, whole := paths.Below(name)
-			if whole {
-				v[name] = Redacted
-				continue
-			}
-			var ok bool
-			if v[name], ok = redactValue(e, below, depth+1); !ok {
-				return nil, false
-			}
-		}
-	}
-	return v, true
 }
 
 // redactPaths reads what @redact names.
