@@ -48,9 +48,11 @@ type Approval struct {
 	Program   string          `json:"program,omitempty"` // the text of the program that made the call; not in lists
 }
 
-// A Decision is what a person says of a call.
+// A Decision is what a person says of a call. Digest is that of the Approval that was looked at: a decision on a request with
+// another one is refused.
 type Decision struct {
 	Approve bool   `json:"approve"`
+	Digest  string `json:"digest"`
 	Note    string `json:"note,omitempty"`
 }
 

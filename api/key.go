@@ -17,6 +17,7 @@ type Key struct {
 	Roles    []string   `json:"roles"`
 	Scopes   []string   `json:"scopes"`
 	Tools    []string   `json:"tools,omitempty"` // patterns; none: all
+	Groups   []string   `json:"groups,omitempty"`
 	Created  time.Time  `json:"created"`
 	Expires  *time.Time `json:"expires,omitempty"`
 	Rotated  *time.Time `json:"rotated,omitempty"`
@@ -40,6 +41,7 @@ type KeyRequest struct {
 	Roles          []string `json:"roles,omitempty"`           // none: user
 	Scopes         []string `json:"scopes,omitempty"`          // mcp, api; none: mcp
 	Tools          []string `json:"tools,omitempty"`           // patterns of paths; none: all
+	Groups         []string `json:"groups,omitempty"`          // as policies and approvers name them
 	ExpiresSeconds int64    `json:"expires_seconds,omitempty"` // from now; 0: never
 }
 

@@ -245,7 +245,7 @@ func (p *approver) sit(ctx context.Context) {
 		list, err := p.c.client().Approvals(ctx, "", false)
 		if err == nil {
 			for _, r := range list {
-				if _, err := p.c.client().Decide(ctx, r.ID, api.Decision{Approve: true}); err == nil {
+				if _, err := p.c.client().Decide(ctx, r.ID, api.Decision{Approve: true, Digest: r.Digest}); err == nil {
 					p.mu.Lock()
 					p.decided[r.ID]++
 					p.mu.Unlock()

@@ -63,7 +63,7 @@ func (j *judge) sit(ctx context.Context) {
 		}
 		for _, r := range list {
 			key := keyOf(r)
-			d, err := j.c.client().Decide(ctx, r.ID, api.Decision{Approve: !strings.HasSuffix(key, refused), Note: "as " + key})
+			d, err := j.c.client().Decide(ctx, r.ID, api.Decision{Approve: !strings.HasSuffix(key, refused), Digest: r.Digest, Note: "as " + key})
 			if err == nil && d.ID == r.ID {
 				j.mu.Lock()
 				j.decide[key]++

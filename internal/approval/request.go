@@ -102,8 +102,7 @@ func field(h hash.Hash, s string) {
 	io.WriteString(h, s)
 }
 
-// Everybody is the group, of those that policies name, of all who have the role "approver", whatever other groups they are in: an
-// API key is in none.
+// Everybody is the group, of those that policies name, of all who have the role "approver", whatever other groups they are in.
 const Everybody = "approvers"
 
 // Requests are the calls that wait, for whoever shows them to people and takes their decisions; a *Gate has them.

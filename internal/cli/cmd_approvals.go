@@ -207,7 +207,10 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 				done := []api.Approval{}
 				var errs []error
 				for _, id := range ids {
-					r, err := client.Decide(ctx, id, api.Decision{Approve: approve, Note: note})
+					r, err := client.Approval(ctx, id)
+					if err == nil {
+						r, err = client.Decide(ctx, id, api.Decision{Approve: approve, Digest: r.Digest, Note: note})
+					}
 					if err != nil {
 						errs = append(errs, err)
 						continue

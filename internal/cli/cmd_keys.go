@@ -54,13 +54,13 @@ func tableOfKeys(w io.Writer, all []api.Key) {
 		fmt.Fprintln(w, "No keys: biplane keys create NAME makes one.")
 		return
 	}
-	rows := [][]string{{"KEY", "STATE", "ROLES", "SCOPES", "TOOLS", "PERSON", "CREATED", "EXPIRES", "LAST USED"}}
+	rows := [][]string{{"KEY", "STATE", "ROLES", "SCOPES", "TOOLS", "GROUPS", "PERSON", "CREATED", "EXPIRES", "LAST USED"}}
 	for _, k := range all {
 		tools := strings.Join(k.Tools, ", ")
 		if tools == "" {
 			tools = "all"
 		}
-		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools, dash(k.Person),
+		rows = append(rows, []string{k.Name, k.State, strings.Join(k.Roles, ", "), strings.Join(k.Scopes, ", "), tools, dash(strings.Join(k.Groups, ", ")), dash(k.Person),
 			moment(k.Created), momentOf(k.Expires), momentOf(k.Used)})
 	}
 	columns(w, rows...)
@@ -94,10 +94,13 @@ good.
 A scope is mcp (speak MCP), api (use the HTTP API) or a pattern of tools ('github.*', 'jira.search'), and --scope may be given
 several times. Without mcp and api the key gets mcp; without a pattern it reaches all tools that policy allows.
 
-A role is user (call tools, run programs; the usual one), viewer, auditor, approver or admin.`,
+A role is user (call tools, run programs; the usual one), viewer, auditor, approver or admin.
+
+A group is a name that policies use: principal in Group::"leads", or @ask("leads"), which a key with the role approver and this group decides.`,
 		Example: `  biplane keys create ci
   biplane keys create reporting --scope 'github.*' --scope 'jira.search' --expires 90d
   biplane keys create dashboards --role viewer --scope api
+  biplane keys create lead --role approver --group leads --scope api
   biplane keys create ann-laptop --person ann@example.com -o json`,
 		Args: exactly("NAME", "a name for the key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,6 +127,7 @@ A role is user (call tools, run programs; the usual one), viewer, auditor, appro
 	}
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key is for: mcp, api, or a `pattern` of tools; may be given several times (default mcp)")
 	c.Flags().StringArrayVar(&req.Roles, "role", nil, "what its owner may do: user, viewer, auditor, approver or admin; may be given several times (default user)")
+	c.Flags().StringArrayVar(&req.Groups, "group", nil, "a `group` of its owner, as policies and their approvers name it; may be given several times")
 	c.Flags().StringVar(&req.Person, "person", "", "on whose behalf the agent acts, for the record")
 	c.Flags().StringVar(&expires, "expires", "", "how long it is good: a `time` like 90d or 12h (default: until it is revoked)")
 	words(c, "role", "user", "viewer", "auditor", "approver", "admin")

@@ -110,7 +110,7 @@ func (p *person) decide(ctx context.Context, client *api.Client, id string) (lat
 		case "":
 			return true, nil
 		case "y", "yes", "n", "no":
-			_, err := client.Decide(ctx, id, api.Decision{Approve: said[0] == 'y'})
+			_, err := client.Decide(ctx, id, api.Decision{Approve: said[0] == 'y', Digest: r.Digest})
 			return false, err
 		}
 	}

@@ -223,6 +223,14 @@ var deciders = []scenario{
 		s.done()
 		s.wrote("1")
 	}},
+	{name: "by a key of the group", channel: byAPI, own: "policy: ./policies\n", play: func(s *scene) {
+		id := s.waits(one)[0].ID
+		if err := s.as("lena", true, id, ""); err != nil {
+			s.Error(err)
+		}
+		s.done()
+		s.wrote("1")
+	}},
 	{name: "their own, which they may", channel: byAPI, play: func(s *scene) {
 		s.begin("bot", api.RunRequest{Code: one})
 		if err := s.as("bot", true, s.pending()[0].ID, ""); err != nil {

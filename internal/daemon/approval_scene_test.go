@@ -102,7 +102,10 @@ type house struct {
 }
 
 // people are the API keys that each house has, with their roles.
-var people = map[string][]string{"bot": {"user", "approver"}, "carol": {"approver"}, "dave": {"user"}, "vera": {"viewer"}}
+var people = map[string][]string{"bot": {"user", "approver"}, "carol": {"approver"}, "dave": {"user"}, "vera": {"viewer"}, "lena": {"approver"}}
+
+// groupsOf are the groups of those who are in any.
+var groupsOf = map[string][]string{"lena": {"leads"}}
 
 const askForWrites = "policy: ask-for-writes\n"
 
@@ -112,7 +115,7 @@ func newHouse(t *testing.T, more string) *house {
 	h.config = more + "auth: { keys: true }\nstart_wait: 30s\nmcpServers: { book: { url: '" + h.book.url + "' } }\n"
 	h.open(t)
 	for name, roles := range people {
-		h.keys[name] = makeKey(t, h.d, api.KeyRequest{Name: name, Person: name, Roles: roles, Scopes: []string{"api", "mcp"}})
+		h.keys[name] = makeKey(t, h.d, api.KeyRequest{Name: name, Person: name, Roles: roles, Groups: groupsOf[name], Scopes: []string{"api", "mcp"}})
 	}
 	return h
 }
@@ -200,7 +203,11 @@ func (s *scene) mine() *api.Client {
 
 // as decides as somebody.
 func (s *scene) as(who string, approve bool, id, note string) error {
-	_, err := clientOf(s.d, s.keys[who]).Decide(s.Context(), id, api.Decision{Approve: approve, Note: note})
+	r, err := s.client().Approval(s.Context(), id)
+	if err != nil {
+		return err
+	}
+	_, err = clientOf(s.d, s.keys[who]).Decide(s.Context(), id, api.Decision{Approve: approve, Digest: r.Digest, Note: note})
 	return err
 }
 

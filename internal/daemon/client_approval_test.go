@@ -336,7 +336,7 @@ func TestDecidedElsewhere(t *testing.T) {
 			}()
 			r := pending(t, d, 1)[0]
 			until(t, func() bool { return len(a.shown()) == 1 })
-			if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: true}); err != nil {
+			if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: true, Digest: r.Digest}); err != nil {
 				t.Fatal(err)
 			}
 			if text := <-answered; !strings.Contains(text, "booked") && !strings.Contains(text, "waits for") {
@@ -559,7 +559,7 @@ func TestWhatHappensBetween(t *testing.T) {
 // decideElsewhere decides on the command line.
 func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.Approval) {
 	return func(t *testing.T, d *daemon.Daemon, _ *till, r api.Approval) {
-		if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: approve}); err != nil {
+		if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: approve, Digest: r.Digest}); err != nil {
 			t.Fatal(err)
 		}
 	}

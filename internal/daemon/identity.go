@@ -75,7 +75,7 @@ type recordedKeys struct {
 
 // Create makes a key.
 func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *identity.Key, text string, err error) {
-	detail := map[string]string{"person": want.Person, "roles": strings.Join(want.Roles, " "), "scopes": strings.Join(want.Scopes, " "), "tools": strings.Join(want.Tools, " ")}
+	detail := map[string]string{"person": want.Person, "roles": strings.Join(want.Roles, " "), "scopes": strings.Join(want.Scopes, " "), "tools": strings.Join(want.Tools, " "), "groups": strings.Join(want.Groups, ", ")}
 	if !want.Expires.IsZero() {
 		detail["expires"] = want.Expires.UTC().Format(time.RFC3339)
 	}

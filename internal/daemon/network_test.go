@@ -144,7 +144,7 @@ func TestAPersonDecidesOnAConnection(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Tool != "biplane.send" || !strings.Contains(string(all[0].Arguments), "pay") || hits.Load() != 0 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if _, err := d.Client().Decide(t.Context(), all[0].ID, api.Decision{Approve: true}); err != nil {
+	if _, err := d.Client().Decide(t.Context(), all[0].ID, api.Decision{Approve: true, Digest: all[0].Digest}); err != nil {
 		t.Fatal(err)
 	}
 	j, err := d.Client().Journal(t.Context(), x.ID)

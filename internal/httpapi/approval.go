@@ -79,14 +79,33 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
-	var d api.Decision
+	var d struct { // an api.Decision, of which a missing field is not the zero value: a denial is for good
+		Approve *bool   `json:"approve"`
+		Digest  *string `json:"digest"`
+		Note    string  `json:"note"`
+	}
 	if err := read(r, &d); err != nil {
 		fail(w, err)
 		return
 	}
+	if d.Approve == nil || d.Digest == nil {
+		fail(w, tool.Errorf(tool.Invalid, `a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
+		return
+	}
 	p := s.principal(r)
+	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
+	if err == nil && !web.Sees(p, shown) {
+		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
+	}
+	if err == nil && shown.Digest != *d.Digest {
+		err = tool.Errorf(tool.Conflict, "request %s has another digest than the decision names: nothing was decided; look at the request again", shown.ID)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
 	who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
-	req, err := s.cfg.Approvals.Decide(r.Context(), who, r.PathValue("id"), d.Approve, d.Note)
+	req, err := s.cfg.Approvals.Decide(r.Context(), who, r.PathValue("id"), *d.Approve, d.Note)
 	if err != nil {
 		fail(w, err)
 		return

@@ -20,7 +20,7 @@ type requests struct{ httpapi.Approvals }
 
 func (requests) all() (out []approval.Request) {
 	for i := 2500; i > 0; i-- {
-		r := approval.Request{ID: fmt.Sprintf("apr_%d", i), Principal: "bob"}
+		r := approval.Request{ID: fmt.Sprintf("apr_%d", i), Digest: fmt.Sprintf("d%d", i), Principal: "bob"}
 		if i%10 == 0 {
 			r.Principal = "ann"
 		}
@@ -44,6 +44,44 @@ func (q requests) Get(_ context.Context, id string) (*approval.Request, error) {
 		}
 	}
 	return nil, tool.Errorf(tool.NotFound, "none")
+}
+
+// Decide notes what it is called with.
+func (q requests) Decide(_ context.Context, _ approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
+	r, err := q.Get(context.Background(), id)
+	if err == nil {
+		r.Note = fmt.Sprintf("decided %t %s", approve, note)
+	}
+	return r, err
+}
+
+// A decision says what is decided, on what was shown: nothing else decides.
+func TestDecisionsAreExplicit(t *testing.T) {
+	s := httpapi.New(httpapi.Config{Approvals: requests{}, Principal: tool.Principal{ID: "local:ann", Roles: []string{"admin"}}})
+	defer s.Close()
+	for _, tt := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{`{}`, 400, "nothing was decided"},
+		{`{"note": "x"}`, 400, "nothing was decided"},
+		{`{"approve": null, "digest": "d1"}`, 400, "nothing was decided"},
+		{`{"approve": true}`, 400, "nothing was decided"},
+		{`{"digest": "d1"}`, 400, "nothing was decided"},
+		{`{"approve": true, "digest": "d2"}`, 409, "nothing was decided"},
+		{`{"approve": true, "digest": ""}`, 409, "nothing was decided"},
+		{`{"approve": true, "digest": "d1", "note": "x"}`, 200, "decided true x"},
+		{`{"approve": false, "digest": "d1"}`, 200, "decided false"},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", api.Prefix+"/approvals/apr_1", strings.NewReader(tt.body))
+		r.Header.Set("Content-Type", "application/json")
+		s.Socket().ServeHTTP(w, r)
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || tt.status != 200 && strings.Contains(w.Body.String(), "decided true") {
+			t.Errorf("%s: %d %s", tt.body, w.Code, w.Body)
+		}
+	}
 }
 
 // Pages are full of what one may see, whatever is in between.

@@ -48,7 +48,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	k := identity.Key{Name: req.Name, Person: req.Person, Roles: req.Roles, Scopes: req.Scopes, Tools: req.Tools}
+	k := identity.Key{Name: req.Name, Person: req.Person, Roles: req.Roles, Scopes: req.Scopes, Tools: req.Tools, Groups: req.Groups}
 	if life > 0 {
 		k.Expires = time.Now().Add(life)
 	}
@@ -87,7 +87,7 @@ func answerKey(w http.ResponseWriter, status int, k *identity.Key, text string, 
 // wireKey gives a key as the API shows it, with the key itself where it was just made.
 func wireKey(k *identity.Key, text string) api.Key {
 	out := api.Key{
-		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes, Tools: k.Tools, Created: k.Created, Key: text,
+		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes, Tools: k.Tools, Groups: k.Groups, Created: k.Created, Key: text,
 		Expires: some(k.Expires), Rotated: some(k.Rotated), Used: some(k.Used), Revoked: some(k.Revoked),
 	}
 	now := time.Now()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -43,16 +44,32 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	write(w, http.StatusOK, s.cfg.Status())
+// status says how the process is. What says where it runs and how it is configured is for admins and auditors only.
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	st := s.cfg.Status()
+	if !operates(s.principal(r)) {
+		st = api.Status{
+			Version: st.Version, Started: st.Started, Mode: st.Mode, Policy: st.Policy, PolicyVersion: st.PolicyVersion, Tier: st.Tier,
+			Executions: st.Executions, Upstreams: st.Upstreams, Tools: st.Tools,
+		}
+	}
+	write(w, http.StatusOK, st)
 }
 
+// operates reports whether p is an admin, which the local user is too, or an auditor. An upstream's command, its last output and
+// the reasons of its failures hold paths, and sometimes credentials.
+func operates(p tool.Principal) bool { return identity.Has(p, identity.Auditor) }
+
 func (s *Server) upstreams(w http.ResponseWriter, r *http.Request) {
-	u := s.cfg.Upstreams(r.Context())
-	if u == nil {
-		u = []api.Upstream{}
+	all, whole := s.cfg.Upstreams(r.Context()), operates(s.principal(r))
+	out := make([]api.Upstream, 0, len(all))
+	for _, u := range all {
+		if !whole {
+			u = api.Upstream{Name: u.Name, Namespace: u.Namespace, Type: u.Type, State: u.State, Stale: u.Stale, Tools: u.Tools}
+		}
+		out = append(out, u)
 	}
-	write(w, http.StatusOK, u)
+	write(w, http.StatusOK, out)
 }
 
 func (s *Server) sandboxes(w http.ResponseWriter, r *http.Request) {

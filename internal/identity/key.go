@@ -37,6 +37,7 @@ type Key struct {
 	Roles   []string // at least one
 	Scopes  []string // ScopeMCP, ScopeAPI
 	Tools   []string // patterns of paths; nil: all
+	Groups  []string // the groups that policies and approvers name; nil: none
 	Created time.Time
 	Expires time.Time // zero: never
 	Rotated time.Time // zero: never
@@ -48,7 +49,7 @@ type Key struct {
 func (k *Key) Principal() tool.Principal {
 	return tool.Principal{
 		ID: keyOwner + k.Name, Name: k.Name, Person: k.Person, Agent: k.Name,
-		Roles: slices.Clone(k.Roles), Scopes: slices.Clone(k.Scopes), Tools: slices.Clone(k.Tools),
+		Roles: slices.Clone(k.Roles), Scopes: slices.Clone(k.Scopes), Tools: slices.Clone(k.Tools), Groups: slices.Clone(k.Groups),
 		Until: k.Expires,
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -28,6 +30,8 @@ const (
 	nameChars   = 64
 	personBytes = 200
 	mostTools   = 100
+	mostOwn     = 100 // groups of a key
+	groupBytes  = 200
 	patternMax  = 200
 	usedEvery   = time.Minute // how exact Used is
 	longestLife = 10 * 365 * 24 * time.Hour
@@ -112,14 +116,15 @@ func (ks *Keys) put(ctx context.Context, k *Key) error {
 	return nil
 }
 
-// Create makes a key of what is set in k of Name, Person, Roles (none: User), Scopes (none: ScopeMCP), Tools and Expires. The
+// Create makes a key of what is set in k of Name, Person, Roles (none: User), Scopes (none: ScopeMCP), Tools, Groups and
+// Expires. The
 // text is the key itself, which can't be had again.
 func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err error) {
 	ks.change.Lock()
 	defer ks.change.Unlock()
 	now := ks.cfg.Clock()
 	made = &Key{
-		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes, ScopeMCP), Tools: set(k.Tools),
+		Name: k.Name, Person: k.Person, Roles: orOne(k.Roles, User), Scopes: orOne(k.Scopes, ScopeMCP), Tools: set(k.Tools), Groups: set(k.Groups),
 		Created: now, Expires: k.Expires,
 	}
 	if err := made.check(now); err != nil {
@@ -262,14 +267,17 @@ func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
 		return "key " + name + " was revoked"
 	case k.expired(ks.cfg.Clock()):
 		return "key " + name + " has expired"
-	case t.Upstream != own && !Matches(k.Tools, t.Path()):
+	case !confined(t) && !Matches(k.Tools, t.Path()):
 		return "key " + name + " was not given out for it"
 	}
 	return ""
 }
 
-// own is the upstream of Biplane's own tools: programs and search. What they reach is bounded, they are not.
-const own = "biplane"
+// confined reports whether t is one of Biplane's own tools that reach nothing but what the patterns of a key name. Of the
+// others, biplane.fetch and biplane.send reach hosts of the network: a bounded key needs a pattern that names them.
+func confined(t *tool.Tool) bool {
+	return t.Upstream == "biplane" && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
+}
 
 // Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search". In a pattern * stands
 // for any characters, and ? for one. No patterns match all.
@@ -327,10 +335,24 @@ func (k *Key) check(now time.Time) error {
 			return tool.Errorf(tool.Invalid, "key %s: %q is no pattern of tools: write one like github.* or github.list_issues", k.Name, prose.Cut(t, 60))
 		}
 	}
+	if len(k.Groups) > mostOwn {
+		return tool.Errorf(tool.Invalid, "key %s: at most %d groups", k.Name, mostOwn)
+	}
+	for _, g := range k.Groups {
+		if !goodGroup(g) {
+			return tool.Errorf(tool.Invalid, "key %s: group %q: a group has 1 to %d bytes of text, without commas, spaces at its ends and line breaks", k.Name, prose.Cut(g, 60), groupBytes)
+		}
+	}
 	if !k.Expires.IsZero() && (!k.Expires.After(now) || k.Expires.Sub(now) > longestLife) {
 		return tool.Errorf(tool.Invalid, "key %s: it expires between now and ten years from now", k.Name)
 	}
 	return nil
+}
+
+// goodGroup reports whether s can name a group: @ask separates groups by commas.
+func goodGroup(s string) bool {
+	return s != "" && len(s) <= groupBytes && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, unicode.IsControl)
 }
 
 func goodName(s string) bool {

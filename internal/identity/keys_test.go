@@ -2,6 +2,7 @@ package identity_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -30,12 +31,12 @@ func (r *rig) key(t *testing.T, k identity.Key) string {
 
 func TestKeyLife(t *testing.T) {
 	r := newRig(t, nil)
-	text := r.key(t, identity.Key{Name: "ci", Person: "ann@example.com", Expires: r.clock.Now().Add(90 * 24 * time.Hour)})
+	text := r.key(t, identity.Key{Name: "ci", Person: "ann@example.com", Groups: []string{"leads", "finance", "leads"}, Expires: r.clock.Now().Add(90 * 24 * time.Hour)})
 	if len(text) != 65 || !strings.HasPrefix(text, "bp_") {
 		t.Errorf("key %q", text)
 	}
 	p := r.accepted(t, text, toMCP)
-	if p.ID != "key:ci" || p.Agent != "ci" || p.Person != "ann@example.com" || !slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Scopes, []string{"api", "mcp"}) {
+	if p.ID != "key:ci" || p.Agent != "ci" || p.Person != "ann@example.com" || !slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Scopes, []string{"api", "mcp"}) || !slices.Equal(p.Groups, []string{"finance", "leads"}) {
 		t.Errorf("%+v", p)
 	}
 	for _, k := range r.store.keys {
@@ -176,6 +177,9 @@ func TestKeysThatAreNotMade(t *testing.T) {
 		"expires":    {Name: "a", Expires: r.clock.Now()},
 		"ten years":  {Name: "a", Expires: r.clock.Now().Add(200_000 * time.Hour)},
 		"person":     {Name: "a", Person: "a\nb"},
+		"group":      {Name: "a", Groups: []string{"leads, all"}},
+		"bytes":      {Name: "a", Groups: []string{" leads"}},
+		"at most":    {Name: "a", Groups: manyGroups()},
 	} {
 		err := second2(r.keys.Create(t.Context(), k))
 		if tool.AsError(err).Kind != tool.Invalid || !strings.Contains(err.Error(), want) {
@@ -207,10 +211,21 @@ func TestKeyReaches(t *testing.T) {
 	at := func(upstream, name string) *tool.Tool { return &tool.Tool{Upstream: upstream, Name: name} }
 	for path, barred := range map[*tool.Tool]bool{
 		at("github", "list_issues"): false, at("github", "create_issue"): true, at("jira", "search"): false, at("jira", "search2"): true,
-		at("xgithub", "list_issues"): true, at("biplane", "execute"): false,
+		at("xgithub", "list_issues"): true, at("biplane", "execute"): false, at("biplane", "search"): false, at("biplane", "resume"): false,
+		at("biplane", "fetch"): true, at("biplane", "send"): true, at("biplane", "later"): true,
 	} {
 		if why := r.keys.Barred(p, path); (why != "") != barred {
 			t.Errorf("%s: %q", path.Path(), why)
+		}
+	}
+	// A key without patterns reaches hosts as policy says, and so does one whose patterns name them.
+	for name, tools := range map[string][]string{"whole": nil, "reads": {"github.*", "biplane.fetch"}} {
+		p := r.accepted(t, r.key(t, identity.Key{Name: name, Tools: tools}), toMCP)
+		if why := r.keys.Barred(p, at("biplane", "fetch")); why != "" {
+			t.Errorf("%s: %s", name, why)
+		}
+		if why := r.keys.Barred(p, at("biplane", "send")); (why != "") != (name == "reads") {
+			t.Errorf("%s: %q", name, why)
 		}
 	}
 	if why := r.keys.Barred(tool.Principal{ID: "local:ann"}, at("a", "b")); why != "" {
@@ -351,4 +366,12 @@ func BenchmarkKey(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// manyGroups returns one group more than a key may have.
+func manyGroups() (out []string) {
+	for i := range 101 {
+		out = append(out, fmt.Sprint("g", i))
+	}
+	return out
 }

@@ -20,11 +20,11 @@ func TestAPIKeys(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	k := identity.Key{
 		Name: "ci", ID: "abcdefghijkl", Hash: []byte("hash"), Person: "ann", Roles: []string{"user"}, Scopes: []string{"api", "mcp"},
-		Tools: []string{"a.*"}, Created: at, Expires: at.Add(time.Hour),
+		Tools: []string{"a.*"}, Groups: []string{"leads"}, Created: at, Expires: at.Add(time.Hour),
 	}
 	keys := s.APIKeys()
 	other := k
-	other.Name, other.ID, other.Tools = "b", "bcdefghijklm", nil
+	other.Name, other.ID, other.Tools, other.Groups = "b", "bcdefghijklm", nil, nil
 	if err := errors.Join(keys.SaveKey(t.Context(), &k), keys.SaveKey(t.Context(), &other)); err != nil {
 		t.Fatal(err)
 	}
