@@ -206,6 +206,9 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 	if x.Session != "" && x.Error != nil {
 		fmt.Fprintf(a.Err, "session %s is as it was before this program\n", clean(x.Session))
 	}
+	if x.Error != nil && len(x.Calls) > 0 {
+		fmt.Fprintf(a.Err, "to continue without repeating calls, run the corrected program with --after %s\n", clean(x.ID))
+	}
 	switch {
 	case x.Error == nil:
 		return nil

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -131,11 +132,43 @@ func (c *Client) failed(ctx context.Context, q Request, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err // the program knows the address
+	return &tool.Error{Kind: tool.Unavailable, Msg: fmt.Sprintf("%s %s: %s", q.Method, q.URL.Host, reason(q.URL, err)), Err: err}
+}
+
+// reason says why a request failed, without the addresses of this machine, of its resolver and of hosts: programs don't need them.
+func reason(u *url.URL, err error) string {
+	var lookup *net.DNSError
+	var op *net.OpError
+	var broken *url.Error
+	switch {
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return fmt.Sprintf("the host name %q is unknown: check the URL", u.Hostname())
+	case errors.As(err, &lookup):
+		return fmt.Sprintf("the host name %q could not be looked up: try again later", u.Hostname())
+	case errors.As(err, &op):
+		return reason(u, because(op))
+	case errors.As(err, &broken): // the program knows the URL
+		return reason(u, broken.Err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the server closed the connection before its answer was complete"
 	}
-	return tool.Errorf(tool.Unavailable, "%s %s: %w", q.Method, q.URL.Host, err)
+	return err.Error()
+}
+
+// because returns what an operation of the network failed with, without its addresses.
+func because(op *net.OpError) error {
+	var number syscall.Errno
+	switch {
+	case op.Timeout() && op.Op == "dial":
+		return errors.New("the connection could not be made in time")
+	case op.Timeout():
+		return errors.New("the connection timed out")
+	case errors.As(op.Err, &number):
+		return number
+	case op.Err == nil:
+		return errors.New(op.Op + " failed")
+	}
+	return op.Err
 }
 
 // ours are headers that belong to the connection, not to the program.

@@ -131,3 +131,64 @@ func TestRebinding(t *testing.T) {
 		t.Errorf("%v after %d lookups, %d requests", err, lookups, *hits)
 	}
 }
+
+// What a program reads of a request that failed names none of the addresses of this machine, of its resolver or of hosts.
+func TestErrorsWithoutAddresses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, closed, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	server := func(answer func(net.Conn)) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				answer(c)
+			}
+		}()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		return port
+	}
+	hangsUp := server(func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 4096)) // all of the request: otherwise the connection is reset
+		c.Close()
+	})
+	resets := server(func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_, _ = c.Read(make([]byte, 1))
+		c.Close()
+	})
+	loop := func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
+	lookup := func(e *net.DNSError) func(context.Context, string) ([]netip.Addr, error) {
+		return func(context.Context, string) ([]netip.Addr, error) { return nil, e }
+	}
+	for _, c := range []struct {
+		port, want string
+		lookup     func(context.Context, string) ([]netip.Addr, error)
+	}{
+		{"80", `GET api.example:80: the host name "api.example" is unknown: check the URL`, lookup(&net.DNSError{Err: "no such host", Name: "api.example", Server: "10.1.2.3:53", IsNotFound: true})},
+		{"80", `GET api.example:80: the host name "api.example" could not be looked up: try again later`,
+			lookup(&net.DNSError{Err: "read udp 10.9.9.9:4444->10.1.2.3:53: i/o timeout", Name: "api.example", Server: "10.1.2.3:53", IsTimeout: true})},
+		{closed, "GET api.example:" + closed + ": connection refused", loop},
+		{hangsUp, "GET api.example:" + hangsUp + ": the server closed the connection before its answer was complete", loop},
+		{resets, "GET api.example:" + resets + ": connection reset by peer", loop},
+	} {
+		client := egress.New(egress.Config{Lookup: c.lookup, Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+		_, err := client.Do(t.Context(), egress.Request{Method: "GET", URL: target(t, "http://api.example:"+c.port)})
+		if err == nil || tool.AsError(err).Msg != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+		client.Close()
+	}
+}

@@ -46,6 +46,7 @@ type Execution struct {
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
 	GoesOn    bool           `json:"-"` // it was stopped with its process, and is taken up by the next one
+	Journaled bool           `json:"-"` // its calls are kept, so that a later execution can continue after it
 
 	Real   json.RawMessage `json:"-"` // the value as the program gave it, where Value has tokens for personal data
 	Logged int             `json:"-"` // bytes of all that the program logged, what is not kept included
@@ -92,6 +93,7 @@ type Call struct {
 	Args    string        `json:"-"` // the beginning of the arguments
 	Pending bool          `json:"-"` // not answered
 	Unsent  bool          `json:"-"` // it ended before anything reached the tool, so it surely had no effect
+	Reads   bool          `json:"-"` // the tool is known to change nothing
 	Report  string        `json:"-"` // what the tool said last of its progress
 	Begun   time.Time     `json:"-"`
 	Took    time.Duration `json:"-"`

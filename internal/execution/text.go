@@ -31,7 +31,7 @@ func (e *Execution) Texts(value func() string, session string) []string {
 		first = value()
 	}
 	if e.State != Done {
-		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), missingText(e.Missing))
+		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), missingText(e.Missing), e.continueText())
 	} else {
 		last = lines(callsText(e.Calls), reusedText(e.Calls), session, Notes(e.Notes), missingText(e.Missing))
 	}
@@ -215,6 +215,25 @@ func (e *Execution) failureText() string {
 	return b.String()
 }
 
+// continueText names a failed execution, and says how a corrected program continues without repeating its calls.
+func (e *Execution) continueText() string {
+	made, _ := split(e.Calls)
+	switch {
+	case e.ID == "" || e.GoesOn:
+		return ""
+	case len(made) == 0:
+		return "execution " + e.ID + ": it made no calls"
+	case !e.Journaled:
+		return "execution " + e.ID + ": its calls are not kept, so that a corrected program makes them again"
+	}
+	return fmt.Sprintf("execution %s: to continue, call execute with the corrected program and after: %q; the calls that it made are answered from it, not made again", e.ID, e.ID)
+}
+
+// changes reports whether one of the calls may have changed something, in this execution.
+func changes(made []Call) bool {
+	return slices.ContainsFunc(made, func(c Call) bool { return !c.Reads && c.From == "" })
+}
+
 // maxListed is how many calls an error text names one by one.
 const maxListed = 20
 
@@ -224,9 +243,12 @@ func callsMade(calls []Call, goesOn bool) string {
 	made, unsent := split(calls)
 	var b strings.Builder
 	if len(made) > 0 {
-		until := "before it ended; the next program must not repeat what they changed"
-		if goesOn {
+		until := "before it ended"
+		switch {
+		case goesOn:
 			until = "until now"
+		case changes(made):
+			until += "; the next program must not repeat what they changed"
 		}
 		fmt.Fprintf(&b, "%s made %s:", countWas(len(made)), until)
 		listCalls(&b, made)

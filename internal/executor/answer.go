@@ -19,6 +19,7 @@ func (r *run) finish(err error) {
 	r.mu.Lock()
 	r.conclude(err)
 	r.exec.GoesOn = r.log.Frozen()
+	r.exec.Journaled = r.log != nil && r.log.Lost() == ""
 	r.exec.MS = r.x.cfg.Now().Sub(r.exec.Started).Milliseconds()
 	r.mu.Unlock()
 	e := r.snapshot()

@@ -106,6 +106,11 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	return x.await(ctx, r, c, held)
 }
 
+// unknownExecution is the text on an id that no execution of the caller has. It doesn't advise to run the program again: what that wrote
+// would be written twice.
+const unknownExecution = "no execution %q: the id is in the answer of execute, and a finished execution is kept for %s. Don't run the program again " +
+	"before you know what it changed: look with tools that read, or ask the user, whose command biplane executions list shows all executions"
+
 // answerOf gives the answer of an execution that only its journal knows.
 func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
 	kept := x.cfg.Limits.KeptFor
@@ -124,8 +129,7 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 			return nil, err
 		}
 	}
-	return nil, tool.Errorf(tool.NotFound, "no execution %q: ids are those that execute answered with, and an execution is kept for %s after its end; run the program again",
-		prose.Cut(id, 80), prose.Span(kept))
+	return nil, tool.Errorf(tool.NotFound, unknownExecution, prose.Cut(id, 80), prose.Span(kept))
 }
 
 const (

@@ -127,7 +127,7 @@ func TestProbeThatFailsOnce(t *testing.T) {
 func TestFailureText(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run("const rows = await box.echo({ rows: [1] });\nconsole.log('seen');\n\nconst n: number = rows.nope.length;\nreturn n")
-	if !failed || len(texts) != 2 {
+	if !failed || len(texts) != 3 {
 		t.Fatalf("blocks: %q", texts)
 	}
 	holds(t, texts[0], "TypeError: cannot read property 'length' of undefined (line 4, column ", "> 4 | const n: number = rows.nope.length;", "^",

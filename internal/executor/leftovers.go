@@ -72,7 +72,7 @@ func (s *leftovers) get(principal, handle string) (*leftover, error) {
 			return l, nil
 		}
 	}
-	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the oldest go first when there are many; run the program again", handle, prose.Span(s.age))
+	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the oldest go first when there are many. To make it again without repeating calls, send its program with after: the id of its execution", handle, prose.Span(s.age))
 }
 
 // trim drops what is too old or too much. s.mu is held.

@@ -114,7 +114,7 @@ func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call)
 	if !k.Known() {
 		return nil
 	}
-	rec.MS, rec.Bytes, rec.Error, rec.From, rec.Unsent, rec.Pending = k.MS, k.Bytes, k.Error, k.From, k.Unsent, false
+	rec.MS, rec.Bytes, rec.Error, rec.From, rec.Unsent, rec.Reads, rec.Pending = k.MS, k.Bytes, k.Error, k.From, k.Unsent, k.ReadOnly, false
 	rec.Took = time.Duration(k.MS) * time.Millisecond
 	return nil
 }

@@ -93,12 +93,15 @@ func (r *run) note(n int, c *sandbox.GuestCall, path string) *journal.Call {
 // leaving gives what the door tells that the n-th call leaves: its intent is in the journal before that, and on the disk, too,
 // where it may write.
 func (r *run) leaving(n int) func(*tool.Call, string) func() error {
-	if r.log == nil {
-		return nil
-	}
 	return func(c *tool.Call, decision string) func() error {
 		r.mu.Lock()
-		k := r.exec.Calls[n].Note
+		rec := &r.exec.Calls[n]
+		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
+		k := rec.Note
+		if r.log == nil {
+			r.mu.Unlock()
+			return func() error { return nil }
+		}
 		again := !k.Sent.IsZero()
 		k.Digest = journal.DigestOf(k.Tool, k.Arguments)
 		k.Decision, k.Sent, k.ReadOnly, k.Idempotent = decision, r.x.cfg.Now(), false, false

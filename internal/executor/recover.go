@@ -173,7 +173,7 @@ func (r *run) recount(calls []*journal.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range calls {
-		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: r.short(k.Arguments), Unsent: k.Unsent, Note: k}
+		rec := execution.Call{Tool: k.Tool, MS: k.MS, Bytes: k.Bytes, Error: k.Error, From: k.From, Args: r.short(k.Arguments), Unsent: k.Unsent, Reads: k.ReadOnly, Note: k}
 		switch {
 		case k.Known():
 		case k.Unknown():

@@ -13,16 +13,20 @@ import (
 
 // An Origin says where the guest of a program comes from. The zero Origin is that of one without a session.
 type Origin struct {
-	From string // "new", "memory", "disk", "journal"
-	Why  string // of "journal"
-	Took time.Duration
+	From     string // "new", "memory", "disk", "journal"
+	Why      string // of "journal"
+	Language string // of "new" where the session exists: this is its first program in the language
+	Took     time.Duration
 }
 
 // Text says it in an answer.
 func (o Origin) Text() string {
 	switch o.From {
 	case "new":
-		return " (new)"
+		if o.Language == "" {
+			return " (new)"
+		}
+		return fmt.Sprintf(" (its first program in %s: files are shared between languages, variables are not)", o.Language)
 	case "disk":
 		return fmt.Sprintf(" (resumed from disk in %.1f ms)", o.Took.Seconds()*1e3)
 	case "journal":
@@ -43,6 +47,9 @@ func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox
 		box, err := s.cfg.Guests.Fresh(ctx, l.key.owner, language)
 		if err != nil {
 			return nil, Origin{}, err
+		}
+		if l.rec != nil {
+			return box, Origin{From: "new", Language: language}, nil
 		}
 		return box, Origin{From: "new"}, nil
 	}
