@@ -78,6 +78,7 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	rules   []*rule // by id
+	index   index   // of rules
 	version string
 	free    map[string]Decision // on files, by action: see freely
 	reads   bool                // some policy looks at arguments
@@ -93,6 +94,9 @@ type rule struct {
 	forbid bool
 	bounds bounds
 	reason string
+	looks  depends
+	once   sync.Once
+	fixed  outcome // what is left of a rule that depends on nothing a Sight knows; set by once
 }
 
 // bounds are what annotations of a permit add.
@@ -115,6 +119,7 @@ func New(cfg Config) (*Engine, error) {
 	for _, r := range e.rules {
 		args, clock := mentions(r.policy)
 		e.reads, e.timed = e.reads || args, e.timed || clock
+		r.looks = dependsOf(r.policy)
 	}
 	if len(problems) == 0 && !cfg.comes() {
 		problems = e.checkBase()
@@ -122,6 +127,7 @@ func New(cfg Config) (*Engine, error) {
 	if len(problems) > 0 {
 		return nil, newError(problems)
 	}
+	e.index = newIndex(e.rules)
 	e.version = digest(cfg)
 	e.free = e.freely()
 	return e, nil
@@ -196,7 +202,7 @@ func (e *Engine) decide(r Request) Decision {
 	if err != nil {
 		return Decision{Effect: Deny, Policy: "arguments", Reason: err.Error()}
 	}
-	effect, found := cedar.Authorize(set(e.rules), w, w.request())
+	effect, found := cedar.Authorize(e.fitting(string(w.action().ID), w.facts.entity), w, w.request())
 	for _, bad := range found.Errors {
 		if rule := e.rule(bad.PolicyID); rule.forbid {
 			return Decision{Effect: Deny, Policy: rule.id, Reason: "this forbid can't be evaluated, so it denies: " + plain(bad.Message)}

@@ -125,13 +125,14 @@ func (e *Engine) freely() map[string]Decision {
 
 // concerns reports whether the rule's scope fits an action.
 func (r *rule) concerns(action string) bool {
+	id := cedar.NewEntityUID(actionType, cedar.String(action))
 	switch s := r.policy.AST().Action.(type) {
 	case ast.ScopeTypeEq:
-		return string(s.Entity.ID) == action
+		return s.Entity == id
 	case ast.ScopeTypeIn:
-		return string(s.Entity.ID) == action
+		return s.Entity == id
 	case ast.ScopeTypeInSet:
-		return slices.ContainsFunc(s.Entities, func(id cedar.EntityUID) bool { return string(id.ID) == action })
+		return slices.Contains(s.Entities, id)
 	}
 	return true
 }

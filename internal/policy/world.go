@@ -116,41 +116,96 @@ type Sight struct {
 	engine *Engine
 	env    eval.Env
 	user   cedar.Entity
-	left   map[string][]partly // what is left of the policies when all but the tool is known, by action
+	left   map[actionRule]*partly
 }
 
-// A partly is a policy of which a part has been worked out.
-type partly struct {
+// An actionRule is a rule where an action is known.
+type actionRule struct {
+	action string
 	rule   *rule
-	policy *ast.Policy
+}
+
+// A partly is a rule of which a part has been worked out.
+type partly struct {
+	policy  *ast.Policy // what is left when all but the tool is known; nil: nothing
+	outcome outcome     // of a rule that doesn't depend on the tool
+}
+
+// An outcome is what is left of the conditions of a rule when all is worked out that is known.
+type outcome struct {
+	keep  bool // it may hold
+	sure  bool // it holds
+	fails bool // one of them can't be evaluated
+	alone bool // and it is the only one that is left
+}
+
+func outcomeOf(rest *ast.Policy, keep bool) outcome {
+	if !keep {
+		return outcome{}
+	}
+	o := outcome{keep: true, sure: len(rest.Conditions) == 0, fails: failing(rest)}
+	o.alone = o.fails && len(rest.Conditions) == 1
+	return o
 }
 
 // Sight begins to say what p is shown at a time; zero is now.
 func (e *Engine) Sight(p tool.Principal, at time.Time) *Sight {
-	about := e.about(Request{Principal: p, Time: at})
-	for _, unknown := range []cedar.String{"arguments", "program", "labels"} {
-		about[unknown] = eval.Variable(unknown)
-	}
-	s := &Sight{engine: e, user: userOf(p), left: map[string][]partly{}}
-	s.env = eval.Env{Principal: s.user.UID, Context: cedar.NewRecord(about)}
+	s := &Sight{engine: e, user: userOf(p), left: map[actionRule]*partly{}}
+	s.env = eval.Env{Principal: s.user.UID, Context: unknown(e.about(Request{Principal: p, Time: at}))}
 	return s
 }
 
-// policies gives what is left of the policies on an action.
-func (s *Sight) policies(action string, w *world) []partly {
-	if list, ok := s.left[action]; ok {
-		return list
+// unknown returns a context of which what only a call has is unknown.
+func unknown(about cedar.RecordMap) cedar.Record {
+	for _, name := range []cedar.String{"arguments", "program", "labels"} {
+		about[name] = eval.Variable(name)
 	}
-	env := s.env
-	env.Action, env.Resource, env.Entities = w.action(), eval.Variable("resource"), w
-	list := []partly{}
-	for _, r := range s.engine.rules {
-		if rest, keep := eval.PartialPolicy(env, (*ast.Policy)(r.policy.AST())); keep {
-			list = append(list, partly{r, rest})
-		}
+	return cedar.NewRecord(about)
+}
+
+// outcome returns what is left of a rule whose scope fits, for the tool of env. Each rule is worked out no more often than what it
+// depends on changes: once, once a Sight, or for each tool.
+func (s *Sight) outcome(r *rule, env eval.Env, w *world) outcome {
+	if r.looks.literal { // what is known of an entity by its name depends on the tool
+		return outcomeOf(eval.PartialPolicy(env, r.unscoped()))
 	}
-	s.left[action] = list
-	return list
+	if r.looks == (depends{}) {
+		r.once.Do(func() {
+			r.fixed = r.reduce(eval.Env{Principal: env.Principal, Action: env.Action, Context: unknown(cedar.RecordMap{}), Entities: w}, env.Resource).outcome
+		})
+		return r.fixed
+	}
+	key := actionRule{w.facts.action, r}
+	p := s.left[key]
+	if p == nil {
+		p = r.reduce(env, env.Resource)
+		s.left[key] = p
+	}
+	if !r.looks.resource || p.policy == nil {
+		return p.outcome
+	}
+	return outcomeOf(eval.PartialPolicy(env, p.policy))
+}
+
+// reduce works out the conditions of a rule whose scope fits, first without the resource.
+func (r *rule) reduce(env eval.Env, resource cedar.Value) *partly {
+	env.Resource = eval.Variable("resource")
+	rest, keep := eval.PartialPolicy(env, r.unscoped())
+	if !keep {
+		return &partly{}
+	}
+	out := &partly{policy: rest}
+	if !r.looks.resource {
+		env.Resource = resource
+		out.outcome = outcomeOf(eval.PartialPolicy(env, rest))
+	}
+	return out
+}
+
+// unscoped returns the conditions of the rule as a policy of their own.
+func (r *rule) unscoped() *ast.Policy {
+	p := r.policy.AST()
+	return &ast.Policy{Effect: p.Effect, Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{}, Resource: ast.ScopeTypeAll{}, Conditions: p.Conditions}
 }
 
 // Shows reports whether the principal is shown a tool.
@@ -171,23 +226,23 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	least := tool.MicroVM + 1 // the weakest tier that a permit asks for
 	tiered := tool.WASM       // the strongest that one asks for which is surely satisfied
 	var asking []*rule        // that surely do
-	for _, p := range s.policies(w.facts.action, w) {
-		rest, keep := eval.PartialPolicy(env, p.policy)
-		if !keep {
+	for _, rule := range s.engine.fitting(w.facts.action, w.facts.entity) {
+		scope := rule.policy.AST()
+		if !inScope(scope.Principal, s.user) || !inScope(scope.Resource, w.facts.entity) {
 			continue
 		}
-		rule := p.rule
-		sure, fails := len(rest.Conditions) == 0, failing(rest)
+		o := s.outcome(rule, env, w)
 		switch {
-		case rule.forbid && (sure || fails && len(rest.Conditions) == 1):
+		case !o.keep:
+		case rule.forbid && (o.sure || o.alone):
 			return false
-		case !rule.forbid && !fails:
+		case !rule.forbid && !o.fails:
 			may = true
 			least = min(least, rule.bounds.tier)
-			if sure {
+			if o.sure {
 				tiered = max(tiered, rule.bounds.tier)
 			}
-			if sure && rule.bounds.ask {
+			if o.sure && rule.bounds.ask {
 				asking = append(asking, rule)
 			}
 		}

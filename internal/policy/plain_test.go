@@ -1,0 +1,53 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Plain returns an engine with the same policies that hands all of them to Cedar.
+func Plain(e *Engine) *Engine {
+	return &Engine{cfg: e.cfg, rules: e.rules, version: e.version, free: e.free, reads: e.reads, timed: e.timed}
+}
+
+// PlainShows is Engine.Shows by partial evaluation of every policy for the one tool.
+func PlainShows(e *Engine, r Request) bool {
+	if r.Tool == nil || own(r.Tool) {
+		return r.Tool != nil
+	}
+	if Network(r.Tool) {
+		return slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.concerns(connectAction) })
+	}
+	w := &world{facts: e.facts(r.Tool), user: userOf(r.Principal)}
+	env := eval.Env{
+		Principal: w.user.UID, Action: w.action(), Resource: w.facts.entity.UID, Entities: w,
+		Context: unknown(e.about(Request{Principal: r.Principal, Time: r.Time})),
+	}
+	var may bool
+	least, tiered := tool.MicroVM+1, tool.WASM
+	var asking []*rule
+	for _, rule := range e.rules {
+		rest, keep := eval.PartialPolicy(env, (*ast.Policy)(rule.policy.AST()))
+		if !keep {
+			continue
+		}
+		sure, fails := len(rest.Conditions) == 0, failing(rest)
+		switch {
+		case rule.forbid && (sure || fails && len(rest.Conditions) == 1):
+			return false
+		case !rule.forbid && !fails:
+			may, least = true, min(least, rule.bounds.tier)
+			if sure {
+				tiered = max(tiered, rule.bounds.tier)
+			}
+			if sure && rule.bounds.ask {
+				asking = append(asking, rule)
+			}
+		}
+	}
+	return (len(asking) == 0 || len(common(asking)) > 0) && may && max(least, tiered) <= e.cfg.Tier
+}
