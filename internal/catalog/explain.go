@@ -36,7 +36,53 @@ func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.Valid
 		}
 		fmt.Fprintf(&b, "\n- %s", oneLine(l.path+": "+l.text, maxProblemLine))
 	}
+	if given := x.strangers(nil); len(given) > 1 {
+		fmt.Fprintf(&b, "\nyou gave %s; it takes %s", nameList(given), takes(s))
+	}
 	return b.String()
+}
+
+// strangers returns the names of members at a location that the schema doesn't declare, sorted.
+func (x *explainer) strangers(at []string) (names []string) {
+	declared := x.properties(at)
+	given, _ := x.value(at).(map[string]any)
+	for name := range given {
+		if len(declared) > 0 && declared[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// takes writes what a schema declares as one would declare it in TypeScript, in few words: { owner: string, state?: one of "open" }.
+func takes(s *jsonschema.Schema) string {
+	x := explainer{root: s}
+	declared, required := x.properties(nil), map[string]bool{}
+	for _, s := range x.schemasAt(nil) {
+		for _, name := range s.Required {
+			required[name] = declared[name] == nil || declared[name].Default == nil
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(declared), func(a, b string) int {
+		if required[a] != required[b] {
+			return map[bool]int{true: -1, false: 1}[required[a]]
+		}
+		return cmp.Compare(a, b)
+	})
+	var parts []string
+	for i, name := range names {
+		if i == 24 {
+			parts = append(parts, fmt.Sprintf("and %d more", len(names)-i))
+			break
+		}
+		part := cut(name, 60)
+		if !required[name] {
+			part += "?"
+		}
+		parts = append(parts, part+": "+cmp.Or(cut(typeText(declared[name], 0), 120), "any"))
+	}
+	return "{ " + oneLine(strings.Join(parts, ", "), 1200) + " }"
 }
 
 type problem struct{ path, text string }
@@ -176,14 +222,7 @@ func bound(k jsonschema.ErrorKind) string {
 // missing tells of members that are not there, and of unknown ones that were perhaps meant.
 func (x *explainer) missing(at, names []string) {
 	declared := x.properties(at)
-	given, _ := x.value(at).(map[string]any)
-	var strangers []string
-	for name := range given {
-		if declared[name] == nil {
-			strangers = append(strangers, name)
-		}
-	}
-	slices.Sort(strangers)
+	strangers := x.strangers(at)
 	for _, name := range names {
 		text := "missing"
 		if want := typeText(declared[name], 0); want != "" {

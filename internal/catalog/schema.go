@@ -29,6 +29,10 @@ type schema struct {
 	compiled *jsonschema.Schema
 	err      error
 
+	read     sync.Once
+	defaults *defaults // nil: none
+	declared []string  // see readDeclared
+
 	mu    sync.Mutex // held while steps are counted: one validation at a time
 	steps int        // that are left
 }
@@ -50,7 +54,7 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "wrong arguments for %s: %w", toolName(t), err)
 	}
-	s.once.Do(func() { s.compiled, s.err = s.compile(t.InputSchema, t.Upstream == Reserved && t.Raw == nil) })
+	s.prepare(t)
 	if s.err != nil {
 		return &tool.Error{Kind: tool.Invalid, Err: s.err, Msg: fmt.Sprintf(
 			"%s can't be called: its input schema is broken (%s); this is to be mended at upstream %q",
@@ -65,6 +69,22 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 		return &tool.Error{Kind: tool.Invalid, Msg: explain(t, s.compiled, value, invalid), Err: err}
 	}
 	return tool.Errorf(tool.Invalid, "%s: the arguments can't be checked against its input schema: %w", toolName(t), err)
+}
+
+// prepare compiles t's schema once.
+func (s *schema) prepare(t *tool.Tool) {
+	s.once.Do(func() { s.compiled, s.err = s.compile(t.InputSchema, t.Upstream == Reserved && t.Raw == nil) })
+}
+
+// look reads what is needed of t's schema beside its validation, once.
+func (s *schema) look(t *tool.Tool) *schema {
+	s.read.Do(func() {
+		if len(t.InputSchema) <= maxSchema {
+			left := maxDefaults
+			s.defaults, s.declared = readDefaults(t.InputSchema, 0, &left), readDeclared(t.InputSchema)
+		}
+	})
+	return s
 }
 
 func (s *schema) run(value any, steps int) (err error) {

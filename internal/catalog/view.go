@@ -33,6 +33,48 @@ func (e *Entry) Validate(args json.RawMessage) error {
 	return s.validate(e.Tool, args)
 }
 
+// Fill returns the arguments of a call with the defaults of those that the schema requires and that are not given. nil arguments
+// are {} where there is something to fill in.
+func (e *Entry) Fill(args json.RawMessage) json.RawMessage {
+	if e.schema == nil {
+		return args
+	}
+	d := e.schema.look(e.Tool).defaults
+	if d == nil {
+		return args
+	}
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	return d.fill(args)
+}
+
+// Doubt returns a note on arguments that the tool's schema allows without declaring them, as names that are misspelled; empty where there
+// are none.
+func (e *Entry) Doubt(args json.RawMessage) string {
+	if e.schema == nil {
+		return ""
+	}
+	text := doubt(e.schema.look(e.Tool).declared, args)
+	if text == "" {
+		return ""
+	}
+	return e.Path() + ": " + text
+}
+
+// Takes writes the arguments that the tool's schema declares, in one line: { owner: string, state?: one of "open", "closed" }. It is empty
+// where the schema declares none.
+func (e *Entry) Takes() string {
+	s := e.schema
+	if s == nil {
+		s = &schema{}
+	}
+	if s.prepare(e.Tool); s.err != nil || len((&explainer{root: s.compiled}).properties(nil)) == 0 {
+		return ""
+	}
+	return takes(s.compiled)
+}
+
 // UpstreamInfo is what a View knows of an upstream.
 type UpstreamInfo struct {
 	Name      string

@@ -152,6 +152,7 @@ func (d *desk) question(q api.PolicyQuestion) (r policy.Request, about string, e
 		return r, "", err
 	}
 	if q.Arguments != nil {
+		q.Arguments = entry.Fill(q.Arguments)
 		if err := entry.Validate(q.Arguments); err != nil {
 			return r, "", err
 		}

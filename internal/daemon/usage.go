@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/usage"
@@ -10,6 +11,14 @@ import (
 func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 	s := d.cfg.Settings
 	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.tokens, Prices: s.Prices, Keep: s.Usage.Keep, Hours: s.Usage.Hours, Log: d.log})
+}
+
+// doubt returns a note on arguments that a tool doesn't declare.
+func (d *Daemon) doubt(path string, args json.RawMessage) string {
+	if e, err := d.catalog.View().Resolve(path); err == nil {
+		return e.Doubt(args)
+	}
+	return ""
 }
 
 // named gives the tool that a path names; nil for none.

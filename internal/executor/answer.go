@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/execution"
@@ -78,6 +79,7 @@ func (r *run) conclude(err error) {
 	if r.program != nil {
 		e.Notes = append(append([]string{}, r.program.Notes...), e.Notes...)
 	}
+	e.Notes = append(e.Notes, slices.DeleteFunc(r.doubts, r.isNoted)...)
 	if r.dropped > 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%s dropped: %s are kept", prose.Count(r.dropped, "console line"), prose.Size(r.x.cfg.Limits.Console)))
 	}

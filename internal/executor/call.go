@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -122,6 +123,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 				return r.reuse(n, k, err)
 			}
 			res, err = r.through(n, path, c.Args)
+			r.doubt(path, c.Args, err)
 		}
 	case <-r.over:
 		err = errNotMade
@@ -215,6 +217,32 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 		return err
 	})
 	return value, err
+}
+
+// maxDoubts is how many notes on the arguments of calls one execution has.
+const maxDoubts = 5
+
+// doubt adds a note on the arguments of a call that was made, once.
+func (r *run) doubt(path string, args json.RawMessage, err error) {
+	if r.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
+		return
+	}
+	note := r.x.cfg.Doubt(path, args)
+	if note == "" {
+		return
+	}
+	r.hideText(&note)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.doubts) < maxDoubts && !slices.Contains(r.doubts, note) {
+		r.doubts = append(r.doubts, note)
+	}
+}
+
+// isNoted reports whether the check of the program's text has the doubt already.
+func (r *run) isNoted(doubt string) bool {
+	what, _, _ := strings.Cut(doubt, " is not declared")
+	return r.program != nil && slices.ContainsFunc(r.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
 }
 
 // through makes the n-th call through the door. A panic there must not take the program's neighbours along.

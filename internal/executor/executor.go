@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -85,6 +86,8 @@ type Config struct {
 	Recorded func(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
 	// Named gives the tool of a path; nil where none is known now. Without it none is.
 	Named func(path string) *tool.Tool
+	// Doubt returns a note on the arguments of a call that was made, as names that the tool doesn't declare; empty: none. It may be nil.
+	Doubt func(path string, args json.RawMessage) string
 	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
 	// command line. It may be nil.
 	Page func(id string) string

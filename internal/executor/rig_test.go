@@ -40,7 +40,10 @@ func (a answers) tools() []*tool.Tool {
 	var out []*tool.Tool
 	for name := range a {
 		schema := `{"type":"object"}`
-		if name == "strict" {
+		switch name {
+		case "open":
+			schema = `{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"integer"},"mode":{"type":"string","default":"all"}},"required":["path","mode"]}`
+		case "strict":
 			schema = `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`
 		}
 		out = append(out, &tool.Tool{Upstream: "box", Name: name, InputSchema: json.RawMessage(schema)})
@@ -136,12 +139,19 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		if err != nil {
 			return nil, tool.NotSent(err)
 		}
-		if err := e.Validate(orEmpty(c.Arguments)); err != nil {
+		if err := e.Validate(e.Fill(orEmpty(c.Arguments))); err != nil {
 			return nil, tool.NotSent(err)
 		}
 		return a[e.Tool.Name](ctx, c)
 	})
 	cfg := executor.Config{Driver: enclosed{d}, Door: func() tool.Caller { return door }, Programs: named{program.New(program.Config{Catalog: cat.View})}}
+	cfg.Doubt = func(path string, args json.RawMessage) string {
+		e, err := cat.View().Resolve(path)
+		if err != nil {
+			return ""
+		}
+		return e.Doubt(args)
+	}
 	cfg.Limits.Timeout = 10 * time.Minute // other limits are reached first, on a slow machine too
 	if tweak != nil {
 		tweak(&cfg)

@@ -97,6 +97,7 @@ func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) 
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
+	c.Arguments = entry.Fill(c.Arguments)
 	if err := entry.Validate(c.Arguments); err != nil {
 		return nil, tool.NotSent(err)
 	}

@@ -49,6 +49,9 @@ func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.Cal
 			Name:        "get-order",
 			InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}`),
 		}, {
+			Name:        "snap",
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean","default":false}},"required":["url","full"],"additionalProperties":false}`),
+		}, {
 			Name: "look", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: &only},
 		}},
 		Health: tool.Health{State: tool.Ready},
@@ -94,6 +97,26 @@ func TestCallIsRecordedAndMade(t *testing.T) {
 	if rec.Subject.Tool != "shop.get-order" || rec.Subject.Execution != "ex_1" || rec.Principal != "local:ann" ||
 		rec.Decision.Effect != "allow" || rec.Subject.Call != c.ID || rec.End.Outcome != audit.OK {
 		t.Errorf("record %+v", rec)
+	}
+}
+
+// An argument that the schema requires although it has a default is filled in: the upstream and the record have the same arguments.
+func TestRequiredDefaults(t *testing.T) {
+	w := newWorld(t, open(), audit.NewMemory(), ok)
+	asked := &tool.Call{Path: "shop.snap", Arguments: json.RawMessage(`{"url":"u"}`), Principal: tool.Principal{ID: "local:ann"}}
+	if _, err := w.door.Call(t.Context(), asked); err != nil {
+		t.Fatal(err)
+	}
+	const filled = `{"url":"u","full":false}`
+	if got := string(w.calls[0].Arguments); got != filled || string(asked.Arguments) != `{"url":"u"}` {
+		t.Errorf("the upstream got %s, and the caller's arguments are %s", got, asked.Arguments)
+	}
+	implied := w.last(t).Arguments.Size
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.snap", Arguments: json.RawMessage(filled), Principal: tool.Principal{ID: "local:ann"}}); err != nil {
+		t.Fatal(err)
+	}
+	if given := w.last(t).Arguments.Size; given != implied || given != int64(len(filled)) {
+		t.Errorf("the record has %d bytes of arguments with a default that is filled in, %d with one that is given", implied, given)
 	}
 }
 

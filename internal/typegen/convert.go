@@ -317,7 +317,8 @@ func (c *converter) object(n *node, depth int) typ {
 	if ps := n.object("properties"); ps != nil {
 		for i, k := range ps.keys {
 			declared[k] = true
-			if p, ok := c.property(k, ps.vals[i], required[k], depth); ok {
+			filled := c.input && ps.vals[i].get("default") != nil // the gateway fills it in
+			if p, ok := c.property(k, ps.vals[i], required[k] && !filled, depth); ok {
 				o.props = append(o.props, p)
 			}
 		}

@@ -314,3 +314,13 @@ func benchItems() []typegen.Item {
 	}
 	return items
 }
+
+// An argument that is required and has a default may be left out: the gateway fills it in. Of a result it is there.
+func TestRequiredDefault(t *testing.T) {
+	s := json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean","default":false}},"required":["url","full"],"additionalProperties":false}`)
+	code, _, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: s, OutputSchema: s}, typegen.Names{Namespace: "up", Member: "member"})
+	args, result, _ := strings.Cut(code, "):")
+	if !strings.Contains(args, "full?: boolean") || !strings.Contains(result, "full: boolean") {
+		t.Error(code)
+	}
+}

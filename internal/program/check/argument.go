@@ -48,6 +48,10 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 	}
 	f := &fit{root: c.index.schema(entry), steps: new(int)}
 	f.value(v, f.root, "", 0)
+	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {
+		last := &f.found[len(f.found)-1]
+		last.message += "\nyou gave " + cutList(given) + "; " + entry.Path() + " takes " + entry.Takes()
+	}
 	for _, p := range f.found {
 		c.reportAt(p.at, "%s: %s", entry.Path(), p.message)
 	}
@@ -61,7 +65,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 	if err != nil {
 		return
 	}
-	if err := entry.Validate(raw); err != nil && tool.AsError(err).Kind == tool.Invalid {
+	if err := entry.Validate(entry.Fill(raw)); err != nil && tool.AsError(err).Kind == tool.Invalid {
 		c.reportAt(v.at, "%s", tool.AsError(err).Msg)
 	}
 }
@@ -347,7 +351,7 @@ func (f *fit) object(v *value, s map[string]any, where string, depth int) {
 	props, _ := s["properties"].(map[string]any)
 	var missing []string
 	for _, r := range list(s["required"]) {
-		if name, ok := r.(string); ok && v.fields[name] == nil && !v.open {
+		if name, ok := r.(string); ok && v.fields[name] == nil && !v.open && !hasDefault(props[name]) {
 			missing = append(missing, name)
 		}
 	}
@@ -375,6 +379,25 @@ func (f *fit) object(v *value, s map[string]any, where string, depth int) {
 		return
 	}
 	f.strangers(v, s, strangers, missing, props, where)
+}
+
+// hasDefault reports whether a schema has a default, which the gateway fills in.
+func hasDefault(schema any) bool {
+	m, _ := schema.(map[string]any)
+	_, ok := m["default"]
+	return ok
+}
+
+// strangersOf returns the names of arguments that a schema doesn't declare, in the order in which they are given.
+func strangersOf(v *value, schema any) (names []string) {
+	s, _ := schema.(map[string]any)
+	props, _ := s["properties"].(map[string]any)
+	for _, k := range v.keys {
+		if _, ok := props[k]; !ok && len(props) > 0 && !matched(k, s["patternProperties"]) {
+			names = append(names, k)
+		}
+	}
+	return names
 }
 
 // strangers tells of members that the schema doesn't declare: an error where it is closed, else a doubt where one is
