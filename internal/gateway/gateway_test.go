@@ -49,10 +49,7 @@ func newWorld(t *testing.T, p *policy.Engine, store audit.Store, answer tool.Cal
 			Name:        "get-order",
 			InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}`),
 		}, {
-			Name:        "snap",
-			InputSchema: json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean","default":false}},"required":["url","full"],"additionalProperties":false}`),
-		}, {
-			Name: "look", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: &only},
+			Name: "look", InputSchema: json.RawMessage(`{"type":"object","properties":{"full":{"type":"boolean","default":false}},"required":["full"]}`), Annotations: tool.Annotations{ReadOnly: &only},
 		}},
 		Health: tool.Health{State: tool.Ready},
 	})
@@ -103,7 +100,7 @@ func TestCallIsRecordedAndMade(t *testing.T) {
 // An argument that the schema requires although it has a default is filled in: the upstream and the record have the same arguments.
 func TestRequiredDefaults(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
-	asked := &tool.Call{Path: "shop.snap", Arguments: json.RawMessage(`{"url":"u"}`), Principal: tool.Principal{ID: "local:ann"}}
+	asked := &tool.Call{Path: "shop.look", Arguments: json.RawMessage(`{"url":"u"}`), Principal: tool.Principal{ID: "local:ann"}}
 	if _, err := w.door.Call(t.Context(), asked); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +109,7 @@ func TestRequiredDefaults(t *testing.T) {
 		t.Errorf("the upstream got %s, and the caller's arguments are %s", got, asked.Arguments)
 	}
 	implied := w.last(t).Arguments.Size
-	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.snap", Arguments: json.RawMessage(filled), Principal: tool.Principal{ID: "local:ann"}}); err != nil {
+	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.look", Arguments: json.RawMessage(filled), Principal: tool.Principal{ID: "local:ann"}}); err != nil {
 		t.Fatal(err)
 	}
 	if given := w.last(t).Arguments.Size; given != implied || given != int64(len(filled)) {
