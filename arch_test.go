@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"engineproc":            {"sandbox", "sandbox/child", "sandbox/child/launch", "sandbox/wasm", "engineproc/ahead", "stack"},
 	"engineproc/ahead":      {"sandbox/child/launch", "stack"},
 	"sandbox/sandboxtest":   {"tool", "sandbox"},
-	"upstream/mcp":          {"tool", "upstream", "secret"},
+	"upstream/mcp":          {"plaintext", "tool", "upstream", "secret"},
 	"upstream/oauth":        {"tool"},
 	"approval/approvaltest": {"tool", "approval"},
 	"approval/form":         {"tool", "approval", "secret", "plan", "prose"},
@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"audit/sink":            {"tool"},
 	"audit/export":          {"tool", "audit"},
 	"audit/ledger":          {"api", "tool", "audit", "audit/export", "audit/sink", "catalog", "identity", "policy"},
+	"plaintext":             {"tool"},
 	"upstream/upstreamtest": {
 		"tool", "upstream",
 	},

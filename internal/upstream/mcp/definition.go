@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/plaintext"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 )
@@ -142,15 +143,24 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 	if err := json.Unmarshal(raw, &f); err != nil || f == nil {
 		return nil, errors.New("the definition is not an object")
 	}
-	t := &tool.Tool{Raw: raw, Title: text(f["title"]), Description: clip(text(f["description"]), maxDescription)}
+	if len(raw) > maxDefinition {
+		return &tool.Tool{Name: text(f["name"])}, fmt.Errorf("the definition is larger than %s", byteSize(maxDefinition))
+	}
+	shown, err := plaintext.Definition(raw)
+	if err != nil {
+		return &tool.Tool{Name: text(f["name"])}, err
+	}
+	if !bytes.Equal(shown, raw) { // what is left out is left out everywhere
+		f = nil
+		if err := json.Unmarshal(shown, &f); err != nil {
+			return nil, errors.New("the definition can't be read")
+		}
+	}
+	t := &tool.Tool{Raw: shown, Title: text(f["title"]), Description: clip(text(f["description"]), maxDescription)}
 	t.Name = text(f["name"])
 	if err := checkName(t.Name); err != nil {
 		return t, err
 	}
-	if len(raw) > maxDefinition {
-		return t, fmt.Errorf("the definition is larger than %s", byteSize(maxDefinition))
-	}
-	var err error
 	if t.InputSchema, err = inputSchema(f["inputSchema"]); err != nil {
 		return t, err
 	}

@@ -361,7 +361,7 @@ func TestDefinitions(t *testing.T) {
 	for _, x := range s.Tools {
 		names = append(names, x.Name)
 	}
-	if want := []string{"good", "no schema", "null schema", "untyped", "types", "wörter/mit.punkt"}; !slices.Equal(names, want) {
+	if want := []string{"good", "no schema", "null schema", "untyped", "types", "wörter/mit.punkt", "shady"}; !slices.Equal(names, want) {
 		t.Errorf("tools %q, want %q", names, want)
 	}
 	good := s.Tools[0]
@@ -373,13 +373,22 @@ func TestDefinitions(t *testing.T) {
 	if string(s.Tools[1].InputSchema) != `{"type":"object"}` || string(s.Tools[2].InputSchema) != `{"type":"object"}` || s.Tools[4].OutputSchema != nil {
 		t.Errorf("schemas %s %s %s", s.Tools[1].InputSchema, s.Tools[2].InputSchema, s.Tools[4].OutputSchema)
 	}
+	// What doesn't show reaches nobody, in no field and by no way.
+	shady := s.Tools[6]
+	if want := `{"name":"shady","title":"ab","description":"cd","annotations":{"title":"ef","readOnlyHint":true},` +
+		`"inputSchema":{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}}`; string(shady.Raw) != want {
+		t.Errorf("shady is %s", shady.Raw)
+	}
+	if shady.Title != "ab" || shady.Description != "cd" || string(shady.InputSchema) != `{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}` {
+		t.Errorf("shady is %+v", shady)
+	}
 	for i, want := range []string{"same name", "no name", "no name", "control character", "control character", "longer than 256", "not an object", `type "array"`, "not an object",
-		"deeper than 128", "larger than 1 MiB", "task", "not an object", "not an object", "not an object", "not an object"} {
+		"deeper than 128", "larger than 1 MiB", "task", "not an object", "not an object", "not an object", "not an object", "hidden character U+202E"} {
 		if i >= len(s.Broken) || !strings.Contains(s.Broken[i].Reason, want) {
 			t.Fatalf("broken %d: want %q in %+v", i, want, s.Broken)
 		}
 	}
-	if len(s.Broken) != 16 || s.Broken[7].Tool != "array type" || s.Broken[12].Tool != "#19" {
+	if len(s.Broken) != 17 || s.Broken[7].Tool != "array type" || s.Broken[12].Tool != "#19" {
 		t.Errorf("broken %+v", s.Broken)
 	}
 }

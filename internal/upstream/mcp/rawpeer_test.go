@@ -187,7 +187,10 @@ var definitions = `{"tools":[
 	{"name":"deep schema","inputSchema":` + strings.Repeat(`{"items":`, 200) + `{}` + strings.Repeat(`}`, 200) + `},
 	{"name":"big","inputSchema":{"type":"object","description":"` + strings.Repeat("b", 2<<20) + `"}},
 	{"name":"task","execution":{"taskSupport":"required"}},
-	17, null, "tool", []
+	17, null, "tool", [],
+	{"name":"shady","title":"a\u001b[31mb","description":"c\u202ed\udb40\udc41","annotations":{"title":"e\u200bf","readOnlyHint":true},
+	 "inputSchema":{"type":"object","properties":{"a":{"description":"g\u2066h","enum":["one","two\u200b"]}}}},
+	{"name":"shady argument","inputSchema":{"type":"object","properties":{"a\u202e":{}}}}
 ]}`
 
 // rawAnswer is the answer to a call of the tool echo: its arguments, byte for byte, are the result.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/plaintext"
 )
 
 const (
@@ -94,7 +96,7 @@ func cleanLine(s string, width int) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		if s[i] == 0x1b {
-			i += escapeLen(s[i:])
+			i += plaintext.EscapeLen(s[i:])
 			continue
 		}
 		c, n := utf8.DecodeRuneInString(s[i:])
@@ -113,37 +115,8 @@ func cleanLine(s string, width int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// hidden says whether c moves or reorders text rather than showing: control characters, and the bidirectional controls
-// that make text read as something else.
-func hidden(c rune) bool {
-	return c < 0x20 || c >= 0x7f && c < 0xa0 || c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069 ||
-		c == 0x200e || c == 0x200f || c == 0x2028 || c == 0x2029 || c == 0xfeff
-}
-
-// escapeLen is the length of the terminal escape sequence that s begins with (ECMA-48: CSI, and OSC and its kin).
-func escapeLen(s string) int {
-	if len(s) < 2 {
-		return len(s)
-	}
-	switch s[1] {
-	case '[':
-		for i := 2; i < len(s); i++ {
-			if s[i] >= 0x40 && s[i] <= 0x7e {
-				return i + 1
-			}
-		}
-		return len(s)
-	case ']', 'P', 'X', '^', '_':
-		if i := strings.IndexAny(s, "\a"); i >= 0 {
-			return i + 1
-		}
-		if i := strings.Index(s, "\x1b\\"); i >= 0 {
-			return i + 2
-		}
-		return len(s)
-	}
-	return 2
-}
+// hidden reports whether c moves, reorders or hides text rather than showing.
+func hidden(c rune) bool { return c < ' ' || plaintext.Hidden(c) }
 
 // snippet is the beginning of data as one printable line.
 func snippet(data []byte, width int) string {

@@ -1,0 +1,275 @@
+package plaintext
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Definition returns the definition of a tool (MCP Tool) without hidden characters: texts are cleaned; values that a call could hold
+// are left out of enumerations; defaults, patterns and an output schema that hold some are left out. A name that a call needs can't be
+// changed: the error says which has one. The tool's own name is left to the caller. A definition without hidden characters
+// is returned byte for byte.
+func Definition(raw json.RawMessage) (json.RawMessage, error) {
+	if !suspicious(raw) {
+		return raw, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	top, err := readNode(d)
+	if err != nil {
+		return nil, fmt.Errorf("the definition can't be read: %w", err)
+	}
+	c := &cleaner{}
+	kept := top.members[:0]
+	for _, m := range top.members {
+		switch m.key {
+		case "name":
+		case "inputSchema":
+			if err := c.schema(m.value); err != nil {
+				return nil, fmt.Errorf("its inputSchema %w", err)
+			}
+		case "outputSchema":
+			if c.schema(m.value) != nil {
+				c.changed = true
+				continue
+			}
+		default:
+			if !c.plain(m.key) {
+				continue
+			}
+			c.text(m.value)
+		}
+		kept = append(kept, m)
+	}
+	if !c.changed {
+		return raw, nil
+	}
+	top.members = kept
+	var out bytes.Buffer
+	if err := top.write(&out); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// suspicious reports whether JSON may hold hidden characters, as themselves or as escapes.
+func suspicious(raw []byte) bool {
+	if bytes.ContainsFunc(raw, func(r rune) bool { return Hidden(r) && r != '\r' || joins(r) || r == utf8.RuneError }) {
+		return true
+	}
+	for _, escape := range []string{`\u`, `\b`, `\f`, `\r`} {
+		if bytes.Contains(raw, []byte(escape)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A node is a JSON value: an object, an array, a string, or another literal.
+type node struct {
+	kind    byte // '{', '[', '"', or 0
+	members []member
+	items   []*node
+	text    string // of a string, or the literal
+}
+
+type member struct {
+	key   string
+	value *node
+}
+
+func readNode(d *json.Decoder) (*node, error) {
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case string:
+		return &node{kind: '"', text: t}, nil
+	case json.Number:
+		return &node{text: t.String()}, nil
+	case bool:
+		return &node{text: fmt.Sprint(t)}, nil
+	case json.Delim:
+		n := &node{kind: byte(t)}
+		for d.More() {
+			key := ""
+			if t == '{' {
+				k, err := d.Token()
+				if err != nil {
+					return nil, err
+				}
+				key, _ = k.(string)
+			}
+			v, err := readNode(d)
+			if err != nil {
+				return nil, err
+			}
+			if t == '{' {
+				n.members = append(n.members, member{key, v})
+			} else {
+				n.items = append(n.items, v)
+			}
+		}
+		_, err := d.Token()
+		return n, err
+	}
+	return &node{text: "null"}, nil
+}
+
+func (n *node) write(w *bytes.Buffer) error {
+	quoted := func(s string) error {
+		text, err := tool.Marshal(s)
+		w.Write(text)
+		return err
+	}
+	switch n.kind {
+	case '"':
+		return quoted(n.text)
+	case '{':
+		w.WriteByte('{')
+		for i, m := range n.members {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			if err := quoted(m.key); err != nil {
+				return err
+			}
+			w.WriteByte(':')
+			if err := m.value.write(w); err != nil {
+				return err
+			}
+		}
+		w.WriteByte('}')
+	case '[':
+		w.WriteByte('[')
+		for i, v := range n.items {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			if err := v.write(w); err != nil {
+				return err
+			}
+		}
+		w.WriteByte(']')
+	default:
+		_, err := io.WriteString(w, n.text)
+		return err
+	}
+	return nil
+}
+
+// isClean reports whether no string in n, the names of its members among them, holds what Clean takes out.
+func (n *node) isClean() bool {
+	return (n.kind != '"' || IsClean(n.text)) && !slices.ContainsFunc(n.items, func(v *node) bool { return !v.isClean() }) &&
+		!slices.ContainsFunc(n.members, func(m member) bool { return !IsClean(m.key) || !m.value.isClean() })
+}
+
+// A cleaner changes nodes in place.
+type cleaner struct{ changed bool }
+
+// plain reports whether a name is clean; else a member of that name is to be left out.
+func (c *cleaner) plain(name string) bool {
+	ok := IsClean(name)
+	c.changed = c.changed || !ok
+	return ok
+}
+
+// text cleans what is only read.
+func (c *cleaner) text(n *node) {
+	if n.kind == '"' {
+		if s := Clean(n.text); s != n.text {
+			n.text, c.changed = s, true
+		}
+	}
+	for _, v := range n.items {
+		c.text(v)
+	}
+	n.members = slices.DeleteFunc(n.members, func(m member) bool {
+		if !c.plain(m.key) {
+			return true
+		}
+		c.text(m.value)
+		return false
+	})
+}
+
+// schema cleans a JSON Schema.
+func (c *cleaner) schema(n *node) error {
+	switch n.kind {
+	case '"':
+		c.text(n)
+	case '[':
+		for _, v := range n.items {
+			if err := c.schema(v); err != nil {
+				return err
+			}
+		}
+	case '{':
+		kept := n.members[:0]
+		for _, m := range n.members {
+			keep, err := c.keyword(m)
+			if err != nil {
+				return err
+			}
+			if keep {
+				kept = append(kept, m)
+			}
+			c.changed = c.changed || !keep
+		}
+		n.members = kept
+	}
+	return nil
+}
+
+// keyword cleans one member of a schema, and reports whether it is kept.
+func (c *cleaner) keyword(m member) (keep bool, _ error) {
+	if !IsClean(m.key) {
+		return false, hiddenIn(m.key)
+	}
+	switch m.key {
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
+		for _, p := range m.value.members {
+			if !IsClean(p.key) {
+				return false, hiddenIn(p.key)
+			}
+			if err := c.schema(p.value); err != nil {
+				return false, err
+			}
+		}
+	case "enum":
+		before := len(m.value.items)
+		m.value.items = slices.DeleteFunc(m.value.items, func(v *node) bool { return !v.isClean() })
+		c.changed = c.changed || len(m.value.items) < before
+		if before > 0 && len(m.value.items) == 0 {
+			return false, fmt.Errorf("has an enumeration of hidden characters only")
+		}
+	case "const", "required", "dependentRequired", "type", "$ref", "$dynamicRef", "$id", "$anchor", "$dynamicAnchor":
+		if !m.value.isClean() {
+			return false, hiddenIn(m.key)
+		}
+	case "default", "pattern", "format":
+		return m.value.isClean(), nil
+	case "examples", "example", "title", "description", "$comment":
+		c.text(m.value)
+	default:
+		return true, c.schema(m.value)
+	}
+	return true, nil
+}
+
+func hiddenIn(name string) error {
+	for _, r := range name {
+		if Hidden(r) || joins(r) {
+			return fmt.Errorf("has the hidden character %U in the name %q", r, strings.TrimSpace(Clean(name)))
+		}
+	}
+	return fmt.Errorf("has hidden characters in %q", name)
+}

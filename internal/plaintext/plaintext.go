@@ -1,0 +1,91 @@
+// Package plaintext takes out of text what doesn't show: escape sequences of terminals, controls that reorder text, and characters
+// without a shape, in which instructions to a model can hide from the person who reads the same text.
+package plaintext
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Hidden reports whether r moves, reorders or hides text rather than showing. Line feeds, tabs, joiners and the two variation
+// selectors of emoji are not hidden.
+func Hidden(r rune) bool {
+	switch {
+	case r == '\n', r == '\t', joins(r), unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+		return false
+	case r == 0x2028, r == 0x2029:
+		return true
+	}
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
+}
+
+// joins reports whether r only shapes the characters beside it: scripts and emoji need it, and so its place decides.
+func joins(r rune) bool { return r == 0x200c || r == 0x200d || r == 0xfe0e || r == 0xfe0f }
+
+// mayJoin reports whether a joiner may follow a character. Keycaps (1️⃣) are the only ones in ASCII.
+func mayJoin(before, joiner rune) bool {
+	switch {
+	case before >= '0' && before <= '9', before == '#', before == '*':
+		return joiner >= 0xfe0e
+	case joins(before):
+		return before >= 0xfe0e && joiner == 0x200d
+	}
+	return before > unicode.MaxASCII
+}
+
+// Clean returns s without escape sequences, hidden characters, and joiners in places where they shape nothing. Other line ends
+// become line feeds.
+func Clean(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return Hidden(r) || joins(r) }) {
+		return s
+	}
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	var b strings.Builder
+	last := rune(0)
+	for i := 0; i < len(s); {
+		if s[i] == 0x1b {
+			i += EscapeLen(s[i:])
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		i += n
+		switch {
+		case r == '\r', r == 0x2028, r == 0x2029:
+			r = '\n'
+		case Hidden(r), joins(r) && !mayJoin(last, r):
+			continue
+		}
+		b.WriteRune(r)
+		last = r
+	}
+	return b.String()
+}
+
+// IsClean reports whether Clean changes nothing in s.
+func IsClean(s string) bool { return Clean(s) == s }
+
+// EscapeLen returns the length of the terminal escape sequence that s begins with (ECMA-48: CSI, and OSC and its kin).
+func EscapeLen(s string) int {
+	if len(s) < 2 {
+		return len(s)
+	}
+	switch s[1] {
+	case '[':
+		for i := 2; i < len(s); i++ {
+			if s[i] >= 0x40 && s[i] <= 0x7e {
+				return i + 1
+			}
+		}
+		return len(s)
+	case ']', 'P', 'X', '^', '_':
+		if i := strings.IndexAny(s, "\a"); i >= 0 {
+			return i + 1
+		}
+		if i := strings.Index(s, "\x1b\\"); i >= 0 {
+			return i + 2
+		}
+		return len(s)
+	}
+	return 2
+}
