@@ -46,7 +46,15 @@ type Approval struct {
 	Decided   time.Time       `json:"decided,omitzero"`
 	Note      string          `json:"note,omitempty"`    // of who decided
 	Program   string          `json:"program,omitempty"` // the text of the program that made the call; not in lists
+	Blocked   string          `json:"blocked,omitempty"` // why the caller may not decide on it; not in lists
 }
+
+// The states of an approval that clients act on.
+const (
+	ApprovalPending  = "pending"
+	ApprovalApproved = "approved" // and the call has not been let through
+	ApprovalMade     = "made"     // approved, and the call was let through
+)
 
 // A Decision is what a person says of a call. Digest is that of the Approval that was looked at: a decision on a request with
 // another one is refused.

@@ -297,7 +297,13 @@ func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) err
 
 // attached is with. runs says that f runs a program: a process begun here then takes up the executions that the one before it
 // left, and waits for them. first is the program; nil where it has run before.
-func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) (err error) {
+func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
+	return a.attachedUntil(ctx, runs, first, f, nil)
+}
+
+// attachedUntil is attached, and calls settled, unless it is nil, when nothing runs any more in a
+// process begun here, or at once where another process answers. ctx may have been canceled by then.
+func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunRequest, f, settled func(context.Context, *api.Client) error) (err error) {
 	cfg, err := a.daemonConfig("error")
 	if err != nil {
 		return err
@@ -322,6 +328,9 @@ func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f 
 		at.Settle(ctx, func(n int) {
 			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", prose.Count(n, "execution"))
 		})
+	}
+	if settled != nil {
+		err = errors.Join(err, settled(ctx, at.Client))
 	}
 	return err
 }

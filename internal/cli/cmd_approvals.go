@@ -199,12 +199,12 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 		Args:              atLeastOne("ID", "the id of a request or of an execution"),
 		ValidArgsFunction: a.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.attached(cmd.Context(), true, nil, func(ctx context.Context, client *api.Client) error {
+			done := []api.Approval{}
+			decide := func(ctx context.Context, client *api.Client) error {
 				ids, err := requests(ctx, client, args)
 				if err != nil {
 					return err
 				}
-				done := []api.Approval{}
 				var errs []error
 				for _, id := range ids {
 					r, err := client.Approval(ctx, id)
@@ -223,12 +223,55 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 					}
 				})
 				return errors.Join(append(errs, err)...)
+			}
+			return a.attachedUntil(cmd.Context(), true, nil, decide, func(ctx context.Context, client *api.Client) error {
+				return a.sayDecided(context.WithoutCancel(ctx), client, done)
 			})
 		},
 	}
 	addOutput(c, &output)
 	c.Flags().StringVar(&note, "note", "", "what to say of it, for the record and for the agent")
 	return c
+}
+
+// sayDecided reports what became of the requests that were decided: how their executions are now,
+// and, for a call that was approved and has not been made, what makes it.
+func (a *app) sayDecided(ctx context.Context, client *api.Client, decided []api.Approval) error {
+	said := map[string]bool{}
+	for _, r := range decided {
+		if r.Execution == "" {
+			if r.State == api.ApprovalApproved {
+				fmt.Fprintf(a.Err, "%s: the call is made when the client that asked makes it again\n", r.ID)
+			}
+			continue
+		}
+		now, err := client.Approval(ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		if now.State == api.ApprovalApproved {
+			fmt.Fprintf(a.Err, "%s: approved, and not made yet. biplane serve, mcp or run makes the call when it next runs; to have it made now: biplane executions watch %s\n", r.ID, r.Execution)
+		}
+		if said[r.Execution] {
+			continue
+		}
+		said[r.Execution] = true
+		d, err := client.Journal(ctx, r.Execution)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Err, executionLine(d))
+	}
+	return nil
+}
+
+// executionLine returns the state of an execution as one line.
+func executionLine(d *api.ExecutionDetail) string {
+	text := fmt.Sprintf("execution %s: %s", d.ID, d.State)
+	if d.Problem != "" {
+		text += ": " + short(d.Problem, 200)
+	}
+	return text + fmt.Sprintf(" (biplane executions show %s)", d.ID)
 }
 
 // requests gives the requests that args name.

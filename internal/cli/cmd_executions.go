@@ -186,7 +186,9 @@ func executionsWatchCommand(a *app) *cobra.Command {
 		Use:   "watch [EXECUTION]",
 		Short: "Follow an execution, or all that run, as they make calls",
 		Long: `Writes a line for each call that begins or ends, and for each change of the state. With an execution it ends when that does,
-with exit code 0 when it ended well and 1 when not; else it goes on until it is interrupted. With -o json each line is an object.`,
+with exit code 0 when it ended well and 1 when not; else it goes on until it is interrupted. With -o json each line is an object.
+
+Where no process runs the execution that is named, this one does, for as long as it is watched.`,
 		Example:           "  biplane executions watch\n  biplane executions watch ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              atMost(1, "one EXECUTION"),
 		ValidArgsFunction: a.completeExecutions(1),
@@ -195,7 +197,7 @@ with exit code 0 when it ended well and 1 when not; else it goes on until it is 
 				return usage("output %q is not one of table, json", output)
 			}
 			w := &watcher{app: a, json: output == "json", seen: map[string]*watched{}}
-			err := a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error { return w.follow(ctx, client, args) })
+			err := a.attached(cmd.Context(), len(args) > 0, nil, func(ctx context.Context, client *api.Client) error { return w.follow(ctx, client, args) })
 			if !w.left {
 				return err
 			}

@@ -81,6 +81,10 @@ func (p *person) decide(ctx context.Context, client *api.Client, id string) (lat
 	if err != nil {
 		return false, err
 	}
+	if r.Blocked != "" {
+		fmt.Fprintf(p.out, "\n%s waits for another person: %s\n", clean(r.Tool), clean(r.Blocked))
+		return true, nil
+	}
 	fmt.Fprintf(p.out, "\n%s waits for you: %s (policy %s)\n", clean(r.Tool), clean(r.Reason), clean(r.Policy))
 	if len(r.Labels) > 0 {
 		fmt.Fprintf(p.out, "data read: %s\n", clean(strings.Join(r.Labels, ", ")))

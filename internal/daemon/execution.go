@@ -26,7 +26,10 @@ func (d *Daemon) recover(ctx context.Context) {
 	})
 }
 
-// Settle waits until nothing runs any more, but for what waits for people or slow tools, in a Daemon of this process's own, or ctx is done; waiting is told first, if it has to.
+// Settle waits until every execution of this process's own Daemon has ended or waits for nothing but
+// people, or ctx is done. A call that is being made is waited for, however slow its tool: to leave
+// it would be to lose its answer. waiting is called once, with the number of executions, if there
+// is anything to wait for.
 func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	if a.own == nil {
 		return

@@ -34,7 +34,7 @@ func (r *run) finish(err error) {
 		r.x.cfg.Log.Error("make an answer", "execution", r.id, "error", err)
 		res = tool.Text(true, "internal error: the answer could not be made")
 	}
-	r.journalEnd(e, res)
+	r.journalEnd(e, shown, res)
 	r.mu.Lock()
 	r.conceal(shown)
 	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil

@@ -235,7 +235,7 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 		}
 		e.Undefined = st.End.Undefined
 	case i.Why != "":
-		e.Error = &execution.Failure{Kind: string(execution.Interrupted), Message: i.Why}
+		e.Error = &execution.Failure{Kind: string(i.State), Message: i.Why}
 		fallthrough
 	default:
 		for _, c := range st.Calls {

@@ -200,12 +200,18 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 	return r.snapshot(), true
 }
 
-// Busy says how many executions are under way and do not only wait: for a slow tool, suspended, or for a person.
+// Busy returns how many executions are under way and wait for more than people: they compute, are
+// queued, or have a call that is being made, however long that takes.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.history.live() {
 		r.mu.Lock()
-		if r.exec.State == execution.Queued || r.exec.State == execution.Running {
+		switch r.exec.State {
+		case execution.Queued, execution.Running:
 			n++
+		case execution.Waiting:
+			if r.outstanding > len(r.holds.by) && len(r.holds.by) < r.holds.most {
+				n++
+			}
 		}
 		r.mu.Unlock()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/journal"
+	"github.com/biplane-dev/biplane/internal/prose"
 	"github.com/biplane-dev/biplane/internal/sandbox"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/session/guest"
@@ -150,8 +151,12 @@ func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *san
 	return &out
 }
 
-// journalEnd notes how the run ended.
-func (r *run) journalEnd(e *execution.Execution, res *tool.Result) {
+// maxReason bounds the reason of a failure in a list of executions, in bytes.
+const maxReason = 300
+
+// journalEnd writes how the run ended to its journal. shown is e as a model may see it; it is nil if
+// it could not be made.
+func (r *run) journalEnd(e, shown *execution.Execution, res *tool.Result) {
 	if r.log == nil {
 		return
 	}
@@ -169,8 +174,11 @@ func (r *run) journalEnd(e *execution.Execution, res *tool.Result) {
 	r.log.End(end, func(rec *journal.Record) {
 		rec.State, rec.Ended, rec.Calls = end.State, r.x.cfg.Now(), calls
 		rec.Language = r.language
-		if e.State == execution.Interrupted {
+		switch {
+		case e.State == execution.Interrupted:
 			rec.Why = e.Error.Message
+		case shown != nil && shown.Error != nil:
+			rec.Why = prose.Cut(prose.FirstLine(shown.Error.Message), maxReason)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execu
 	if st.End.Said == "" { // it was ended from outside: what the guest did until then is all that can be the same
 		if out.Differs == "" {
 			was := "ended from outside"
-			if st.Record.Why != "" {
+			if st.Record.State == journal.Interrupted {
 				was = "interrupted"
 			}
 			out.Notes = append(out.Notes, "the execution was "+was+": its journal ends there")

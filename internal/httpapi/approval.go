@@ -19,6 +19,8 @@ type Approvals interface {
 	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
 	Get(ctx context.Context, id string) (*approval.Request, error)
 	Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error)
+	// May returns why d may not decide on r, whatever state r is in, or nil.
+	May(d approval.Decider, r *approval.Request) error
 }
 
 func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
@@ -70,12 +72,21 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := wireApproval(req)
+	if err := s.cfg.Approvals.May(s.decider(r), req); err != nil {
+		out.Blocked = tool.AsError(err).Msg
+	}
 	if req.Execution != "" {
 		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil { // it may be kept no more
 			out.Program = d.Program
 		}
 	}
 	write(w, http.StatusOK, out)
+}
+
+// decider returns the caller as the person who decides on approvals.
+func (s *Server) decider(r *http.Request) approval.Decider {
+	p := s.principal(r)
+	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
 }
 
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
@@ -92,9 +103,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.Invalid, `a decision needs "approve", true or false, and "digest", that of the request: nothing was decided`))
 		return
 	}
-	p := s.principal(r)
 	shown, err := s.cfg.Approvals.Get(r.Context(), r.PathValue("id"))
-	if err == nil && !web.Sees(p, shown) {
+	if err == nil && !web.Sees(s.principal(r), shown) {
 		err = tool.Errorf(tool.NotFound, "there is no request %q", r.PathValue("id"))
 	}
 	if err == nil && shown.Digest != *d.Digest {
@@ -104,8 +114,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
-	req, err := s.cfg.Approvals.Decide(r.Context(), who, r.PathValue("id"), *d.Approve, d.Note)
+	req, err := s.cfg.Approvals.Decide(r.Context(), s.decider(r), r.PathValue("id"), *d.Approve, d.Note)
 	if err != nil {
 		fail(w, err)
 		return

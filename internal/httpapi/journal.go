@@ -221,7 +221,7 @@ func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
 		Console: wireConsole(x.Console), Notes: x.Notes, Labels: x.Labels, Tier: x.Tier.String(), Engine: x.Engine, Lost: x.Lost,
 	}
 	if d.Error == nil && x.Why != "" {
-		d.Error = &api.ProgramError{Kind: api.StateInterrupted, Message: x.Why}
+		d.Error = &api.ProgramError{Kind: string(x.State), Message: x.Why}
 	}
 	if d.Error != nil && d.Problem == "" {
 		d.Problem, _, _ = strings.Cut(d.Error.Message, "\n")

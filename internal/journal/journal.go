@@ -28,7 +28,7 @@ const (
 	Waiting     State = "waiting"     // it only waits for calls, and is suspended meanwhile
 	Done        State = "done"        // it ended well
 	Failed      State = "failed"      // it ended with an error
-	Interrupted State = "interrupted" // biplane ended while it ran, and it could not go on; Record.Why says why
+	Interrupted State = "interrupted" // biplane ended while it ran, and it could not go on; see Record.Why
 )
 
 // Ended reports whether nothing comes after s.
@@ -51,7 +51,7 @@ type Record struct {
 	Bytes     int64  // of its journal
 	After     string // the execution that it corrects; empty: none
 	Lost      string // why it can't be replayed or recovered; empty where it can
-	Why       string // why it was interrupted
+	Why       string // why it failed or was interrupted, in one line; empty otherwise
 	Attempts  int    // recoveries since it last got on by itself
 }
 

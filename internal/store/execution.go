@@ -3,9 +3,11 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/journal"
@@ -19,6 +21,7 @@ const (
 	partPurpose   = "execution-part"
 	resultPurpose = "execution-result"
 	digestPurpose = "execution-digest"
+	reasonPurpose = "execution-reason"
 )
 
 // Executions keeps executions and their journals, sealed: a journal.Store.
@@ -43,7 +46,7 @@ const (
 
 // Write takes a step.
 func (e *Executions) Write(w *journal.Write) journal.Pending {
-	x := &executionWrite{record: w.Record, fresh: w.New, id: w.ID, seq: w.Seq}
+	x := &executionWrite{record: e.sealReason(w.Record), fresh: w.New, id: w.ID, seq: w.Seq}
 	for _, r := range w.Results {
 		x.results = append(x.results, journal.Result{Digest: r.Digest, Data: e.key.Seal(resultPurpose, r.Data, []byte(r.Digest))})
 	}
@@ -51,6 +54,34 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 		x.part = e.key.Seal(partPurpose, w.Part, partBind(w.ID, w.Seq)...)
 	}
 	return e.s.writer.later(&write{entry: x, run: x.write})
+}
+
+// sealedReason begins the reason of an execution's end where it is sealed: the text of an error may
+// hold what the program read. Older rows have the reasons of interruptions in the clear.
+const sealedReason = "sealed:"
+
+// sealReason returns r with its reason sealed.
+func (e *Executions) sealReason(r *journal.Record) *journal.Record {
+	if r == nil || r.Why == "" {
+		return r
+	}
+	sealed := *r
+	sealed.Why = sealedReason + base64.RawStdEncoding.EncodeToString(e.key.Seal(reasonPurpose, []byte(r.Why), []byte(r.ID)))
+	return &sealed
+}
+
+// unsealReason undoes sealReason, in place.
+func (e *Executions) unsealReason(r *journal.Record) {
+	text, ok := strings.CutPrefix(r.Why, sealedReason)
+	if !ok {
+		return
+	}
+	r.Why = "the reason was changed in the store, or sealed with another key"
+	if sealed, err := base64.RawStdEncoding.DecodeString(text); err == nil && e.key != nil {
+		if plain, err := e.key.Unseal(reasonPurpose, sealed, []byte(r.ID)); err == nil {
+			r.Why = string(plain)
+		}
+	}
 }
 
 // write does the step in the transaction under way.
@@ -113,7 +144,7 @@ func (e *Executions) Digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func scanExecution(scan func(...any) error) (*journal.Record, error) {
+func (e *Executions) scan(scan func(...any) error) (*journal.Record, error) {
 	r := &journal.Record{}
 	var started, ended int64
 	var tier int
@@ -123,12 +154,15 @@ func scanExecution(scan func(...any) error) (*journal.Record, error) {
 	if ended != 0 {
 		r.Ended = time.UnixMicro(ended)
 	}
+	if err == nil {
+		e.unsealReason(r)
+	}
 	return r, err
 }
 
 // Get gives an execution.
 func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error) {
-	r, err := scanExecution(e.s.read.QueryRowContext(ctx, `SELECT `+executionColumns+` FROM execution WHERE id = ?`, id).Scan)
+	r, err := e.scan(e.s.read.QueryRowContext(ctx, `SELECT `+executionColumns+` FROM execution WHERE id = ?`, id).Scan)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
@@ -152,7 +186,7 @@ func (e *Executions) Open(ctx context.Context) ([]journal.Record, error) {
 
 func (e *Executions) records(ctx context.Context, query string, args ...any) ([]journal.Record, error) {
 	rows, err := e.s.read.QueryContext(ctx, query, args...)
-	return collect(ctx, rows, err, scanExecution)
+	return collect(ctx, rows, err, e.scan)
 }
 
 // Parts gives the parts of a journal.
