@@ -19,7 +19,7 @@ var bounded = []struct{ name, language, code, kind, limit string }{
 	{"time", "python", "import asyncio\nawait asyncio.sleep(1000)", "timeout", "time"},
 	{"stack", "typescript", `function f() { return f() + 1 } return f()`, "limit", "stack"},
 	{"stack", "python", "def f(): return f() + 1\nf()", "limit", "stack"},
-	{"output", "typescript", `let v = 1; for (let i = 0; i < 2e4; i++) v = [v]; return v`, "limit", "output"},
+	{"output", "typescript", `let v = 1; for (let i = 0; i < 10_050; i++) v = [v]; return v`, "limit", "output"},
 	{"console", "typescript", `for (;;) try { console.log("x".repeat(1000)) } catch {}`, "limit", "output"},
 	{"console", "python", "while True:\n    try: print('x' * 1000)\n    except BaseException: pass", "limit", "output"},
 	{"calls", "typescript", `for (let i = 0; i < 5; i++) await box.text()`, "limit", "calls"},
