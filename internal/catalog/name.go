@@ -3,6 +3,7 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -39,6 +40,17 @@ func safeNames(names []string, reserved map[string]bool) []string {
 		}
 		out[i] = suffixed(out[i], n, func(s string) bool { return taken[s] > 0 || reserved[s] })
 		taken[out[i]] = 1
+	}
+	return out
+}
+
+// Namespaces returns the namespace in which programs see each of the named upstreams: an identifier
+// of its own for each name. names must be distinct.
+func Namespaces(names []string) map[string]string {
+	sorted := slices.Sorted(slices.Values(names))
+	out := make(map[string]string, len(sorted))
+	for i, space := range safeNames(sorted, reservedNamespaces()) {
+		out[sorted[i]] = space
 	}
 	return out
 }

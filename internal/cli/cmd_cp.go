@@ -127,6 +127,8 @@ func (t *transfer) in(from string, dst spot) error {
 		return usage("cp: %v", err)
 	case info.IsDir() && !t.recursive:
 		return usage("%s is a folder: copy it with -r", from)
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return usage("%s is neither a file nor a folder (%s): to copy what it yields, pipe it in with -", from, info.Mode().Type())
 	}
 	to := dst.path
 	at, err := t.client.StatFile(t.ctx, dst.session, to)

@@ -188,6 +188,17 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+func TestUpstreamsSpelledAlike(t *testing.T) {
+	s, err := parse("/b.json", `{"mcpServers": {"my-files": {"command": "x"}, "my_files": {"command": "y"}, "other": {"command": "z"}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0].Message, "mcpServers.my-files: programs spell it my_files_") ||
+		!strings.Contains(s.Warnings[0].Message, "(my_files)") {
+		t.Errorf("want one warning about my-files, got %+v", s.Warnings)
+	}
+}
+
 func TestNarrowing(t *testing.T) {
 	for in, want := range map[string]string{
 		`{}`:                           "abc",

@@ -4,9 +4,12 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/catalog"
 )
 
 // A Server is an MCP server of the configuration, in the shape that agents' clients use.
@@ -61,6 +64,7 @@ var (
 
 func (r *reader) servers(n *node, dir string) []Server {
 	var out []Server
+	var keys []*node
 	r.each(n, "mcpServers", func(k, v *node) {
 		name := k.text
 		switch {
@@ -74,9 +78,35 @@ func (r *reader) servers(n *node, dir string) []Server {
 				return
 			}
 			out = append(out, r.server(name, k, v, dir))
+			keys = append(keys, k)
 		}
 	})
+	r.warnOfAlike(keys)
 	return out
+}
+
+// warnOfAlike reports upstreams whose names programs would spell alike, as my-files and my_files:
+// programs then see names that nobody wrote.
+func (r *reader) warnOfAlike(keys []*node) {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.text
+	}
+	spaces := catalog.Namespaces(slices.Compact(slices.Sorted(slices.Values(names))))
+	for _, k := range keys {
+		alone := catalog.Namespaces([]string{k.text})[k.text]
+		if spaces[k.text] == alone {
+			continue
+		}
+		var others []string
+		for _, n := range names {
+			if n != k.text && catalog.Namespaces([]string{n})[n] == alone {
+				others = append(others, n)
+			}
+		}
+		r.warn(k, "mcpServers.%s: programs spell it %s, since another upstream (%s) is spelled %s too: rename one of them",
+			k.text, spaces[k.text], strings.Join(others, ", "), alone)
+	}
 }
 
 func (r *reader) server(name string, at, n *node, dir string) Server {

@@ -114,6 +114,7 @@ type access int
 const (
 	anyone   access = iota // whoever can connect: health checks, metadata
 	viewer                 // reads what is everybody's, or one's own
+	visitor                // a viewer at what is opened before signing in: pages, figures for a scrape
 	user                   // runs programs, keeps sessions
 	agent                  // speaks MCP
 	auditor                // reads everything, of everybody
@@ -125,6 +126,7 @@ const (
 // needs says what a request has to show for each access, where there is sign-in. An admin has all roles.
 var needs = map[access]identity.Need{
 	viewer:   {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
+	visitor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
 	user:     {Scope: identity.ScopeAPI, Roles: []string{identity.User}},
 	agent:    {Scope: identity.ScopeMCP, Roles: []string{identity.User}},
 	auditor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Auditor}},
@@ -142,8 +144,8 @@ type route struct {
 var routes = []route{
 	{"GET /healthz", anyone, (*Server).healthz},
 	{"GET /readyz", anyone, (*Server).readyz},
-	{"GET /metrics", viewer, (*Server).metrics},
-	{"GET /{$}", viewer, (*Server).home},
+	{"GET /metrics", visitor, (*Server).metrics},
+	{"GET /{$}", visitor, (*Server).home},
 	{"GET " + api.Prefix + "/status", viewer, (*Server).status},
 	{"GET " + api.Prefix + "/upstreams", viewer, (*Server).upstreams},
 	{"GET " + api.Prefix + "/sandboxes", viewer, (*Server).sandboxes},
@@ -258,7 +260,7 @@ func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Princi
 		if decide {
 			return who(r, approver)
 		}
-		return who(r, viewer)
+		return who(r, visitor)
 	}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.slot(w) {

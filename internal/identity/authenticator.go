@@ -129,7 +129,9 @@ func (a *Authenticator) scope(method, need string) string {
 // refuse records why a request isn't served, and says so.
 func (a *Authenticator) refuse(ev Event, n Need, no *rejection) *Refusal {
 	ev.Reason, ev.Detail = no.reason, no.detail
-	a.events.refuse(ev)
+	if no.reason != ReasonMissing || !n.Browsing {
+		a.events.refuse(ev)
+	}
 	r := &Refusal{Status: http.StatusUnauthorized, Reason: no.reason, Err: &tool.Error{Kind: tool.Denied, Msg: no.detail}}
 	code := "invalid_token"
 	switch no.reason {

@@ -18,6 +18,9 @@ const (
 type Need struct {
 	Scope string
 	Roles []string
+	// Browsing says that a request without any credential is not an attempt to sign in, and is not
+	// recorded: a browser opens a page before its user signs in.
+	Browsing bool
 }
 
 // A Refusal is why a request isn't served, with how HTTP says so (RFC 6750, section 3).

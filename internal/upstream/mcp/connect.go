@@ -186,7 +186,7 @@ func (u *Upstream) refresh(ctx context.Context, s *session) *toolList {
 		u.log.Warn("tools not listed", "reason", u.reason(err))
 		u.update(func() {
 			u.broken = "its tools can't be listed: " + u.reason(err)
-			u.snap.Health = tool.Health{State: tool.Degraded, Reason: u.broken, Stale: true}
+			u.snap.Health = tool.Health{State: tool.Degraded, Reason: u.broken, Stale: len(u.snap.Tools) > 0}
 		})
 		return nil
 	}

@@ -411,7 +411,7 @@ func TestEndlessLists(t *testing.T) {
 func TestUnlistable(t *testing.T) {
 	r := raw(t, "unlistable")
 	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })
-	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent a list of tools that can't be read") || !s.Health.Stale {
+	if !strings.Contains(s.Health.Reason, "its tools can't be listed: sent a list of tools that can't be read") || s.Health.Stale {
 		t.Errorf("%+v", s.Health)
 	}
 	working(t, r)

@@ -284,7 +284,7 @@ func (u *Upstream) attach(s *session, list *toolList) {
 func (u *Upstream) listed(list *toolList) {
 	u.snap.Tools, u.snap.Broken, u.broken = list.tools, list.broken, list.trouble
 	u.snap.Health = u.health()
-	u.snap.Health.Stale = list.stale
+	u.snap.Health.Stale = list.stale && len(list.tools) > 0 // a list that never came is missing, not stale
 }
 
 // health is how a connected upstream is. The lock is held.
