@@ -8,11 +8,11 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
 // Redacted is what stands in the place of a secret value.
-const Redacted = secret.Redacted
+const Redacted = mask.Redacted
 
 // What is redacted goes no deeper than so many levels; a string that is JSON by itself is a level of texts.
 const (

@@ -7,6 +7,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -77,7 +78,7 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 			{`{"url":"/x?y=s3cr%22t%3Cval%3E"}`, `{"url":"/x?y=[redacted]"}`},
 			{`{"none":"\u00e9"}`, map[audit.Keep]string{audit.KeepFull: `{"none":"\u00e9"}`, audit.KeepRedacted: `{"none":"é"}`}[keep]},
 		} {
-			if got, _ := keptOf(t, audit.Retention{Arguments: keep, Hidden: values}, tt.args); got != tt.want {
+			if got, _ := keptOf(t, audit.Retention{Arguments: keep, Mask: masker(values...)}, tt.args); got != tt.want {
 				t.Errorf("%s: %s is kept as %s, want %s", keep, tt.args, got, tt.want)
 			}
 		}
@@ -85,7 +86,7 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 	// Not even a part of one stands where the bytes are cut.
 	for at := range 12 {
 		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", audit.KeptBytes-120-at) + strings.Repeat("12345678", 20) + `"`
-		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Hidden: values}, args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
+		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Mask: masker(values...)}, args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
 			t.Fatalf("a part of a value is kept: %q", got[len(got)-40:])
 		}
 	}
@@ -195,4 +196,11 @@ func TestEncodingOfEachCharacter(t *testing.T) {
 			}
 		}
 	}
+}
+
+// masker knows values.
+func masker(values ...string) *mask.Masker {
+	m := mask.New()
+	m.Add(values...)
+	return m
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/lazily"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
 // A Keep says what is kept of arguments, or of results. Their keyed digest and their size are in the record whatever it says.
@@ -36,7 +37,7 @@ type Retention struct {
 	Results   Keep          // KeepDigest when empty
 	For       time.Duration // KeepFor when 0
 	Secrets   []string      // names of fields whose values are secret, besides those that look like it
-	Hidden    []string      // values that are never kept, whatever is: see secret.Hidden
+	Mask      *mask.Masker  // its values are never kept, whatever is; nil: none
 }
 
 // digestPurpose is what the digests' key is derived for.
@@ -52,7 +53,7 @@ type keeper struct {
 	looks   []string
 	shapes  func() *regexp.Regexp
 	named   func() *regexp.Regexp
-	hidden  *secret.Hidden
+	hidden  *mask.Masker
 }
 
 func newKeeper(key *secret.Key, r Retention) *keeper {
@@ -61,7 +62,7 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 		_, _ = rand.Read(b[:]) // it never fails: the process ends instead
 		key, _ = secret.NewKey(b[:])
 	}
-	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: secret.NewHidden(r.Hidden)}
+	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: r.Mask}
 	if k.args == "" {
 		k.args = KeepRedacted
 	}
@@ -108,7 +109,7 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 		kept = k.whole(data)
 	case KeepRedacted:
 		if len(data) <= KeptBytes {
-			kept = k.redact(k.hidden.Hide(data))
+			kept = k.redact(k.hidden.JSON(data))
 		}
 	}
 	if len(kept) == 0 {
@@ -125,7 +126,7 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 // whole is the beginning of data without values that are never kept, not even a part of one where it is cut.
 func (k *keeper) whole(data []byte) []byte {
 	part := data[:min(len(data), KeptBytes+k.hidden.Longest())]
-	clean := k.hidden.Hide(part)
+	clean := k.hidden.JSON(part)
 	if len(part) < len(data) {
 		clean = clean[:max(0, len(clean)-k.hidden.Longest())]
 	}

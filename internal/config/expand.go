@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/lazily"
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
@@ -40,24 +40,14 @@ func (r *reader) expand(n *node, s string) string {
 		switch v, ok := r.env(m[1]); {
 		case ok && (v != "" || !strings.Contains(ref, ":-")):
 			b.WriteString(v)
-			if secretVariable(m[1], v) {
+			if mask.IsSecretVariable(m[1], v) {
 				r.hidden = append(r.hidden, v)
 			}
+			r.hidden = append(r.hidden, mask.Credentials(v)...)
 		case strings.Contains(ref, ":-"):
 			b.WriteString(m[2])
 		default:
 			r.wrong(n, "environment variable %s is not set: set it, or write ${%s:-default}", m[1], m[1])
 		}
 	}
-}
-
-var (
-	secretWord = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth(?:orization)?|credentials?|cookie|jwt|pat|dsn)s?(?:_|$)`)
-	// plainValue matches what is no secret: paths, words, names of hosts and their addresses.
-	plainValue = lazily.Regexp(`^(?:[/~.][\w./ -]*|(?:https?://)?[a-z]+(?:[-._:/][a-z]+|[-._:/]?\d{1,5})*/?)$`)
-)
-
-// secretVariable reports whether what a variable of the environment holds may be a secret: by its name, or since it looks like nothing else.
-func secretVariable(name, value string) bool {
-	return len(value) >= secret.MinHidden && (secretWord().MatchString(name) || !plainValue().MatchString(value))
 }

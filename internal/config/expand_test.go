@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/secret/mask"
+)
 
 func TestSecretVariable(t *testing.T) {
 	for _, tt := range []struct {
@@ -18,7 +22,7 @@ func TestSecretVariable(t *testing.T) {
 		{"HOST", "db.internal.example.com:5432", false},
 		{"API", "https://api.example.com/v1/", false},
 	} {
-		if got := secretVariable(tt.name, tt.value); got != tt.want {
+		if got := mask.IsSecretVariable(tt.name, tt.value); got != tt.want {
 			t.Errorf("%s=%s: %t", tt.name, tt.value, got)
 		}
 	}

@@ -79,7 +79,7 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 	refused := func(ctx context.Context, c form.Call, why error) {
 		d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 	}
-	return form.New(form.Config{Requests: d.approvals, Key: key, Elsewhere: d.approvalAt, Refused: refused, Decider: func(p tool.Principal) (approval.Decider, bool) {
+	return form.New(form.Config{Requests: d.shownRequests(), Key: key, Elsewhere: d.approvalAt, Refused: refused, Decider: func(p tool.Principal) (approval.Decider, bool) {
 		mine := p.ID == local.ID && identity.Has(p, identity.Admin) // stdio and the socket: nobody else comes so
 		who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "client"}
 		return who, mine || in == "true" && identity.Has(p, identity.Approver)
@@ -89,7 +89,7 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 // pages makes what people see in a browser.
 func (d *Daemon) pages() *web.Server {
 	return web.New(web.Config{
-		Approvals: d.approvals, Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
+		Approvals: d.shownRequests(), Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
 		Program: func(ctx context.Context, r *approval.Request) string {
 			if r.Execution == "" {
 				return ""

@@ -22,7 +22,7 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 		return nil, err
 	}
 	keep := d.cfg.Settings.Audit.Retention
-	keep.Hidden = d.cfg.Settings.Hidden
+	keep.Mask = d.mask
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
 	d.ledger = d.newLedger(l)
 	return l, nil

@@ -35,6 +35,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/session"
 	"github.com/biplane-dev/biplane/internal/stack"
 	"github.com/biplane-dev/biplane/internal/store"
@@ -73,6 +74,7 @@ type Daemon struct {
 	audit     *audit.Log
 	approvals *approval.Gate
 	network   network
+	mask      *mask.Masker   // takes secrets out of all that leaves
 	privacy   *privacy.Guard // nil: personal data is shown as it is
 	limits    *limit.Limiter
 	tokens    *tokens.Counter
@@ -162,7 +164,9 @@ func (d *Daemon) assemble() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.toolsChanged, d.upstreamSignIn); err != nil {
+	d.mask = newMask(s, key)
+	d.log = slog.New(d.mask.Handler(d.log.Handler()))
+	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
@@ -194,13 +198,13 @@ func (d *Daemon) assemble() (err error) {
 		return err
 	}
 	own := builtin()
-	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: table{
+	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
 		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills().List)),
 		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
 		"fetch":   d.network,
 		"send":    d.network,
-	}})
+	})})
 	if d.first == nil { // one that is known compiles it itself, no later than this would
 		d.warm.Go(d.warmExecute)
 	}
@@ -227,8 +231,8 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
-		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.approvals, Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
-		Hide:  secret.NewHidden(d.cfg.Settings.Hidden).Hide,
+		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
+		Hide:  d.mask.JSON,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
 			d.upstreams.want()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
@@ -59,7 +60,7 @@ func addServers(s *config.Config, u *upstreams) error {
 			}
 			cfg := mcp.Config{
 				Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
-				OnChange: changed, Log: u.log, ClientName: "biplane", ClientVersion: u.version,
+				OnChange: changed, Log: u.log, Mask: u.mask, ClientName: "biplane", ClientVersion: u.version,
 			}
 			if auth != nil {
 				cfg.Auth = auth
@@ -81,13 +82,14 @@ func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
 	}
 	return oauth.New(oauth.Config{
 		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
-		Store: u.tokens, Alone: true, Log: u.log, // the data folder has one owner
+		Store: u.tokens, Alone: true, Log: u.log, Mask: u.mask, // the data folder has one owner
 	})
 }
 
 // upstreams are all sources of tools, and keep the catalog up to date with them.
 type upstreams struct {
 	log     *slog.Logger
+	mask    *mask.Masker
 	version string
 	tokens  oauth.Store
 	signIns *signIns
@@ -103,9 +105,9 @@ type upstreams struct {
 	lastTools map[string][]*tool.Tool
 }
 
-func newUpstreams(s *config.Config, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, changed func(), signedIn signedIn) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, changed func(), signedIn signedIn) (*upstreams, error) {
 	u := &upstreams{
-		log: log, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
+		log: log, mask: m, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
 	u.signIns = newSignIns(u, signedIn, log)

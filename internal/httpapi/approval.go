@@ -80,7 +80,7 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 			out.Program = d.Program
 		}
 	}
-	write(w, http.StatusOK, out)
+	s.writeHidden(w, out)
 }
 
 // decider returns the caller as the person who decides on approvals.

@@ -22,7 +22,12 @@ const (
 	secretChars = 43
 	checkChars  = 6
 	keyChars    = len(keyPrefix) + idChars + 1 + secretChars + checkChars
-	alphabet    = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+	// KeyPrefix and KeyLength are the form of API keys, by which one is found in a text.
+	KeyPrefix = keyPrefix
+	KeyLength = keyChars
+
+	alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
 // A Key is an API key as it is kept: without its secret. The secret is 256 random bits, so one SHA-256 of it is enough to

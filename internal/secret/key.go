@@ -42,6 +42,12 @@ func ParseKey(text string) (*Key, error) {
 	return nil, &KeyError{Msg: fmt.Sprintf("the key must be %d random bytes in hexadecimal or base64: make one with openssl rand -hex %d", KeySize, KeySize)}
 }
 
+// Texts returns the ways in which the key may be written, so that none of them is shown.
+func (k *Key) Texts() []string {
+	b := k.secret[:]
+	return []string{hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)), base64.RawStdEncoding.EncodeToString(b), base64.RawURLEncoding.EncodeToString(b)}
+}
+
 // Open reads the key in the file at path, KeySize bytes that only this user may read, and makes it where there is none.
 // The error is a *KeyError.
 func Open(path string) (*Key, error) {

@@ -237,7 +237,7 @@ func (u *Upstream) judge(s *session, err error) {
 	case !isFault:
 		u.breaker.undecided()
 	case f.kind == faultLost, f.kind == faultUnsent, f.kind == faultStatus && (f.status >= 500 || f.status == 429):
-		u.breaker.failed(time.Now(), cleanLine(f.msg, 200), u.cfg.pace.breaks)
+		u.breaker.failed(time.Now(), cleanLine(u.redact(f.msg), 200), u.cfg.pace.breaks)
 		doubt = true
 	case f.kind == faultTimeout:
 		u.breaker.undecided()

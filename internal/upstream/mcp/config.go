@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -66,6 +67,9 @@ func (c *Config) defaults() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Log = c.Log.With("upstream", c.Name)
+	if c.Mask == nil {
+		c.Mask = mask.New()
+	}
 	if c.ClientName == "" {
 		c.ClientName = "biplane"
 	}

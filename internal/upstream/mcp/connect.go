@@ -99,7 +99,7 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		t = newSSE(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	}
 	s := newSession(t, u.log)
-	s.profile.kind = kind
+	s.mask, s.profile.kind = u.cfg.Mask, kind
 	if err := t.start(ctx, s); err != nil {
 		s.close()
 		return nil, err

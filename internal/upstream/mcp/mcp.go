@@ -16,12 +16,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
 )
@@ -52,6 +50,8 @@ type Config struct {
 	ClientName    string       // how we introduce ourselves; "" is biplane
 	ClientVersion string       // "" is dev
 	HTTPClient    *http.Client // to use instead of one of our own, for example with other certificates; nil for ours
+
+	Mask *mask.Masker // takes secrets out of all that the server says; New adds those of this configuration; nil for one of our own
 
 	pace pace // its zero value is the usual pace
 }
@@ -136,7 +136,8 @@ func New(cfg Config) (*Upstream, error) {
 		environ = os.Environ()
 	}
 	u.env = childEnv(environ, cfg.Env)
-	u.ring = &ring{secrets: cfg.secrets()}
+	u.cfg.addSecrets()
+	u.ring = &ring{secrets: u.cfg.Mask}
 	u.snap.Health = tool.Health{State: tool.Connecting, Reason: "not connected yet: try again in a moment"}
 	return u, nil
 }
@@ -338,10 +339,7 @@ func (u *Upstream) redact(s string) string {
 	if u.cfg.Auth != nil {
 		s = u.cfg.Auth.Redact(s)
 	}
-	if u.ring.secrets != nil {
-		return u.ring.secrets.Replace(s)
-	}
-	return s
+	return u.cfg.Mask.Text(s)
 }
 
 // command makes the command that starts the server.
@@ -353,48 +351,10 @@ func (u *Upstream) command() (command, error) {
 	return command{path: path, args: u.cfg.Args, env: u.env, dir: u.cfg.Dir}, nil
 }
 
-// secrets replaces the credentials in the configuration, wherever a server might repeat them.
-func (c *Config) secrets() *strings.Replacer {
-	var pairs []string
-	add := func(v string) {
-		if len(v) >= 8 {
-			pairs = append(pairs, v, secret.Redacted)
-		}
-	}
-	for k, v := range c.Env {
-		if credential(k) {
-			add(v)
-		}
-	}
-	for _, v := range c.Headers {
-		if _, token, ok := strings.Cut(v, " "); ok { // "Bearer …"
-			add(token)
-		}
-		add(v)
-	}
-	if u := c.address(); u != nil { // many a server answers with the path that it doesn't know
-		for _, part := range strings.Split(u.EscapedPath(), "/") {
-			if secret.Random(part) {
-				add(part)
-			}
-		}
-		for k, values := range u.Query() {
-			for _, v := range values {
-				if credential(k) || secret.Random(v) {
-					add(v)
-					add(url.QueryEscape(v))
-				}
-			}
-		}
-	}
-	if pairs == nil {
-		return nil
-	}
-	return strings.NewReplacer(pairs...)
-}
-
-// credential reports whether a name is one that credentials have.
-func credential(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED", "DSN"}, func(part string) bool { return strings.Contains(name, part) })
+// addSecrets adds the credentials in the configuration, wherever a server might repeat them.
+func (c *Config) addSecrets() {
+	c.Mask.AddNamed(c.Env)
+	c.Mask.AddNamed(c.Headers)
+	c.Mask.AddArguments(c.Args)
+	c.Mask.AddAddress(c.URL)
 }

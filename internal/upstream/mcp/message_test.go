@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
 // FuzzDecode checks that whatever comes is refused or understood as the official decoder understands it, and that payloads
@@ -220,7 +222,9 @@ func TestCleanLine(t *testing.T) {
 }
 
 func TestRing(t *testing.T) {
-	r := &ring{secrets: strings.NewReplacer("hunter22", "[redacted]")}
+	m := mask.New()
+	m.Add("hunter22")
+	r := &ring{secrets: m}
 	if r.last(0) != "" || len(r.all()) != 0 {
 		t.Error("not empty")
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/internal/plaintext"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 // A ring keeps the last lines that a server wrote for people. Both their number and their length are bounded, and nothing
 // in them can move a terminal's cursor.
 type ring struct {
-	secrets *strings.Replacer // takes out the credentials that we gave the server; may be nil
+	secrets *mask.Masker // takes out secrets; may be nil
 
 	mu    sync.Mutex
 	lines []string
@@ -30,10 +31,7 @@ type ring struct {
 
 // add keeps a line.
 func (r *ring) add(line string) {
-	if r.secrets != nil {
-		line = r.secrets.Replace(line)
-	}
-	line = cleanLine(line, ringWidth)
+	line = r.secrets.Text(cleanLine(r.secrets.Text(line), ringWidth)) // escape sequences may have parted one
 	if line == "" {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -74,6 +75,7 @@ type pending struct {
 // the server asks of us. Nothing that the server does, short of ending the connection, ends it.
 type session struct {
 	log    *slog.Logger
+	mask   *mask.Masker // of all that comes from the server
 	t      transport
 	ctx    context.Context // ends when the session does
 	cancel context.CancelCauseFunc
@@ -386,6 +388,7 @@ func (s *session) odd(what string, args ...any) {
 
 func (s *session) receive(data []byte, from int64) error {
 	s.heard.Store(time.Now().UnixNano())
+	data = s.mask.JSON(data)
 	messages, err := decode(data)
 	if err != nil {
 		s.odd("ignored what is not a message", "error", err, "text", snippet(data, 120))

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 	ClientName string       // how we introduce ourselves; "" is Biplane
 	HTTPClient *http.Client // whose transport is used, for example with other certificates; nil for one of our own
 	Log        *slog.Logger // nil discards
+	Mask       *mask.Masker // learns the credentials; may be nil
 }
 
 // A Store keeps sign-ins: text by upstream and resource. A revision names one state of one entry; whoever saves says which
@@ -165,6 +167,7 @@ func (c *Client) hide(secrets ...string) {
 		if len(s) < 8 {
 			continue
 		}
+		c.cfg.Mask.AddRecent(s)
 		c.hidden = append(c.hidden, s)
 	}
 	c.hidden = c.hidden[max(0, len(c.hidden)-maxHidden):]

@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/biplane-dev/biplane/internal/approval"
+	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/secret/mask"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// newMask returns a Masker of the secrets that the configuration has, and of the data folder's key. Upstreams add their own,
+// and the tokens that they sign in with.
+func newMask(s *config.Config, key *secret.Key) *mask.Masker {
+	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
+	m.Add(s.Hidden...)
+	m.Add(key.Texts()...)
+	for i := range s.Servers { // a disabled one's, too
+		c := &s.Servers[i]
+		m.AddNamed(c.Env)
+		m.AddNamed(c.Headers)
+		m.AddArguments(c.Args)
+		m.AddAddress(c.URL)
+		m.Add(c.OAuth.ClientSecret)
+	}
+	c := s.Audit.Checkpoints
+	m.AddAddress(c.Webhook)
+	if c.Git != nil {
+		m.AddAddress(c.Git.Repository)
+	}
+	if c.S3 != nil {
+		m.AddAddress(c.S3.Endpoint)
+		m.Add(c.S3.AccessKey, c.S3.SecretKey, c.S3.Token)
+	}
+	return m
+}
+
+// masked returns a Caller that takes secrets out of what next says: results, errors, progress and log messages.
+func masked(m *mask.Masker, next tool.Caller) tool.Caller {
+	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+		call := *c
+		if c.Progress != nil {
+			call.Progress = func(p tool.Progress) {
+				p.Message = m.Text(p.Message)
+				c.Progress(p)
+			}
+		}
+		if c.Log != nil {
+			call.Log = func(l tool.Log) {
+				l.Raw = m.JSON(l.Raw)
+				c.Log(l)
+			}
+		}
+		r, err := next.Call(ctx, &call)
+		if err != nil {
+			return nil, maskedError(m, err)
+		}
+		return maskedResult(m, r)
+	})
+}
+
+func maskedError(m *mask.Masker, err error) error {
+	e := tool.AsError(err)
+	text := m.Text(e.Msg)
+	if text == e.Msg {
+		return err
+	}
+	clean := *e
+	clean.Msg = text
+	return &clean
+}
+
+func maskedResult(m *mask.Masker, r *tool.Result) (*tool.Result, error) {
+	if r == nil {
+		return nil, nil
+	}
+	raw := m.JSON(r.Raw)
+	if len(raw) == len(r.Raw) && (len(raw) == 0 || &raw[0] == &r.Raw[0]) {
+		return r, nil
+	}
+	out, err := tool.ParseResult(json.RawMessage(raw))
+	if err != nil {
+		return nil, tool.Errorf(tool.Internal, "the answer has a secret of the configuration, and can't be given without it: %w", err)
+	}
+	out.Simulated = r.Simulated
+	return out, nil
+}
+
+// shownRequests returns the requests as they are shown: without secrets in their arguments. What is sent is what was asked for.
+func (d *Daemon) shownRequests() approval.Requests { return maskedRequests{d.approvals, d.mask} }
+
+type maskedRequests struct {
+	approval.Requests
+	mask *mask.Masker
+}
+
+// List returns the requests without secrets.
+func (m maskedRequests) List(ctx context.Context, q approval.Query) ([]approval.Request, error) {
+	all, err := m.Requests.List(ctx, q)
+	for i := range all {
+		m.clean(&all[i])
+	}
+	return all, err
+}
+
+// Get returns a request without secrets.
+func (m maskedRequests) Get(ctx context.Context, id string) (*approval.Request, error) {
+	return m.cleaned(m.Requests.Get(ctx, id))
+}
+
+// Decide decides, and returns the request without secrets.
+func (m maskedRequests) Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
+	return m.cleaned(m.Requests.Decide(ctx, d, id, approve, note))
+}
+
+func (m maskedRequests) cleaned(r *approval.Request, err error) (*approval.Request, error) {
+	if r == nil {
+		return nil, err
+	}
+	clean := *r
+	m.clean(&clean)
+	return &clean, err
+}
+
+func (m maskedRequests) clean(r *approval.Request) {
+	r.Arguments = m.mask.JSON(r.Arguments)
+	r.Reason, r.Note = m.mask.Text(r.Reason), m.mask.Text(r.Note)
+}

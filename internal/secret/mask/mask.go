@@ -1,0 +1,303 @@
+// Package mask takes secret values out of texts and JSON: as they are, as JSON and URLs write them, in base64 at any alignment,
+// and in hexadecimal. A Masker knows the values; IsSecret and its kin say which values of a configuration are secret.
+//
+// A text in which there is no secret costs one pass that skips most of its bytes, and is returned as it is.
+package mask
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Redacted stands in the place of a secret.
+const Redacted = "[redacted]"
+
+// Bounds on the values that a Masker knows.
+const (
+	MinValue  = 6    // bytes of the shortest value; what is shorter is in texts that have nothing to do with it
+	minLine   = 16   // of a line of a value with several, such as a private key
+	maxFixed  = 4096 // values
+	maxRecent = 512  // values that come and go, such as access tokens; the oldest are forgotten
+)
+
+// A Shape is the form of secrets that are known by how they begin: Prefix, then letters, digits and _ up to Length bytes in all.
+type Shape struct {
+	Prefix string
+	Length int
+}
+
+// A Masker knows secret values. The nil Masker knows none. It is safe for concurrent use.
+type Masker struct {
+	shapes []Shape
+
+	mu     sync.Mutex
+	fixed  []string
+	recent []string
+	known  map[string]bool
+
+	table atomic.Pointer[table] // nil: no values
+}
+
+// New returns a Masker without values, which masks what has one of the shapes.
+func New(shapes ...Shape) *Masker { return &Masker{shapes: shapes, known: map[string]bool{}} }
+
+// Add adds values. Those shorter than MinValue bytes are ignored.
+func (m *Masker) Add(values ...string) {
+	if m != nil {
+		m.add(&m.fixed, maxFixed, values)
+	}
+}
+
+// AddRecent adds values that others will follow, such as access tokens.
+func (m *Masker) AddRecent(values ...string) {
+	if m != nil {
+		m.add(&m.recent, maxRecent, values)
+	}
+}
+
+func (m *Masker) add(to *[]string, most int, values []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := false
+	for _, v := range values {
+		for _, part := range parts(v) {
+			if m.known[part] {
+				continue
+			}
+			m.known[part], changed = true, true
+			if *to = append(*to, part); len(*to) > most {
+				delete(m.known, (*to)[0])
+				*to = slices.Delete(*to, 0, 1)
+			}
+		}
+	}
+	if changed {
+		m.table.Store(newTable(slices.Concat(m.fixed, m.recent)))
+	}
+}
+
+// parts returns the texts by which a value is found: itself, the credential after Bearer or Basic, the lines of a private key.
+func parts(v string) (out []string) {
+	add := func(s string, least int) {
+		if s = strings.TrimSpace(s); len(s) >= least {
+			out = append(out, s)
+		}
+	}
+	add(v, MinValue)
+	if scheme, rest, ok := strings.Cut(v, " "); ok && isScheme(scheme) {
+		add(rest, MinValue)
+		if raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil && strings.EqualFold(scheme, "basic") {
+			_, password, _ := strings.Cut(string(raw), ":")
+			add(password, MinValue)
+		}
+	}
+	if u, err := url.Parse(v); err == nil && u.User != nil {
+		password, _ := u.User.Password()
+		add(password, MinValue)
+	}
+	if strings.Contains(strings.TrimSpace(v), "\n") {
+		for line := range strings.Lines(v) {
+			if !strings.HasPrefix(line, "-----") {
+				add(line, minLine)
+			}
+		}
+	}
+	return out
+}
+
+func isScheme(s string) bool {
+	return slices.Contains([]string{"bearer", "basic", "token", "apikey", "digest", "negotiate"}, strings.ToLower(s))
+}
+
+// Longest returns how many bytes of a text one value can take.
+func (m *Masker) Longest() int {
+	if m == nil {
+		return 0
+	}
+	longest := 0
+	if t := m.table.Load(); t != nil {
+		longest = t.reach
+	}
+	for _, s := range m.shapes {
+		longest = max(longest, s.Length)
+	}
+	return longest
+}
+
+// Text returns s with the secrets in it replaced.
+func (m *Masker) Text(s string) string {
+	if m == nil || len(s) < MinValue {
+		return s
+	}
+	found := m.find([]byte(s))
+	if len(found) == 0 {
+		return s
+	}
+	return string(replace([]byte(s), found))
+}
+
+// JSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays JSON, and nothing changes outside
+// of its strings, but for numbers that have a value in their digits: they become a string. Without a secret it returns data itself.
+func (m *Masker) JSON(data []byte) []byte {
+	if m == nil || len(data) < MinValue {
+		return data
+	}
+	found := m.find(data)
+	if len(found) == 0 {
+		return data
+	}
+	if json.Valid(data) {
+		if found = fit(data, found); len(found) == 0 {
+			return data
+		}
+	}
+	return replace(data, found)
+}
+
+// A span is a part of a text that is replaced.
+type span struct {
+	from, to int
+	with     string
+}
+
+// find returns the secrets in data, in order and apart from each other.
+func (m *Masker) find(data []byte) []span {
+	var found []span
+	if t := m.table.Load(); t != nil {
+		found = t.find(data)
+	}
+	for _, s := range m.shapes {
+		found = s.find(data, found)
+	}
+	return merge(found)
+}
+
+func merge(found []span) []span {
+	if len(found) < 2 {
+		return found
+	}
+	slices.SortFunc(found, func(a, b span) int {
+		if a.from != b.from {
+			return a.from - b.from
+		}
+		return b.to - a.to
+	})
+	out := found[:1]
+	for _, f := range found[1:] {
+		last := &out[len(out)-1]
+		if f.from >= last.to {
+			out = append(out, f)
+			continue
+		}
+		if f.to > last.to {
+			last.to, last.with = f.to, Redacted
+		}
+	}
+	return out
+}
+
+func (s Shape) find(data []byte, found []span) []span {
+	for at := 0; ; {
+		i := bytes.Index(data[at:], []byte(s.Prefix))
+		if i < 0 {
+			return found
+		}
+		from := at + i
+		to := from + s.Length
+		at = from + len(s.Prefix)
+		if to > len(data) || to < len(data) && isWord(data[to]) || slices.ContainsFunc(data[from:to], func(c byte) bool { return !isWord(c) }) {
+			continue
+		}
+		found, at = append(found, span{from, to, Redacted}), to
+	}
+}
+
+func isWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
+}
+
+func replace(data []byte, found []span) []byte {
+	out := make([]byte, 0, len(data))
+	at := 0
+	for _, f := range found {
+		out = append(append(out, data[at:f.from]...), f.with...)
+		at = f.to
+	}
+	return append(out, data[at:]...)
+}
+
+// fit returns the spans so that replacing them leaves valid JSON: each within one string, and around whole escapes. A number
+// with a span in it is replaced whole, by a string. A span across other tokens is dropped: it is no value of the JSON.
+func fit(data []byte, found []span) (out []span) {
+	next := 0
+	for i := 0; i < len(data) && next < len(found); {
+		switch c := data[i]; {
+		case c == '"':
+			end, kept := inString(data, i, found[next:])
+			out = append(out, kept...)
+			i = end
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(data) && strings.IndexByte("+-.eE0123456789", data[end]) >= 0 {
+				end++
+			}
+			for ; next < len(found) && found[next].to <= end; next++ {
+				if found[next].from < i || len(out) > 0 && out[len(out)-1].to > i {
+					continue
+				}
+				out = append(out, span{i, end, `"` + Redacted + `"`})
+			}
+			i = end
+		default:
+			i++
+		}
+		for next < len(found) && found[next].from < i {
+			next++
+		}
+	}
+	return out
+}
+
+// inString returns the end of the string that begins at start, and the spans that are inside of it, on whole characters.
+func inString(data []byte, start int, found []span) (end int, out []span) {
+	for next, i := 0, start+1; ; {
+		if data[i] == '"' {
+			if n := len(out); n > 0 && out[n-1].to > i { // it goes on outside
+				out = out[:n-1]
+			}
+			return i + 1, out
+		}
+		n := 1
+		if data[i] == '\\' {
+			if n = 2; data[i+1] == 'u' {
+				n = 6
+			}
+		}
+		for next < len(found) && found[next].from < i {
+			next++
+		}
+		if n > 1 && len(out) > 0 { // a span ends within this escape
+			if last := &out[len(out)-1]; last.to > i && last.to < i+n {
+				last.to = i + n
+			}
+		}
+		for next < len(found) && found[next].from < i+n {
+			f := found[next]
+			f.from = i
+			if f.to < i+n {
+				f.to = i + n
+			}
+			if len(out) == 0 || out[len(out)-1].to <= f.from {
+				out = append(out, f)
+			}
+			next++
+		}
+		i += n
+	}
+}

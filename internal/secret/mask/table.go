@@ -1,0 +1,320 @@
+package mask
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A form is one way in which a value is written.
+type form struct {
+	text   []byte
+	base64 bool // a part of a longer text in base64
+}
+
+const (
+	tableBits = 15
+	block     = 3 // bytes that the search looks at
+)
+
+// A table finds forms by the algorithm of Wu and Manber: it looks at the last block of a window as long as the shortest form, and
+// moves on by as much as no form allows it to be there.
+type table struct {
+	shortest int
+	longest  int // of the values
+	reach    int // of the forms, and of values in escapes
+	wide     bool
+	slash    bool
+	shift    [1 << tableBits]uint8
+	forms    map[uint32][]form // by the block at the end of the window, the longest first
+}
+
+// newTable returns a table of values, nil when there is none.
+func newTable(values []string) *table {
+	if len(values) == 0 {
+		return nil
+	}
+	t := &table{shortest: 255, forms: map[uint32][]form{}}
+	var all []form
+	seen, url64 := map[string]bool{}, strings.NewReplacer("+", "-", "/", "_")
+	add := func(s string, in64 bool) {
+		if len(s) >= MinValue && !seen[s] {
+			seen[s] = true
+			all = append(all, form{[]byte(s), in64})
+			t.shortest, t.reach = min(t.shortest, len(s)), max(t.reach, len(s))
+		}
+	}
+	for _, v := range values {
+		t.longest = max(t.longest, len(v))
+		t.wide = t.wide || strings.ContainsFunc(v, func(r rune) bool { return r >= utf8.RuneSelf })
+		t.slash = t.slash || strings.Contains(v, "/")
+		add(v, false)
+		for s, i := v, 0; i < 3; i++ {
+			s = quoted(s)
+			add(s, false)
+		}
+		add(url.QueryEscape(v), false)
+		add(url.PathEscape(v), false)
+		add(hex.EncodeToString([]byte(v)), false)
+		add(strings.ToUpper(hex.EncodeToString([]byte(v))), false)
+		for before := range 3 {
+			s := aligned(v, before)
+			add(s, true)
+			add(url64.Replace(s), true)
+		}
+	}
+	t.reach = max(t.reach, t.window())
+	slices.SortStableFunc(all, func(a, b form) int { return cmp.Compare(len(b.text), len(a.text)) })
+	top := t.shortest - block + 1
+	for i := range t.shift {
+		t.shift[i] = uint8(top)
+	}
+	for _, f := range all {
+		for end := block; end <= t.shortest; end++ {
+			h := hash(f.text[end-block:])
+			t.shift[h] = min(t.shift[h], uint8(t.shortest-end))
+		}
+		h := hash(f.text[t.shortest-block:])
+		t.forms[h] = append(t.forms[h], f)
+	}
+	return t
+}
+
+func hash(b []byte) uint32 {
+	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 2654435761 >> (32 - tableBits)
+}
+
+// quoted is s within a string of JSON.
+func quoted(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string can be encoded
+	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
+}
+
+// aligned returns the characters of base64 that depend on v alone, when before bytes precede it in a group of three.
+func aligned(v string, before int) string {
+	s := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), v...))
+	first := (before*8 + 5) / 6
+	last := (before + len(v)) * 8 / 6
+	return s[first:last]
+}
+
+// find returns where forms are in data.
+func (t *table) find(data []byte) []span {
+	found := t.scan(data, nil, nil)
+	return t.decoded(data, found)
+}
+
+// scan appends the forms in data to found. at says where in the original text each byte of data comes from; nil: data is that.
+func (t *table) scan(data []byte, at []int32, found []span) []span {
+	n := len(data)
+	for i := t.shortest - 1; i < n; {
+		h := (uint32(data[i-2]) | uint32(data[i-1])<<8 | uint32(data[i])<<16) * 2654435761 >> (32 - tableBits)
+		if s := t.shift[h&(1<<tableBits-1)]; s > 0 {
+			i += int(s)
+			continue
+		}
+		start := i - t.shortest + 1
+		for _, f := range t.forms[h] {
+			if !bytes.HasPrefix(data[start:], f.text) {
+				continue
+			}
+			s := span{start, start + len(f.text), Redacted}
+			if f.base64 {
+				s = around(data, s)
+			}
+			if at != nil {
+				s.from, s.to = int(at[s.from]), int(at[s.to])
+			}
+			found = append(found, s)
+			break
+		}
+		i++
+	}
+	return found
+}
+
+// around widens a span in base64 by the characters that hold the value's first and last bits, and replaces it by as many
+// characters, so that what is around it can still be decoded.
+func around(data []byte, s span) span {
+	if s.from > 0 && isBase64(data[s.from-1]) {
+		s.from--
+	}
+	if s.to < len(data) && isBase64(data[s.to]) {
+		s.to++
+	}
+	if (s.from == 0 || !isBase64(data[s.from-1])) && (s.to == len(data) || !isBase64(data[s.to]) && data[s.to] != '=') {
+		return s // it is the value alone
+	}
+	const word = "redacted"
+	s.with = strings.Repeat(word, (s.to-s.from)/len(word)+1)[:s.to-s.from]
+	return s
+}
+
+func isBase64(c byte) bool { return isWord(c) || c == '+' || c == '/' || c == '-' }
+
+// window returns how many bytes around an escape may belong to a value with it.
+func (t *table) window() int { return 8*t.longest + 16 }
+
+// decoded appends the values that are written with escapes: \u0041, \/, %41.
+func (t *table) decoded(data []byte, found []span) []span {
+	triggers := []func([]byte) int{percent, t.escape}
+	for kind, trigger := range triggers {
+		done := 0
+		for at := 0; at < len(data); {
+			i := trigger(data[at:])
+			if i < 0 {
+				break
+			}
+			from, to := max(done, at+i-t.window()), min(len(data), at+i+t.window())
+			for { // while the next escape is near
+				next := trigger(data[to:min(len(data), to+t.window())])
+				if next < 0 || to == len(data) {
+					break
+				}
+				to = min(len(data), to+next+t.window())
+			}
+			if kind == 0 {
+				text, pos := unpercented(data, from, to)
+				found = t.scan(text, pos, found)
+			} else {
+				found = t.unescaped(data, from, to, found)
+			}
+			done, at = to, to
+		}
+	}
+	return found
+}
+
+// percent returns where the first escape of a URL is; -1: there is none.
+func percent(data []byte) int {
+	for at := 0; ; {
+		i := bytes.IndexByte(data[at:], '%')
+		if i < 0 {
+			return -1
+		}
+		if at += i; at+2 < len(data) && isHex(data[at+1]) && isHex(data[at+2]) {
+			return at
+		}
+		at++
+	}
+}
+
+// escape returns where the first escape is that may stand for a character of a value; -1: there is none.
+func (t *table) escape(data []byte) int {
+	first := -1
+	if t.slash {
+		first = bytes.Index(data, []byte(`\/`))
+	}
+	for at := 0; ; {
+		i := bytes.Index(data[at:], []byte(`\u`))
+		if i < 0 || first >= 0 && at+i > first {
+			return first
+		}
+		if at += i; at+5 < len(data) && (t.wide || data[at+2] == '0' && data[at+3] == '0' && '2' <= data[at+4] && data[at+4] <= '7') {
+			return at
+		}
+		at++
+	}
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
+// unpercented decodes the escapes of a URL in data[from:to], and says where each byte comes from.
+func unpercented(data []byte, from, to int) (text []byte, pos []int32) {
+	text, pos = make([]byte, 0, to-from), make([]int32, 0, to-from+1)
+	for i := from; i < to; i++ {
+		c, at := data[i], i
+		if c == '%' && i+2 < to && isHex(data[i+1]) && isHex(data[i+2]) {
+			n, _ := strconv.ParseUint(string(data[i+1:i+3]), 16, 8)
+			c, i = byte(n), i+2
+		}
+		text, pos = append(text, c), append(pos, int32(at))
+	}
+	return text, append(pos, int32(to))
+}
+
+// maxEscaped bounds how often a value in JSON may have been put into strings of JSON.
+const maxEscaped = 4
+
+// unescaped appends the values in data[from:to] that are written with the escapes of JSON, in strings of strings too.
+func (t *table) unescaped(data []byte, from, to int, found []span) []span {
+	for from > 0 && data[from-1] == '\\' { // not in the middle of an escape
+		from--
+	}
+	text, pos := data[from:to], make([]int32, to-from+1)
+	for i := range pos {
+		pos[i] = int32(from + i)
+	}
+	for range maxEscaped { // forms have the other escapes
+		text, pos = unescape(text, pos)
+		found = t.scan(text, pos, found)
+		if t.escape(text) < 0 {
+			break
+		}
+	}
+	return found
+}
+
+// unescape decodes the escapes of JSON in a text once. pos says where each of its bytes comes from, and where it ends.
+func unescape(text []byte, pos []int32) ([]byte, []int32) {
+	out, at := make([]byte, 0, len(text)), make([]int32, 0, len(pos))
+	for i := 0; i < len(text); {
+		run := bytes.IndexByte(text[i:], '\\')
+		if run < 0 || i+run == len(text)-1 {
+			run = len(text) - i
+		}
+		out, at = append(out, text[i:i+run]...), append(at, pos[i:i+run]...)
+		if i += run; i == len(text) {
+			break
+		}
+		c, n := escaped(text[i:])
+		out = append(out, c...)
+		for range c {
+			at = append(at, pos[i])
+		}
+		i += n
+	}
+	return out, append(at, pos[len(text)])
+}
+
+// escaped returns what the escape at the beginning of a text stands for, and its length.
+func escaped(text []byte) ([]byte, int) {
+	switch text[1] {
+	case 'n':
+		return []byte{'\n'}, 2
+	case 't':
+		return []byte{'\t'}, 2
+	case 'r':
+		return []byte{'\r'}, 2
+	case 'u':
+		r, ok := unit(text)
+		if !ok {
+			break
+		}
+		if low, ok := unit(text[6:]); ok && utf16.IsSurrogate(r) {
+			return utf8.AppendRune(nil, utf16.DecodeRune(r, low)), 12
+		}
+		return utf8.AppendRune(nil, r), 6
+	}
+	return text[1:2], 2
+}
+
+// unit returns the code unit of an escape like \u0041.
+func unit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 32)
+	return rune(n), err == nil
+}
