@@ -37,6 +37,8 @@ type AuditRecord struct {
 	Error     *AuditPayload     `json:"error,omitempty"`
 	Detail    map[string]string `json:"detail,omitempty"`
 	Leaves    []AuditLeaf       `json:"leaves,omitempty"` // where one record was asked for
+	// Problem says why this is not what was recorded: it was changed, moved or removed. All else may be wrong, or missing, then.
+	Problem string `json:"problem,omitempty"`
 }
 
 // An AuditPayload is what the record knows of arguments, a result, or the text of an error.
@@ -57,9 +59,11 @@ type AuditLeaf struct {
 // An AuditQuery picks records. Zero fields pick all.
 type AuditQuery struct {
 	Kind, Execution, Tool, Upstream, Principal, Outcome string
-	Since, Until                                        time.Time
-	Before                                              string // records older than the one with this id: the next page
-	Limit                                               int    // at most so many, 100 when 0, never more than 1000
+
+	Effect       string // of the decision: "allow", "ask", "deny"
+	Since, Until time.Time
+	Before       string // records older than the one with this id: the next page
+	Limit        int    // at most so many, 100 when 0, never more than 1000
 }
 
 // AuditState is how the record is.
@@ -137,7 +141,10 @@ func (c *Client) Audit(ctx context.Context) (*AuditState, error) {
 	return get[*AuditState](ctx, c, "/audit")
 }
 
-// AuditRecords gives records, newest first.
+// FlawTrailer is the HTTP trailer of an export, or of evidence, that is complete and in which something is not what was recorded. Its value says what.
+const FlawTrailer = "Biplane-Record-Flaw"
+
+// AuditRecords returns records, newest first. What is not what was recorded has a Problem.
 func (c *Client) AuditRecords(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
 	return get[[]AuditRecord](ctx, c, "/audit/records?"+q.values().Encode())
 }
@@ -145,7 +152,7 @@ func (c *Client) AuditRecords(ctx context.Context, q AuditQuery) ([]AuditRecord,
 func (q AuditQuery) values() url.Values {
 	v := url.Values{}
 	for k, s := range map[string]string{
-		"kind": q.Kind, "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": q.Outcome, "before": q.Before,
+		"kind": q.Kind, "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": q.Outcome, "effect": q.Effect, "before": q.Before,
 	} {
 		if s != "" {
 			v.Set(k, s)
@@ -194,14 +201,15 @@ func (c *Client) ProveConsistency(ctx context.Context, older string) (*AuditProo
 	return post[*AuditProof](ctx, c, "/audit/consistency", AuditCheckpoint{Checkpoint: older})
 }
 
-// ExportAudit writes the records of a time, oldest first, to w: "ocsf" (JSON lines) or "csv".
+// ExportAudit writes the records of a time, oldest first, to w: "ocsf" (JSON lines) or "csv". A *FlawError says
+// that all was written, and that some of it is not what was recorded; its records say so, too.
 func (c *Client) ExportAudit(ctx context.Context, format string, from, to time.Time, w io.Writer) error {
 	v := AuditQuery{Since: from, Until: to}.values()
 	v.Set("format", format)
 	return c.download(ctx, http.MethodGet, "/audit/export?"+v.Encode(), nil, w)
 }
 
-// AuditEvidence writes the evidence of a time, as a zip archive, to w.
+// AuditEvidence writes the evidence of a time, as a zip archive, to w. A *FlawError says that all was written, and that the record is not good.
 func (c *Client) AuditEvidence(ctx context.Context, from, to time.Time, w io.Writer) error {
 	return c.download(ctx, http.MethodGet, "/audit/evidence?"+AuditQuery{Since: from, Until: to}.values().Encode(), nil, w)
 }

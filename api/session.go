@@ -202,8 +202,17 @@ func (c *Client) download(ctx context.Context, method, path string, body []byte,
 		}
 		return &Error{Unavailable, "biplane's answer broke off: " + err.Error()}
 	}
+	if flaw := resp.Trailer.Get(FlawTrailer); flaw != "" {
+		return &FlawError{flaw}
+	}
 	return nil
 }
+
+// A FlawError says that an answer is complete, and what of it is not what was recorded.
+type FlawError struct{ Message string }
+
+// Error returns the message.
+func (e *FlawError) Error() string { return e.Message }
 
 // upload sends r, and reads the answer into v unless that is nil.
 func (c *Client) upload(ctx context.Context, path string, header http.Header, r io.Reader, v any) error {

@@ -18,6 +18,8 @@ func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Recor
 		return nil, nil
 	case err != nil:
 		return nil, err
+	case r.Problem != "":
+		return nil, r.Intact()
 	case r.Kind != KindCall || r.Subject.Call != leaf.Call || r.Subject.Execution != leaf.Execution || r.Principal != leaf.Principal:
 		return nil, nil // it is of another call
 	}

@@ -83,7 +83,8 @@ type Log struct {
 	mu     sync.Mutex
 	lastMS int64  // of the newest id
 	seq    uint32 // of the newest id, within lastMS
-	broken error  // what Inspect found
+	broken error  // what the last Inspect found
+	found  error  // what was first found to be wrong with the record; nil: nothing
 
 	added   atomic.Int64 // leaves, by this Log
 	failing atomic.Bool  // what nobody waited for could not be written: until it is, all wait
@@ -132,7 +133,12 @@ type Entry struct {
 //
 // A call that names the record of its beginning in another process (Again) goes on in that one, as long as it is the same call, decided on
 // in the same way, and has no end. Else it has a new one, which names the first.
+//
+// Once anything was found to be wrong with the record (see Found), no call begins.
 func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
+	if err := l.Found(); err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "no call is made: %w", err)
+	}
 	start := l.now()
 	path, upstream, durable := c.Path, "", true
 	if c.Tool != nil {
@@ -330,42 +336,51 @@ func (l *Log) retry(ctx context.Context) error {
 	}
 }
 
-// Records gives what q picks, newest first.
+// Records returns what q picks, newest first. Each is checked: what is not what was recorded has a Problem, whatever q asks for, and no call begins
+// after that.
 func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	err = l.store.View(ctx, func(v View) error {
 		pairs, err := v.Records(q)
-		if err != nil {
-			return err
+		if err == nil {
+			out, err = checked(v, pairs)
 		}
-		for _, p := range pairs {
-			r, err := p.record()
-			if err != nil {
-				return err
-			}
-			out = append(out, *r)
-		}
-		return nil
+		return err
 	})
+	if err != nil && tool.AsError(err).Kind == tool.Conflict {
+		l.Doubt(ctx, "read", err)
+	}
+	for i := range out {
+		if err := out[i].Intact(); err != nil {
+			l.Doubt(ctx, "read", err)
+			break
+		}
+	}
 	return out, err
 }
 
-// Newest gives, of each of the kinds, the event that was recorded last, if there is one.
+// Newest returns, of each of the kinds, the event that was recorded last, if there is one. One that was changed is left out.
 func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, error) {
-	out := map[Kind]*Record{}
+	var all []Record
 	err := l.store.View(ctx, func(v View) error {
 		leaves, err := v.Newest(kinds...)
 		if err != nil {
 			return err
 		}
+		pairs := make([]Pair, 0, len(leaves))
 		for _, leaf := range leaves {
-			r, err := (&Pair{Begun: leaf}).record()
-			if err != nil {
-				return err
-			}
-			out[r.Kind] = r
+			pairs = append(pairs, Pair{Begun: leaf})
 		}
-		return nil
+		all, err = checked(v, pairs)
+		return err
 	})
+	out := map[Kind]*Record{}
+	for i := range all {
+		if err := all[i].Intact(); err != nil {
+			l.Doubt(ctx, "read", err)
+			continue
+		}
+		out[all[i].Kind] = &all[i]
+	}
 	return out, err
 }
 

@@ -46,6 +46,12 @@ func pruned(view View) (from time.Time, err error) {
 			return from, err
 		}
 		for _, p := range pairs {
+			if p.Record != "" {
+				q.Before = p.Record
+			}
+			if p.Check() != "" { // it is told of as a fault of its own
+				continue
+			}
 			r, err := p.record()
 			if err != nil {
 				return from, err

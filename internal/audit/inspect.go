@@ -14,7 +14,7 @@ const inspected = 64
 
 // Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened, or soon after that: the newest leaves that were there
 // before this Log added any, all later ones, and their hashes; the newest checkpoint and the tree that it signs. What it finds is in the error, of kind
-// tool.Conflict, which Broken gives from then on; it is recorded too. Verify finds all.
+// tool.Conflict, which Broken returns from then on: no call begins any more. It is recorded too. Verify finds all.
 func (l *Log) Inspect(ctx context.Context) error {
 	err := l.store.View(ctx, l.inspect)
 	if err != nil && ctx.Err() != nil {
@@ -23,13 +23,8 @@ func (l *Log) Inspect(ctx context.Context) error {
 	l.mu.Lock()
 	l.broken = err
 	l.mu.Unlock()
-	if err == nil {
-		return nil
-	}
-	l.log.Error("the audit record is broken", "err", err)
-	_, rerr := l.Event(ctx, Event{Kind: KindRecord, Outcome: Failed, ErrorKind: tool.Conflict, Detail: map[string]string{"action": "inspect", "found": err.Error()}})
-	if rerr != nil {
-		return tool.Errorf(tool.Conflict, "%w; and nothing can be recorded any more, so that no call is made", err)
+	if err != nil {
+		l.Doubt(ctx, "inspect", err)
 	}
 	return err
 }

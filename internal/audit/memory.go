@@ -65,9 +65,9 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	leaf := Leaf{n, data, hashes}
 	m.leaves, m.hashes = append(m.leaves, leaf), append(m.hashes, hashes...)
 	if a.Part == PartEnded {
-		p.Ended = leaf
+		p.Ended, p.Ends = leaf, true
 	} else {
-		m.records[a.Record] = &Pair{Begun: leaf}
+		m.records[a.Record] = &Pair{Record: a.Record, Begun: leaf}
 		m.order = append(m.order, a.Record)
 	}
 	for _, k := range a.Keep {
@@ -182,11 +182,7 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 			continue
 		}
 		p := v.m.records[id]
-		r, err := p.record()
-		if err != nil {
-			return nil, err
-		}
-		if !q.picks(r) {
+		if !q.Picks(p) {
 			continue
 		}
 		if out = append(out, *p); len(out) == q.Max() {
@@ -201,7 +197,7 @@ func (q Query) picks(r *Record) bool {
 	s := r.Subject
 	for _, f := range [][2]string{
 		{q.ID, r.ID}, {string(q.Kind), string(r.Kind)}, {q.Execution, s.Execution}, {q.Tool, s.Tool}, {q.Upstream, s.Upstream},
-		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)},
+		{q.Principal, r.Principal}, {string(q.Outcome), string(r.End.Outcome)}, {q.Effect, r.Decision.Effect},
 	} {
 		if f[0] != "" && f[0] != f[1] {
 			return false
@@ -218,7 +214,7 @@ func (v memoryView) Newest(kinds ...Kind) (out []Leaf, err error) {
 			return nil, err
 		}
 		if i := slices.Index(left, c.Kind); i >= 0 && c.Part == PartEvent {
-			out, left = append(out, Leaf{Seq: l.Seq, Data: l.Data}), slices.Delete(left, i, i+1)
+			out, left = append(out, l), slices.Delete(left, i, i+1)
 		}
 	}
 	return out, nil

@@ -86,6 +86,7 @@ type Record struct {
 	Arguments Payload
 	Detail    map[string]string // what else there is to say: names, counts, digests
 	End       End               // Outcome Unfinished while a call has no end; of one leaf's records only Outcome and ErrorKind
+	Problem   string            // why this is not what was recorded; empty: it is. All else may be wrong, or missing, then
 }
 
 // An Event is what is recorded as one leaf, after it happened.
@@ -112,6 +113,7 @@ type Query struct {
 	Upstream  string
 	Principal string
 	Outcome   Outcome   // OK, ToolError or Failed
+	Effect    string    // of the decision: allow, ask or deny
 	Since     time.Time // at this time or later
 	Until     time.Time // before this time
 	Before    string    // records older than the one with this id: the next page

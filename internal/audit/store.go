@@ -55,8 +55,13 @@ type Leaf struct {
 	Hashes []tlog.Hash // what tlog.StoredHashes gives for it: its own hash, then those of the subtrees that it completes
 }
 
-// A Pair are the leaves of one record as they are stored. Ended.Data is nil where there is none.
-type Pair struct{ Begun, Ended Leaf }
+// A Pair is the leaves of one record as they are stored.
+type Pair struct {
+	Record string // the id under which the store found it; empty: it was found by its leaf
+	Begun  Leaf   // Data is nil when the leaf that should be here is missing
+	Ended  Leaf   // Data is nil when there is none, or it is missing: see Ends
+	Ends   bool   // the store knows of an end
+}
 
 // A Head is the log at one moment.
 type Head struct {
@@ -90,9 +95,9 @@ type View interface {
 	// Sealed gives the head as the store sealed it with the last leaf that it added itself; nil where it has none, as one of an older version. An error
 	// says that what was sealed was changed, or taken away.
 	Sealed() (*Head, error)
-	// Records gives the leaves of what q picks, newest first.
+	// Records returns the leaves of what q picks, newest first, and with them any leaf that the search met and that fails its Check: see Query.Picks.
 	Records(q Query) ([]Pair, error)
-	// Newest gives, of each of the kinds, the leaf of the event that was recorded last, without its hashes, in any order; none where there is none.
+	// Newest gives, of each of the kinds, the leaf of the event that was recorded last, in any order; none where there is none.
 	Newest(kinds ...Kind) ([]Leaf, error)
 	// Leaves calls f with each leaf from index from on, in order, as they are stored: whether any is missing is for f to see.
 	// The leaf's bytes are f's until it returns.

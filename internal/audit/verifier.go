@@ -14,19 +14,20 @@ import (
 // A verifier reads a log from its first leaf to its last: it builds the tree again, compares it with the stored one and with all
 // checkpoints, and names what is wrong by the leaf.
 type verifier struct {
-	log    *Log
-	r      Report
-	edge   edge
-	marks  []mark   // checkpoints, by size
-	next   int64    // index of the next leaf
-	good   [2]int64 // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
-	forked [2]bool  // the newest checkpoint didn't
-	sealed *Head    // what the store sealed; nil: nothing
-	agrees bool     // the log begins with exactly that
-	gone   *gone
-	open   map[string]int64 // begun and not ended: index by record
-	steps  []step
-	odd    map[int64]int64 // of changed leaves that name another index than their own: that one
+	log      *Log
+	r        Report
+	edge     edge
+	marks    []mark   // checkpoints, by size
+	next     int64    // index of the next leaf
+	good     [2]int64 // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
+	forked   [2]bool  // the newest checkpoint didn't
+	sealed   *Head    // what the store sealed; nil: nothing
+	agrees   bool     // the log begins with exactly that
+	gone     *gone
+	tampered string           // the first fault that is not one of the checkpoints from outside themselves
+	open     map[string]int64 // begun and not ended: index by record
+	steps    []step
+	odd      map[int64]int64 // of changed leaves that name another index than their own: that one
 }
 
 // A mark is a checkpoint that the log is compared with when it has grown to its size.
@@ -48,7 +49,7 @@ func newVerifier(l *Log, outside []string) *verifier {
 		v.r.Outside = append(v.r.Outside, Outside{})
 		c, err := ParseCheckpoint(text, l.signer.Public())
 		if err != nil {
-			v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("checkpoint %d from outside: %v", i+1, err)})
+			v.note(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: fmt.Sprintf("checkpoint %d from outside: %v", i+1, err)})
 			continue
 		}
 		v.r.Outside[i].Size = c.Size
@@ -57,7 +58,15 @@ func newVerifier(l *Log, outside []string) *verifier {
 	return v
 }
 
+// fault notes that something is wrong with the record.
 func (v *verifier) fault(f Fault) {
+	if v.tampered == "" {
+		v.tampered = f.Msg
+	}
+	v.note(f)
+}
+
+func (v *verifier) note(f Fault) {
 	if len(v.r.Faults) == maxFaults {
 		v.r.More++
 		return

@@ -1,6 +1,10 @@
 package audit
 
-import "context"
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
 
 // What can be wrong with a log.
 const (
@@ -57,11 +61,14 @@ func (r *Report) OK() bool { return len(r.Faults) == 0 }
 
 // Verify reads the whole log: each leaf against its hash, the tree against all stored checkpoints, those from outside and the sealed head, the
 // halves of calls, the order, the form, and what is kept beside. An error means that it could not, not that something is
-// wrong: that is in the Report.
+// wrong: that is in the Report, and no call begins after it, unless all that is wrong is that a checkpoint from outside isn't one of this log.
 func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 	v := newVerifier(l, outside)
 	if err := l.store.View(ctx, func(view View) error { return v.run(ctx, view) }); err != nil {
 		return nil, err
+	}
+	if v.tampered != "" {
+		l.doubt(tool.Errorf(tool.Conflict, "the audit record is not what it was: %s: run biplane audit verify, and keep a copy of the data folder", v.tampered))
 	}
 	return &v.r, nil
 }

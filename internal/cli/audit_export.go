@@ -52,7 +52,8 @@ func auditExportCommand(a *app) *cobra.Command {
 		Short: "Write the records of a time as OCSF or CSV",
 		Long: `Writes the records from --from to before --to, oldest first: as OCSF events, one JSON object a line (API Activity, and
 Authentication for sign-ins), or as CSV, in which no cell can be taken for a formula. Memory doesn't grow with their number. The
-export is recorded, too.`,
+export is recorded, too. A record that was changed has its problem (CSV: the last column; OCSF: unmapped.problem, severity Critical);
+the command then says so, and exits with 1.`,
 		Example: `  biplane audit export --format ocsf --from 2026-10-01 --to 2026-11-01 -o october.jsonl
   biplane audit export --format csv --from 7d > week.csv`,
 		Args: none,
@@ -65,15 +66,20 @@ export is recorded, too.`,
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				var flaw *api.FlawError
+				export := func(w io.Writer) error { return apart(client.ExportAudit(ctx, format, from, to, w), &flaw) }
 				if file == "" || file == "-" {
-					return client.ExportAudit(ctx, format, from, to, a.Out)
+					if err := export(a.Out); err != nil {
+						return err
+					}
+					return a.sayFlaw(flaw)
 				}
-				size, err := writeWhole(file, 0o600, func(w io.Writer) error { return client.ExportAudit(ctx, format, from, to, w) })
+				size, err := writeWhole(file, 0o600, export)
 				if err != nil {
 					return err
 				}
 				fmt.Fprintf(a.Out, "%s, %s\n", clean(file), bytesText(size))
-				return nil
+				return a.sayFlaw(flaw)
 			})
 		},
 	}
@@ -84,6 +90,23 @@ export is recorded, too.`,
 	return c
 }
 
+// apart returns err, unless it is a flaw of what was written as a whole: that is stored.
+func apart(err error, flaw **api.FlawError) error {
+	if errors.As(err, flaw) {
+		return nil
+	}
+	return err
+}
+
+// sayFlaw says what is wrong with what was written. The error, where there is a flaw, says that it has.
+func (a *app) sayFlaw(flaw *api.FlawError) error {
+	if flaw == nil {
+		return nil
+	}
+	fmt.Fprintln(a.Err, "biplane: "+clean(flaw.Message))
+	return told(exitFailed)
+}
+
 func auditEvidenceCommand(a *app) *cobra.Command {
 	var p period
 	c := &cobra.Command{
@@ -92,7 +115,7 @@ func auditEvidenceCommand(a *app) *cobra.Command {
 		Long: `Writes a folder that supports an assessment of SOC 2 and HIPAA controls over a period: inventory of upstreams and tools, who may
 call what, decisions, approvals, sign-ins, changes, the proof of the record's integrity, what the sandbox's probes found, and a
 README.md that says what each file shows and which controls it supports. It certifies nothing. Making it takes as long as doctor
---probe, and is recorded.`,
+--probe, and is recorded. When the record is not good the folder says so, and the command exits with 1.`,
 		Example: "  biplane audit evidence --from 2026-07-01 --to 2026-10-01 evidence-q3",
 		Args:    exactly("DIR", "a folder that isn't there yet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,12 +127,13 @@ README.md that says what each file shows and which controls it supports. It cert
 				return usage("%s is there already: name a folder that isn't", args[0])
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				n, err := writeEvidence(args[0], func(w io.Writer) error { return client.AuditEvidence(ctx, from, to, w) })
+				var flaw *api.FlawError
+				n, err := writeEvidence(args[0], func(w io.Writer) error { return apart(client.AuditEvidence(ctx, from, to, w), &flaw) })
 				if err != nil {
 					return err
 				}
 				fmt.Fprintf(a.Out, "%s: %s; begin with README.md\n", clean(args[0]), prose.Count(n, "file"))
-				return nil
+				return a.sayFlaw(flaw)
 			})
 		},
 	}

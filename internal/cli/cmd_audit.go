@@ -20,6 +20,7 @@ import (
 var (
 	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "read", "record"}
 	auditOutcomes = []string{"ok", "error", "failed"}
+	auditEffects  = []string{"allow", "ask", "deny"}
 )
 
 func auditCommand(a *app) *cobra.Command {
@@ -52,10 +53,14 @@ func auditListCommand(a *app) *cobra.Command {
 		Use:   "list",
 		Short: "List records, newest first",
 		Long: `Lists records, newest first, that fit all of the filters. Times are like 2026-10-01, "2026-10-01 15:04" (UTC), 2026-10-01T15:04:05+02:00,
-or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.`,
+or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.
+
+Each record is checked against the tree. One that was changed, moved or removed is listed whatever the filters say, with CHANGED as
+its outcome; what is wrong with it is said on standard error, and the command exits with 1.`,
 		Example: `  biplane audit list
   biplane audit list --tool github.delete_repo --since 7d
   biplane audit list --principal local:ann --outcome failed -o json
+  biplane audit list --effect deny --since 24h
   biplane audit list --execution EXECUTION`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -71,6 +76,9 @@ or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.`
 			if err := oneOf("outcome", q.Outcome, auditOutcomes); err != nil {
 				return err
 			}
+			if err := oneOf("effect", q.Effect, auditEffects); err != nil {
+				return err
+			}
 			if q.Limit < 1 || q.Limit > 1000 {
 				return usage("--limit is from 1 to 1000, not %d", q.Limit)
 			}
@@ -82,7 +90,10 @@ or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.`
 				if len(all) == q.Limit {
 					defer fmt.Fprintf(a.Err, "biplane: there may be older ones: add --before %s\n", all[len(all)-1].ID)
 				}
-				return a.print(output, all, func(w io.Writer) { tableOfRecords(w, all) })
+				if err := a.print(output, all, func(w io.Writer) { tableOfRecords(w, all) }); err != nil {
+					return err
+				}
+				return a.sayProblems(all...)
 			})
 		},
 	}
@@ -93,15 +104,31 @@ or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.`
 	f.StringVar(&q.Execution, "execution", "", "calls that this `execution` made, and its end")
 	f.StringVar(&q.Kind, "kind", "", "records of this `kind`: "+strings.Join(auditKinds, ", "))
 	f.StringVar(&q.Outcome, "outcome", "", "`outcome`: ok, error (the tool reports failure) or failed (denied, or it could not be done)")
+	f.StringVar(&q.Effect, "effect", "", "what policy decided, as `effect`: allow, ask (a person decides) or deny")
 	f.StringVar(&since, "since", "", "at this `time` or later")
 	f.StringVar(&until, "until", "", "before this `time`")
 	f.StringVar(&q.Before, "before", "", "older than this `record`: the next page")
 	f.IntVar(&q.Limit, "limit", q.Limit, "at most `N`, up to 1000")
 	words(c, "kind", auditKinds...)
 	words(c, "outcome", auditOutcomes...)
+	words(c, "effect", auditEffects...)
 	addOutput(c, &output)
 	a.completeTool(c, "tool")
 	return c
+}
+
+// sayProblems says which records are not what was recorded. The error, where there are any, says that it has.
+func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
+	for i := range all {
+		if r := &all[i]; r.Problem != "" {
+			fmt.Fprintf(a.Err, "biplane: record %s is not what was recorded: %s\n", clean(r.ID), clean(r.Problem))
+			err = told(exitFailed)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(a.Err, "biplane: run biplane audit verify, and keep a copy of the data folder; no call is made under a record that was changed")
+	}
+	return err
 }
 
 // oneOf refuses a flag's word that isn't one of its words.
@@ -167,6 +194,9 @@ func tableOfRecords(w io.Writer, all []api.AuditRecord) {
 		if r.ErrorKind != "" {
 			outcome += ": " + r.ErrorKind
 		}
+		if r.Problem != "" {
+			outcome = "CHANGED"
+		}
 		if !r.Ended.IsZero() {
 			took = (time.Duration(r.Micros) * time.Microsecond).Round(100 * time.Microsecond).String()
 		}
@@ -198,11 +228,21 @@ func auditShowCommand(a *app) *cobra.Command {
 		Use:   "show RECORD",
 		Short: "Show a record, with what was kept of arguments and results",
 		Long: `Shows all that is known of one record. Of arguments and results it shows what the configuration's retention keeps
-(audit.arguments, audit.results, audit.keep); digests are always there. This read of the record is recorded, too.`,
+(audit.arguments, audit.results, audit.keep); digests are always there. This read of the record is recorded, too. A record that was changed is shown with its problem, without what was
+kept, and the command exits with 1.`,
 		Example: "  biplane audit show RECORD\n  biplane audit show RECORD -o json",
 		Args:    exactly("RECORD", "the id of a record, as audit list shows it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).AuditRecord, args[0], showRecord)
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				r, err := client.AuditRecord(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if err := a.print(output, r, func(w io.Writer) { showRecord(w, r) }); err != nil {
+					return err
+				}
+				return a.sayProblems(*r)
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -217,6 +257,7 @@ func showRecord(w io.Writer, r *api.AuditRecord) {
 			rows = append(rows, []string{name, value})
 		}
 	}
+	add("PROBLEM", r.Problem)
 	add("record", r.ID)
 	add("kind", r.Kind)
 	add("time", r.Time.UTC().Format(time.RFC3339Nano))

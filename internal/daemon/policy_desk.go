@@ -190,6 +190,9 @@ func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyRepla
 			return nil, err
 		}
 		for _, r := range records {
+			if err := r.Intact(); err != nil {
+				return nil, err
+			}
 			if p.out.Calls++; p.out.Calls > maxReplay {
 				p.out.Calls, p.out.More = maxReplay, true
 				return p.done(), nil

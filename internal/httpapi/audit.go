@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -103,6 +104,10 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 	}
 	out := &lateBody{ResponseWriter: w}
 	if err := write(out, q); err != nil {
+		if flaw := (*audit.FlawError)(nil); errors.As(err, &flaw) { // all is written: the caller is told at its end
+			w.Header().Set(http.TrailerPrefix+api.FlawTrailer, flaw.Msg)
+			return
+		}
 		if !out.begun {
 			fail(w, err)
 			return
@@ -117,7 +122,7 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 	v := r.URL.Query()
 	q := audit.Query{
 		Kind: audit.Kind(v.Get("kind")), Execution: v.Get("execution"), Tool: v.Get("tool"), Upstream: v.Get("upstream"), Principal: v.Get("principal"),
-		Outcome: audit.Outcome(v.Get("outcome")), Before: v.Get("before"),
+		Outcome: audit.Outcome(v.Get("outcome")), Effect: v.Get("effect"), Before: v.Get("before"),
 	}
 	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if text := v.Get(name); text != "" {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/stack"
@@ -32,7 +33,7 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		in.Body = http.NoBody
 	}
 	body, to := io.Pipe()
-	a := &answer{header: http.Header{}, to: to, begun: make(chan struct{})}
+	a := &answer{header: http.Header{}, trailer: http.Header{}, to: to, begun: make(chan struct{})}
 	p.note(in, true)
 	p.work.Go(func() {
 		stack.Grow()
@@ -44,7 +45,7 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-a.begun:
 		return &http.Response{
 			Status: strconv.Itoa(a.status) + " " + http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: a.sent, ContentLength: -1, Body: body, Request: r,
+			Header: a.sent, Trailer: a.trailer, ContentLength: -1, Body: body, Request: r,
 		}, nil
 	case <-r.Context().Done():
 		body.CloseWithError(r.Context().Err()) // whoever answers hears it, too
@@ -101,11 +102,12 @@ func (p *InProcess) serve(a *answer, r *http.Request) (err error) {
 
 // An answer is an http.ResponseWriter that gives what is written to a reader.
 type answer struct {
-	header http.Header
-	to     *io.PipeWriter
-	begun  chan struct{} // closed when status and sent are set
-	status int
-	sent   http.Header
+	header  http.Header
+	to      *io.PipeWriter
+	begun   chan struct{} // closed when status and sent are set
+	status  int
+	sent    http.Header
+	trailer http.Header // filled before the reader sees the end
 }
 
 func (a *answer) Header() http.Header { return a.header }
@@ -128,5 +130,10 @@ func (a *answer) end(err error) {
 		a.WriteHeader(http.StatusInternalServerError)
 	}
 	a.WriteHeader(http.StatusOK)
+	for name, values := range a.header {
+		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			a.trailer[http.CanonicalHeaderKey(name)] = values
+		}
+	}
 	a.to.CloseWithError(err)
 }

@@ -145,7 +145,7 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `UPDATE audit_span SET marks = zeroblob(length(marks)) WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
 		{"a span of leaves that are in none", func(t *testing.T, db *sql.DB) { // the newest records, which lists no longer find
-			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, marks FROM audit_span WHERE first = 0`)
+			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, since, until, marks, ends FROM audit_span WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
 		{"all written anew, without checkpoints", func(t *testing.T, db *sql.DB) {

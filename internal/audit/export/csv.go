@@ -16,7 +16,7 @@ import (
 var columns = []string{
 	"record", "seq", "time", "kind", "principal", "client", "tool", "upstream", "execution", "call", "session", "file", "name",
 	"effect", "policy", "reason", "outcome", "error_kind", "ended", "end_seq", "duration_us",
-	"arguments_digest", "arguments_size", "result_digest", "result_size", "detail",
+	"arguments_digest", "arguments_size", "result_digest", "result_size", "detail", "problem",
 }
 
 // csvWriter writes a line of names first, and then one a record (RFC 4180, but lines end in LF: with CRLF a CR in a cell would be lost).
@@ -58,7 +58,7 @@ func cells(r *audit.Record) []string {
 	return []string{
 		r.ID, strconv.FormatInt(r.Seq, 10), moment(r.Time), string(r.Kind), r.Principal, r.Client, s.Tool, s.Upstream, s.Execution, s.Call, s.Session, s.File, s.Name,
 		r.Decision.Effect, r.Decision.Policy, r.Decision.Reason, outcome(r), string(e.ErrorKind), ended, endSeq, duration,
-		r.Arguments.Digest, size(r.Arguments), e.Result.Digest, size(e.Result), pairs(r.Detail),
+		r.Arguments.Digest, size(r.Arguments), e.Result.Digest, size(e.Result), pairs(r.Detail), r.Problem,
 	}
 }
 

@@ -129,6 +129,7 @@ type unmapped struct {
 	Session     string            `json:"session,omitempty"`
 	File        string            `json:"file,omitempty"`
 	Detail      map[string]string `json:"detail,omitempty"`
+	Problem     string            `json:"problem,omitempty"`
 }
 
 type payload struct {
@@ -153,7 +154,7 @@ func ocsf(r *audit.Record, a About) *event {
 			LogName: a.Origin, OriginalTime: moment(r.Time), CorrelationUID: r.Subject.Execution,
 		},
 		Unmapped: unmapped{
-			Arguments: digestOf(r.Arguments), Result: digestOf(r.End.Result), Session: r.Subject.Session, File: r.Subject.File, Detail: r.Detail,
+			Arguments: digestOf(r.Arguments), Result: digestOf(r.End.Result), Session: r.Subject.Session, File: r.Subject.File, Detail: r.Detail, Problem: r.Problem,
 		},
 	}
 	e.severity(r)
@@ -250,7 +251,7 @@ func actorOf(r *audit.Record, who user) *actor {
 func (e *event) severity(r *audit.Record) {
 	e.SeverityID, e.Severity = 1, "Informational"
 	switch {
-	case r.Kind == audit.KindRecord && r.End.Outcome == audit.Failed: // the record was found broken
+	case r.Problem != "", r.Kind == audit.KindRecord && r.End.Outcome == audit.Failed: // the record was found broken
 		e.SeverityID, e.Severity = 5, "Critical"
 	case r.End.ErrorKind == tool.Denied, r.Decision.Effect == "deny", r.Kind == audit.KindSignIn && r.End.Outcome == audit.Failed:
 		e.SeverityID, e.Severity = 3, "Medium"

@@ -72,7 +72,10 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	return e.Zip(ctx, w)
+	if err := e.Zip(ctx, w); err != nil || e.Integrity.OK && l.log.Found() == nil {
+		return err
+	}
+	return &audit.FlawError{Msg: "the record is not good (see README.md and integrity/verify.json): keep a copy of the data folder"}
 }
 
 // integrity verifies the record, signs it, and proves that it only grew since the newest checkpoint that is not younger than the period's

@@ -4,6 +4,7 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -95,7 +96,7 @@ func (l *Ledger) State(ctx context.Context) (*api.AuditState, error) {
 	if err == nil {
 		out.Size, out.Root = h.Size, h.Root.String()
 		l.inspect()
-		err = l.log.Broken()
+		err = l.log.Found()
 	}
 	if err != nil {
 		out.Error = tool.AsError(err).Msg
@@ -137,7 +138,7 @@ func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) (
 func filters(q audit.Query) map[string]string {
 	out := map[string]string{}
 	for k, v := range map[string]string{
-		"kind": string(q.Kind), "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": string(q.Outcome), "before": q.Before,
+		"kind": string(q.Kind), "execution": q.Execution, "tool": q.Tool, "upstream": q.Upstream, "principal": q.Principal, "outcome": string(q.Outcome), "effect": q.Effect, "before": q.Before,
 	} {
 		if v != "" {
 			out[k] = v
@@ -159,6 +160,7 @@ func wireRecord(r *audit.Record) *api.AuditRecord {
 		Execution: s.Execution, Call: s.Call, Session: s.Session, File: s.File, Name: s.Name,
 		Effect: r.Decision.Effect, Policy: r.Decision.Policy, Reason: r.Decision.Reason, Outcome: string(e.Outcome), ErrorKind: string(e.ErrorKind),
 		Arguments: wirePayload(r.Arguments), Result: wirePayload(e.Result), Error: wirePayload(e.Error), Detail: r.Detail,
+		Problem: r.Problem,
 	}
 	switch {
 	case e.Outcome == audit.Unfinished:
@@ -186,6 +188,9 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 		return nil, err
 	}
 	out := wireRecord(r)
+	if r.Problem != "" { // what it says was kept may be anything
+		return out, nil
+	}
 	for _, p := range []struct {
 		to   *api.AuditPayload
 		seq  int64
@@ -236,7 +241,7 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	l.inspect()
 	unread := l.read(ctx, p, "verify", nil)
-	if unread != nil && l.log.Broken() == nil {
+	if unread != nil && l.log.Found() == nil {
 		return nil, unread
 	}
 	out, err := l.verify(ctx, p, outside)
@@ -326,8 +331,26 @@ func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, form
 	if err := l.read(ctx, p, "export", detail); err != nil {
 		return err
 	}
-	_, err := export.Write(ctx, w, format, l.about(), l.between(ctx, from, to))
+	flaws := 0
+	_, err := export.Write(ctx, w, format, l.about(), counted(l.between(ctx, from, to), &flaws))
+	if err == nil && flaws > 0 {
+		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records are not what was recorded (see their problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
+	}
 	return err
+}
+
+// counted counts those records that are not what was recorded.
+func counted(records export.Records, flaws *int) export.Records {
+	return func(yield func(*audit.Record, error) bool) {
+		for r, err := range records {
+			if err == nil && r.Problem != "" {
+				*flaws++
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
 }
 
 func (l *Ledger) about() export.About {
@@ -352,7 +375,7 @@ func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit
 				return
 			}
 			for i := range page {
-				if (len(wanted) == 0 || wanted[page[i].Kind]) && !yield(&page[i], nil) {
+				if (len(wanted) == 0 || wanted[page[i].Kind] || page[i].Problem != "") && !yield(&page[i], nil) {
 					return
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"hash/maphash"
+	"strconv"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
@@ -14,7 +15,7 @@ import (
 // Check lets SQLite check the tables of the record: their pages, and whether indexes agree with them. It compares the tables, indexes and
 // triggers with those that were made, and what lists search by with what the leaves give.
 func (v *View) Check() error {
-	for _, table := range []string{"audit_leaf", "audit_record", "audit_span"} {
+	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting", "audit_late"} {
 		said, err := v.lines(`PRAGMA integrity_check('` + table + `')`)
 		if err != nil {
 			return err
@@ -31,75 +32,112 @@ func (v *View) Check() error {
 
 // index compares what lists search by with the leaves, of which it is made anew.
 func (v *View) index() error {
-	want := newSum()
-	have := want
-	bad := int64(-1)
-	var s *span
-	err := v.Leaves(0, func(l audit.Leaf) error {
-		if first := l.Seq / spanLeaves * spanLeaves; s == nil || first != s.first {
-			s = newSpan(first)
-		}
-		s.add(l.Seq, l.Data)
-		if (l.Seq+1)%spanLeaves != 0 || bad >= 0 {
-			return nil
-		}
-		for p, seq := range s.places {
-			want.add(p.record, p.ended, seq)
-		}
-		same, err := v.spanIs(s)
-		if !same {
-			bad = s.first
-		}
+	c := indexCheck{v: v, want: newSum()}
+	if err := v.Leaves(0, c.leaf); err != nil {
 		return err
-	})
+	}
+	if c.bad >= 0 && c.found {
+		return tool.Errorf(tool.Conflict, "what lists search the leaves %d to %d by was changed", c.bad, c.bad+spanLeaves-1)
+	}
+	have := sum{seeds: c.want.seeds}
+	for _, t := range []struct{ name, query string }{
+		{"audit_record", `SELECT record, ended, seq FROM audit_record`},
+		{"audit_span", `SELECT first, low || ' ' || high || ' ' || since || ' ' || until, x'' FROM audit_span`},
+		{"audit_run", `SELECT first, low || ' ' || high || ' ' || since || ' ' || until, x'' FROM audit_run`},
+		{"audit_posting", `SELECT key, '', data FROM audit_posting`},
+		{"audit_late", `SELECT seq, mark, x'' FROM audit_late`},
+	} {
+		err := v.rows(t.query, func(scan func(...any) error) error {
+			var a, b, c sql.RawBytes
+			if err := scan(&a, &b, &c); err != nil {
+				return v.fail(err)
+			}
+			have.add(t.name, string(a), string(b), string(c))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if have != c.want {
+		return tool.Errorf(tool.Conflict, "where the leaves of records are found was changed: records may be missing in lists")
+	}
+	return nil
+}
+
+// An indexCheck makes the index anew of the leaves, and compares it with what is there.
+type indexCheck struct {
+	v     *View
+	span  *span
+	spans []spanRow // of the run under way
+	want  sum
+	bad   int64 // the first span that is not what it should be
+	found bool  // there is one
+}
+
+// leaf adds a leaf.
+func (c *indexCheck) leaf(l audit.Leaf) error {
+	if first := l.Seq / spanLeaves * spanLeaves; c.span == nil || first != c.span.first {
+		c.span = newSpan(first)
+	}
+	c.span.add(l.Seq, l.Data)
+	if (l.Seq+1)%spanLeaves != 0 {
+		return nil
+	}
+	s := c.span
+	for p, seq := range s.places {
+		ended := "0"
+		if p.ended {
+			ended = "1"
+		}
+		c.want.add("audit_record", p.record, ended, strconv.FormatInt(seq, 10))
+	}
+	c.want.addBounds("audit_span", s.first, s.bounds)
+	row := spanRow{s.first, s.bounds, s.bytes(), s.endsBytes()}
+	same, err := c.v.spanIs(row)
 	if err != nil {
 		return err
 	}
-	if bad >= 0 {
-		return tool.Errorf(tool.Conflict, "what lists search the leaves %d to %d by was changed", bad, bad+spanLeaves-1)
+	c.spans = append(c.spans, row)
+	whole := (l.Seq+1)%runLeaves == 0
+	if whole {
+		c.run()
 	}
-	if err := v.spansEnd(); err != nil {
-		return err
+	if !same && !c.found {
+		c.bad, c.found = s.first, true
 	}
-	err = v.rows(`SELECT record, ended, seq FROM audit_record`, func(scan func(...any) error) error {
-		var record sql.RawBytes
-		var ended bool
-		var seq int64
-		if err := scan(&record, &ended, &seq); err != nil {
-			return v.fail(err)
-		}
-		have.add(string(record), ended, seq)
-		return nil
-	})
-	if err == nil && have != want {
-		return tool.Errorf(tool.Conflict, "where the leaves of records are found was changed: records may be missing in lists")
-	}
-	return err
+	return nil
 }
 
-// spansEnd looks for spans of leaves that are in none yet: lists would not look at these leaves themselves.
-func (v *View) spansEnd() error {
-	const beyond = `SELECT first FROM audit_span WHERE first < 0 OR first % 256 <> 0 OR first + 256 > (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf) LIMIT 1`
-	return v.rows(beyond, func(scan func(...any) error) error {
-		var first int64
-		if err := scan(&first); err != nil {
-			return v.fail(err)
-		}
-		return tool.Errorf(tool.Conflict, "what lists search by has leaves from %d on that there are not: records may be missing in lists", first)
-	})
+// run adds the run that is full.
+func (c *indexCheck) run() {
+	r := newRun(c.spans)
+	c.spans = c.spans[:0]
+	c.want.addBounds("audit_run", r.first, r.bounds)
+	for _, row := range r.rows() {
+		c.want.add("audit_posting", strconv.FormatInt(row.key, 10), "", string(row.data))
+	}
+	for seq, m := range r.late {
+		c.want.add("audit_late", strconv.FormatInt(seq, 10), strconv.FormatInt(int64(m), 10), "")
+	}
 }
 
-// spanIs reports whether a span is kept as it is.
-func (v *View) spanIs(s *span) (same bool, err error) {
-	err = v.rows(`SELECT low, high, marks FROM audit_span WHERE first = ?`, func(scan func(...any) error) error {
-		var low, high string
-		var marks []byte
-		if err := scan(&low, &high, &marks); err != nil {
+// spanIs reports whether a span is kept as it is: with its marks, or without any when a run has them.
+func (v *View) spanIs(s spanRow) (same bool, err error) {
+	const query = `SELECT marks, ends, EXISTS (SELECT 1 FROM audit_leaf WHERE seq = ?2) FROM audit_span WHERE first = ?1`
+	err = v.rows(query, func(scan func(...any) error) error {
+		var marks, ends []byte
+		var inRun bool
+		if err := scan(&marks, &ends, &inRun); err != nil {
 			return v.fail(err)
 		}
-		same = low == s.low && high == s.high && bytes.Equal(marks, s.bytes())
+		if inRun {
+			same = len(marks)+len(ends) == 0
+		} else {
+			same = bytes.Equal(marks, s.marks) && bytes.Equal(ends, s.ends)
+		}
 		return nil
-	}, s.first)
+	}, s.first, s.first/runLeaves*runLeaves+runLeaves-1)
 	return same, err
 }
 
@@ -111,16 +149,19 @@ type sum struct {
 
 func newSum() sum { return sum{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}} }
 
-func (s *sum) add(record string, ended bool, seq int64) {
-	b := make([]byte, 0, 64)
-	b = binary.BigEndian.AppendUint64(b, uint64(seq))
-	if ended {
-		b = append(b, 1)
+// add adds a row of a table.
+func (s *sum) add(table string, cells ...string) {
+	b := append(make([]byte, 0, 128), table...)
+	for _, c := range cells {
+		b = append(binary.BigEndian.AppendUint64(b, uint64(len(c))), c...)
 	}
-	b = append(append(b, 0), record...)
 	for i := range s.seeds {
 		s.sums[i] += maphash.Bytes(s.seeds[i], b)
 	}
+}
+
+func (s *sum) addBounds(table string, first int64, b bounds) {
+	s.add(table, strconv.FormatInt(first, 10), b.low+" "+b.high+" "+b.since+" "+b.until, "")
 }
 
 // lines gives the one column of a query.

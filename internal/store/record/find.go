@@ -4,237 +4,517 @@ import (
 	"cmp"
 	"database/sql"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// A pair is the leaves of a record, and its id.
-type pair struct {
-	record string
-	audit.Pair
+// atOnce is how many records a search reads in one step.
+const atOnce = 64
+
+// A search is a query under way. It looks in the leaves that are in no span yet, then in the spans that are in no run yet and in the runs, in the order of the
+// records in them, until it has what is asked for. Where the index says that a record is, its leaves are read, checked and compared with the query: what fails its check is
+// found, too.
+type search struct {
+	v       *View
+	q       audit.Query
+	asc     bool
+	marks   []uint32 // that a beginning must have
+	outcome uint32   // that a call must have ended with; 0: any
+	since   string
+	until   string
+
+	ends   map[string]int64 // leaves of ends that are in no span yet, by record
+	ended  map[int64]bool   // beginnings of calls with that outcome, whose ends are in no run yet
+	runs   []*runAt         // that are to be searched, the next one first
+	spans  []*spanAt        // the same
+	sorted bool             // spans is
+	found  []audit.Pair     // in order
 }
 
-const (
-	pairColumns = `SELECT r.record, b.seq, b.hashes, b.leaf, e.seq, e.hashes, e.leaf FROM `
-	// ?1 is where ends are that are in no span yet, by record.
-	pairLeaves = ` JOIN audit_leaf b ON b.seq = r.seq LEFT JOIN audit_leaf e
-		ON e.seq = coalesce((SELECT x.seq FROM audit_record x WHERE x.record = r.record AND x.ended = 1), ?1 ->> r.record) WHERE `
-	// By the order of records, and of leaves that are known.
-	selectPairs = pairColumns + `audit_record r` + pairLeaves + `r.ended = 0`
-	selectOf    = pairColumns + `(SELECT l.leaf ->> 'record' AS record, l.seq AS seq FROM json_each(?2) j CROSS JOIN audit_leaf l ON l.seq = j.value) r` + pairLeaves + `1`
-)
+// A runAt is a run that may have something.
+type runAt struct {
+	first int64
+	bounds
+}
 
-// Records gives what q picks, in its order: by the spans where these say where it is, else by going through all; and of the leaves that
-// are in no span yet, by looking at them.
+// A spanAt is a span that has something: at are leaves, as distances from the first.
+type spanAt struct {
+	first int64
+	bounds
+	at []byte
+}
+
+// Records returns what q picks, in its order.
 func (v *View) Records(q audit.Query) ([]audit.Pair, error) {
-	s, err := v.newSearch(conditions(q), q.Max())
+	s := newSearch(v, q)
+	err := s.newest()
+	switch {
+	case err != nil:
+	case q.ID != "", len(s.marks) == 1 && s.outcome == 0 && s.since == "" && s.until == "":
+		err = s.listed()
+	default:
+		if err = s.layers(); err == nil {
+			err = s.descend()
+		}
+	}
+	return s.found, err
+}
+
+func newSearch(v *View, q audit.Query) *search {
+	s := &search{v: v, q: q, asc: q.After != "", marks: []uint32{beginsMark}, ends: map[string]int64{}, ended: map[int64]bool{}}
+	for _, f := range [][2]string{{"tool", q.Tool}, {"principal", q.Principal}, {"execution", q.Execution}, {"upstream", q.Upstream}, {"kind", string(q.Kind)}, {"effect", q.Effect}} {
+		if f[1] != "" {
+			s.marks = append(s.marks, markOf(f[0], f[1]))
+		}
+	}
+	if q.Outcome != "" {
+		s.outcome = markOf("outcome", string(q.Outcome))
+	}
+	if !q.Since.IsZero() {
+		s.since = audit.Stamp(q.Since)
+	}
+	if !q.Until.IsZero() {
+		s.until = audit.Stamp(q.Until)
+	}
+	return s
+}
+
+// order compares records by the order of the query.
+func (s *search) order(a, b string) int {
+	if s.asc {
+		return cmp.Compare(a, b)
+	}
+	return cmp.Compare(b, a)
+}
+
+// next returns the first record, in the order of the query, that may begin within bounds.
+func (s *search) next(b bounds) string {
+	if s.asc {
+		return b.low
+	}
+	return b.high
+}
+
+// may reports whether something that is asked for may begin within bounds.
+func (s *search) may(b bounds) bool {
+	return b.low != "" && (s.since == "" || b.until >= s.since) && (s.until == "" || b.since < s.until) &&
+		(s.q.Before == "" || b.low < s.q.Before) && b.high > s.q.After
+}
+
+// take adds what is asked for of pairs to what was found.
+func (s *search) take(pairs []audit.Pair) {
+	for _, p := range pairs {
+		switch {
+		case s.q.ID != "" && p.Record != s.q.ID, s.q.Before != "" && p.Record >= s.q.Before, p.Record <= s.q.After:
+		case s.q.Picks(&p):
+			s.found = append(s.found, p)
+		}
+	}
+	slices.SortStableFunc(s.found, func(a, b audit.Pair) int { return s.order(a.Record, b.Record) })
+	s.found = s.found[:min(len(s.found), s.q.Max())]
+}
+
+// full reports whether enough was found, and nothing that begins at bound or after it comes before that.
+func (s *search) full(bound string) bool {
+	return len(s.found) == s.q.Max() && s.order(s.found[len(s.found)-1].Record, bound) < 0
+}
+
+// odd names what stands at a leaf that doesn't tell its record: the name is found near the records beside it, and is no record's.
+func odd(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, seq) }
+
+// newest looks at the leaves that are in no span yet. What of them was changed or is missing is found, whatever is asked for.
+func (s *search) newest() error {
+	next := int64(0)
+	err := s.v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&next) })
 	if err != nil {
-		return nil, err
+		return s.v.fail(err)
 	}
-	if len(s.c.marks) == 0 || q.ID != "" {
-		query := selectPairs + s.c.where + " ORDER BY r.record " + s.c.order + " LIMIT ?"
-		s.found, err = v.pairs(query, slices.Concat([]any{s.ends}, s.c.args, []any{q.Max()})...)
-	} else {
-		err = s.spans()
+	near := "0"
+	var bad []audit.Pair
+	var some []begin
+	ended := map[string]bool{}
+	err = s.v.rows(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, func(scan func(...any) error) error {
+		var seq int64
+		var hashes, data sql.RawBytes
+		if err := scan(&seq, &hashes, &data); err != nil {
+			return s.v.fail(err)
+		}
+		for ; next < seq && len(bad) < s.q.Max(); next++ {
+			bad = append(bad, audit.Pair{Record: odd(near, next), Begun: audit.Leaf{Seq: next}})
+		}
+		next = seq + 1
+		f, ok := factsOf(data)
+		h := tlog.RecordHash(data)
+		switch {
+		case !ok || f.record == "" || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
+			bad = append(bad, audit.Pair{Record: odd(near, seq), Begun: audit.Leaf{Seq: seq, Data: slices.Clone(data), Hashes: splitHashes(hashes)}})
+		case f.ended:
+			s.ends[f.record] = seq
+			if f.outcome == s.outcome {
+				ended[f.record], s.ended[f.begun] = true, true
+			}
+		default:
+			near = f.record
+			if s.wants(&f) {
+				some = append(some, begin{f.record, seq, s.outcome == 0 || slices.Contains(f.marks[:f.n], s.outcome)})
+			}
+		}
+		return nil
+	}, next)
+	if err != nil {
+		return err
 	}
+	if s.q.ID == "" {
+		s.take(bad)
+	}
+	some = slices.DeleteFunc(some, func(b begin) bool { return !b.sure && !ended[b.record] })
+	slices.SortStableFunc(some, func(a, b begin) int { return s.order(a.record, b.record) })
+	var at []int64
+	for _, b := range some[:min(len(some), s.q.Max())] {
+		at = append(at, b.seq)
+	}
+	return s.readAll(at, bounds{})
+}
+
+// A begin is a leaf that begins a record, in no span yet. sure: how it ended needs no look.
+type begin struct {
+	record string
+	seq    int64
+	sure   bool
+}
+
+// wants reports whether a leaf that begins a record may be asked for, whatever its end.
+func (s *search) wants(f *facts) bool {
+	return (s.q.ID == "" || f.record == s.q.ID) && s.may(bounds{f.record, f.record, f.time, f.time}) &&
+		!slices.ContainsFunc(s.marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) })
+}
+
+// readAll is read, some at a time.
+func (s *search) readAll(at []int64, within bounds) error {
+	for some := range slices.Chunk(at, atOnce) {
+		if err := s.read(some, within); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed takes records in their order, as the table of their places has them.
+func (s *search) listed() error {
+	low, high, order := s.q.After, s.q.Before, "DESC"
+	if s.asc {
+		order = "ASC"
+	}
+	if high == "" {
+		high = "~" // after all ids
+	}
+	query, args := `SELECT record, seq FROM audit_record WHERE ended = 0 AND record > ? AND record < ? ORDER BY record `+order+` LIMIT ?`, []any{low, high, s.q.Max()}
+	if s.q.ID != "" {
+		query, args = `SELECT record, seq FROM audit_record WHERE ended = 0 AND record = ?`, []any{s.q.ID}
+	}
+	var names []string
+	var at []int64
+	err := s.v.rows(query, func(scan func(...any) error) error {
+		var record string
+		var seq int64
+		if err := scan(&record, &seq); err != nil {
+			return s.v.fail(err)
+		}
+		names, at = append(names, record), append(at, seq)
+		return nil
+	}, args...)
+	if err != nil {
+		return err
+	}
+	pairs, err := s.pairs(at, names)
 	if err == nil {
-		err = s.look()
+		s.take(pairs)
 	}
+	return err
+}
+
+// layers finds the runs, and the spans in no run yet, in which something may be that is asked for.
+func (s *search) layers() error {
+	from := int64(0)
+	err := s.v.rows(`SELECT first, low, high, since, until FROM audit_run ORDER BY first`, func(scan func(...any) error) error {
+		r := &runAt{}
+		if err := scan(&r.first, &r.low, &r.high, &r.since, &r.until); err != nil {
+			return s.v.fail(err)
+		}
+		if from = r.first + runLeaves; s.may(r.bounds) {
+			s.runs = append(s.runs, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(s.runs, func(a, b *runAt) int { return s.order(s.next(a.bounds), s.next(b.bounds)) })
+	rows, err := loadSpans(s.v.ctx, s.v.tx, from, all)
+	if err != nil {
+		return s.v.fail(err)
+	}
+	if s.outcome != 0 {
+		for _, r := range rows {
+			eachEnd(r.first, r.ends, func(begun int64, m uint32) {
+				if m == s.outcome {
+					s.ended[begun] = true
+				}
+			})
+		}
+	}
+	for _, r := range rows {
+		if !s.may(r.bounds) {
+			continue
+		}
+		at := find(r.marks, s.marks)
+		if s.outcome != 0 {
+			events := find(r.marks, append(slices.Clone(s.marks), s.outcome))
+			at = slices.DeleteFunc(at, func(n byte) bool { return !s.ended[r.first+int64(n)] && !slices.Contains(events, n) })
+		}
+		if len(at) > 0 {
+			s.spans = append(s.spans, &spanAt{r.first, r.bounds, at})
+		}
+	}
+	return nil
+}
+
+// descend reads what is in the layers, in the order of the query, until enough was found.
+func (s *search) descend() error {
+	for len(s.runs)+len(s.spans) > 0 {
+		if !s.sorted {
+			slices.SortStableFunc(s.spans, func(a, b *spanAt) int { return s.order(s.next(a.bounds), s.next(b.bounds)) })
+			s.sorted = true
+		}
+		if len(s.spans) == 0 || len(s.runs) > 0 && s.order(s.next(s.runs[0].bounds), s.next(s.spans[0].bounds)) <= 0 {
+			r := s.runs[0]
+			if s.full(s.next(r.bounds)) {
+				return nil
+			}
+			s.runs = s.runs[1:]
+			if err := s.expand(r.first); err != nil {
+				return err
+			}
+			continue
+		}
+		n := s.spans[0]
+		if s.full(s.next(n.bounds)) {
+			return nil
+		}
+		s.spans = s.spans[1:]
+		at := make([]int64, 0, len(n.at))
+		for _, d := range n.at {
+			at = append(at, n.first+int64(d))
+		}
+		if err := s.readAll(at, n.bounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expand finds the spans of a run that have something that is asked for.
+func (s *search) expand(first int64) error {
+	sum, err := s.postings(first)
+	if err != nil || sum == nil {
+		return err
+	}
+	var some []*spanAt
+	for n := range int64(runLeaves / spanLeaves) {
+		if at := sum.span(n); len(at) > 0 {
+			some = append(some, &spanAt{first: first + n*spanLeaves, at: at})
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	known := map[int64]bounds{}
+	err = s.v.rows(`SELECT first, low, high, since, until FROM audit_span WHERE first >= ? AND first <= ?`, func(scan func(...any) error) error {
+		var n int64
+		var b bounds
+		if err := scan(&n, &b.low, &b.high, &b.since, &b.until); err != nil {
+			return s.v.fail(err)
+		}
+		known[n] = b
+		return nil
+	}, some[0].first, some[len(some)-1].first)
+	if err != nil {
+		return err
+	}
+	for _, n := range some {
+		if n.bounds = known[n.first]; s.may(n.bounds) {
+			s.spans, s.sorted = append(s.spans, n), false
+		}
+	}
+	return nil
+}
+
+// postings returns the leaves of a run that have all that is asked for; nil: none has.
+func (s *search) postings(first int64) (*bitmap, error) {
+	marks := slices.Clone(s.marks)
+	if s.outcome != 0 {
+		marks = append(marks, s.outcome)
+	}
+	keys := make([][2]int64, 0, len(marks))
+	for _, m := range marks {
+		keys = append(keys, [2]int64{postingKey(first, 0), postingKey(first, m)})
+	}
+	list, err := json.Marshal(keys)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]audit.Pair, 0, len(s.found))
-	for _, p := range s.found {
-		out = append(out, p.Pair)
+	const query = `SELECT j.key, (SELECT p.data FROM audit_posting p WHERE p.key >= j.value ->> 0 AND p.key <= j.value ->> 1 ORDER BY p.key DESC LIMIT 1) FROM json_each(?) j`
+	each := make([]*bitmap, len(marks))
+	err = s.v.rows(query, func(scan func(...any) error) error {
+		var n int
+		var data sql.RawBytes
+		if err := scan(&n, &data); err != nil {
+			return s.v.fail(err)
+		}
+		if n >= 0 && n < len(each) {
+			each[n] = posting(data, marks[n])
+		}
+		return nil
+	}, string(list))
+	if err != nil {
+		return nil, err
+	}
+	if s.outcome != 0 {
+		if err := s.late(first, each[len(each)-1]); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range each[1:] {
+		each[0].and(b)
+	}
+	return each[0], nil
+}
+
+// late adds the calls of a run that ended later with the outcome that is asked for.
+func (s *search) late(first int64, to *bitmap) error {
+	for begun := range s.ended {
+		if begun >= first && begun < first+runLeaves {
+			to.set(begun - first)
+		}
+	}
+	return s.v.rows(`SELECT seq FROM audit_late WHERE seq >= ? AND seq < ? AND mark = ?`, func(scan func(...any) error) error {
+		var seq int64
+		if err := scan(&seq); err != nil {
+			return s.v.fail(err)
+		}
+		to.set(seq - first)
+		return nil
+	}, first, first+runLeaves, int64(s.outcome))
+}
+
+// read reads the records that begin with leaves, which are within bounds, and takes what is asked for.
+func (s *search) read(at []int64, within bounds) error {
+	pairs, err := s.pairs(at, nil)
+	if err != nil {
+		return err
+	}
+	for i := range pairs {
+		p := &pairs[i]
+		f, _ := factsOf(p.Begun.Data)
+		if p.Record = f.record; p.Record == "" || within.low != "" && (p.Record < within.low || p.Record > within.high) {
+			p.Record = odd(within.high, p.Begun.Seq)
+		}
+	}
+	s.take(pairs)
+	return nil
+}
+
+// pairs reads the leaves of the records that begin with leaves. names are their ids, when they are known.
+func (s *search) pairs(at []int64, names []string) ([]audit.Pair, error) {
+	begun, err := s.v.leavesAt(at)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]audit.Pair, len(at))
+	records := make([]string, len(at))
+	for i := range at {
+		out[i].Begun = begun[i]
+		if names != nil {
+			out[i].Record = names[i]
+		}
+		if records[i] = out[i].Record; records[i] == "" {
+			f, _ := factsOf(begun[i].Data)
+			records[i] = f.record
+		}
+	}
+	ends, err := s.endsOf(records)
+	if err != nil {
+		return nil, err
+	}
+	var has []int
+	var seqs []int64
+	for i := range out {
+		if seq, ok := ends[records[i]]; ok {
+			has, seqs = append(has, i), append(seqs, seq)
+		}
+	}
+	ended, err := s.v.leavesAt(seqs)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range has {
+		out[i].Ended, out[i].Ends = ended[k], true
 	}
 	return out, nil
 }
 
-func (v *View) pairs(query string, args ...any) (out []pair, err error) {
-	err = v.rows(query, func(scan func(...any) error) error {
-		var p pair
-		var begun, ended []byte
-		var seq sql.NullInt64
-		if err := scan(&p.record, &p.Begun.Seq, &begun, &p.Begun.Data, &seq, &ended, &p.Ended.Data); err != nil {
-			return v.fail(err)
-		}
-		p.Begun.Hashes = splitHashes(begun)
-		if seq.Valid {
-			p.Ended.Seq, p.Ended.Hashes = seq.Int64, splitHashes(ended)
-		}
-		out = append(out, p)
-		return nil
-	}, args...)
-	return out, err
-}
-
-// atOnce is how many leaves a search looks at in one step.
-const atOnce = 512
-
-// errEnough ends a search.
-var errEnough = errors.New("enough was found")
-
-// A search is a query under way.
-type search struct {
-	v     *View
-	c     *query
-	most  int     // records that are asked for
-	ends  string  // where ends are that are in no span yet: an object, by record
-	at    []int64 // leaves that are yet to be looked at
-	found []pair  // in order
-}
-
-// newSearch makes a search with the leaves that are in no span yet.
-func (v *View) newSearch(c *query, most int) (*search, error) {
-	s := &search{v: v, c: c, most: most}
-	first := int64(0)
-	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })
-	if err != nil {
-		return nil, v.fail(err)
-	}
-	ends := map[string]int64{}
-	err = v.rows(`SELECT seq, leaf FROM audit_leaf WHERE seq >= ?`, func(scan func(...any) error) error {
-		var seq int64
-		var data sql.RawBytes
-		if err := scan(&seq, &data); err != nil {
-			return v.fail(err)
-		}
-		switch f, ok := factsOf(data); {
-		case !ok:
-		case f.ended:
-			ends[f.record] = seq
-		case !slices.ContainsFunc(c.marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) }):
-			s.at = append(s.at, seq)
-		}
-		return nil
-	}, first)
+// endsOf returns the leaves of the ends of records.
+func (s *search) endsOf(records []string) (map[string]int64, error) {
+	list, err := json.Marshal(records)
 	if err != nil {
 		return nil, err
 	}
-	list, err := json.Marshal(ends)
-	s.ends = string(list)
-	return s, err
-}
-
-// order compares records.
-func (s *search) order(a, b string) int {
-	if s.c.order == "DESC" {
-		return cmp.Compare(b, a)
-	}
-	return cmp.Compare(a, b)
-}
-
-// look looks at the leaves at, and keeps what is asked for of what is found.
-func (s *search) look() error {
-	if len(s.at) == 0 {
-		return nil
-	}
-	list, err := json.Marshal(s.at)
-	if err != nil {
-		return err
-	}
-	s.at = s.at[:0]
-	some, err := s.v.pairs(selectOf+s.c.where, slices.Concat([]any{s.ends, string(list)}, s.c.args)...)
-	s.found = append(s.found, some...)
-	slices.SortFunc(s.found, func(a, b pair) int { return s.order(a.record, b.record) })
-	s.found = s.found[:min(len(s.found), s.most)]
-	return err
-}
-
-// spans takes the spans in which records may be that are asked for, in the order of these, and ends where none that is left can have one
-// that comes before those that it has.
-func (s *search) spans() error {
-	q := `SELECT first, low, marks FROM audit_span WHERE low > '' AND high >= ? AND (?2 = '' OR low < ?2) ORDER BY low`
-	if s.c.order == "DESC" {
-		q = `SELECT first, high, marks FROM audit_span WHERE low > '' AND high >= ? AND (?2 = '' OR low < ?2) ORDER BY high DESC`
-	}
-	err := s.v.rows(q, func(scan func(...any) error) error {
-		var first int64
-		var bound string
-		var marks []byte
-		if err := scan(&first, &bound, &marks); err != nil {
+	out := map[string]int64{}
+	err = s.v.rows(`SELECT x.record, x.seq FROM json_each(?) j CROSS JOIN audit_record x ON x.record = j.value AND x.ended = 1`, func(scan func(...any) error) error {
+		var record string
+		var seq int64
+		if err := scan(&record, &seq); err != nil {
 			return s.v.fail(err)
 		}
-		if len(s.at) >= atOnce {
-			if err := s.look(); err != nil {
-				return err
-			}
+		out[record] = seq
+		return nil
+	}, string(list))
+	for _, record := range records {
+		if seq, ok := s.ends[record]; ok {
+			out[record] = seq
 		}
-		if len(s.found) == s.most && s.order(s.found[s.most-1].record, bound) < 0 {
-			return errEnough
+	}
+	return out, err
+}
+
+// leavesAt reads leaves; of one that isn't there only the index is set.
+func (v *View) leavesAt(at []int64) ([]audit.Leaf, error) {
+	out := make([]audit.Leaf, len(at))
+	for i, seq := range at {
+		out[i].Seq = seq
+	}
+	if len(at) == 0 {
+		return out, nil
+	}
+	list, err := json.Marshal(at)
+	if err != nil {
+		return nil, err
+	}
+	const query = `SELECT j.key, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value`
+	err = v.rows(query, func(scan func(...any) error) error {
+		var i int
+		var hashes, data []byte
+		if err := scan(&i, &hashes, &data); err != nil {
+			return v.fail(err)
 		}
-		for _, n := range find(marks, s.c.marks) {
-			s.at = append(s.at, first+int64(n))
+		if i >= 0 && i < len(out) {
+			out[i].Hashes, out[i].Data = splitHashes(hashes), data
 		}
 		return nil
-	}, s.c.low, s.c.high)
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
-}
-
-// A query is an audit.Query for the database.
-type query struct {
-	marks     []uint32
-	where     string
-	args      []any
-	order     string
-	low, high string // bounds of the records
-}
-
-func (c *query) and(cond string, arg any) {
-	c.where += " AND " + cond
-	c.args = append(c.args, arg)
-}
-
-// conditions makes the conditions of a query. Ids are in the order of time, so that a span of time is one of ids; times are
-// compared besides, since a clock may have been set back.
-func conditions(q audit.Query) *query {
-	c := &query{order: "DESC", high: q.Before}
-	if q.ID != "" {
-		c.and("r.record = ?", q.ID)
-	}
-	for _, f := range [][2]string{{"tool", q.Tool}, {"principal", q.Principal}, {"execution", q.Execution}, {"upstream", q.Upstream}} {
-		if f[1] != "" {
-			c.and("b.leaf ->> '"+f[0]+"' = ?", f[1])
-			c.marks = append(c.marks, markOf(f[0], f[1]))
-		}
-	}
-	if q.Kind != "" {
-		c.and("b.leaf ->> 'kind' = ?", string(q.Kind))
-	}
-	if q.Kind != "" && q.Kind != audit.KindCall {
-		c.marks = append(c.marks, markOf("kind", string(q.Kind)))
-	}
-	if q.Outcome != "" {
-		c.and("coalesce(e.leaf ->> 'outcome', b.leaf ->> 'outcome') = ?", string(q.Outcome))
-	}
-	// One bound on each side: of two SQLite takes one to search by, and reads all up to the other, on every page anew.
-	over := ">="
-	if !q.Since.IsZero() {
-		c.low = audit.FirstID(q.Since)
-		c.and("b.leaf ->> 'time' >= ?", audit.Stamp(q.Since))
-	}
-	if !q.Until.IsZero() {
-		if end := audit.FirstID(q.Until.Add(audit.ClockSlack)); c.high == "" || end < c.high {
-			c.high = end
-		}
-		c.and("b.leaf ->> 'time' < ?", audit.Stamp(q.Until))
-	}
-	if q.After != "" {
-		c.order = "ASC"
-		if q.After >= c.low {
-			c.low, over = q.After, ">"
-		}
-	}
-	if c.low != "" {
-		c.and("r.record "+over+" ?", c.low)
-	}
-	if c.high != "" {
-		c.and("r.record < ?", c.high)
-	}
-	return c
+	}, string(list))
+	return out, err
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
+// errEnough ends a search.
+var errEnough = errors.New("enough was found")
+
 // Newest gives the event of each of the kinds that was recorded last. Each start asks, so that it is one pass over the leaves that are in no span yet,
 // where it mostly ends: a search would make two for each kind.
 func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
@@ -24,7 +27,7 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	}
 	// What has the words may have them elsewhere, and is looked at.
 	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))[len(" OR "):]
-	if err := n.look(`SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`, args...); err != nil {
+	if err := n.look(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`, args...); err != nil {
 		return nil, err
 	}
 	err = n.spans()
@@ -45,8 +48,8 @@ func (n *newest) look(query string, args ...any) error {
 			return errEnough
 		}
 		l := audit.Leaf{}
-		var data sql.RawBytes
-		if err := scan(&l.Seq, &data); err != nil {
+		var hashes, data sql.RawBytes
+		if err := scan(&l.Seq, &hashes, &data); err != nil {
 			return n.v.fail(err)
 		}
 		var kind audit.Kind
@@ -60,7 +63,7 @@ func (n *newest) look(query string, args ...any) error {
 			}
 		})
 		if i := slices.Index(n.left, kind); event && i >= 0 {
-			l.Data = slices.Clone(data)
+			l.Data, l.Hashes = slices.Clone(data), splitHashes(hashes)
 			n.found, n.left = append(n.found, l), slices.Delete(n.left, i, i+1)
 		}
 		return nil
@@ -71,34 +74,63 @@ func (n *newest) look(query string, args ...any) error {
 	return err
 }
 
-// spans looks in the spans for the kinds that are left.
+// spans looks in the spans for the kinds that are left, and then in the runs.
 func (n *newest) spans() error {
 	if len(n.left) == 0 {
 		return nil
 	}
-	err := n.v.rows(`SELECT first, marks FROM audit_span ORDER BY first DESC`, func(scan func(...any) error) error {
-		var first int64
-		var marks []byte
-		if err := scan(&first, &marks); err != nil {
-			return n.v.fail(err)
-		}
+	from := int64(0)
+	err := n.v.rows(`SELECT coalesce(max(first) + 65536, 0) FROM audit_run`, func(scan func(...any) error) error { return scan(&from) })
+	if err != nil {
+		return n.v.fail(err)
+	}
+	rows, err := loadSpans(n.v.ctx, n.v.tx, from, all)
+	if err != nil {
+		return n.v.fail(err)
+	}
+	for _, r := range slices.Backward(rows) {
 		for _, k := range slices.Clone(n.left) {
-			for _, i := range slices.Backward(find(marks, []uint32{markOf("kind", string(k))})) {
-				if err := n.look(`SELECT seq, leaf FROM audit_leaf WHERE seq = ?`, first+int64(i)); err != nil {
+			for _, i := range slices.Backward(find(r.marks, kindMarks(k))) {
+				if err := n.at(k, r.first+int64(i)); err != nil {
 					return err
-				}
-				if !slices.Contains(n.left, k) {
-					break
 				}
 			}
 		}
-		if len(n.left) == 0 {
-			return errEnough
+	}
+	for first := from - runLeaves; first >= 0 && len(n.left) > 0; first -= runLeaves {
+		if err := n.run(first); err != nil {
+			return err
 		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
+	}
+	return nil
+}
+
+func kindMarks(k audit.Kind) []uint32 { return []uint32{beginsMark, markOf("kind", string(k))} }
+
+// at looks at a leaf, if the kind is left.
+func (n *newest) at(k audit.Kind, seq int64) error {
+	if !slices.Contains(n.left, k) {
 		return nil
 	}
-	return err
+	return n.look(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq = ?`, seq)
+}
+
+// run looks in a run for the kinds that are left.
+func (n *newest) run(first int64) error {
+	for _, k := range slices.Clone(n.left) {
+		s := &search{v: n.v, marks: kindMarks(k)}
+		sum, err := s.postings(first)
+		if err != nil {
+			return err
+		}
+		for d := int64(runLeaves - 1); d >= 0 && slices.Contains(n.left, k); d-- {
+			if !sum.has(d) {
+				continue
+			}
+			if err := n.at(k, first+d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/audit"
@@ -20,13 +21,37 @@ const spanLeaves = 256
 
 // A span is what lists search 256 leaves by: which of them have a mark, the hash of a member's name and its value. Two may have the
 // same hash, so what it finds is looked at. It is kept in bytes: the marks in ascending order, each with four bytes, one byte less one for how
-// many leaves have it, and a byte for each of these, its distance from the first.
+// many leaves have it, and a byte for each of these, its distance from the first. All marks are those of beginnings; how a call ended is kept
+// beside them, by the leaf of its beginning.
 type span struct {
-	first     int64
-	low, high string // the least and the greatest record that begins in it
-	marks     map[uint32][]byte
-	places    map[place]int64 // where the halves of records are
-	events    map[string]bool // records that have no halves
+	first int64
+	bounds
+	marks  map[uint32][]byte
+	ends   []byte          // of each end: its distance from first, that of its beginning from it (a varint), and the mark of its outcome
+	places map[place]int64 // where the halves of records are
+	events map[string]bool // records that have no halves
+}
+
+// A spanRow is a span as it is stored.
+type spanRow struct {
+	first int64
+	bounds
+	marks, ends []byte
+}
+
+// bounds are the least and the greatest record that begins in some leaves, and of their times. All are empty when none does.
+type bounds struct{ low, high, since, until string }
+
+func (b *bounds) merge(o bounds) {
+	if o.low == "" {
+		return
+	}
+	if b.low == "" {
+		*b = o
+		return
+	}
+	b.low, b.since = min(b.low, o.low), min(b.since, o.since)
+	b.high, b.until = max(b.high, o.high), max(b.until, o.until)
 }
 
 // A place is a half of a record.
@@ -47,15 +72,15 @@ func (s *span) add(seq int64, data []byte) {
 	}
 	s.places[place{f.record, f.ended}] = seq
 	if f.ended {
+		s.ends = append(s.ends, byte(seq-s.first))
+		s.ends = binary.AppendVarint(s.ends, seq-f.begun)
+		s.ends = binary.BigEndian.AppendUint32(s.ends, f.outcome)
 		return
 	}
 	if f.event {
 		s.events[f.record] = true
 	}
-	if s.low == "" || f.record < s.low {
-		s.low = f.record
-	}
-	s.high = max(s.high, f.record)
+	s.bounds.merge(bounds{f.record, f.record, f.time, f.time})
 	for _, m := range f.marks[:f.n] {
 		if at := s.marks[m]; len(at) == 0 || at[len(at)-1] != byte(seq-s.first) {
 			s.marks[m] = append(at, byte(seq-s.first))
@@ -65,13 +90,43 @@ func (s *span) add(seq int64, data []byte) {
 
 // bytes gives the marks as they are kept.
 func (s *span) bytes() []byte {
-	var out []byte
+	out := []byte{}
 	for _, m := range slices.Sorted(maps.Keys(s.marks)) {
 		at := s.marks[m]
 		out = append(binary.BigEndian.AppendUint32(out, m), byte(len(at)-1))
 		out = append(out, at...)
 	}
 	return out
+}
+
+// eachMark calls f with each mark that is kept, and the leaves that have it.
+func eachMark(kept []byte, f func(m uint32, at []byte)) {
+	for len(kept) > 5 && len(kept) >= 6+int(kept[4]) {
+		end := 6 + int(kept[4])
+		f(binary.BigEndian.Uint32(kept), kept[5:end])
+		kept = kept[end:]
+	}
+}
+
+// eachEnd calls f with the leaf of the beginning of each call that ends in a span, and the mark of its outcome.
+func eachEnd(first int64, kept []byte, f func(begun int64, outcome uint32)) {
+	for len(kept) > 1 {
+		seq := first + int64(kept[0])
+		distance, n := binary.Varint(kept[1:])
+		if n <= 0 || len(kept) < 1+n+4 {
+			return
+		}
+		f(seq-distance, binary.BigEndian.Uint32(kept[1+n:]))
+		kept = kept[1+n+4:]
+	}
+}
+
+// endsBytes returns the ends as they are kept.
+func (s *span) endsBytes() []byte {
+	if s.ends == nil {
+		return []byte{}
+	}
+	return s.ends
 }
 
 // find gives the leaves that have all marks, as distances from the first, in order.
@@ -114,12 +169,18 @@ func markOf[T string | []byte](name, value T) uint32 {
 
 // facts are what of a leaf it is found by.
 type facts struct {
-	record string
-	ended  bool
-	event  bool
-	marks  [5]uint32
-	n      int // of marks
+	record  string
+	time    string
+	ended   bool
+	event   bool
+	begun   int64  // of an end: the leaf of its beginning
+	outcome uint32 // of an end: the mark of its outcome
+	marks   [9]uint32
+	n       int // of marks
 }
+
+// beginsMark is the mark of all leaves that begin a record.
+var beginsMark = markOf("begins", "")
 
 // factsOf reads a leaf: a canonical object, whose members are strings, numbers and objects. It reports whether it is one, as far as it reads.
 func factsOf(data []byte) (f facts, ok bool) {
@@ -129,25 +190,30 @@ func factsOf(data []byte) (f facts, ok bool) {
 			f.record = string(value)
 		case "part":
 			f.ended, f.event = string(value) == audit.PartEnded, string(value) == audit.PartEvent
-		case "tool", "upstream", "principal", "execution":
+		case "time":
+			f.time = string(value)
+		case "begun":
+			f.begun, _ = strconv.ParseInt(string(value), 10, 64)
+		case "outcome":
+			f.outcome = markOf(name, value)
 			f.mark(name, value)
-		case "kind":
-			if string(value) != "call" { // most are calls: they are not looked for by that
-				f.mark(name, value)
-			}
+		case "tool", "upstream", "principal", "execution", "kind", "effect":
+			f.mark(name, value)
 		}
 	})
+	f.marks[f.n] = beginsMark
+	f.n++
 	return f, ok
 }
 
 func (f *facts) mark(name, value []byte) {
-	if f.n < len(f.marks) {
+	if f.n < len(f.marks)-1 {
 		f.marks[f.n] = markOf(name, value)
 		f.n++
 	}
 }
 
-// members calls f with the members of an object in canonical JSON that are strings. It is much quicker than a decoder.
+// members calls f with the members of an object in canonical JSON that are strings or numbers. It is much quicker than a decoder.
 func members(data []byte, f func(name, value []byte)) bool {
 	if len(data) < 2 || data[0] != '{' {
 		return false
@@ -163,8 +229,14 @@ func members(data []byte, f func(name, value []byte)) bool {
 				return false
 			}
 			f(name, value)
-		} else if data, ok = skip(data); !ok {
-			return false
+		} else {
+			from := data
+			if data, ok = skip(data); !ok {
+				return false
+			}
+			if from[0] != '{' {
+				f(name, from[:len(from)-len(data)])
+			}
 		}
 		if len(data) == 0 || data[0] != ',' && data[0] != '}' {
 			return false
@@ -229,7 +301,7 @@ func skip(data []byte) (rest []byte, ok bool) {
 }
 
 const (
-	insertSpan  = `INSERT OR REPLACE INTO audit_span (first, low, high, marks) VALUES (?, ?, ?, ?)`
+	insertSpan  = `INSERT OR REPLACE INTO audit_span (first, low, high, since, until, marks, ends) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	selectSpan  = `SELECT seq, leaf FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
 	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
@@ -241,6 +313,9 @@ func (e *Edge) mark(ctx context.Context, tx Tx, seq int64, data []byte) error {
 		return nil
 	}
 	err := putSpan(ctx, tx, e.span)
+	if err == nil && (seq+1)%runLeaves == 0 {
+		err = putRun(ctx, tx, seq+1-runLeaves)
+	}
 	e.greatest = max(e.greatest, e.span.high)
 	e.span = newSpan(seq + 1)
 	return err
@@ -263,8 +338,26 @@ func putSpan(ctx context.Context, tx Tx, s *span) error {
 			return err
 		}
 	}
-	_, err := tx.Statement(ctx, insertSpan, s.first, s.low, s.high, s.bytes())
+	return putSpanRow(ctx, tx, s)
+}
+
+func putSpanRow(ctx context.Context, tx Tx, s *span) error {
+	_, err := tx.Statement(ctx, insertSpan, s.first, s.low, s.high, s.since, s.until, s.bytes(), s.endsBytes())
 	return err
+}
+
+// putAgain is putSpan for a span whose leaves were added before: where these are found is mostly there.
+func putAgain(ctx context.Context, tx Tx, s *span) error {
+	for p, seq := range s.places {
+		var there int64
+		if err := fault.One(tx.QueryRowContext(ctx, `SELECT seq FROM audit_record WHERE record = ? AND ended = ?`, p.record, p.ended), &there); err != nil {
+			return err
+		}
+		if there != seq || seq == 0 {
+			return putSpan(ctx, tx, s)
+		}
+	}
+	return putSpanRow(ctx, tx, s)
 }
 
 // placeable looks whether a half of a record may be added: of each there is one, an end has a beginning, and an event has no end. The newest
@@ -357,8 +450,13 @@ func Span(ctx context.Context, tx Tx, first, size int64) error {
 		if err != nil {
 			return err
 		}
-		if err := putSpan(ctx, tx, s); err != nil {
+		if err := putAgain(ctx, tx, s); err != nil {
 			return err
+		}
+		if next := first + spanLeaves; next%runLeaves == 0 {
+			if err := putRun(ctx, tx, next-runLeaves); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

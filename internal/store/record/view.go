@@ -3,6 +3,8 @@ package record
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -29,7 +31,37 @@ func (v *View) fail(err error) error { return fault.Reading(v.ctx, err) }
 
 // ReadHashes gives stored hashes by their index.
 func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	return storedHashes(v.ctx, v.tx).ReadHashes(indexes)
+	if len(indexes) < 8 {
+		return storedHashes(v.ctx, v.tx).ReadHashes(indexes)
+	}
+	at := make([][2]int64, len(indexes))
+	for i, index := range indexes {
+		level, n := tlog.SplitStoredHashIndex(index)
+		at[i] = [2]int64{(n+1)<<level - 1, int64(level*tlog.HashSize) + 1}
+	}
+	list, err := json.Marshal(at)
+	if err != nil {
+		return nil, err
+	}
+	out, have := make([]tlog.Hash, len(at)), 0
+	const query = `SELECT j.key, substr(l.hashes, j.value ->> 1, 32) FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value ->> 0`
+	err = v.rows(query, func(scan func(...any) error) error {
+		var i int
+		var b sql.RawBytes
+		if err := scan(&i, &b); err != nil {
+			return v.fail(err)
+		}
+		if len(b) != tlog.HashSize || i < 0 || i >= len(out) {
+			return missing(at[i][0])
+		}
+		out[i] = tlog.Hash(b)
+		have++
+		return nil
+	}, string(list))
+	if err == nil && have < len(out) {
+		err = missing(at[slices.Index(out, tlog.Hash{})][0])
+	}
+	return out, err
 }
 
 // Head gives the tree's size and root.

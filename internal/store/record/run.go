@@ -1,0 +1,201 @@
+package record
+
+import (
+	"context"
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+)
+
+const (
+	// runLeaves is how many leaves a run has: positions in it are numbers of 16 bits.
+	runLeaves = 1 << 16
+	// denseFrom is from how many leaves on a posting is a bitmap.
+	denseFrom = runLeaves / 16
+	// rowBytes is from which size on another row of postings begins.
+	rowBytes = 3500
+	// bitmapBytes is the size of a posting that is a bitmap.
+	bitmapBytes = runLeaves / 8
+)
+
+// A bitmap is a set of leaves of a run.
+type bitmap [runLeaves / 64]uint64
+
+func (b *bitmap) set(n int64)      { b[n>>6] |= 1 << (n & 63) }
+func (b *bitmap) has(n int64) bool { return b[n>>6]>>(n&63)&1 == 1 }
+
+func (b *bitmap) and(c *bitmap) {
+	for i := range b {
+		b[i] &= c[i]
+	}
+}
+
+// span returns the leaves of a span of the run, as distances from its first.
+func (b *bitmap) span(n int64) (out []byte) {
+	for i := range int64(spanLeaves) {
+		if b.has(n*spanLeaves + i) {
+			out = append(out, byte(i))
+		}
+	}
+	return out
+}
+
+// A run is what lists search 65536 leaves by: for each mark, which of them have it. It is made of 256 spans once these are full, so that a search reads a
+// few rows for a mark where it would read 256. Its rows are sorted by mark, and added at the end of their table.
+type run struct {
+	first int64
+	bounds
+	postings map[uint32][]uint16
+	late     map[int64]uint32 // outcomes of calls that began in earlier runs, by the leaf of their beginning
+}
+
+// newRun makes a run of its spans.
+func newRun(spans []spanRow) *run {
+	r := &run{first: spans[0].first, postings: map[uint32][]uint16{}, late: map[int64]uint32{}}
+	for _, s := range spans {
+		r.bounds.merge(s.bounds)
+		eachMark(s.marks, func(m uint32, at []byte) {
+			for _, n := range at {
+				r.postings[m] = append(r.postings[m], uint16(s.first-r.first)+uint16(n))
+			}
+		})
+	}
+	late := map[uint32]bool{}
+	for _, s := range spans {
+		eachEnd(s.first, s.ends, func(begun int64, m uint32) {
+			if begun < r.first {
+				r.late[begun] = m
+				return
+			}
+			r.postings[m] = append(r.postings[m], uint16(begun-r.first))
+			late[m] = true
+		})
+	}
+	for m := range late { // calls end in another order than they begin in
+		slices.Sort(r.postings[m])
+	}
+	return r
+}
+
+// A postingRow is a row of postings.
+type postingRow struct {
+	key  int64
+	data []byte
+}
+
+func postingKey(first int64, mark uint32) int64 { return first/runLeaves<<32 | int64(mark) }
+
+// rows returns the postings as they are stored: of each mark 4 bytes, two for how many leaves have it, less one, and the leaves: of 2 bytes each, or as a bitmap.
+func (r *run) rows() (out []postingRow) {
+	var row postingRow
+	for _, m := range slices.Sorted(maps.Keys(r.postings)) {
+		at := r.postings[m]
+		if len(row.data) == 0 {
+			row.key = postingKey(r.first, m)
+		}
+		row.data = binary.BigEndian.AppendUint32(row.data, m)
+		row.data = binary.BigEndian.AppendUint16(row.data, uint16(len(at)-1))
+		if len(at) < denseFrom {
+			for _, n := range at {
+				row.data = binary.BigEndian.AppendUint16(row.data, n)
+			}
+		} else {
+			dense := make([]byte, bitmapBytes)
+			for _, n := range at {
+				dense[n>>3] |= 1 << (n & 7)
+			}
+			row.data = append(row.data, dense...)
+		}
+		if len(row.data) >= rowBytes {
+			out = append(out, row)
+			row = postingRow{}
+		}
+	}
+	if len(row.data) > 0 {
+		out = append(out, row)
+	}
+	return out
+}
+
+// posting returns the leaves that have a mark, of a row in which they are if any has.
+func posting(data []byte, mark uint32) *bitmap {
+	out := &bitmap{}
+	for len(data) > 6 {
+		m, n := binary.BigEndian.Uint32(data), int(binary.BigEndian.Uint16(data[4:]))+1
+		data = data[6:]
+		size := 2 * n
+		if n >= denseFrom {
+			size = bitmapBytes
+		}
+		if len(data) < size || m > mark {
+			break
+		}
+		if m == mark {
+			if n >= denseFrom {
+				for i := range out {
+					out[i] = binary.LittleEndian.Uint64(data[8*i:])
+				}
+				return out
+			}
+			for i := range n {
+				out.set(int64(binary.BigEndian.Uint16(data[2*i:])))
+			}
+			return out
+		}
+		data = data[size:]
+	}
+	return out
+}
+
+const (
+	selectSpans   = `SELECT first, low, high, since, until, marks, ends FROM audit_span WHERE first >= ? AND first < ? ORDER BY first`
+	insertRun     = `INSERT OR REPLACE INTO audit_run (first, low, high, since, until) VALUES (?, ?, ?, ?, ?)`
+	insertPosting = `INSERT OR REPLACE INTO audit_posting (key, data) VALUES (?, ?)`
+	insertLate    = `INSERT OR REPLACE INTO audit_late (seq, mark) VALUES (?, ?)`
+	emptySpans    = `UPDATE audit_span SET marks = x'', ends = x'' WHERE first >= ? AND first < ?`
+)
+
+// putRun writes the run that begins with a leaf. Its spans must be there.
+func putRun(ctx context.Context, tx Tx, first int64) error {
+	spans, err := loadSpans(ctx, tx, first, first+runLeaves)
+	if err != nil || len(spans) == 0 {
+		return err
+	}
+	r := newRun(spans)
+	if _, err := tx.Statement(ctx, insertRun, first, r.low, r.high, r.since, r.until); err != nil {
+		return err
+	}
+	for _, row := range r.rows() {
+		if _, err := tx.Statement(ctx, insertPosting, row.key, row.data); err != nil {
+			return err
+		}
+	}
+	for _, seq := range slices.Sorted(maps.Keys(r.late)) {
+		if _, err := tx.Statement(ctx, insertLate, seq, int64(r.late[seq])); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Statement(ctx, emptySpans, first, first+runLeaves)
+	return err
+}
+
+// loadSpans reads rows of spans.
+func loadSpans(ctx context.Context, q Querier, from, to int64) (out []spanRow, err error) {
+	rows, err := q.QueryContext(ctx, selectSpans, from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s spanRow
+		if err := rows.Scan(&s.first, &s.low, &s.high, &s.since, &s.until, &s.marks, &s.ends); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, rows.Err()
+}
+
+// all is the end of the leaves.
+const all = math.MaxInt64
