@@ -14,7 +14,7 @@ const inspected = 64
 
 // Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened, or soon after that: the newest leaves that were there
 // before this Log added any, all later ones, and their hashes; the newest checkpoint and the tree that it signs. What it finds is in the error, of kind
-// tool.Conflict, which Broken returns from then on: no call begins any more. It is recorded too. Verify finds all.
+// tool.Conflict, which Broken and Found return from then on: no call begins any more. It is recorded too. Verify finds all.
 func (l *Log) Inspect(ctx context.Context) error {
 	err := l.store.View(ctx, l.inspect)
 	if err != nil && ctx.Err() != nil {

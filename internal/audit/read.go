@@ -15,6 +15,9 @@ import (
 
 // Check returns what is wrong with the leaves of a pair, as far as they tell it themselves; "": nothing.
 func (p *Pair) Check() string {
+	if p.Doubt != "" {
+		return p.Doubt
+	}
 	if p.Begun.Data == nil {
 		return fmt.Sprintf("leaf %d was removed, or is not that of the record's beginning", p.Begun.Seq)
 	}

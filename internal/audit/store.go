@@ -61,6 +61,7 @@ type Pair struct {
 	Begun  Leaf   // Data is nil when the leaf that should be here is missing
 	Ended  Leaf   // Data is nil when there is none, or it is missing: see Ends
 	Ends   bool   // the store knows of an end
+	Doubt  string // what the store found to be wrong with what should be here; empty: nothing
 }
 
 // A Head is the log at one moment.

@@ -33,6 +33,7 @@ type search struct {
 	spans  []*spanAt        // the same
 	sorted bool             // spans is
 	found  []audit.Pair     // in order
+	bad    string           // what is wrong with the leaves that are in no span yet; empty: nothing
 }
 
 // A runAt is a run that may have something.
@@ -150,7 +151,7 @@ func (s *search) newest() error {
 		f, ok := factsOf(data)
 		h := tlog.RecordHash(data)
 		switch {
-		case !ok || f.record == "" || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
+		case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
 			bad = append(bad, audit.Pair{Record: odd(near, seq), Begun: audit.Leaf{Seq: seq, Data: slices.Clone(data), Hashes: splitHashes(hashes)}})
 		case f.ended:
 			s.ends[f.record] = seq
@@ -167,6 +168,9 @@ func (s *search) newest() error {
 	}, next)
 	if err != nil {
 		return err
+	}
+	if len(bad) > 0 {
+		s.bad = bad[0].Check()
 	}
 	if s.q.ID == "" {
 		s.take(bad)
@@ -420,6 +424,9 @@ func (s *search) read(at []int64, within bounds) error {
 	for i := range pairs {
 		p := &pairs[i]
 		f, _ := factsOf(p.Begun.Data)
+		if within.low == "" && s.bad != "" && !f.event && !p.Ends {
+			p.Doubt = s.bad + ": it may be the end of this record"
+		}
 		if p.Record = f.record; p.Record == "" || within.low != "" && (p.Record < within.low || p.Record > within.high) {
 			p.Record = odd(within.high, p.Begun.Seq)
 		}

@@ -173,6 +173,7 @@ type facts struct {
 	time    string
 	ended   bool
 	event   bool
+	seq     int64
 	begun   int64  // of an end: the leaf of its beginning
 	outcome uint32 // of an end: the mark of its outcome
 	marks   [9]uint32
@@ -192,6 +193,8 @@ func factsOf(data []byte) (f facts, ok bool) {
 			f.ended, f.event = string(value) == audit.PartEnded, string(value) == audit.PartEvent
 		case "time":
 			f.time = string(value)
+		case "seq":
+			f.seq, _ = strconv.ParseInt(string(value), 10, 64)
 		case "begun":
 			f.begun, _ = strconv.ParseInt(string(value), 10, 64)
 		case "outcome":
