@@ -17,7 +17,9 @@ import (
 func TestTamperedReads(t *testing.T) {
 	t.Parallel()
 	const old, young = 20, 296 // first leaves of calls: in a span, and in none yet
-	set := func(seq int, expr string) string { return fmt.Sprintf("UPDATE audit_leaf SET %s WHERE seq = %d", expr, seq) }
+	set := func(seq int, expr string) string {
+		return fmt.Sprintf("UPDATE audit_leaf SET %s WHERE seq = %d", expr, seq)
+	}
 	member := func(seq int, from, to string) string {
 		return set(seq, fmt.Sprintf(`leaf = replace(leaf, '%s', '%s')`, from, to))
 	}

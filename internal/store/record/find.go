@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -152,7 +153,11 @@ func (s *search) newest() error {
 		h := tlog.RecordHash(data)
 		switch {
 		case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
-			bad = append(bad, audit.Pair{Record: odd(near, seq), Begun: audit.Leaf{Seq: seq, Data: slices.Clone(data), Hashes: splitHashes(hashes)}})
+			name := odd(near, seq)
+			if len(f.record) == len(audit.FirstID(time.Time{})) { // what it says is as good as any
+				name = f.record
+			}
+			bad = append(bad, audit.Pair{Record: name, Begun: audit.Leaf{Seq: seq, Data: slices.Clone(data), Hashes: splitHashes(hashes)}})
 		case f.ended:
 			s.ends[f.record] = seq
 			if f.outcome == s.outcome {
@@ -172,9 +177,7 @@ func (s *search) newest() error {
 	if len(bad) > 0 {
 		s.bad = bad[0].Check()
 	}
-	if s.q.ID == "" {
-		s.take(bad)
-	}
+	s.take(bad)
 	some = slices.DeleteFunc(some, func(b begin) bool { return !b.sure && !ended[b.record] })
 	slices.SortStableFunc(some, func(a, b begin) int { return s.order(a.record, b.record) })
 	var at []int64
