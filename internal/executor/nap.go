@@ -127,7 +127,7 @@ func (r *run) nap() error {
 			r.x.cfg.Log.Warn("remove a suspended program", "execution", r.id, "error", err)
 		}
 	}()
-	r.x.queue.Leave()
+	r.x.queue.Leave(r.principal.ID)
 	r.shift(func() { r.naps.asleep = true })
 	r.stream.Wait(r.ctx)
 	r.shift(func() { r.naps.asleep = false })

@@ -48,7 +48,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	if err := x.queue.Enter(ctx, p.ID); err != nil {
 		return nil, err
 	}
-	defer x.queue.Leave()
+	defer x.queue.Leave(p.ID)
 	if o.Program != "" {
 		return out, x.tryOther(ctx, st, o, out)
 	}

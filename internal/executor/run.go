@@ -231,7 +231,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	r.slot = true
 	defer func() {
 		if r.slot {
-			r.x.queue.Leave()
+			r.x.queue.Leave(r.principal.ID)
 		}
 	}()
 	if err := errors.Join(r.sameState(caps), r.asPlanned()); err != nil {

@@ -1,30 +1,37 @@
-// Package queue says whose turn it is: of principals that want to run programs, fairly (Fair), and of those that want one thing, in the
-// order in which they came (Turns).
+// Package queue divides what all principals share: the slots of programs, for which they wait in turns (Fair), and any other bound
+// (Shares). It also has an order for those that want one thing (Turns).
 package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Fair queue bounds how many executions are under way. Where they wait, principals take turns, so that one with a
-// hundred programs doesn't keep another's only one waiting.
+// A Fair queue bounds how many executions are under way. Slots are shared as Shares are, with a reserve where there are eight or more.
+// Where principals wait, they take turns, so that one with a hundred programs doesn't keep another's only one waiting.
 type Fair struct {
-	slots int // under way at most
-	max   int // waiting at most
+	max int // waiting at most
 
 	mu      sync.Mutex
-	free    int
-	waiting map[string][]chan struct{} // by principal, in order of arrival
-	turn    []string                   // principals that wait, whose turn is next first
+	under   *Shares
+	waiting map[string][]*waiter // by principal, in order of arrival
+	turn    []string             // principals that wait, whose turn is next first
 	length  int
+}
+
+// A waiter is an execution that waits for a slot.
+type waiter struct {
+	done chan struct{} // closed when it has a slot, or err says why it gets none
+	err  error
+	must bool // it had a slot before, and is never refused
 }
 
 // New makes a queue of so many slots, for which so many may wait at most.
 func New(slots, waiting int) *Fair {
-	return &Fair{slots: slots, max: waiting, free: slots, waiting: map[string][]chan struct{}{}}
+	return &Fair{max: waiting, under: newShares("executions under way", int64(slots), int64(slots/spare)), waiting: map[string][]*waiter{}}
 }
 
 // Enter waits for a slot until ctx is done. A nil error means that Leave must follow.
@@ -34,33 +41,65 @@ func (q *Fair) Enter(ctx context.Context, principal string) error {
 
 func (q *Fair) wait(ctx context.Context, principal string, must bool) error {
 	q.mu.Lock()
-	if q.free > 0 {
-		q.free--
+	if q.under.Take(principal, 1) == nil {
 		q.mu.Unlock()
 		return nil
 	}
 	if q.length >= q.max && !must {
-		q.mu.Unlock()
-		return tool.Over("queue", "%d programs are waiting to run already: try again later", q.length)
+		if err := q.room(principal); err != nil {
+			q.mu.Unlock()
+			return err
+		}
 	}
-	c := make(chan struct{})
+	w := &waiter{done: make(chan struct{}), must: must}
 	if len(q.waiting[principal]) == 0 {
 		q.turn = append(q.turn, principal)
 	}
-	q.waiting[principal] = append(q.waiting[principal], c)
+	q.waiting[principal] = append(q.waiting[principal], w)
 	q.length++
 	q.mu.Unlock()
 	select {
-	case <-c:
-		return nil
+	case <-w.done:
+		return w.err
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.forget(principal, c) {
-		q.next() // the slot came at the same moment: pass it on
+	switch {
+	case q.forget(principal, w):
+	case w.err == nil: // the slot came at the same moment: pass it on
+		q.leave(principal)
 	}
 	return context.Cause(ctx)
+}
+
+// room refuses the newest waiting execution of the principal with the most, where that is over twice what principal would have.
+// Otherwise it returns why principal is refused. q.mu is held.
+func (q *Fair) room(principal string) error {
+	greediest, most := principal, 2*(len(q.waiting[principal])+1)
+	for p, all := range q.waiting {
+		if len(all) > most {
+			greediest, most = p, len(all)
+		}
+	}
+	all := q.waiting[greediest]
+	if greediest == principal {
+		if len(all) > 0 && len(all)*len(q.waiting) >= q.length {
+			return tool.Over("queue", "%d programs are waiting to run already, and your share of the queue is used up (%d are yours): wait for yours to end", q.length, len(all))
+		}
+		return tool.Over("queue", "%d programs are waiting to run already, in the gateway's queue (%d are yours): try again later", q.length, len(all))
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		w := all[i]
+		if w.must {
+			continue
+		}
+		w.err = tool.Over("queue", "%d programs are waiting to run already, and yours are the most (%d): this one made room for another's, run it again when yours have ended", q.length, len(all))
+		q.forget(greediest, w)
+		close(w.done)
+		return nil
+	}
+	return tool.Over("queue", "%d programs are waiting to run already, in the gateway's queue: try again later", q.length)
 }
 
 // Rejoin is Enter for what had a slot before: it is not refused for the number of those that wait.
@@ -68,57 +107,56 @@ func (q *Fair) Rejoin(ctx context.Context, principal string) error {
 	return q.wait(ctx, principal, true)
 }
 
-// Leave gives the slot back.
-func (q *Fair) Leave() {
+// Leave returns a slot of principal.
+func (q *Fair) Leave(principal string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.next()
+	q.leave(principal)
 }
 
 // Load says how many are under way, and how many wait.
 func (q *Fair) Load() (under, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.slots - q.free, q.length
+	used, _ := q.under.Load()
+	return int(used), q.length
 }
 
-// next hands a free slot to whoever's turn it is. q.mu is held.
-func (q *Fair) next() {
-	if len(q.turn) == 0 {
-		q.free++
-		return
+// leave returns a slot, and hands out what is free to those whose turn it is. q.mu is held.
+func (q *Fair) leave(principal string) {
+	q.under.Give(principal, 1)
+	for q.next() {
 	}
-	p := q.turn[0]
-	q.turn = q.turn[1:]
-	first := q.waiting[p][0]
-	if rest := q.waiting[p][1:]; len(rest) > 0 {
-		q.waiting[p] = rest
-		q.turn = append(q.turn, p)
-	} else {
-		delete(q.waiting, p)
-	}
-	q.length--
-	close(first)
 }
 
-// forget takes c out and reports whether it was still waiting. q.mu is held.
-func (q *Fair) forget(principal string, c chan struct{}) bool {
-	for i, w := range q.waiting[principal] {
-		if w != c {
+// next gives a slot to the first principal in turn that may have one, and reports whether there was one. q.mu is held.
+func (q *Fair) next() bool {
+	for _, p := range q.turn {
+		if q.under.Take(p, 1) != nil {
 			continue
 		}
-		q.waiting[principal] = append(q.waiting[principal][:i], q.waiting[principal][i+1:]...)
-		q.length--
-		if len(q.waiting[principal]) == 0 {
-			delete(q.waiting, principal)
-			for j, p := range q.turn {
-				if p == principal {
-					q.turn = append(q.turn[:j], q.turn[j+1:]...)
-					break
-				}
-			}
+		w := q.waiting[p][0]
+		q.forget(p, w)
+		if len(q.waiting[p]) > 0 { // its next turn comes after the others'
+			q.turn = append(slices.DeleteFunc(q.turn, func(o string) bool { return o == p }), p)
 		}
+		close(w.done)
 		return true
 	}
 	return false
+}
+
+// forget removes w and reports whether it was still waiting. q.mu is held.
+func (q *Fair) forget(principal string, w *waiter) bool {
+	i := slices.Index(q.waiting[principal], w)
+	if i < 0 {
+		return false
+	}
+	q.waiting[principal] = slices.Delete(q.waiting[principal], i, i+1)
+	q.length--
+	if len(q.waiting[principal]) == 0 {
+		delete(q.waiting, principal)
+		q.turn = slices.DeleteFunc(q.turn, func(p string) bool { return p == principal })
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -36,15 +37,83 @@ func TestQueue(t *testing.T) {
 		if who := <-entered; who != "canceled" {
 			t.Errorf("%s entered", who)
 		}
+		holder := "first"
 		for _, want := range []string{"ann", "bob", "ann"} { // in turns
-			q.Leave()
+			q.Leave(holder)
+			holder = want
 			if who := <-entered; who != want {
 				t.Errorf("%s entered, want %s", who, want)
 			}
 		}
-		q.Leave()
-		if q.free != 1 || q.length != 0 || len(q.waiting) != 0 || len(q.turn) != 0 {
-			t.Errorf("left over: %d free, %d waiting, %v, %v", q.free, q.length, q.waiting, q.turn)
+		q.Leave(holder)
+		if used, _ := q.under.Load(); used != 0 || q.length != 0 || len(q.waiting) != 0 || len(q.turn) != 0 {
+			t.Errorf("left over: %d under way, %d waiting, %v, %v", used, q.length, q.waiting, q.turn)
+		}
+	})
+}
+
+// A principal with any number of programs leaves room for another's at once, and its waiting ones make room in the queue.
+func TestAGreedyPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(16, 4)
+		for range 16 {
+			if err := q.Enter(t.Context(), "eve"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused := make(chan error, 8)
+		for range 4 {
+			go func() {
+				err := q.Enter(t.Context(), "eve")
+				if err == nil {
+					q.Leave("eve")
+				}
+				refused <- err
+			}()
+			synctest.Wait()
+		}
+		if err := q.Enter(t.Context(), "eve"); err == nil || !strings.Contains(err.Error(), "your share of the queue") {
+			t.Errorf("a fifth that waits: %v", err)
+		}
+		for _, p := range []string{"ann", "bob"} {
+			if err := q.Enter(t.Context(), p); err != nil { // from the reserve
+				t.Errorf("%s: %v", p, err)
+			}
+		}
+		entered := make(chan error, 1)
+		go func() { entered <- q.Enter(t.Context(), "cat") }()
+		synctest.Wait()
+		select {
+		case err := <-refused:
+			if err == nil || !strings.Contains(err.Error(), "yours are the most (4)") {
+				t.Errorf("the newest that waits: %v", err)
+			}
+		default:
+			t.Fatal("nothing made room in the queue")
+		}
+		q.Leave("eve")
+		synctest.Wait()
+		select {
+		case err := <-entered:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("a slot went to who has 15 rather than to who has none")
+		}
+		for range 15 {
+			q.Leave("eve")
+		}
+		for range 3 {
+			if err := <-refused; err != nil {
+				t.Error(err)
+			}
+		}
+		for _, p := range []string{"ann", "bob", "cat"} {
+			q.Leave(p)
+		}
+		if used, holders := q.under.Load(); used != 0 || holders != 0 || len(q.turn) != 0 || len(q.waiting) != 0 {
+			t.Errorf("%d left, of %d", used, holders)
 		}
 	})
 }
