@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"probe":         {"tool", "executor", "program", "prose", "sandbox"},
 	"local":         {"api", "tool", "httpapi", "relay", "stack"},
 	"mcpserver":     {"tool", "identity", "approval/form", "queue"},
-	"httpapi":       {"api", "tool", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},
+	"httpapi":       {"api", "tool", "queue", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},
 	"web":           {"tool", "approval", "identity", "plan"},
 	"demo":          {"tool", "api", "daemon", "prose"},
 	"bench":         {"lazily", "tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "executor", "sandbox", "sandbox/wasm", "sandbox/child", "prose", "session/live"},

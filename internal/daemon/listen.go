@@ -2,11 +2,16 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/httpapi"
+	"github.com/biplane-dev/biplane/internal/queue"
 )
 
 // A server serves one listener.
@@ -16,7 +21,7 @@ type server struct {
 	err  error         // why, when it wasn't told to stop; set before done is closed
 }
 
-// serve begins to serve. failed is told when the server ends by itself; it must have room for that.
+// serve begins to serve. failed is told when the server ends by itself; it must have room for that. Connections over a network are bounded.
 func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error) *server {
 	s := &server{
 		http: &http.Server{
@@ -24,6 +29,9 @@ func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 		done: make(chan struct{}),
+	}
+	if l.Addr().Network() != "unix" {
+		s.http.ConnState = newConnections(mostConnections()).state
 	}
 	go func() {
 		defer close(s.done)
@@ -43,4 +51,101 @@ func (s *server) stop(ctx context.Context) error {
 	}
 	<-s.done
 	return errors.Join(err, s.err)
+}
+
+// mostConnections is how many connections of a network there may be: no more than a half of the files that the process may open, so
+// that the rest of it (the store, upstreams, the socket) always finds some.
+func mostConnections() int64 {
+	const most = 4096
+	return max(min(most, openFiles()/2), 8)
+}
+
+// connections bounds the connections of a network, by the addresses that they come from. When an address has its share, or all of
+// them have theirs, the connection that has been idle for longest is closed, of the address with the most; when none is, the new one.
+type connections struct {
+	shares *queue.Shares
+
+	mu  sync.Mutex
+	all map[net.Conn]*peer
+}
+
+// A peer is a connection that counts.
+type peer struct {
+	from  string
+	idle  bool // no request of it is under way
+	since time.Time
+}
+
+func newConnections(most int64) *connections {
+	return &connections{shares: queue.NewShares("connections", most), all: map[net.Conn]*peer{}}
+}
+
+// state is called when a connection changes its state (http.Server.ConnState).
+func (c *connections) state(conn net.Conn, to http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if to == http.StateNew {
+		c.enter(conn)
+		return
+	}
+	one := c.all[conn]
+	if one == nil {
+		return
+	}
+	switch to {
+	case http.StateActive:
+		one.idle = false
+	case http.StateIdle:
+		one.idle, one.since = true, time.Now()
+	case http.StateClosed, http.StateHijacked:
+		c.leave(conn)
+	}
+}
+
+// enter counts a connection, or closes it. c.mu is held.
+func (c *connections) enter(conn net.Conn) {
+	from := "local"
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		from = httpapi.Network64(a.AddrPort().Addr())
+	}
+	for c.shares.Take(from, 1) != nil {
+		victim := c.victim(from)
+		if victim == nil {
+			hangUp(conn)
+			return
+		}
+		c.leave(victim)
+		hangUp(victim)
+	}
+	c.all[conn] = &peer{from: from, idle: true, since: time.Now()}
+}
+
+// victim returns the connection that makes room for one from an address: of those of the address with the most. c.mu is held.
+func (c *connections) victim(from string) (oldest net.Conn) {
+	greediest, most := from, c.shares.Held(from)
+	for _, one := range c.all {
+		if n := c.shares.Held(one.from); n > most {
+			greediest, most = one.from, n
+		}
+	}
+	for conn, one := range c.all {
+		if one.from == greediest && one.idle && (oldest == nil || one.since.Before(c.all[oldest].since)) {
+			oldest = conn
+		}
+	}
+	return oldest
+}
+
+// leave no longer counts a connection. c.mu is held.
+func (c *connections) leave(conn net.Conn) {
+	c.shares.Give(c.all[conn].from, 1)
+	delete(c.all, conn)
+}
+
+// hangUp closes a connection at once: TLS would first try to say so, to a peer that may not listen.
+func hangUp(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	_ = conn.Close() // nothing is lost with it
 }

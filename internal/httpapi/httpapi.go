@@ -68,18 +68,12 @@ type Index interface {
 	Types(ctx context.Context, p tool.Principal) map[string]string
 }
 
-// Bounds on requests.
-const (
-	bodyBytes  = 4 << 20
-	bodyTime   = 30 * time.Second
-	concurrent = 256 // requests under way, MCP aside, which has bounds of its own
-)
-
 // A Server answers requests. It is safe for concurrent use.
 type Server struct {
 	cfg    Config
 	log    *slog.Logger
-	slots  chan struct{}
+	own    road            // of the socket
+	open   road            // of the network
 	ctx    context.Context // done when Close begins
 	cancel context.CancelFunc
 
@@ -90,7 +84,7 @@ type Server struct {
 
 // New makes a Server.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, log: cfg.Log, slots: make(chan struct{}, concurrent)}
+	s := &Server{cfg: cfg, log: cfg.Log, own: newRoad(), open: newRoad()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -207,7 +201,7 @@ var routes = []route{
 
 // Socket serves a unix socket that only the user can open: all routes.
 func (s *Server) Socket() http.Handler {
-	return s.handler(socketOnly, s.local, nil)
+	return s.handler(&s.own, socketOnly, s.local, nil)
 }
 
 // Loopback serves a loopback address where there is no sign-in: to requests that name a loopback host and come from no
@@ -221,7 +215,7 @@ func (s *Server) Loopback() http.Handler {
 		p.Roles = []string{identity.User}
 		return p, nil
 	}
-	return s.handler(sameSite, who, s.pages(false, who))
+	return s.handler(&s.open, sameSite, who, s.pages(false, who))
 }
 
 // Network serves an address that anybody may reach: to requests that say who makes them. With Authenticate only.
@@ -239,7 +233,7 @@ func (s *Server) Network() http.Handler {
 		}
 		return s.cfg.Authenticate(r, needs[a])
 	}
-	return s.handler(check, who, s.pages(true, who))
+	return s.handler(&s.open, check, who, s.pages(true, who))
 }
 
 // local is who makes a request that only the local user can make.
@@ -256,33 +250,26 @@ func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Princi
 	if s.cfg.Pages == nil {
 		return nil
 	}
-	pages := s.cfg.Pages.Handler(web.Access{SignIn: signIn, Who: func(r *http.Request, decide bool) (tool.Principal, error) {
-		if decide {
-			return who(r, approver)
-		}
-		return who(r, visitor)
-	}})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.slot(w) {
-			defer func() { <-s.slots }()
-			pages.ServeHTTP(w, r)
-		}
+	return s.cfg.Pages.Handler(web.Access{
+		SignIn: signIn,
+		Who: func(r *http.Request, decide bool) (tool.Principal, error) {
+			if decide {
+				return who(r, approver)
+			}
+			return who(r, visitor)
+		},
+		Gather: s.open.gather,
+		Enter: func(r *http.Request, p tool.Principal, decide bool) (func(), error) {
+			if decide {
+				return s.open.enter(controls, r, p)
+			}
+			return s.open.enter(reads, r, p)
+		},
 	})
 }
 
-// slot takes one of the slots for requests under way, or says that there is none.
-func (s *Server) slot(w http.ResponseWriter) bool {
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	default:
-		fail(w, tool.Errorf(tool.Unavailable, "%d requests are under way, which is the most: try again", concurrent))
-		return false
-	}
-}
-
 // handler serves the routes, to requests that check lets through and whose maker who names, and pages, where there are any.
-func (s *Server) handler(check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
+func (s *Server) handler(ways *road, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range routes {
 		_, path, _ := strings.Cut(rt.pattern, " ")
@@ -292,9 +279,9 @@ func (s *Server) handler(check func(*http.Request) string, who func(*http.Reques
 	for name, list := range groups {
 		muxes[name] = sync.OnceValue(func() *http.ServeMux {
 			if name != "" {
-				return s.mux(list, who, nil)
+				return s.mux(ways, list, who, nil)
 			}
-			return s.mux(list, who, pages)
+			return s.mux(ways, list, who, pages)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -304,9 +291,17 @@ func (s *Server) handler(check func(*http.Request) string, who func(*http.Reques
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
+		if r.ContentLength != 0 { // also of a body that nothing reads
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+		}
 		mux := muxes[group(r.URL.Path)]
 		if mux == nil {
 			mux = muxes[""]
+		}
+		if r.URL.Path != "/mcp" { // which bounds its writes itself
+			p := patient{w}
+			p.begin()
+			w = p
 		}
 		mux().ServeHTTP(w, r)
 	})
@@ -324,7 +319,7 @@ func group(path string) string {
 }
 
 // mux serves some of the routes, and pages, where there are any.
-func (s *Server) mux(list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
+func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
 		for _, path := range web.Paths() {
@@ -332,7 +327,7 @@ func (s *Server) mux(list []route, who func(*http.Request, access) (tool.Princip
 		}
 	}
 	for _, rt := range list {
-		serve := s.bounded(rt)
+		serve := s.bounded(ways, rt)
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
 			if rt.access != anyone {
 				p, err := who(r, rt.access)
@@ -351,29 +346,34 @@ func (s *Server) mux(list []route, who func(*http.Request, access) (tool.Princip
 	return mux
 }
 
-// bounded bounds how many requests are under way, how large their bodies are and how long these take to come.
-func (s *Server) bounded(rt route) http.Handler {
+// bounded bounds how many requests of a route's lane are under way, how large their bodies are and how long these take to arrive.
+func (s *Server) bounded(ways *road, rt route) http.Handler {
+	l := laneOf[rt.pattern]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rt.access == agent { // MCP has bounds of its own
 			rt.handler(s, w, r)
 			return
 		}
-		if rt.access != anyone {
-			if !s.slot(w) {
-				return
-			}
-			defer func() { <-s.slots }()
-		}
+		p := s.principal(r)
 		if r.Method == http.MethodPost {
 			// A form can send no such type to another site without asking it first.
 			if ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(ct) != "application/json" {
 				fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/json"))
 				return
 			}
-			r.Body = http.MaxBytesReader(w, r.Body, bodyBytes)
-			// Connections that know no deadlines (tests, pipes) are bounded by their other end.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+			release, err := ways.gather(w, r, p, bodyBytes)
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			defer release()
 		}
+		leave, err := ways.enter(l, r, p)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		defer leave()
 		rt.handler(s, w, r)
 	})
 }

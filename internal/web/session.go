@@ -32,6 +32,7 @@ type sessions struct {
 }
 
 type session struct {
+	owner       string // ID of who signed in
 	credential  string
 	began, used time.Time
 }
@@ -44,24 +45,32 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
 }
 
-// open makes a session, and gives its name. Where there are too many, the one that was used longest ago ends.
-func (t *sessions) open(credential string) (name string) {
+// open makes a session of owner, and returns its name. When there are too many, one of the owner with the most of them ends: the
+// one that was used longest ago.
+func (t *sessions) open(owner, credential string) (name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	var oldest [sha256.Size]byte
+	count := map[string]int{}
 	for k, s := range t.all {
 		if s.over(now) {
 			delete(t.all, k)
-		} else if t.all[oldest] == nil || s.used.Before(t.all[oldest].used) {
-			oldest = k
+		} else {
+			count[s.owner]++
 		}
 	}
 	if len(t.all) >= maxSessions {
-		delete(t.all, oldest)
+		var victim [sha256.Size]byte
+		for k, s := range t.all {
+			v := t.all[victim]
+			if v == nil || count[s.owner] > count[v.owner] || count[s.owner] == count[v.owner] && s.used.Before(v.used) {
+				victim = k
+			}
+		}
+		delete(t.all, victim)
 	}
 	name = rand.Text() + rand.Text()
-	t.all[sha256.Sum256([]byte(name))] = &session{credential: credential, began: now, used: now}
+	t.all[sha256.Sum256([]byte(name))] = &session{owner: owner, credential: credential, began: now, used: now}
 	return name
 }
 
@@ -166,7 +175,8 @@ func (s *Server) signIn(v *visit) error {
 	if len(credential) > maxCredential {
 		credential = ""
 	}
-	if _, err := v.access.Who(with(v.r, credential), false); err != nil {
+	who, err := v.access.Who(with(v.r, credential), false)
+	if err != nil {
 		status := http.StatusInternalServerError
 		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
 			status = no.Status
@@ -175,7 +185,7 @@ func (s *Server) signIn(v *visit) error {
 		return nil
 	}
 	s.endSession(v.r)
-	s.setCookie(v, s.sessions.open(credential), int(sessionLife.Seconds()))
+	s.setCookie(v, s.sessions.open(who.ID, credential), int(sessionLife.Seconds()))
 	http.Redirect(v.w, v.r, next, http.StatusSeeOther)
 	return nil
 }

@@ -70,6 +70,10 @@ type Access struct {
 	SignIn bool // people sign in; else Who knows them without
 	// Who says who makes a request, if they may look, or, with decide, decide. An *identity.Refusal with status 401 means that it is not known.
 	Who func(r *http.Request, decide bool) (tool.Principal, error)
+	// Gather reads the body of a request, of at most so many bytes, which count as held until release. It may be nil.
+	Gather func(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
+	// Enter holds a slot for a request of p, of nobody before sign-in, until leave, once its body is there. It may be nil.
+	Enter func(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
 }
 
 // Paths are the patterns of what Handler serves, as http.ServeMux has them.
@@ -111,8 +115,11 @@ type visit struct {
 	who    tool.Principal
 }
 
-// formBytes is how large a form may be: the names of as many requests as a page shows.
-const formBytes = 128 << 10
+// How large forms may be, in bytes.
+const (
+	formBytes   = 128 << 10              // the names of as many requests as a page shows
+	signInBytes = 3*maxCredential + 4096 // a credential, escaped, and where to go then
+)
 
 // Handler serves the pages to those whom a lets in. Host and Origin were checked before: see the listeners of package httpapi.
 func (s *Server) Handler(a Access) http.Handler {
@@ -138,30 +145,53 @@ func (s *Server) Handler(a Access) http.Handler {
 	})
 }
 
-// visit serves one page, if who asks may see it.
+// visit serves one page, if who asks may see it. A slot is taken when the form has arrived, of the shares of who sent it.
 func (s *Server) visit(v *visit, p page) error {
 	if v.r.Method == http.MethodPost {
 		if err := s.origins.Check(v.r); err != nil {
 			return tool.Errorf(tool.Denied, "this form was not sent by a page of Biplane: open the page here, and send it again")
 		}
-		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, formBytes)
-		_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(30 * time.Second)) // what knows no deadlines is bounded by its other end
+	}
+	if p.access != anyone {
+		var err error
+		if v.who, err = s.known(v.r, v.access, p.access == decides); err != nil {
+			var no *identity.Refusal
+			if v.access.SignIn && errors.As(err, &no) && no.Status == http.StatusUnauthorized {
+				return s.toSignIn(v)
+			}
+			return err
+		}
+	}
+	if v.r.Method == http.MethodPost {
+		most := int64(formBytes)
+		if p.access == anyone {
+			most = signInBytes
+		}
+		release, err := v.gather(most)
+		if err != nil {
+			return err
+		}
+		defer release()
 		if err := v.r.ParseForm(); err != nil {
 			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large, or no form")
 		}
 	}
-	if p.access == anyone {
-		return p.serve(s, v)
+	if v.access.Enter != nil {
+		leave, err := v.access.Enter(v.r, v.who, p.access == decides)
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
-	var err error
-	if v.who, err = s.known(v.r, v.access, p.access == decides); err == nil {
-		return p.serve(s, v)
+	return p.serve(s, v)
+}
+
+func (v *visit) gather(most int64) (release func(), err error) {
+	if v.access.Gather == nil {
+		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+		return func() {}, nil
 	}
-	var no *identity.Refusal
-	if v.access.SignIn && errors.As(err, &no) && no.Status == http.StatusUnauthorized {
-		return s.toSignIn(v)
-	}
-	return err
+	return v.access.Gather(v.w, v.r, v.who, most)
 }
 
 // fail shows an error.

@@ -88,7 +88,7 @@ func TestSessionsEnd(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := New(Config{Approvals: &fake{}, Secure: true, Now: func() time.Time { return now }})
 	h := s.Handler(withCode)
-	name := s.sessions.open("code")
+	name := s.sessions.open("key:ann", "code")
 	in := func() bool { return get(h, "/approvals", "Cookie", "__Host-biplane="+name).Code == http.StatusOK }
 	if !in() {
 		t.Fatal("not signed in")
@@ -103,14 +103,14 @@ func TestSessionsEnd(t *testing.T) {
 	if now = now.Add(10 * time.Minute); in() {
 		t.Error("a session of more than 12 hours")
 	}
-	name = s.sessions.open("code")
+	name = s.sessions.open("key:ann", "code")
 	if now = now.Add(time.Hour); in() {
 		t.Error("a session without use for an hour")
 	}
-	first := s.sessions.open("first")
+	first := s.sessions.open("key:ann", "first")
 	for i := range maxSessions {
 		now = now.Add(time.Millisecond)
-		s.sessions.open(fmt.Sprint(i))
+		s.sessions.open("key:ann", fmt.Sprint(i))
 	}
 	if len(s.sessions.all) != maxSessions || s.sessions.credential(first) != "" {
 		t.Errorf("%d sessions", len(s.sessions.all))
