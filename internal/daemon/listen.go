@@ -77,7 +77,7 @@ type peer struct {
 }
 
 func newConnections(most int64) *connections {
-	return &connections{shares: queue.NewShares("connections", most), all: map[net.Conn]*peer{}}
+	return &connections{shares: queue.NewShares("connections", "open", most), all: map[net.Conn]*peer{}}
 }
 
 // state is called when a connection changes its state (http.Server.ConnState).

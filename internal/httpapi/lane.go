@@ -71,12 +71,12 @@ var laneOf = map[string]lane{
 type road [lanes]*queue.Shares
 
 func newRoad() (r road) {
-	r[reads] = queue.NewShares("requests under way", readSlots)
-	r[waits] = queue.NewShares("requests that wait", waitSlots)
-	r[controls] = queue.NewShares("requests that stop or decide", controlSlots)
-	r[opens] = queue.NewShares("requests without sign-in under way", openSlots)
-	r[uploads] = queue.NewShares("uploads under way", uploadSlots)
-	r[bodies] = queue.NewShares("bytes of requests", bodyMemory)
+	r[reads] = queue.NewShares("requests", "under way", readSlots)
+	r[waits] = queue.NewShares("requests that wait for something", "under way", waitSlots)
+	r[controls] = queue.NewShares("requests that stop or decide", "under way", controlSlots)
+	r[opens] = queue.NewShares("requests without sign-in", "under way", openSlots)
+	r[uploads] = queue.NewShares("uploads", "under way", uploadSlots)
+	r[bodies] = queue.NewShares("bytes of requests", "held", bodyMemory)
 	return r
 }
 

@@ -89,12 +89,11 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		return s.failure(req, tool.Errorf(tool.Unavailable, notTaken))
 	}
 	defer s.leave()
-	select {
-	case s.calls <- struct{}{}:
-		defer func() { <-s.calls }()
-	default:
-		return s.failure(req, tool.Errorf(tool.Limit, "%d calls are under way, which is the most: wait for some to end", cap(s.calls)))
+	who := s.principal(ctx, req.ClientInfo())
+	if err := s.calls.Take(who.ID, 1); err != nil {
+		return s.failure(req, err)
 	}
+	defer s.calls.Give(who.ID, 1)
 	ctx, cancel := withoutCause(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.cutting, cancel)()
@@ -102,7 +101,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 		defer context.AfterFunc(c.ctx, cancel)()
 	}
 
-	c := &tool.Call{Arguments: req.Params.Arguments, Principal: s.principal(ctx, req.ClientInfo())}
+	c := &tool.Call{Arguments: req.Params.Arguments, Principal: who}
 	if from := clientOf(ctx); from != nil {
 		c.Labels, c.Carries = from.labels.All(), from.carry
 		c.Place = from.order.of(req)

@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -32,15 +31,16 @@ type handler struct {
 	stateful  http.Handler
 	stateless http.Handler
 	sessions  *sessions
-	slots     chan struct{} // one for each request under way
-	held      atomic.Int64  // bytes of bodies
+	slots     *queue.Shares // of requests under way
+	held      *queue.Shares // of bytes of bodies
 	versions  []string      // spoken here, newest first
 }
 
 func newHandler(s *Server) *handler {
 	h := &handler{
 		srv:      s,
-		slots:    make(chan struct{}, s.cfg.Limits.Requests),
+		slots:    queue.NewShares("requests", "under way", int64(s.cfg.Limits.Requests)),
+		held:     queue.NewShares("bytes of messages", "held", s.cfg.Limits.Memory),
 		versions: mcp.SupportedProtocolVersions(),
 	}
 	// Hosts, origins, sizes and sessions are this handler's business: the SDK's own bounds are off.
@@ -85,15 +85,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, msg)
 		return
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		h.busy(w, fmt.Sprintf("%d requests are under way, which is the most: try again", cap(h.slots)))
-		return
-	}
 	if h.srv.ctx.Err() != nil || r.Method == http.MethodGet && h.srv.stopping() {
-		h.busy(w, "biplane is stopping")
+		h.busy(w, tool.Errorf(tool.Unavailable, "biplane is stopping"))
 		return
 	}
 	p := h.srv.cfg.Local
@@ -105,6 +98,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if err := h.slots.Take(p.ID, 1); err != nil {
+		h.busy(w, err)
+		return
+	}
+	defer h.slots.Give(p.ID, 1)
 	ctx, gone := h.srv.withClient(r.Context(), p)
 	r = r.WithContext(ctx)
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
@@ -124,7 +122,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // post answers a message. It says whether that opened a session, which takes gone.
 func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()) (opened bool) {
-	body, release, ok := h.body(w, r)
+	body, release, ok := h.body(w, r, p)
 	defer release()
 	if !ok {
 		return false
@@ -220,8 +218,8 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 			"no "+sessionHeader+" header: open a session with initialize, or send "+versionHeader+": "+firstModern)
 		return false
 	}
-	if !h.sessions.reserve() {
-		h.busy(w, "too many sessions are open: try again later")
+	if err := h.sessions.reserve(p); err != nil {
+		h.busy(w, err)
 		return false
 	}
 	var id string
@@ -233,7 +231,7 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 	h.stateful.ServeHTTP(w, r)
 	switch {
 	case id == "":
-		h.sessions.release()
+		h.sessions.release(p)
 		return false
 	case h.session(id) == nil: // initialize failed
 		h.sessions.remove(id)
@@ -272,59 +270,33 @@ func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
 
 // body reads a request's body within the bounds of size, time and memory, or answers that it can't be had. The body
 // counts as held until release.
-func (h *handler) body(w *writer, r *http.Request) (body []byte, release func(), ok bool) {
+func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byte, release func(), ok bool) {
 	limits := h.srv.cfg.Limits
-	held := &holder{total: &h.held, limit: limits.Memory}
 	if r.ContentLength > limits.Body {
 		hangUp(w)
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
-		return nil, held.release, false
+		return nil, func() {}, false
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
 	_ = rc.SetReadDeadline(time.Now().Add(limits.BodyTime)) // not every ResponseWriter can; then the server's own bounds hold
-	held.r = http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body)
-	body, err := io.ReadAll(held)
+	body, release, err := h.held.ReadAll(p.ID, http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body))
 	_ = rc.SetReadDeadline(time.Time{})
 	var big *http.MaxBytesError
+	var over *tool.Error
 	switch {
 	case errors.As(err, &big):
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, tooLarge(limits.Body))
-	case errors.Is(err, errMemory):
-		h.busy(w, "too much is being sent at once: try again")
+	case errors.As(err, &over):
+		h.busy(w, over)
 	case err != nil:
 		hangUp(w)
 		refuse(w, http.StatusRequestTimeout, nil, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 	case len(body) == 0:
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the body is empty: send a JSON-RPC message")
 	default:
-		return body, held.release, true
+		return body, release, true
 	}
-	return nil, held.release, false
-}
-
-var errMemory = errors.New("too many bytes of bodies are held")
-
-// A holder counts what it reads into a total, and refuses to go over a limit.
-type holder struct {
-	r     io.Reader
-	n     int64
-	total *atomic.Int64
-	limit int64
-}
-
-// Read reads.
-func (h *holder) Read(p []byte) (int, error) {
-	n, err := h.r.Read(p)
-	h.n += int64(n)
-	if h.total.Add(int64(n)) > h.limit {
-		return n, errMemory
-	}
-	return n, err
-}
-
-func (h *holder) release() {
-	h.total.Add(-h.n)
-	h.n = 0
+	return nil, release, false
 }
 
 // hangUp ends the connection after the answer. Without it, net/http would wait for the rest of the body first.
@@ -334,10 +306,11 @@ func tooLarge(limit int64) string {
 	return "the body is larger than " + strconv.FormatInt(limit, 10) + " bytes"
 }
 
-func (h *handler) busy(w http.ResponseWriter, msg string) {
+// busy answers that a bound was reached. The text says whose: the principal's own share, or what all have together.
+func (h *handler) busy(w http.ResponseWriter, err error) {
 	hangUp(w)
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, msg)
+	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, tool.AsError(err).Msg)
 }
 
 // unsupported answers a revision that isn't spoken here (basic/versioning, UnsupportedProtocolVersionError).

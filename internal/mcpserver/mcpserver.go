@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/internal/approval/form"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -77,7 +78,8 @@ type Config struct {
 	Limits  Limits
 }
 
-// Limits bound what clients can make the server hold. Zero means the default.
+// Limits bound what clients can make the server hold. Zero means the default. Memory, Requests, Calls and Sessions are shared by
+// principals (see queue.Shares): one that is alone may hold all of it.
 type Limits struct {
 	Body         int64         // bytes of one message; default 4 MiB
 	BodyTime     time.Duration // for a request body to arrive; default 30 s
@@ -101,7 +103,7 @@ type Server struct {
 	stateless *mcp.Server // HTTP of 2026-07-28
 	builtin   map[string]*tool.Tool
 	defs      func() []json.RawMessage // of cfg.Builtin
-	calls     chan struct{}            // a slot for each call under way
+	calls     *queue.Shares            // of calls under way
 	tokens    tokenCounter
 	http      *handler
 
@@ -126,7 +128,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, log: cfg.Log,
 		builtin: map[string]*tool.Tool{},
 		clients: map[*client]context.CancelFunc{},
-		calls:   make(chan struct{}, cfg.Limits.Calls),
+		calls:   queue.NewShares("calls", "under way", int64(cfg.Limits.Calls)),
 		idle:    make(chan struct{}),
 	}
 	for _, t := range cfg.Builtin {

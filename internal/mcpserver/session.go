@@ -4,19 +4,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // sessions knows the HTTP sessions that are open, whose they are and when they were last used. The SDK holds the
 // sessions themselves; this bounds them.
 type sessions struct {
-	max   int
+	room  *queue.Shares
 	idle  time.Duration
 	close func(id string) // closes a session of the SDK; may take long
 
 	mu      sync.Mutex
 	open    map[string]*session
-	opening int  // reserved, not open yet
 	stopped bool // no new ones
 
 	wg sync.WaitGroup // closes under way
@@ -30,50 +30,59 @@ type session struct {
 	gone   func()      // cancels its calls
 }
 
-// graceIdle is how long a session must have been without requests before it may be closed to make room.
+// graceIdle is how long a session must have been without requests before it may be closed to make room for another one of its owner.
 const graceIdle = time.Minute
 
 func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessions {
-	return &sessions{max: limit, idle: idle, close: closeOne, open: map[string]*session{}}
+	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne, open: map[string]*session{}}
 }
 
-// reserve makes room for a session that is about to be opened, where need be by closing the one that has been idle
-// for longest. It gives false if there is no room: too many are in use. After true, either opened or release follows.
-func (t *sessions) reserve() bool {
+// reserve makes room for a session that a principal is about to open. Where its share is used up, or everybody's is, the session that has
+// been idle for longest is closed, of the principal with the most. After a nil error, either opened or release follows.
+func (t *sessions) reserve(p tool.Principal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
-		return false
+		return tool.Errorf(tool.Unavailable, "biplane is stopping")
 	}
-	if len(t.open)+t.opening >= t.max {
-		var oldest string
-		for id, s := range t.open {
-			if s.active == 0 && time.Since(s.used) >= graceIdle && (oldest == "" || s.used.Before(t.open[oldest].used)) {
-				oldest = id
-			}
+	for {
+		err := t.room.Take(p.ID, 1)
+		if err == nil {
+			return nil
 		}
-		if oldest == "" {
-			return false
+		victim := t.victimLocked(p.ID)
+		if victim == "" {
+			return err
 		}
-		t.dropLocked(oldest)
+		t.dropLocked(victim)
 	}
-	t.opening++
-	return true
+}
+
+// victimLocked returns the session that is closed to make room for one of a principal; empty when none may be.
+func (t *sessions) victimLocked(principal string) (oldest string) {
+	greediest, most := principal, t.room.Held(principal)
+	for _, s := range t.open {
+		if n := t.room.Held(s.owner); n > most {
+			greediest, most = s.owner, n
+		}
+	}
+	for id, s := range t.open {
+		if s.owner == greediest && s.active == 0 && (greediest != principal || time.Since(s.used) >= graceIdle) &&
+			(oldest == "" || s.used.Before(t.open[oldest].used)) {
+			oldest = id
+		}
+	}
+	return oldest
 }
 
 // release gives back what reserve took, when no session came of it.
-func (t *sessions) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.opening--
-}
+func (t *sessions) release(p tool.Principal) { t.room.Give(p.ID, 1) }
 
 // opened turns what reserve took into an open session, with the request that opens it under way. gone is called when the
 // session ends.
 func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.opening--
 	s := &session{owner: p.ID, active: 1, used: time.Now(), gone: gone}
 	s.timer = time.AfterFunc(t.idle, func() { t.expire(id) })
 	s.timer.Stop()
@@ -122,6 +131,7 @@ func (t *sessions) forgetLocked(id string, s *session) {
 	s.timer.Stop()
 	s.gone()
 	delete(t.open, id)
+	t.room.Give(s.owner, 1)
 }
 
 func (t *sessions) expire(id string) {

@@ -1,6 +1,8 @@
 package mcpserver
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,7 +19,7 @@ func TestSessionTable(t *testing.T) {
 		isClosed := func(id string) bool { synctest.Wait(); mu.Lock(); defer mu.Unlock(); return closed[id] }
 		ann, eve := tool.Principal{ID: "ann"}, tool.Principal{ID: "eve"}
 		open := func(id string) bool {
-			if !table.reserve() {
+			if table.reserve(ann) != nil {
 				return false
 			}
 			table.opened(id, ann, func() {})
@@ -53,8 +55,54 @@ func TestSessionTable(t *testing.T) {
 		}
 		table.remove("d")
 		table.stop()
-		if !isClosed("a") || isClosed("d") || table.reserve() {
+		if !isClosed("a") || isClosed("d") || table.reserve(ann) == nil {
 			t.Error("stop closes what is open, and nothing opens any more")
+		}
+	})
+}
+
+// One principal opens all the sessions that there are. Another finds room all the same, and the first one's idle sessions go before
+// anybody's that has fewer.
+func TestSessionsOfAGreedyPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newSessions(16, time.Hour, func(string) {})
+		eve, ann := tool.Principal{ID: "eve"}, tool.Principal{ID: "ann"}
+		open := func(p tool.Principal, id string, idle bool) error {
+			err := table.reserve(p)
+			if err == nil {
+				table.opened(id, p, func() {})
+				if idle {
+					table.end(id)
+				}
+			}
+			return err
+		}
+		for i := range 16 {
+			if err := open(eve, fmt.Sprint("eve", i), i >= 3); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if err := open(eve, "more", true); err == nil || !strings.Contains(err.Error(), "which is your share of the gateway's 16") {
+			t.Errorf("a 17th of eve: %v", err)
+		}
+		for i := range 8 {
+			if err := open(ann, fmt.Sprint("ann", i), true); err != nil {
+				t.Fatalf("ann's %d: %v", i+1, err)
+			}
+		}
+		if e, a := table.room.Held("eve"), table.room.Held("ann"); e+a > 18 || a < 8 {
+			t.Errorf("eve has %d, ann %d", e, a)
+		}
+		if !table.begin("eve0", eve) || table.begin("eve3", eve) {
+			t.Error("a session in use was closed, or not the one that was idle for longest")
+		}
+		if err := open(eve, "again", true); err == nil && table.room.Held("ann") < 8 {
+			t.Error("eve took from ann, who has no more than her share")
+		}
+		table.stop()
+		if used, _ := table.room.Load(); used != 0 {
+			t.Errorf("%d left", used)
 		}
 	})
 }

@@ -31,7 +31,7 @@ type waiter struct {
 
 // New makes a queue of so many slots, for which so many may wait at most.
 func New(slots, waiting int) *Fair {
-	return &Fair{max: waiting, under: newShares("executions under way", int64(slots), int64(slots/spare)), waiting: map[string][]*waiter{}}
+	return &Fair{max: waiting, under: newShares("executions", "under way", int64(slots), int64(slots/spare)), waiting: map[string][]*waiter{}}
 }
 
 // Enter waits for a slot until ctx is done. A nil error means that Leave must follow.

@@ -19,7 +19,8 @@ const spare = 8
 // that want everything end with equal shares. This is the dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998).
 // It needs no list of principals, and nothing is taken away from what is under way.
 type Shares struct {
-	what  string
+	what  string // what is counted: "calls"
+	state string // how it is while it counts: "under way"
 	size  int64
 	total int64 // size and the reserve
 
@@ -28,13 +29,13 @@ type Shares struct {
 	held map[string]int64 // by principal; none is zero
 }
 
-// NewShares makes a bound of size. Errors say what is bounded: "calls under way".
-func NewShares(what string, size int64) *Shares {
-	return newShares(what, size, (size+spare-1)/spare)
+// NewShares makes a bound of size. Errors say what is bounded, "calls", and how it is while it counts, "under way".
+func NewShares(what, state string, size int64) *Shares {
+	return newShares(what, state, size, (size+spare-1)/spare)
 }
 
-func newShares(what string, size, reserve int64) *Shares {
-	return &Shares{what: what, size: size, total: size + reserve, held: map[string]int64{}}
+func newShares(what, state string, size, reserve int64) *Shares {
+	return &Shares{what: what, state: state, size: size, total: size + reserve, held: map[string]int64{}}
 }
 
 // Size returns what a principal may hold that is alone.
@@ -74,10 +75,10 @@ func (s *Shares) over(mine int64) error {
 	e := &tool.Error{Kind: tool.Unavailable, Unsent: true, RetryAfter: time.Second}
 	if mine > 0 && mine*int64(len(s.held)) >= s.used || mine >= s.size { // no less than the others have on average
 		e.Kind = tool.Limit
-		e.Msg = fmt.Sprintf("your share of the gateway's %d %s is used up (%d are yours): wait for some of yours to end", s.size, s.what, mine)
+		e.Msg = fmt.Sprintf("%d %s are %s for you, which is your share of the gateway's %d: wait for some of yours to end", mine, s.what, s.state, s.size)
 		return e
 	}
-	e.Msg = fmt.Sprintf("the gateway's %d %s are used up by all together (%d are yours): try again", s.size, s.what, mine)
+	e.Msg = fmt.Sprintf("%d %s are %s, which is the gateway's limit for all together (%d are yours): try again", s.used, s.what, s.state, mine)
 	return e
 }
 

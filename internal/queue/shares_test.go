@@ -13,14 +13,14 @@ import (
 
 func TestSharesOfOneAlone(t *testing.T) {
 	for _, size := range []int64{1, 2, 3, 8, 100, 512} {
-		s := NewShares("calls under way", size)
+		s := NewShares("calls", "under way", size)
 		for i := range size {
 			if err := s.Take("ann", 1); err != nil {
 				t.Fatalf("%d of %d: %v", i+1, size, err)
 			}
 		}
 		err := s.Take("ann", 1)
-		if e := tool.AsError(err); e == nil || e.Kind != tool.Limit || !strings.Contains(e.Msg, fmt.Sprintf("your share of the gateway's %d calls under way", size)) {
+		if e := tool.AsError(err); e == nil || e.Kind != tool.Limit || !strings.Contains(e.Msg, fmt.Sprintf("%[1]d calls are under way for you, which is your share of the gateway's %[1]d", size)) {
 			t.Errorf("over %d: %v", size, err)
 		}
 		if err := s.Take("bob", 1); err != nil {
@@ -31,7 +31,7 @@ func TestSharesOfOneAlone(t *testing.T) {
 
 // Two that take what they can end with about the same, whoever came first, and room is left for a third.
 func TestSharesUnderContention(t *testing.T) {
-	s := NewShares("calls under way", 512)
+	s := NewShares("calls", "under way", 512)
 	for s.Take("eve", 1) == nil {
 	}
 	for range 2000 { // eve's calls end, and both want the place
@@ -51,7 +51,7 @@ func TestSharesUnderContention(t *testing.T) {
 	}
 	for i := 0; ; i++ { // until even newcomers find nothing
 		if err := s.Take(fmt.Sprint("k", i), 1); err != nil {
-			if e := tool.AsError(err); e.Kind != tool.Unavailable || !strings.Contains(e.Msg, "used up by all together") {
+			if e := tool.AsError(err); e.Kind != tool.Unavailable || !strings.Contains(e.Msg, "which is the gateway's limit for all together") {
 				t.Error(err)
 			}
 			break
@@ -60,7 +60,7 @@ func TestSharesUnderContention(t *testing.T) {
 }
 
 func TestSharesOfBytes(t *testing.T) {
-	s := NewShares("bytes", 1000)
+	s := NewShares("bytes", "held", 1000)
 	b, release, err := s.ReadAll("ann", strings.NewReader(strings.Repeat("x", 900)))
 	if err != nil || len(b) != 900 || s.Held("ann") != 900 {
 		t.Fatal(len(b), err, s.Held("ann"))
@@ -82,7 +82,7 @@ func TestSharesOfBytes(t *testing.T) {
 func TestSharesHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 60).Draw(t, "size")
-		s := NewShares("x", size)
+		s := NewShares("x", "held", size)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			who := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "who")
 			if h := s.Held(who); h > 0 && rapid.Bool().Draw(t, "give") {
