@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +85,61 @@ func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 	}
 	if _, err := l.Guard(t.Context(), call("ann", "shop.get"), func() (*tool.Result, error) { return tool.Text(false, "ok"), nil }); err != nil {
 		t.Error(err)
+	}
+}
+
+// An error that the upstream answered is an answer, whatever its code: it keeps nobody away, as often as it comes.
+func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
+	l := limiter(t, start(), nil)
+	answered := &tool.Error{Kind: tool.Unavailable, Answered: true, Msg: "shop.get failed: internal error (JSON-RPC error -32603)"}
+	for i := range 30 {
+		bad := call("eve", "shop.get")
+		bad.Arguments = fmt.Appendf(nil, `{"i":%d}`, i)
+		_, err := l.Guard(t.Context(), bad, func() (*tool.Result, error) { return nil, answered })
+		if err == nil || !strings.Contains(err.Error(), "-32603") {
+			t.Fatalf("call %d: %v", i+1, err)
+		}
+	}
+}
+
+// Calls of one principal that are not answered keep its own calls away. Others are served, until theirs fail as often; the text of
+// a refusal says that this call was not sent, and leaves nothing unknown.
+func TestTheBreakerIsPerPrincipalFirst(t *testing.T) {
+	l := limiter(t, start(), nil)
+	timeout := &tool.Error{Kind: tool.Timeout, Msg: "shop.get: no answer within 30 s; whether it took effect is not known"}
+	sent := 0
+	try := func(who string, err error) error {
+		sent++
+		c := call(who, "shop.get")
+		c.Arguments = fmt.Appendf(nil, `{"i":%d}`, sent)
+		_, err = l.Guard(t.Context(), c, func() (*tool.Result, error) { return tool.Text(false, "ok"), err })
+		return err
+	}
+	for range 8 {
+		try("eve", timeout)
+	}
+	err := try("eve", timeout)
+	if e := tool.AsError(err); e == nil || !e.Unsent || !strings.HasPrefix(e.Msg, "shop.get was not sent: ") || strings.Contains(e.Msg, "not known") {
+		t.Errorf("eve's ninth: %v", err)
+	}
+	for i := range 7 {
+		if err := try("ann", timeout); err == nil || strings.Contains(err.Error(), "was not sent") {
+			t.Errorf("ann's %d: %v", i+1, err)
+		}
+	}
+	if err := try("bob", nil); err != nil {
+		t.Errorf("bob, who is answered: %v", err)
+	}
+	if err := try("eve", nil); err != nil {
+		t.Errorf("eve, when the upstream answers: %v", err)
+	}
+	for range 8 {
+		try("eve", timeout)
+		try("ann", timeout)
+	}
+	for _, who := range []string{"eve", "ann", "bob"} {
+		if err := try(who, nil); err == nil || !strings.Contains(err.Error(), "was not sent") {
+			t.Errorf("%s, of an upstream that answers nobody: %v", who, err)
+		}
 	}
 }

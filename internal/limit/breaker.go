@@ -24,9 +24,12 @@ const (
 	remembered = 4096
 )
 
-// A Breaker keeps calls away from what fails: from an upstream that has not answered for a while, but for one call now and
+// A Breaker keeps calls away from what fails: from an upstream that has not answered for a while, except for one call now and
 // then that tries whether it is back; and from a tool that gave the same error to the same call many times in a row,
-// which a program in a loop would go on asking. It is safe for concurrent use.
+// which a program in a loop would go on asking. An error that the upstream answered is an answer.
+//
+// Calls of one principal that are not answered keep only that principal's calls away: they may be what the upstream can't answer. Calls of
+// others must fail as often, with no answer to anybody in between, before they are refused too. It is safe for concurrent use.
 type Breaker struct {
 	now func() time.Time
 
@@ -35,13 +38,27 @@ type Breaker struct {
 	calls     map[[sha256.Size]byte]*loop
 }
 
-// A circuit is how an upstream has done.
+// A circuit is how an upstream has done since it answered last.
 type circuit struct {
-	failed int // in a row
+	first       string // principal of the first call that it did not answer
+	own, others streak // calls of that principal; of everybody else
+}
+
+// A streak is calls in a row that were not answered.
+type streak struct {
+	failed int
 	rest   time.Duration
-	until  time.Time // no call goes there before, but one
+	until  time.Time // no call is sent before, except one
 	trying bool
-	last   string // what it failed with
+	last   string // what the last one failed with
+}
+
+// of returns the streak that decides on calls of a principal.
+func (u *circuit) of(principal string) *streak {
+	if principal == u.first && u.others.failed < failures {
+		return &u.own
+	}
+	return &u.others
 }
 
 // A loop is how one call of a principal has done.
@@ -74,54 +91,56 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 		}
 		l.failed = repeats - 1 // once more
 	}
-	u := b.upstreams[c.Tool.Upstream]
-	trial := false
-	if u != nil && u.failed >= failures {
-		if wait := u.until.Sub(now); wait > 0 || u.trying {
-			return nil, &tool.Error{
-				Kind: tool.Unavailable, Unsent: true, RetryAfter: max(wait, time.Second),
-				Msg: fmt.Sprintf("upstream %s did not answer %d times in a row (%s): calls are kept away from it, try again in %s", c.Tool.Upstream, u.failed, u.last, span(max(wait, time.Second))),
+	var trial *streak
+	if u := b.upstreams[c.Tool.Upstream]; u != nil {
+		if s := u.of(c.Principal.ID); s.failed >= failures {
+			if wait := s.until.Sub(now); wait > 0 || s.trying {
+				return nil, s.refused(c, max(wait, time.Second))
 			}
+			s.trying, trial = true, s
 		}
-		u.trying, trial = true, true
 	}
 	return func(r *tool.Result, err error) { b.done(c, id, trial, r, err) }, nil
 }
 
-// done notes how a call ended.
-func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial bool, r *tool.Result, err error) {
-	e := tool.AsError(err)
-	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // the upstream had no say in it
-		b.untried(c, trial)
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now()
-	b.note(id, reason(r, e), now)
-	u := b.upstreams[c.Tool.Upstream]
-	if e == nil || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
-		delete(b.upstreams, c.Tool.Upstream) // it answers
-		return
-	}
-	if u == nil {
-		u = &circuit{rest: firstRest}
-		b.upstreams[c.Tool.Upstream] = u
-	}
-	u.last = e.Msg
-	if trial {
-		u.trying, u.rest = false, min(2*u.rest, longestRest)
-	}
-	if u.failed++; u.failed >= failures {
-		u.until = now.Add(u.rest)
+// refused is the error of a call that is not sent.
+func (s *streak) refused(c *tool.Call, wait time.Duration) error {
+	return &tool.Error{
+		Kind: tool.Unavailable, Unsent: true, RetryAfter: wait,
+		Msg: fmt.Sprintf("%s was not sent: upstream %s did not answer %d calls in a row, and is left alone for now; try again in %s (the last of those calls: %s)",
+			c.Tool.Path(), c.Tool.Upstream, s.failed, span(wait), s.last),
 	}
 }
 
-func (b *Breaker) untried(c *tool.Call, trial bool) {
+// done notes how a call ended.
+func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *tool.Result, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if u := b.upstreams[c.Tool.Upstream]; u != nil && trial {
-		u.trying = false
+	if trial != nil {
+		trial.trying = false
+	}
+	e := tool.AsError(err)
+	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // the upstream had no say in it
+		return
+	}
+	now := b.now()
+	b.note(id, reason(r, e), now)
+	if e == nil || e.Answered || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
+		delete(b.upstreams, c.Tool.Upstream) // it answers
+		return
+	}
+	u := b.upstreams[c.Tool.Upstream]
+	if u == nil {
+		u = &circuit{first: c.Principal.ID, own: streak{rest: firstRest}, others: streak{rest: firstRest}}
+		b.upstreams[c.Tool.Upstream] = u
+	}
+	s := u.of(c.Principal.ID)
+	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // that was about the last call, not about this one
+	if trial == s {
+		s.rest = min(2*s.rest, longestRest)
+	}
+	if s.failed++; s.failed >= failures {
+		s.until = now.Add(s.rest)
 	}
 }
 

@@ -40,6 +40,8 @@ type Error struct {
 	// Unsent says of a call that it surely ended before anything was sent to its tool: it had no effect. Without it, it may
 	// have had one.
 	Unsent bool
+	// Answered says of a call that its upstream answered it, if only with an error: the upstream is there.
+	Answered bool
 	// RetryAfter is how long to wait before it is worth another try; 0 where nothing is known.
 	RetryAfter time.Duration
 }

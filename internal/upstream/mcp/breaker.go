@@ -12,55 +12,75 @@ const (
 )
 
 // A breaker refuses calls for a while after many have failed in a row for reasons of the connection, then lets one
-// through to see. It is not safe for concurrent use.
+// through to see. Failures of one principal's calls keep only that principal's away; those of others must fail as often before
+// they are refused. It is not safe for concurrent use.
 type breaker struct {
-	failures int       // in a row
+	first       string // principal of the first of the failures in a row
+	own, others streak // of its calls; of everybody else's
+	last        string
+}
+
+// A streak is failures in a row.
+type streak struct {
+	failures int
 	until    time.Time // calls are refused before; zero when closed
 	pause    time.Duration
 	trying   bool // a call was let through to see
-	last     string
 }
 
-// allow says whether a call may be made now; if not, when to ask again.
-func (b *breaker) allow(now time.Time) (ok bool, wait time.Duration) {
+// of returns the streak that decides on calls of a principal.
+func (b *breaker) of(principal string) *streak {
+	if principal == b.first && b.others.failures < breakAfter {
+		return &b.own
+	}
+	return &b.others
+}
+
+// allow says whether a principal's call may be made now; if not, when to ask again.
+func (b *breaker) allow(now time.Time, principal string) (ok bool, wait time.Duration) {
+	s := b.of(principal)
 	switch {
-	case b.until.IsZero():
+	case s.until.IsZero():
 		return true, 0
-	case now.Before(b.until):
-		return false, b.until.Sub(now)
-	case b.trying:
+	case now.Before(s.until):
+		return false, s.until.Sub(now)
+	case s.trying:
 		return false, time.Second
 	}
-	b.trying = true
+	s.trying = true
 	return true, 0
 }
 
 // succeeded notes that a call got through. It says whether that changed anything.
 func (b *breaker) succeeded() bool {
-	changed := b.failures >= breakAfter
+	changed := b.bad()
 	*b = breaker{}
 	return changed
 }
 
-// failed notes that a call did not get through. It says whether the breaker opened, which it does for first and then ever
+// failed notes that a principal's call did not get through. It says whether the breaker opened, which it does for first and then ever
 // longer.
-func (b *breaker) failed(now time.Time, why string, first time.Duration) bool {
-	b.failures++
-	b.trying = false
+func (b *breaker) failed(now time.Time, principal, why string, first time.Duration) bool {
+	if b.own.failures == 0 && b.others.failures == 0 {
+		b.first = principal
+	}
+	s := b.of(principal)
+	s.failures++
+	s.trying = false
 	b.last = why
-	if b.failures < breakAfter {
+	if s.failures < breakAfter {
 		return false
 	}
-	b.pause = min(max(2*b.pause, first), breakLonger)
-	b.until = now.Add(b.pause)
+	s.pause = min(max(2*s.pause, first), breakLonger)
+	s.until = now.Add(s.pause)
 	return true
 }
 
 // undecided notes that a call ended without telling anything of the connection.
-func (b *breaker) undecided() { b.trying = false }
+func (b *breaker) undecided() { b.own.trying, b.others.trying = false, false }
 
 // bad says whether calls fail often.
-func (b *breaker) bad() bool { return b.failures >= breakAfter }
+func (b *breaker) bad() bool { return b.own.failures >= breakAfter || b.others.failures >= breakAfter }
 
 // The numbers of coming back.
 const (

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s: the arguments: %w", c.Tool.Path(), err))
 	}
 	for try := 0; ; try++ {
-		s, err := u.ready(ctx)
+		s, err := u.ready(ctx, c.Principal.ID)
 		if err != nil {
 			return nil, tool.NotSent(err) // and what was sent before did nothing
 		}
@@ -53,7 +54,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		if isFault(err, faultUnsent) && try == 0 && s.gone(ctx) {
 			continue // it never heard of the call
 		}
-		u.judge(s, err)
+		u.judge(s, c.Principal.ID, err)
 		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) != nil {
 			continue // it did nothing: the tool's schema has changed
 		}
@@ -67,7 +68,9 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 			err = errors.New("not an object")
 		}
 		if err != nil {
-			return nil, tool.Errorf(tool.Unavailable, "%s answered with something that is not a tool result: %w", c.Tool.Path(), err)
+			e := tool.Errorf(tool.Unavailable, "%s answered with something that is not a tool result: %w", c.Tool.Path(), err)
+			e.Answered = true
+			return nil, e
 		}
 		return res, nil
 	}
@@ -86,8 +89,8 @@ func (s *session) gone(ctx context.Context) bool {
 	return s.ctx.Err() != nil
 }
 
-// ready gives the connection, waiting for one that is being made.
-func (u *Upstream) ready(ctx context.Context) (*session, error) {
+// ready gives the connection for a call of a principal, waiting for one that is being made.
+func (u *Upstream) ready(ctx context.Context, principal string) (*session, error) {
 	limit := time.NewTimer(u.cfg.ConnectTimeout)
 	defer limit.Stop()
 	for {
@@ -98,8 +101,8 @@ func (u *Upstream) ready(ctx context.Context) (*session, error) {
 			h.State == tool.Down && (u.attempts >= patientAttempts || left > quickWait)
 		var refused error
 		if s != nil && s.ctx.Err() == nil {
-			if ok, wait := u.breaker.allow(time.Now()); !ok {
-				refused = tool.Errorf(tool.Unavailable, "upstream %q is not called for now, because its calls fail one after the other (%s): try again in %s",
+			if ok, wait := u.breaker.allow(time.Now(), principal); !ok {
+				refused = tool.Errorf(tool.Unavailable, "this call was not sent: upstream %q is not called for now, because calls fail one after the other (%s); try again in %s",
 					u.cfg.Name, u.breaker.last, wait.Round(time.Second))
 			}
 		}
@@ -225,8 +228,8 @@ func unfinished(answer json.RawMessage) (state json.RawMessage, err error) {
 	return nil, inputRequired{cleanLine(strings.Join(asked, "; "), 300)}
 }
 
-// judge tells the breaker how a call went, and has the connection looked at where that is in doubt.
-func (u *Upstream) judge(s *session, err error) {
+// judge tells the breaker how a call of a principal went, and has the connection looked at where that is in doubt.
+func (u *Upstream) judge(s *session, principal string, err error) {
 	f, isFault := faultOf(err)
 	doubt := false
 	u.mu.Lock()
@@ -237,7 +240,7 @@ func (u *Upstream) judge(s *session, err error) {
 	case !isFault:
 		u.breaker.undecided()
 	case f.kind == faultLost, f.kind == faultUnsent, f.kind == faultStatus && (f.status >= 500 || f.status == 429):
-		u.breaker.failed(time.Now(), cleanLine(u.redact(f.msg), 200), u.cfg.pace.breaks)
+		u.breaker.failed(time.Now(), principal, cleanLine(u.redact(f.msg), 200), u.cfg.pace.breaks)
 		doubt = true
 	case f.kind == faultTimeout:
 		u.breaker.undecided()
@@ -298,7 +301,13 @@ func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 	case faultUnsent, faultSession:
 		return &tool.Error{Kind: tool.Unavailable, Err: err, Unsent: true, Msg: fmt.Sprintf("upstream %q: %s; %s was not called", u.cfg.Name, f.msg, path)}
 	}
-	return &tool.Error{Kind: tool.Unavailable, Err: err, Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
+	return &tool.Error{Kind: tool.Unavailable, Err: err, Answered: f.kind == faultStatus && answers(f.status),
+		Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
+}
+
+// answers reports whether a status of HTTP comes from a server that works: about the request, or of a defect that the request met.
+func answers(status int) bool {
+	return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout || status == http.StatusInternalServerError
 }
 
 // answeredError is the error of a call that the server answered with one.
@@ -313,5 +322,5 @@ func answeredError(path string, e *jsonrpc.Error) *tool.Error {
 	case e.Code == jsonrpc.CodeInvalidParams, e.Code == jsonrpc.CodeInvalidRequest:
 		kind = tool.Invalid
 	}
-	return &tool.Error{Kind: kind, Err: e, Msg: fmt.Sprintf("%s failed: %s (JSON-RPC error %d)", path, msg, e.Code)}
+	return &tool.Error{Kind: kind, Err: e, Answered: true, Msg: fmt.Sprintf("%s failed: %s (JSON-RPC error %d)", path, msg, e.Code)}
 }

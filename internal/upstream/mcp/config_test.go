@@ -67,13 +67,13 @@ func TestBreakerStates(t *testing.T) {
 	var b breaker
 	allowed := func(want bool) {
 		t.Helper()
-		if ok, wait := b.allow(now); ok != want || !ok && wait <= 0 {
+		if ok, wait := b.allow(now, "ann"); ok != want || !ok && wait <= 0 {
 			t.Fatalf("allowed %v, wait %v; want %v", ok, wait, want)
 		}
 	}
 	for range breakAfter - 1 {
 		allowed(true)
-		if b.failed(now, "x", time.Second) {
+		if b.failed(now, "ann", "x", time.Second) {
 			t.Fatal("opened too early")
 		}
 	}
@@ -81,7 +81,7 @@ func TestBreakerStates(t *testing.T) {
 	b.succeeded()
 	for range breakAfter {
 		allowed(true)
-		b.failed(now, "x", time.Second)
+		b.failed(now, "ann", "x", time.Second)
 	}
 	allowed(false)
 	now = now.Add(time.Second)
@@ -89,19 +89,19 @@ func TestBreakerStates(t *testing.T) {
 	allowed(false)
 	b.undecided()
 	allowed(true)
-	b.failed(now, "x", time.Second)
-	if allowed(false); b.pause != 2*time.Second {
-		t.Errorf("pause %v", b.pause)
+	b.failed(now, "ann", "x", time.Second)
+	if allowed(false); b.own.pause != 2*time.Second {
+		t.Errorf("pause %v", b.own.pause)
 	}
 	for range 10 {
-		now = now.Add(b.pause)
+		now = now.Add(b.own.pause)
 		allowed(true)
-		b.failed(now, "x", time.Second)
+		b.failed(now, "ann", "x", time.Second)
 	}
-	if b.pause != breakLonger || !b.bad() {
-		t.Errorf("pause %v", b.pause)
+	if b.own.pause != breakLonger || !b.bad() {
+		t.Errorf("pause %v", b.own.pause)
 	}
-	now = now.Add(b.pause)
+	now = now.Add(b.own.pause)
 	allowed(true)
 	if !b.succeeded() || b.bad() {
 		t.Error("it did not close")
@@ -149,6 +149,35 @@ func TestHeaderValues(t *testing.T) {
 			if got[k] != v {
 				t.Errorf("%s: got %v, want %v", args, got, want)
 			}
+		}
+	}
+}
+
+// Failures of one principal's calls keep its calls away, and others' only when theirs fail as well.
+func TestBreakerOfPrincipals(t *testing.T) {
+	now := time.Now()
+	var b breaker
+	for range 3 * breakAfter {
+		b.failed(now, "eve", "x", time.Minute)
+	}
+	if ok, _ := b.allow(now, "eve"); ok {
+		t.Error("eve's calls go on")
+	}
+	for _, p := range []string{"ann", "bob", "ann", "bob", "ann"} {
+		if ok, _ := b.allow(now, p); !ok {
+			t.Fatalf("%s is refused for eve's failures", p)
+		}
+		b.failed(now, p, "y", time.Minute)
+	}
+	for _, p := range []string{"ann", "bob", "eve", "new"} {
+		if ok, _ := b.allow(now, p); ok {
+			t.Errorf("%s is let through to what answers nobody", p)
+		}
+	}
+	b.succeeded()
+	for _, p := range []string{"ann", "eve"} {
+		if ok, _ := b.allow(now, p); !ok {
+			t.Errorf("%s is refused after an answer", p)
 		}
 	}
 }
