@@ -3,6 +3,8 @@ package execution
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/lazily"
@@ -51,7 +53,7 @@ func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	if line, col, ok := p.Locate(g.Stack); ok {
 		f.Line, f.Column, f.Frame = line, col, p.Frame(line, col)
 	}
-	f.Hint = hint(f.Message)
+	f.Hint = hint(f.Message, p)
 	if at, ok := p.InModule(g.Stack); ok {
 		f.Message += fmt.Sprintf(" (in ./%s, line %d, column %d)\n%s", at.File, at.Line, at.Column, at.Frame)
 		return f
@@ -85,7 +87,7 @@ func reword(p *program.Program, f *Failure) {
 	}
 }
 
-var notDefined = lazily.Regexp(`ReferenceError: '?([A-Za-z_$][\w$]*)'? is not defined`)
+var notDefined = lazily.Regexp(`(?:ReferenceError: |NameError: name )'?([A-Za-z_$][\w$]*)'? is not defined`)
 
 // absent are the names that programs expect from elsewhere, and what there is instead.
 var absent = map[string]string{
@@ -106,7 +108,7 @@ var absent = map[string]string{
 }
 
 // hint says what to do about an error that programs often make.
-func hint(message string) string {
+func hint(message string, p *program.Program) string {
 	switch {
 	case strings.HasPrefix(message, "TypeError: not a function"):
 		return "what is called at the caret is no function: its value may have another type than expected"
@@ -130,7 +132,19 @@ func hint(message string) string {
 	if h, ok := absent[m[1]]; ok {
 		return h
 	}
-	return m[1] + " is no variable of the program and no upstream. What earlier programs declared lives on in their session only. search(\"...\") finds tools"
+	return m[1] + " is no variable of the program and no upstream" + upstreams(p) + ". What earlier programs declared lives on in their session only. search(\"...\") finds tools"
+}
+
+// upstreams lists those that a program may call.
+func upstreams(p *program.Program) string {
+	names := slices.Sorted(maps.Keys(p.Namespaces))
+	switch n := len(names); {
+	case n == 0:
+		return ""
+	case n > 40:
+		names = append(names[:40], fmt.Sprintf("… %d more", n-40))
+	}
+	return "; upstreams: " + strings.Join(names, ", ")
 }
 
 // Broken tells why a program didn't run, or didn't come to its end.

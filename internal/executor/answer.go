@@ -38,6 +38,7 @@ func (r *run) finish(err error) {
 	r.mu.Lock()
 	r.conceal(shown)
 	r.emitted, r.program, r.fs, r.skills, r.ids = nil, nil, nil, nil, nil
+	r.results = lastResults{}
 	r.hold, r.box, r.recorder, r.late, r.recall, r.prior = nil, nil, nil, nil, nil, nil
 	r.answered = res
 	for i := range r.exec.Calls {
@@ -106,6 +107,7 @@ func (r *run) conclude(err error) {
 		}
 	case err == nil && r.end != nil && r.end.Fail != nil:
 		e.State, e.Error = execution.Failed, execution.Thrown(r.program, &r.end.Fail.Error)
+		r.explainShape(e.Error)
 	case isInterruption(err):
 		e.State, e.Error = execution.Interrupted, r.broken(err)
 	default:

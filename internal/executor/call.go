@@ -148,6 +148,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 		value, err = nil, tool.Over(execution.FanOutLimit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
 	}
 	r.answers += len(value)
+	r.results.add(path, value)
 	var failure *sandbox.GuestError
 	if err != nil {
 		failure = guestError(err)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/biplane-dev/biplane/internal/execution"
@@ -14,10 +15,19 @@ import (
 // consoleTimes is how many times of what is kept of the console a program may write to it. One that goes on then has lost its way.
 const consoleTimes = 32
 
+// maxNote is how many bytes a note of the runtime has.
+const maxNote = 500
+
 // logLine keeps a line of the console. It is an error when there was too much of it: what isn't kept costs time, too.
 func (r *run) logLine(c *sandbox.Console) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if c.Level == sandbox.NoteLevel {
+		if note := prose.Cut(c.Text, maxNote); len(r.doubts) < maxDoubts && !slices.Contains(r.doubts, note) {
+			r.doubts = append(r.doubts, note)
+		}
+		return nil
+	}
 	keep := r.x.cfg.Limits.Console
 	r.exec.Logged += len(c.Text) + 1 + cutAway(c.Text)
 	r.wrote += len(c.Text) + 16

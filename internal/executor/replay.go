@@ -96,6 +96,9 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 // tell fills in what a guest did, that ran the program of r.
 func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 	for _, c := range played.Console {
+		if c.Level == sandbox.NoteLevel {
+			continue
+		}
 		out.Console = append(out.Console, execution.Line{Level: c.Level, Text: r.places(c.Text)})
 	}
 	out.Calls = append(out.Calls, played.Calls...)

@@ -53,6 +53,7 @@ type run struct {
 	fs        *vfs.FS
 	skills    *vfs.Tree // as they were at the beginning
 
+	results  lastResults     // of its calls
 	doubts   []string        // notes on arguments of calls
 	language string          // "typescript" or "python"
 	engine   string          // what runs it, for people

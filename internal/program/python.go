@@ -68,7 +68,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 
 // script matches lines that begin as TypeScript does and Python can't.
 var script = lazily.Regexp(`(?m)^[ \t]*(?:(?:export\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=\n]+)?=[^=]|(?:export\s+)?(?:const|let|var)\s+[\[{][^\n]*=|` +
-	`(?:export\s+(?:default\s+)?)?(?:async\s+)?function\s*\*?\s*[\w$]*\s*\(|import[ \t]+(?:\{|\*[ \t]+as\b|type\b|[\w$]+[ \t]*,[ \t]*\{|[\w$]+[ \t]+from[ \t])|(?:export\s+)?interface\s+[\w$]+[^\n(]*\{)`)
+	`(?:export\s+(?:default\s+)?)?(?:async\s+)?function(?:\s*\*\s*[\w$]*|\s+[\w$]+)\s*\(|(?:export\s+(?:default\s+)?async\s+|export\s+(?:default\s+)?|async\s+)function\s*\(|function\s*\([^()\n]*\)\s*(?::[^{\n]*)?\{|import[ \t]+(?:\{|\*[ \t]+as\b|type\b|[\w$]+[ \t]*,[ \t]*\{|[\w$]+[ \t]+from[ \t])|(?:export\s+)?interface\s+[\w$]+[^\n(]*\{)`)
 
 // unwrapPython takes the program out of the Markdown around it, and gives how many lines stand before it. Lines between
 // two blocks become empty, so that all keep their numbers.

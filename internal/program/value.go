@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"strings"
 )
 
 // callText calls what it is given where that is a function and no class, and gives its value. A function that takes
@@ -51,7 +52,34 @@ func (v *valuer) value() {
 		v.note = ""
 		return
 	}
-	v.lonely()
+	if v.lonely(); v.tail == "" {
+		v.declares()
+	}
+}
+
+// declares makes the variables that the last statement declares the value: of one its value, of several an object.
+func (v *valuer) declares() {
+	for i := len(v.body) - 1; i >= 0; i-- {
+		s := v.body[i]
+		if s.form == function || s.form == class || s.form == empty {
+			continue
+		}
+		if s.form != other || !v.is(s.lo, "const") && !v.is(s.lo, "let") && !v.is(s.lo, "var") {
+			return
+		}
+		k := &keeper{reader: v.reader}
+		d := k.declarators(s.lo+1, s.hi, false)
+		if _, first := v.declaration(s); len(d.names) == 0 || len(d.bare) > 0 || first.isFunction {
+			return
+		}
+		value := d.names[0]
+		if len(d.names) > 1 || v.list[s.lo+1].kind != word {
+			value = "{ " + strings.Join(d.names, ", ") + " }"
+		}
+		v.tail = "return await (" + value + ");\n"
+		v.note = fmt.Sprintf("the program ends in a declaration: its value is that of %s. End it with `return %[1]s` to say so", plainName(value))
+		return
+	}
 }
 
 // callable says whether the default export has still to be called.

@@ -115,9 +115,12 @@ type File struct {
 	Force     bool   `json:"force,omitempty"`
 }
 
-// Console is one line that the program logged.
+// NoteLevel is the Console.Level of what the runtime tells the agent about a program.
+const NoteLevel = "note"
+
+// Console is one line that the program logged, or a note of the runtime.
 type Console struct {
-	Level string `json:"level"` // "log", "info", "warn", "error", "debug"
+	Level string `json:"level"` // "log", "info", "warn", "error", "debug"; NoteLevel: a note for the agent, not logged by the program
 	Text  string `json:"text"`
 }
 

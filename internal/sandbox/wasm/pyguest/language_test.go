@@ -79,6 +79,16 @@ func testTools(path string, raw json.RawMessage) (any, time.Duration, *sandbox.G
 		return "plain text", ms, nil
 	case "github.nothing":
 		return nil, ms, nil
+	case "biplane.fetch", "biplane.send":
+		url, _ := args["url"].(string)
+		out := map[string]any{"status": 200, "statusText": "OK", "url": url, "headers": map[string]any{"content-type": "text/plain"}, "text": `{"n": [1]}`}
+		if headers, _ := args["headers"].(map[string]any); strings.Contains(url, "other.example") && (headers["authorization"] != nil || headers["content-type"] != nil) {
+			return nil, ms, &sandbox.GuestError{Message: "a header went to another host", Kind: "denied"}
+		}
+		if strings.HasSuffix(url, "/away") {
+			out["status"], out["headers"] = 302, map[string]any{"location": "//other.example/here"}
+		}
+		return out, ms, nil
 	case "biplane.search":
 		return []any{map[string]any{"path": "github.list_issues", "query": args["query"]}}, ms, nil
 	}

@@ -6,6 +6,7 @@ import {
 } from "./primordials.js";
 import { makeToolError, placeOf } from "./errors.js";
 import { ask, called, clock, fileLine, pathPart, sendFile } from "./host.js";
+import { remember } from "./decoded.js";
 import { parse, serialize } from "./json.js";
 
 let nextID = 1;
@@ -131,6 +132,7 @@ export function give(id, text) {
   let value;
   try { value = JSONParse(text); } catch { return false; }
   over(call);
+  remember(value);
   call[RESOLVE](value);
   return true;
 }
@@ -143,7 +145,7 @@ export function answer(a) {
   if (call !== undefined) {
     if (!call[PENDING]) return;
     over(call);
-    if (!failed) { call[RESOLVE](value); return; }
+    if (!failed) { remember(value); call[RESOLVE](value); return; }
     call[FAILURE] = makeToolError(setPrototypeOf(a.error, null), call[STACK]);
     call[REJECT](call[FAILURE]);
     return;

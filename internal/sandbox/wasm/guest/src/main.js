@@ -8,6 +8,7 @@ import {
 import * as host from "./host.js";
 import { ToolError, evaluate, framesOf } from "./errors.js";
 import * as calls from "./calls.js";
+import * as decoded from "./decoded.js";
 import * as timers from "./timers.js";
 import * as console_ from "./console.js";
 import { parse, resolved, serialize } from "./json.js";
@@ -51,6 +52,7 @@ function start(run) {
     calls.reset(session);
     timers.begin(session);
     console_.reset(session);
+    decoded.begin();
     if (session && deletes) mend();
   }
   if (session && !deletes) deletes = indexOf(run.code, "delete") >= 0;

@@ -17,6 +17,16 @@ def line(level, text):
     host.send("console", {"level": level, "text": text})
 
 
+_noted = set()  # in this run
+
+
+def note(text):
+    """Tells the agent something about the program, once."""
+    if text not in _noted:
+        _noted.add(text)
+        line("note", text)
+
+
 class _Bytes(io.RawIOBase):
     def __init__(self, stream):
         self._stream = stream
@@ -83,15 +93,33 @@ class _Input(io.StringIO):
     read = readlines = __next__ = readline
 
 
+def _log(handler, record):
+    """Writes a record of the logging module at its own level."""
+    level = "error" if record.levelno >= 40 else "warn" if record.levelno >= 30 else "info" if record.levelno >= 20 else "debug"
+    try:
+        line(level, handler.format(record))
+    except RecursionError:
+        raise
+    except Exception:
+        handler.handleError(record)
+
+
 class _Handler(logging.Handler):
     """Where the root logger and those without handlers write."""
 
     def emit(self, record):
-        level = "error" if record.levelno >= 40 else "warn" if record.levelno >= 30 else "info" if record.levelno >= 20 else "debug"
-        try:
-            line(level, self.format(record))
-        except Exception:
-            self.handleError(record)
+        _log(self, record)
+
+
+_to_stream = logging.StreamHandler.emit
+
+
+def _emit(handler, record):
+    """logging.StreamHandler.emit, of which what goes to the console keeps its level: on standard error all would be errors."""
+    if handler.stream is stderr or handler.stream is stdout:
+        _log(handler, record)
+    else:
+        _to_stream(handler, record)
 
 
 stdout = Stream("<stdout>", "log")
@@ -106,6 +134,7 @@ def install():
     sys.stdout = sys.__stdout__ = stdout
     sys.stderr = sys.__stderr__ = stderr
     sys.stdin = sys.__stdin__ = _Input()
+    logging.StreamHandler.emit = _emit
     logging.lastResort = _Handler(logging.WARNING)
     warnings.showwarning = _warn
 
@@ -116,6 +145,7 @@ def begin():
         sys.stdout, sys.stderr = stdout, stderr
     stdout.reset()
     stderr.reset()
+    _noted.clear()
 
 
 def flush():

@@ -9,7 +9,7 @@ import random
 import sys
 import types
 
-from . import calls, chance, console, errors, facts, host, imports, loop as loops, rewrite, shims, tools, values, warm
+from . import calls, chance, console, errors, facts, fetch, host, imports, loop as loops, rewrite, shims, tools, values, warm
 from .loop import loop
 from .private import private
 
@@ -28,6 +28,7 @@ class _Program:
     def __init__(self, run):
         self.name = run.get("name") or "program.py"
         self.session = bool(run.get("session"))
+        self.note = None  # on its value
         self.main = None  # the task that it runs in
         self.draining = False
         self.patience = None
@@ -42,6 +43,10 @@ class _Program:
         if code.co_flags & inspect.CO_COROUTINE:
             await started
         value = namespace.pop(rewrite.RESULT, _missing)
+        if namespace.pop(rewrite.ASSIGNED, _missing) is _missing:
+            self.note = None
+        elif inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List, calls.ToolCall)):
+            value = _missing  # a task that was begun is not waited for
         if value is _missing and entry is not None and callable(namespace.get(entry)):
             value = namespace[entry]()
             if not inspect.isawaitable(value) and value is None:
@@ -109,7 +114,7 @@ def _start(run):
         _main.__dict__.update(tools.set_namespaces(names))
         _main.__dict__["__file__"] = p.name
         text = run["code"]
-        code, entry = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()))
+        code, entry, p.note = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()), p.session)
         linecache.cache[p.name] = (len(text), None, ("\n" * (run.get("line") or 0) + text).splitlines(True), p.name)
     except BaseException as e:
         if isinstance(e, MemoryError) and len(run["code"]) < MAX_TEXT:  # of the parser, when its stack is full
@@ -190,6 +195,8 @@ def _drain():
     for c in failed[:MAX_REPORTS]:
         console.line("error", "%s was never awaited, and failed: %s" % (c._path, asyncio.Future.exception(c)))
     _report(p.failures)
+    if p.note and text is not _missing:
+        console.note(p.note)
     if not p.session:
         running = [t for t in asyncio.all_tasks(loop) if not t.done()]
         if running:
@@ -302,6 +309,7 @@ def _install():
     console.install()
     loops.install()
     tools.install()
+    fetch.install()
     rewrite.install()
     shims.install()
     chance.install()

@@ -7,12 +7,12 @@ import sys
 
 from . import tools
 
-_TIER = "packages with native code need the process tier, which this sandbox is not"
-_NETWORK = "the sandbox has no network: reach services through tools, as search(\"...\") finds them"
+_NATIVE = "packages with native code can't be loaded: use the standard library (statistics, math, csv, json, decimal), or a tool that does the work, as search(\"...\") finds it"
+_NETWORK = "the sandbox has no network: reach services through tools, as search(\"...\") finds them, and hosts that policy permits with await fetch(url)"
 
 _why = {}
 for _n in "numpy pandas scipy sklearn matplotlib seaborn polars pyarrow torch tensorflow PIL cv2 lxml cryptography psycopg2 duckdb orjson ujson".split():
-    _why[_n] = _TIER
+    _why[_n] = _NATIVE
 for _n in "requests httpx aiohttp urllib3 httplib2 boto3 openai anthropic github google slack_sdk paramiko websockets ssl ftplib smtplib imaplib poplib xmlrpc telnetlib".split():
     _why[_n] = _NETWORK
 for _n in "multiprocessing pty".split():

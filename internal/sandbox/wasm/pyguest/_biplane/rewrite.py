@@ -26,7 +26,7 @@ ast, inspect = private(ast), private(inspect)
 _AWAIT, _AWAIT_ANY, _AWAIT_GIVEN, _AWAIT_ALL, _SETTLE, _SETTLE_ALL = (
     "__biplane_%s__" % n for n in ("await", "await_any", "await_given", "await_all", "settle", "settle_all")
 )
-_TOOL, RESULT, _LEFT = "__biplane_tool__", "__biplane_result__", "__biplane_left__"
+_TOOL, RESULT, ASSIGNED, _LEFT = "__biplane_tool__", "__biplane_result__", "__biplane_assigned__", "__biplane_left__"
 _EATERS = {"extend", "update", "join"}
 _LAZY_MODULES = {"asyncio", "contextlib", "functools", "inspect"}
 _CONSUMERS = set(
@@ -393,6 +393,43 @@ class _Rewriter(Visitor):
         return node
 
 
+def _names(target):
+    """The names that an assignment gives values to; None where it has other targets."""
+    if isinstance(target, ast.Starred):
+        return _names(target.value)
+    if isinstance(target, (ast.Tuple, ast.List)):
+        found = [_names(t) for t in target.elts]
+        return None if None in found else sum(found, [])
+    return [target.id] if isinstance(target, ast.Name) else None
+
+
+def _assigned(body):
+    """Makes what the last statement of a program assigns its value: of one name its value, of several a dict. Returns a note on it, or
+    None where the program doesn't end in an assignment."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Assign):
+        target = last.targets[0]
+    elif isinstance(last, ast.AugAssign) or isinstance(last, ast.AnnAssign) and last.value is not None:
+        target = last.target
+    else:
+        return None
+    names = _names(target)
+    if names and isinstance(target, ast.Name):
+        value = ast.Name(names[0], ast.Load())
+        said = names[0]
+    elif names:
+        value = ast.Dict([ast.Constant(n) for n in names], [ast.Name(n, ast.Load()) for n in names])
+        said = "{%s}" % ", ".join('"%s": %s' % (n, n) for n in names[:5])
+    elif isinstance(target, (ast.Subscript, ast.Attribute)) and root_of(target) is not None:
+        said = root_of(target)
+        value = ast.Name(said, ast.Load())
+    else:
+        return None
+    new = ast.Assign([ast.Name(RESULT, ast.Store()), ast.Name(ASSIGNED, ast.Store())], value)
+    body.append(ast.fix_missing_locations(ast.copy_location(new, last)))
+    return "the program ends in an assignment: its value is that of %s. End it with return %s, or with the expression alone, to say so" % (said, said)
+
+
 def _tail(body):
     """Makes the last expression of a program, or of the block that ends it, its value. Reports whether there is one."""
     if not body:
@@ -484,8 +521,8 @@ def _compile(tree, name):
     return compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
-def program(code, name, line, roots):
-    """Compiles a program: its code, and the name of the function that is to be called if it gives no value."""
+def program(code, name, line, roots, session=False):
+    """Compiles a program: its code, the name of the function that is to be called if it has no value, and a note on its value, or None."""
     tree = _parse("\n" * line + code if line else code, name)
     entry = _entry(tree)
     facts = Facts(roots)
@@ -496,10 +533,12 @@ def program(code, name, line, roots):
     if rewriter.passes and facts.awaits_passed():
         rewriter = _Rewriter(facts, True, False)
         tree = rewriter.visit(_parse("\n" * line + code if line else code, name))
-    _tail(tree.body)
+    note = None
+    if not _tail(tree.body) and entry is None and not session:
+        note = _assigned(tree.body)
     if rewriter.returns:
         tree.body = _ended(tree.body, name)
-    return _compile(tree, name), entry
+    return _compile(tree, name), entry, note
 
 
 def module(code, name):

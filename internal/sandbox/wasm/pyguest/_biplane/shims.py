@@ -2,14 +2,19 @@
 
 import concurrent.futures
 import concurrent.futures.thread
+import functools
 import hashlib
 import hmac
+import json
 import os
+import re
+import sys
 import tempfile
 import threading
+import types
 import zoneinfo
 
-from . import calls
+from . import calls, console, values
 
 PRELOAD = """abc argparse array ast base64 binascii bisect calendar cmath collections.abc contextlib contextvars copy csv dataclasses datetime decimal
 difflib enum fnmatch fractions functools glob hashlib heapq hmac html html.parser inspect io itertools json linecache logging math numbers operator os pathlib
@@ -84,6 +89,36 @@ def chdir(path):
     _chdir(os.path.normpath(os.getcwd()))
 
 
+_loads = json.loads
+
+
+@functools.wraps(_loads)
+def loads(s, **options):
+    if isinstance(s, calls.ToolCall):
+        s = calls.settle(s)
+    if isinstance(s, (values.Object, values.List)):
+        console.note("json.loads was given what a tool returned, which is decoded already, and returned it as it is: leave json.loads out")
+        return s
+    return _loads(s, **options)
+
+
+def _pager():
+    """_pyrepl.pager, which pydoc imports: without a terminal, pages are printed."""
+    m = types.ModuleType("_pyrepl.pager")
+
+    def plain(text):
+        return re.sub(".\b", "", text)
+
+    def plain_pager(text, title=""):
+        print(plain(text))
+
+    m.plain, m.plain_pager, m.get_pager, m.escape_less = plain, plain_pager, lambda: plain_pager, lambda s: s
+    m.tty_pager = m.pipe_pager = m.tempfile_pager = lambda text, *_: plain_pager(text)
+    package = types.ModuleType("_pyrepl")
+    package.__path__, package.pager = [], m
+    sys.modules["_pyrepl"], sys.modules["_pyrepl.pager"] = package, m
+
+
 def _no_thread(self):
     raise RuntimeError("the sandbox has no threads: write async functions, and await asyncio.gather(...) of them")
 
@@ -96,6 +131,8 @@ def install():
     threading.Thread.start = _no_thread
     hashlib.pbkdf2_hmac = pbkdf2_hmac
     os.chmod = chmod
+    json.loads = loads
+    _pager()
     os.chdir = chdir
     zoneinfo.reset_tzpath(to=["/lib/timezones"])
     os.environ["HOME"] = "/workspace"

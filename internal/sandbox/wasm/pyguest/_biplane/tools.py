@@ -39,7 +39,7 @@ class Tool:
         self.__name__ = path.rpartition(".")[2]
         self.__qualname__ = path
 
-    def __call__(self, *args, **keywords):
+    def __call__(self, /, *args, **keywords):
         return calls.call(self._path, _arguments(self._path, args, keywords))
 
     def __repr__(self):
@@ -49,7 +49,7 @@ class Tool:
 class _Settling(Tool):
     """A tool that gives its value, not a call."""
 
-    def __call__(self, *args, **keywords):
+    def __call__(self, /, *args, **keywords):
         return calls.settle(super().__call__(*args, **keywords))
 
 
@@ -158,7 +158,7 @@ def set_namespaces(all):
     return shadowed
 
 
-def call_tool(path, *args, **keywords):
+def call_tool(path, /, *args, **keywords):
     """Calls a tool by its path: call_tool("github.list_issues", {"repo": "a/b"})."""
     return calls.call(path, _arguments(str(path), args, keywords))
 

@@ -1,0 +1,139 @@
+package executor
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/execution"
+	"github.com/biplane-dev/biplane/internal/lazily"
+	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/values"
+)
+
+// A program that fails since a result has another shape than expected is told the shape: the results of its calls are known here.
+
+const (
+	maxResults   = 16      // tools whose last result is kept until the program ends
+	maxShaped    = 1 << 20 // bytes of a result that is kept for that
+	maxAllShaped = 4 << 20
+)
+
+// A lastResults holds the last result of each tool that a program called.
+type lastResults struct {
+	by   map[string]json.RawMessage
+	size int
+}
+
+func (l *lastResults) add(path string, value json.RawMessage) {
+	if l.by == nil {
+		l.by = map[string]json.RawMessage{}
+	}
+	old, known := l.by[path]
+	if size := l.size - len(old) + len(value); len(value) > 0 && len(value) <= maxShaped && size <= maxAllShaped && (known || len(l.by) < maxResults) {
+		l.by[path], l.size = value, size
+	}
+}
+
+var (
+	// misshapen matches errors of programs that expect another shape.
+	misshapen = lazily.Regexp(`^(?:TypeError|AttributeError|KeyError|JSONDecodeError): |^SyntaxError: .* in JSON$`)
+	// unwrapping matches lines that take a result out of what MCP wraps it in, or parse it.
+	unwrapping = lazily.Regexp(`structuredContent|\bcontent\b|\.text\b|\["text"\]|JSON\.parse|json\.loads|\.split\b|\.data\b`)
+	identifier = lazily.Regexp(`[A-Za-z_$][\w$]*`)
+)
+
+// shapeHint says what the result is that a program failed over; empty where that is not known.
+func (l *lastResults) shapeHint(f *execution.Failure, source, name string) string {
+	if len(l.by) == 0 || f.Line == 0 || !misshapen().MatchString(f.Message) {
+		return ""
+	}
+	lines := strings.Split(source, "\n")
+	if f.Line > len(lines) {
+		return ""
+	}
+	line, before := lines[f.Line-1], strings.Join(lines[:f.Line], "\n")
+	if len(line) > 2000 || len(before) > 256<<10 {
+		return ""
+	}
+	path := ""
+	for i, ident := range append([]string{identifier().FindString(name)}, identifier().FindAllString(line, 40)...) {
+		if path = l.traced(ident, before, 3); path != "" {
+			break
+		}
+		if i == 0 {
+			if path = l.named(line); path != "" {
+				break
+			}
+		}
+	}
+	if path == "" && len(l.by) == 1 && unwrapping().MatchString(line) {
+		for path = range l.by {
+		}
+	}
+	if path == "" {
+		return ""
+	}
+	shape, _ := values.Outline(l.by[path])
+	text := path + " returned " + prose.Cut(shape, 600) + ". Results come unwrapped: use this value as it is"
+	if unwrapping().MatchString(line) {
+		text += ", without .content, .structuredContent, .text, JSON.parse or json.loads"
+	}
+	return text
+}
+
+// named returns the path of the called tool that a text names; empty: none.
+func (l *lastResults) named(text string) (found string) {
+	at := -1
+	for path := range l.by {
+		i := strings.LastIndex(text, path)
+		if i < 0 || i <= at || i+len(path) < len(text) && identifier().MatchString(text[i+len(path):i+len(path)+1]) {
+			continue
+		}
+		found, at = path, i
+	}
+	return found
+}
+
+// notValues are words of both languages before which, or instead of which, no value stands.
+var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true, "in": true, "return": true, "new": true, "tools": true}
+
+// traced returns the tool from whose result a variable has its value, as far as the program's text says; empty: not known.
+func (l *lastResults) traced(name, before string, steps int) string {
+	if name == "" || steps == 0 || notValues[name] {
+		return ""
+	}
+	q := regexp.QuoteMeta(name)
+	assigned, err := regexp.Compile(`(?m)(?:^|[^\w$.])` + q + `(?:[ \t]*(?::[^=\n]{1,200})?=[ \t]*([^=\n>][^\n]*)$|[^\n=]{0,200}[}\])][ \t]*=[ \t]*([^=\n>][^\n]*)$|[^\n]{0,80}?[ \t](?:of|in)[ \t]+([^\n]*)$)`)
+	if err != nil {
+		return ""
+	}
+	all := assigned.FindAllStringSubmatch(before, 200)
+	for i := len(all) - 1; i >= 0; i-- {
+		value := all[i][1] + all[i][2] + all[i][3]
+		if path := l.named(value); path != "" {
+			return path
+		}
+		for _, next := range identifier().FindAllString(value, 3) {
+			if next == name || notValues[next] {
+				continue
+			}
+			if path := l.traced(next, before, steps-1); path != "" {
+				return path
+			}
+			break
+		}
+	}
+	return ""
+}
+
+// explainShape adds to a failure what the result is that the program failed over. r.mu is held.
+func (r *run) explainShape(f *execution.Failure) {
+	if r.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
+		return
+	}
+	if hint := r.results.shapeHint(f, r.program.Source, r.program.NameAt(f.Line, f.Column)); hint != "" {
+		f.Hint = hint
+	}
+}
