@@ -87,6 +87,11 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 	if x.Error == nil || x.Error.Line != 4 || hits.Load() != before+1 {
 		t.Errorf("an error behind a fetch: %+v", x.Error)
 	}
+	fetched, err := d.Client().Run(t.Context(), api.RunRequest{Language: "python", Code: `r = await fetch("` + url + `/json")
+[r.status, r.ok, r.json()]`})
+	if err != nil || fetched.Error != nil || !strings.HasPrefix(string(fetched.Value), "[200,true,") {
+		t.Errorf("fetch in Python: %+v, %v", fetched, err)
+	}
 	python, err := d.Client().Run(t.Context(), api.RunRequest{Language: "python", Code: `(await call_tool("biplane.fetch", url="` + url + `/json"))["text"]`})
 	if err != nil || !strings.Contains(string(python.Value), "41") {
 		t.Errorf("python: %+v, %v", python, err)
