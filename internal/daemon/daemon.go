@@ -199,7 +199,7 @@ func (d *Daemon) assemble() (err error) {
 	}
 	own := builtin()
 	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
-		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills().List)),
+		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills().List, d.privacy)),
 		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
 		"fetch":   d.network,

@@ -308,3 +308,35 @@ func TestDirectCallsShowTokens(t *testing.T) {
 		t.Errorf("the upstream got %s (%s)", got, x)
 	}
 }
+
+// TestWhatProgramsWroteIsHidden has a program write personal data where other answers than its own show it.
+func TestWhatProgramsWroteIsHidden(t *testing.T) {
+	_, dir, text := newPrivate(t)
+	text = strings.Replace(text, "policy: ./policies", "policy: open", 1)
+	d, _ := run(t, dir, text)
+	shows(t, d.Client(), api.RunRequest{Code: `import { writeFile } from "node:fs/promises"; const a = await crm.find({});
+await writeFile("./skills/mail.ts", "/** Mails the customer " + a.email + ", phone 020 7946 0958. */\nexport function mail(to = \"" + a.email + "\") { return to }\n")`})
+	agent := model(t, d, func(string) {})
+	for _, c := range []struct {
+		name string
+		args map[string]any
+		want string
+	}{
+		{"search", map[string]any{"query": "mail the customer"}, "[EMAIL_"},
+		{"search", map[string]any{"query": "mail the customer", "detail": "brief"}, "[EMAIL_"},
+		{"search", map[string]any{}, "mail.ts"},
+		{"resume", map[string]any{"execution": "ada@example.com"}, "[EMAIL_"},
+		{"execute", map[string]any{"code": `import { mail } from "./skills/mail"; return mail().length`}, "15"},
+		{"execute", map[string]any{"code": `import { mail } from "./skills/mail"; return mail()`}, "[EMAIL_"},
+		{"execute", map[string]any{"code": "1", "session": "ada@example.com"}, ""},
+		{"execute", map[string]any{"code": "1", "session": "020-7946-0958"}, "[PHONE_"},
+		{"execute", map[string]any{"code": "1", "after": "ada@example.com"}, ""},
+	} {
+		r, err := agent.CallTool(t.Context(), &mcp.CallToolParams{Name: c.name, Arguments: c.args})
+		raw, _ := json.Marshal(r)
+		shown := string(raw) + fmt.Sprint(err)
+		if m := real.FindString(shown); m != "" || !strings.Contains(shown, c.want) {
+			t.Errorf("%s %v shows %q, want %q:\n%s", c.name, c.args, m, c.want, shown)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -20,7 +21,7 @@ const (
 )
 
 // withSkills has search find the skills that whoever asks can import: those whose name the query says before the tools, others behind them.
-func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error)) tool.Caller {
+func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error), guard *privacy.Guard) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		res, err := search.Call(ctx, c)
 		if err != nil || res.IsError {
@@ -40,6 +41,7 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 		if named+others == "" {
 			return res, nil
 		}
+		hideFromModel(ctx, guard, c, &named, &others)
 		var texts []string
 		for _, raw := range res.Content {
 			var b tool.TextBlock
@@ -52,6 +54,18 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 		return tool.Text(false, strings.TrimSpace(strings.Join(parts, "\n\n"))), nil
 	})
+}
+
+// hideFromModel hides personal data in texts that programs wrote, in the answer of a call from outside. Programs see the data itself.
+func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, texts ...*string) {
+	if c.Parent != "" {
+		return
+	}
+	s := guard.Sheet(ctx, privacy.Scope{Owner: c.Principal.ID, Session: c.Session})
+	for _, t := range texts {
+		s.Text(t)
+	}
+	s.Hide(ctx)
 }
 
 // skillTexts tells of the skills that a query finds, or of all of them in brief where it is empty. named are those whose name it says:

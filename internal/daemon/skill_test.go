@@ -21,7 +21,7 @@ func TestSearchFindsSkills(t *testing.T) {
 			return nil, nil
 		}
 		return all, nil
-	})
+	}, nil)
 	ask := func(owner, args string) string {
 		t.Helper()
 		res, err := s.Call(t.Context(), &tool.Call{Arguments: json.RawMessage(args), Principal: tool.Principal{ID: owner}})

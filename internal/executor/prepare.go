@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"runtime/debug"
 	"strings"
 
@@ -58,4 +59,25 @@ func (r *run) module(path string) (string, bool) {
 	}
 	data, err := r.fs.Read(path, 0, -1)
 	return string(data), err == nil
+}
+
+// attempts has the calls recorded of tools that the program's principal may not see, and that don't reach the door: the program is refused
+// with err for one of them, or fails before it calls. An execution that is taken up has its attempts on record already.
+func (r *run) attempts(err error) error {
+	var paths []string
+	var refused *program.Error
+	switch {
+	case r.recall != nil:
+	case errors.As(err, &refused):
+		paths = refused.Attempts
+	case r.program != nil:
+		paths = r.program.Attempts
+	}
+	for _, path := range paths {
+		c := &tool.Call{Parent: r.id, Path: path, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Labels: r.labels.All(), Attempt: true}
+		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal { // it can't be recorded
+			return err
+		}
+	}
+	return nil
 }

@@ -213,7 +213,11 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err := r.attach(a.files); err != nil {
 		return err
 	}
-	if r.program, err = r.prepare(a); err != nil && r.recall == nil {
+	r.program, err = r.prepare(a)
+	if err := r.attempts(err); err != nil {
+		return err
+	}
+	if err != nil && r.recall == nil {
 		return err
 	}
 	if r.recall != nil {

@@ -71,6 +71,9 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	if c.Plan != nil {
 		return g.plan(ctx, c)
 	}
+	if c.Attempt {
+		return nil, tool.NotSent(g.attempted(ctx, c))
+	}
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {
@@ -99,6 +102,9 @@ func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) 
 	}
 	c.Arguments = entry.Fill(c.Arguments)
 	if err := entry.Validate(c.Arguments); err != nil {
+		if d, hidden := g.hidden(c); hidden { // what is wrong in the arguments would tell of its schema
+			return g.recorded(ctx, c, d, nil)
+		}
 		return nil, tool.NotSent(err)
 	}
 	caller, ok := g.cfg.Catalog.Caller(entry.Tool.Upstream)

@@ -100,6 +100,9 @@ func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 
 // shown is what came of a call as whoever made it may see it: a model sees tokens, a program all.
 func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
+	if g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream == catalog.Reserved {
+		return g.ownShown(ctx, c, r, err)
+	}
 	if !g.modelled(c) {
 		if r == nil || g.cfg.Privacy == nil || c.Parent == "" {
 			return r, err
@@ -119,5 +122,22 @@ func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err e
 		return nil, &e
 	}
 	s.Hide(ctx)
+	return r, nil
+}
+
+// ownShown is shown for one of our own tools. What a program shows was hidden in its session, before it was cut; what else is in the
+// answer, such as names that programs and people gave, is hidden here. Definitions of tools that search finds are no data.
+func (g *Gateway) ownShown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
+	s := g.cfg.Privacy.Sheet(ctx, scope(c))
+	if err != nil {
+		e := *tool.AsError(err)
+		s.Text(&e.Msg)
+		s.Hide(ctx)
+		return nil, &e
+	}
+	if c.Tool.Name != "search" {
+		s.Again(&r)
+		s.Hide(ctx)
+	}
 	return r, nil
 }

@@ -1,11 +1,15 @@
 package gateway
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -25,6 +29,32 @@ func (g *Gateway) Visible(p tool.Principal) *catalog.View {
 func (g *Gateway) Shows(p tool.Principal, t *tool.Tool) bool {
 	e := g.Visible(p).Entry(t.Upstream, t.Name)
 	return e != nil
+}
+
+// hidden decides on a call of a tool that its principal may not see, which is denied.
+func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
+	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == catalog.Reserved {
+		return policy.Decision{}, false
+	}
+	d := g.decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels})
+	return d, d.Effect == policy.Deny
+}
+
+// attempted records a call that is not made as denied, if its principal may not see the tool. Its error is that of a call of such a tool,
+// of one that doesn't exist, or that the call can't be recorded.
+func (g *Gateway) attempted(ctx context.Context, c *tool.Call) error {
+	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
+	if err != nil {
+		return err
+	}
+	next := *c
+	next.Tool, next.ID, next.Arguments = entry.Tool, "call_"+rand.Text(), json.RawMessage("{}")
+	d, hidden := g.hidden(&next)
+	if !hidden {
+		return tool.Errorf(tool.NotFound, "%s was not called", c.Path)
+	}
+	_, err = g.recorded(ctx, &next, d, nil)
+	return err
 }
 
 // Tools gives the entries of tools that p may see, without our own.

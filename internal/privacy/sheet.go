@@ -185,6 +185,45 @@ func (s *Sheet) blob(p *json.RawMessage, text string) {
 	})
 }
 
+// Again has the texts of *p replaced, a result that was made of what was hidden already, in another vault perhaps. Its other blocks stay.
+func (s *Sheet) Again(p **tool.Result) {
+	if s == nil || *p == nil || s.blind { // there is nothing else that could be shown of it
+		return
+	}
+	var fields map[string]json.RawMessage
+	var content []json.RawMessage
+	if json.Unmarshal((*p).Raw, &fields) != nil || json.Unmarshal(fields["content"], &content) != nil {
+		return
+	}
+	before := len(s.fill)
+	for i := range content {
+		var b tool.TextBlock
+		if json.Unmarshal(content[i], &b) == nil && b.Type == "text" {
+			s.JSON(&content[i])
+		}
+	}
+	meta := fields["_meta"]
+	s.JSON(&meta)
+	if len(s.fill) == before {
+		return
+	}
+	s.fill = append(s.fill, func() {
+		if meta != nil {
+			fields["_meta"] = meta
+		}
+		fields["content"], _ = json.Marshal(content) // parts of valid JSON
+		raw, err := tool.Marshal(fields)
+		if err == nil {
+			var out *tool.Result
+			if out, err = tool.ParseResult(raw); err == nil {
+				*p = out
+				return
+			}
+		}
+		*p = tool.Text(true, "the answer can't be shown without personal data")
+	})
+}
+
 // Result has *p replaced by what a model may see of it.
 func (s *Sheet) Result(p **tool.Result) {
 	if s == nil || *p == nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
-// check finds the problems of a program by the catalog, and notes. Where the checker's parser doesn't know all of the
+// check checks a program by the catalog. Where the checker's parser doesn't know all of the
 // syntax, a copy that is compiled down is checked. A program with an eval, which may declare and assign anything, is not.
-func (s *steps) check(x *check.Index, declared []string) ([]problem, []string) {
+func (s *steps) check(x *check.Index, declared []string) check.Report {
 	assigned, dynamic := assignments(scan(s.final.s))
 	if dynamic {
-		return nil, nil
+		return check.Report{}
 	}
 	code := check.Code{Text: s.final.s, At: s.sourceOf, Assigned: assigned, Declared: declared}
-	found, notes, ok := x.Check(code)
+	r, ok := x.Check(code)
 	if !ok {
 		if lower := s.lower(); lower != nil {
 			code.Text, code.At = lower.output, func(off int) (int, bool) {
@@ -25,14 +25,18 @@ func (s *steps) check(x *check.Index, declared []string) ([]problem, []string) {
 				}
 				return 0, false
 			}
-			found, notes, _ = x.Check(code)
+			r, _ = x.Check(code)
 		}
 	}
-	var out []problem
-	for _, p := range found {
+	return r
+}
+
+// checked returns the problems of a check.
+func checked(r check.Report) (out []problem) {
+	for _, p := range r.Problems {
 		out = append(out, problem{at: p.At, kind: "check", message: p.Message})
 	}
-	return out, notes
+	return out
 }
 
 // lower compiles the final code down to what the checker's parser knows; nil where that is not possible.

@@ -14,6 +14,8 @@ type Error struct {
 	Column  int      // in characters, from 1
 	Frame   string   // the lines around it, with a caret; "" where Line is 0
 	More    []*Error // what else is wrong, in the order of the text
+	// Attempts are paths of tools that the program calls and that its principal doesn't see, of a program that is refused.
+	Attempts []string
 }
 
 // Error gives the whole text for the agent: message, place and frame of this error and of More.

@@ -78,6 +78,8 @@ type Program struct {
 	Declared []string
 	// Notes are hints for the agent that are worth showing with a result.
 	Notes []string
+	// Attempts are paths of tools that the program calls, and that fail before the call is made: its principal doesn't see their upstream.
+	Attempts []string
 	// Remark is a hint that matters once the program has ended well: why it has no value, what its session doesn't keep.
 	Remark string
 
@@ -159,11 +161,13 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	if x == nil {
 		return prog, nil
 	}
-	found, notes := s.check(x, q.Declared)
-	if e := problems(found, q.Source); e != nil && !q.Unchecked {
+	r := s.check(x, q.Declared)
+	if e := problems(checked(r), q.Source); e != nil && !q.Unchecked {
+		e.Attempts = r.Attempts
 		return nil, e
 	}
-	prog.Notes = append(prog.Notes, notes...)
+	prog.Attempts = r.Attempts
+	prog.Notes = append(prog.Notes, r.Notes...)
 	prog.Namespaces = x.Namespaces(q.Source)
 	return prog, nil
 }

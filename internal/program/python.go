@@ -54,12 +54,13 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		return prog, nil
 	}
 	var found []problem
-	found, prog.Declared = checkPython(x, masked, q)
+	found, prog.Attempts, prog.Declared = checkPython(x, masked, q)
 	for i, f := range found { // the code has the lines of the text, without what was taken away of each
 		n := strings.Count(code[:f.at], "\n")
 		found[i].at = prog.python.source.atByte(line+n, f.at-strings.LastIndexByte(code[:f.at], '\n')-1+indent)
 	}
 	if e := problems(found, q.Source); e != nil && !q.Unchecked {
+		e.Attempts = prog.Attempts
 		return nil, e
 	}
 	prog.Namespaces = x.Namespaces(q.Source)
@@ -208,8 +209,8 @@ var (
 )
 
 // checkPython finds calls of tools that surely don't exist: those of a name that the program only ever uses as name.member.
-// It also gives the namespaces that the program makes its own.
-func checkPython(x *check.Index, masked string, q Request) (found []problem, declared []string) {
+// It also returns the paths of these tools, and of those whose namespace is unknown, and the namespaces that the program makes its own.
+func checkPython(x *check.Index, masked string, q Request) (found []problem, attempts, declared []string) {
 	uses := map[string][]span{} // of names: where name.member( stands
 	own := map[string]bool{}    // names that stand alone
 	for _, m := range pythonCall().FindAllStringIndex(masked, -1) {
@@ -229,22 +230,43 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, dec
 			declared = append(declared, n)
 		}
 	}
-	if catching().MatchString(masked) || slices.Contains(q.Declared, check.Anything) {
-		return nil, declared
+	if slices.Contains(q.Declared, check.Anything) {
+		return nil, nil, declared
 	}
+	attempt := func(s span) {
+		if path := dottedPath(masked[s.from:s.to]); len(attempts) < check.MaxAttempts && !slices.Contains(attempts, path) {
+			attempts = append(attempts, path)
+		}
+	}
+	silent := catching().MatchString(masked)
 	for name, places := range uses {
-		if own[name] || slices.Contains(q.Declared, name) || !slices.Contains(spaces, name) && (q.Session || !awaited(masked, places) || check.Nearest(name, spaces) == "") {
+		if own[name] || slices.Contains(q.Declared, name) {
+			continue
+		}
+		if !slices.Contains(spaces, name) { // such a call fails before the door sees it
+			for _, s := range places {
+				attempt(s)
+			}
+		}
+		if silent || !slices.Contains(spaces, name) && (q.Session || !awaited(masked, places) || check.Nearest(name, spaces) == "") {
 			continue
 		}
 		for _, s := range places {
-			path := strings.Join(strings.FieldsFunc(masked[s.from:s.to], func(r rune) bool { return r == '.' || r == ' ' || r == '\t' || r == '\n' }), ".")
+			path := dottedPath(masked[s.from:s.to])
 			if message := x.Unknown(path); message != "" && !strings.HasSuffix(path, "_") {
+				attempt(s)
 				found = append(found, problem{at: s.from, kind: "check", message: message})
 			}
 		}
 	}
 	slices.SortFunc(found, func(a, b problem) int { return a.at - b.at })
-	return found[:min(len(found), 5)], declared
+	slices.Sort(attempts)
+	return found[:min(len(found), 5)], attempts, declared
+}
+
+// dottedPath returns name.member without the space that Python allows in it.
+func dottedPath(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == ' ' || r == '\t' || r == '\n' }), ".")
 }
 
 // awaited says whether all places stand behind await, as only what tools give does.

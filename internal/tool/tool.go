@@ -104,6 +104,9 @@ type Call struct {
 	// Write takes over a call that is not denied and may write: its program is being planned, or carries out a plan that was approved. c is as the
 	// door has it, policies is their version. Its error refuses the call. Nil: the call is asked about and made as any.
 	Write func(c *Call, policies string) (*Instead, error)
+	// Attempt says that the call is not to be made: its program was refused, or fails before it. The door records it as denied if the
+	// principal may not see the tool, and returns an error.
+	Attempt bool
 	// Plan carries out what Arguments say, which are those of a plan (package plan), once a person has approved it. It is set in the
 	// one call by which an execution asks about its plan, in place of a tool of the catalog.
 	Plan Caller

@@ -38,12 +38,14 @@ type checker struct {
 	unknown  int                       // names looked up that are not in the catalog
 	found    []Problem
 	notes    []string
+	attempts []string // paths that the program calls and that name no tool
 }
 
 // A spaceUse is how a program uses a name that is neither declared nor a namespace.
 type spaceUse struct {
 	calls []spaceCall
-	other bool // it is used in other ways, perhaps to find out whether it is there
+	other bool     // it is used in other ways, perhaps to find out whether it is there
+	quiet []string // members called where a failure is looked after
 }
 
 type spaceCall struct {
@@ -68,15 +70,25 @@ type Problem struct {
 	Message string // for the agent: what is wrong, and what to do
 }
 
-// Check finds the problems of a program, at most five, and notes for the agent. It is not ok where the parser doesn't know
-// all of the program's syntax.
-func (x *Index) Check(code Code) (found []Problem, notes []string, ok bool) {
+// MaxAttempts is how many paths of tools that are not in the catalog a Report has.
+const MaxAttempts = 20
+
+// A Report is what a check found.
+type Report struct {
+	Problems []Problem // at most five
+	Notes    []string  // for the agent
+	// Attempts are paths of tools that the program calls, and that are not in the catalog; at most MaxAttempts.
+	Attempts []string
+}
+
+// Check checks a program. It is not ok where the parser doesn't know all of the program's syntax.
+func (x *Index) Check(code Code) (r Report, ok bool) {
 	if len(code.Text) > maxChecked {
-		return nil, nil, true
+		return Report{}, true
 	}
 	tree := parse(code.Text)
 	if tree == nil {
-		return nil, nil, false
+		return Report{}, false
 	}
 	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, calls: map[string][]int{}}
 	outside := newScope(nil)
@@ -85,7 +97,7 @@ func (x *Index) Check(code Code) (found []Problem, notes []string, ok bool) {
 	}
 	c.statements(tree.Body, outside)
 	if c.dynamic {
-		return nil, nil, true
+		return Report{}, true
 	}
 	if !slices.Contains(code.Declared, Anything) {
 		c.unknownSpaces()
@@ -93,7 +105,14 @@ func (x *Index) Check(code Code) (found []Problem, notes []string, ok bool) {
 	}
 	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].At < c.found[j].At })
 	c.found = slices.CompactFunc(c.found, func(a, b Problem) bool { return a.At == b.At })
-	return c.found[:min(len(c.found), maxProblems)], c.notes, true
+	return Report{Problems: c.found[:min(len(c.found), maxProblems)], Notes: c.notes, Attempts: c.attempts}, true
+}
+
+// attempt notes a path that names no tool.
+func (c *checker) attempt(path string) {
+	if len(c.attempts) < MaxAttempts && !slices.Contains(c.attempts, path) {
+		c.attempts = append(c.attempts, path)
+	}
 }
 
 // parse gives nil for what can't be parsed.
@@ -184,6 +203,7 @@ func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
 		u.calls = append(u.calls, spaceCall{int(callee.Idx0()) - 1, callee.Identifier.Name.String()})
 	} else {
 		u.other = true
+		u.quiet = append(u.quiet, callee.Identifier.Name.String())
 	}
 	return true
 }
@@ -228,11 +248,17 @@ func (c *checker) property(left ast.Expression, name string, s *scope) {
 func (c *checker) unknownSpaces() {
 	for _, name := range slices.Sorted(maps.Keys(c.spaces)) {
 		u := c.spaces[name]
+		if !c.assigned[name] {
+			for _, member := range u.quiet {
+				c.attempt(name + "." + member)
+			}
+		}
 		if u.other || c.assigned[name] {
 			continue
 		}
 		for _, k := range u.calls {
 			if _, err := c.resolve(name + "." + k.member); err != nil {
+				c.attempt(name + "." + k.member)
 				c.reportAt(k.at, "%s", c.notFound(err, name))
 			}
 		}
@@ -319,8 +345,10 @@ func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expres
 	_, dotted := e.Callee.(*ast.DotExpression)
 	switch {
 	case space != nil && space.current():
+		c.attempt(path)
 		c.report(e, "%s", te.Msg)
 	case space == nil && !dotted && (strings.Contains(path, ".") || c.allCurrent()):
+		c.attempt(path)
 		c.report(e, "%s", te.Msg) // name.member(...) is for unknownSpaces
 	}
 }
