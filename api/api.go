@@ -51,6 +51,8 @@ type Status struct {
 	Executions    int    `json:"executions"` // under way, or waiting for their turn
 	Upstreams     int    `json:"upstreams"`
 	Tools         int    `json:"tools"`
+	// Warnings are names in the configuration and the policies that mean nothing here, once the upstreams have listed their tools.
+	Warnings []string `json:"warnings,omitempty"`
 	// Checkpoints are the places that the record's checkpoints are sent to.
 	Checkpoints []AuditSink `json:"checkpoints,omitempty"`
 }

@@ -42,6 +42,7 @@ func toolsCommand(a *app) *cobra.Command {
 type listing struct {
 	Upstreams []api.Upstream `json:"upstreams"`
 	Tools     []api.Tool     `json:"tools"`
+	Warnings  []string       `json:"warnings,omitempty"`
 }
 
 func toolsListCommand(a *app) *cobra.Command {
@@ -61,7 +62,16 @@ func toolsListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.print(output, listing{upstreams, tools}, func(w io.Writer) { tableOfTools(w, upstreams, tools) })
+				status, err := client.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(output, listing{upstreams, tools, status.Warnings}, func(w io.Writer) {
+					tableOfTools(w, upstreams, tools)
+					for _, line := range status.Warnings {
+						fmt.Fprintln(a.Err, "biplane: "+clean(line))
+					}
+				})
 			})
 		},
 	}

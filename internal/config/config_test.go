@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,10 +218,8 @@ func TestNarrowing(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		for _, name := range []string{"a", "b", "c"} {
-			if s.Servers[0].Narrow.Allows(name) {
-				got += name
-			}
+		for _, x := range s.Servers[0].Narrow.Keep([]*tool.Tool{{Name: "a"}, {Name: "b"}, {Name: "c"}}) {
+			got += x.Name
 		}
 		if got != want {
 			t.Errorf("%s: tools %q, want %q", in, got, want)
@@ -387,5 +386,74 @@ func TestPrices(t *testing.T) {
 		if _, err := parse("/etc/b/biplane.yaml", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// Names of tools are known in every spelling that Biplane shows. What several fit is left out.
+func TestNamesInOtherSpellings(t *testing.T) {
+	tools := []*tool.Tool{{Upstream: "x", Name: "create-issue"}, {Upstream: "x", Name: "get-a"}, {Upstream: "x", Name: "get_a"}, {Upstream: "x", Name: "listAll"}}
+	for in, want := range map[string]string{
+		`"disabledTools": ["create_issue"]`:              "get-a get_a listAll",
+		`"disabledTools": ["createIssue", "x.list_all"]`: "get-a get_a",
+		`"disabledTools": ["get_a"]`:                     "create-issue listAll",
+		`"disabledTools": ["create_isue"]`:               "create-issue get-a get_a listAll",
+		`"enabledTools": ["create_issue", "list_all"]`:   "create-issue listAll",
+		`"enabledTools": ["get_a"]`:                      "get_a",
+		`"enabledTools": ["getA"]`:                       "",
+		`"enabledTools": ["get_a", "x_create_issue"]`:    "create-issue get_a",
+	} {
+		s, err := parse("/b.json", `{"mcpServers": {"x": {"command": "x", `+in+`}}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range s.Servers[0].Narrow.Keep(tools) {
+			got = append(got, x.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", in, got, want)
+		}
+	}
+}
+
+func TestUnmatchedNames(t *testing.T) {
+	s, err := parse("/b.yaml", `
+mcpServers:
+  x: { command: x, disabledTools: [create_isue, createIssue], enabledTools: [getA, "*"], timeouts: { create_issue: 3s, slow: 1s } }
+  y: { command: y, disabledTools: [later], enabledTools: [getB] }
+  down: { command: z, disabledTools: [unknown] }
+  off: { command: z, disabledTools: [unknown], disabled: true }
+tools:
+  "x.create_issue": { tags: [a] }
+  "x.create_isue": { tags: [a] }
+  "down.a": { tags: [a] }
+  "nowhere.*": { tags: [a] }
+  "*.nothing": { tags: [a] }
+limits:
+  - { what: calls, max: 1, window: 1m, tools: "x.getA" }
+  - { what: calls, max: 1, window: 1m, tools: "x.nothing" }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string][]*tool.Tool{
+		"x": {{Upstream: "x", Name: "create-issue"}, {Upstream: "x", Name: "get-a"}},
+		"y": {{Upstream: "y", Name: "get-b"}, {Upstream: "y", Name: "get_b"}},
+	}
+	want := []string{
+		`limits[1] has the pattern "x.nothing", which no tool fits`,
+		`mcpServers.x names the tool "create_isue", which is not there: did you mean "create-issue"?`,
+		`mcpServers.x names the tool "slow", which is not there`,
+		`mcpServers.y lets in the tool "getB", which may be get-b or get_b: none is let in; write one of them exactly`,
+		`mcpServers.y names the tool "later", which is not there`,
+		`tools has the pattern "nowhere.*", which no tool fits`,
+		`tools has the pattern "x.create_isue", which no tool fits: did you mean "x.create-issue"?`,
+	}
+	if got := s.Unmatched(listed); !slices.Equal(got, want) {
+		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	listed["down"] = nil // it has none
+	if got := s.Unmatched(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which no tool fits`) {
+		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 }

@@ -89,6 +89,7 @@ type Daemon struct {
 	index     *index
 	metrics   *metrics.Registry
 	ledger    *ledger.Ledger // the record, for people
+	reviewed  *review
 	mcp       *mcpserver.Server
 	http      *httpapi.Server
 	socket    net.Listener
@@ -112,7 +113,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.Version == "" {
 		cfg.Version = "dev"
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, started: time.Now().UTC().Truncate(time.Second)}
+	d := &Daemon{cfg: cfg, log: cfg.Log, tokens: &tokens.Counter{}, reviewed: newReview(), started: time.Now().UTC().Truncate(time.Second)}
 	defer func() {
 		if err != nil {
 			d.Close()
@@ -230,7 +231,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	})
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
-		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, local, d.upstreams.ready},
+		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
 		Hide:  d.mask.JSON,
 		Pages: d.pages(),
@@ -244,6 +245,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 func (d *Daemon) toolsChanged() {
 	d.index.changes.Add(1)
 	d.mcp.ToolsChanged()
+	d.reviewed.changed()
 }
 
 // ready says why the daemon can't do its work yet.
@@ -270,6 +272,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.upstreams.run(upstreams) })
 	wg.Go(func() { d.keepAudit(upstreams) })
+	wg.Go(func() { d.review(upstreams) })
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.ledger.Send(upstreams) })
 	}
@@ -386,7 +389,7 @@ func (d *Daemon) Status() api.Status {
 	running, queued := d.executor.Load()
 	return api.Status{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Config: s.File, ConfigSum: s.Sum, DataDir: d.cfg.DataDir, Listen: d.Addr(),
-		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()), Tools: len(view.Entries()), Checkpoints: sinks,
+		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem, Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()), Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.warnings(),
 	}
 }
 

@@ -28,6 +28,7 @@ type desk struct {
 	policies *policies
 	catalog  *catalog.Catalog
 	audit    *audit.Log
+	keys     *identity.Keys
 	local    tool.Principal
 	ready    func(context.Context)
 }
@@ -78,7 +79,14 @@ func (d *desk) Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyRe
 		r.Name = e.Name()
 	}
 	r.Version, r.Policies = e.Version(), e.Len()
-	problems, warnings := e.Check(tools)
+	var names []string
+	for _, u := range d.catalog.View().Upstreams() {
+		names = append(names, u.Name)
+	}
+	problems, warnings := e.Check(tools, policy.Unlisted(names, tools)...)
+	if d.keys != nil {
+		warnings = append(warnings, e.CheckPeople(people{d.settings, d.keys.List(), d.local})...)
+	}
 	r.Problems, r.Warnings = wireProblems(problems), wireProblems(warnings)
 	return r, nil
 }

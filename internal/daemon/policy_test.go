@@ -154,7 +154,7 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 }
 
 func (s *shop) desk() *desk {
-	return &desk{config.Default(), s.policies, s.catalog, s.audit, tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
+	return &desk{config.Default(), s.policies, s.catalog, s.audit, nil, tool.Principal{ID: "local:ann", Roles: []string{"admin"}}, func(context.Context) {}}
 }
 
 func TestReplaySaysWhatWouldChange(t *testing.T) {

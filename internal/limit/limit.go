@@ -132,7 +132,19 @@ func (r *Rule) counts(c *tool.Call, what What) bool {
 	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
 		return false
 	}
-	return matches(r.Principal, c.Principal.ID) && (matches(r.Tools, c.Tool.Path()) || matches(r.Tools, asNamed(c.Tool)))
+	return matches(r.Principal, c.Principal.ID) && r.Fits(c.Tool)
+}
+
+// Fits reports whether the rule's pattern of tools is about a tool, in any spelling of its path.
+func (r *Rule) Fits(t *tool.Tool) bool {
+	if matches(r.Tools, t.Path()) || matches(r.Tools, asNamed(t)) {
+		return true
+	}
+	if strings.ContainsAny(r.Tools, `?[\`) { // in another spelling they would mean something else
+		return false
+	}
+	pattern := tool.SnakePattern(r.Tools)
+	return slices.ContainsFunc(t.Spellings()[1:], func(path string) bool { return matches(pattern, path) })
 }
 
 // asNamed is the path of a tool as programs write it: a rule that says "shop.get_order" is about "shop.get-order", too.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,14 +63,15 @@ func (e *Engine) file(r *rule) File {
 
 // Check says what is wrong in the policies given the tools that there are: names of tools, upstreams and arguments, and
 // the types of arguments. What is wrong for some of the tools that a policy is about, but not for all, is a warning.
-func (e *Engine) Check(tools []*tool.Tool) (problems, warnings []Problem) {
+// unlisted are upstreams that there are and that have not listed their tools: what is said of those can't be checked.
+func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnings []Problem) {
 	shapes := make([]*shape, len(tools))
 	for i, t := range tools {
 		shapes[i] = shapeOf(t.InputSchema)
 	}
 	for _, r := range e.rules {
 		f := e.file(r)
-		problems = append(problems, r.unknown(f, tools)...)
+		problems = append(problems, r.unknown(f, tools, unlisted)...)
 		if args, _ := mentions(r.policy); args {
 			wrong, partly := r.checkArguments(f, tools, shapes)
 			problems, warnings = append(problems, wrong...), append(warnings, partly...)
@@ -79,19 +81,32 @@ func (e *Engine) Check(tools []*tool.Tool) (problems, warnings []Problem) {
 }
 
 // unknown says which of the tools and upstreams that the rule names there are not.
-func (r *rule) unknown(f File, tools []*tool.Tool) (problems []Problem) {
-	paths, upstreams := []string{reserved + ".execute"}, []string{reserved}
+func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
+	paths, upstreams := []string{reserved + ".execute"}, append([]string{reserved}, unlisted...)
+	later := func(kind, id string) bool {
+		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool { return strings.HasPrefix(id, u+".") })
+	}
 	for _, t := range tools {
 		paths, upstreams = append(paths, t.Path()), append(upstreams, t.Upstream)
 	}
 	for kind, known := range map[string][]string{"Tool": paths, "Upstream": upstreams} {
 		for _, id := range r.entities(kind) {
-			if !slices.Contains(known, id) {
-				problems = append(problems, r.problem(f, id, "there is no %s::%s%s", kind, quote(id), meant(id, known)))
+			if !slices.Contains(known, id) && !later(kind, id) {
+				problems = append(problems, r.problem(f, id, "there is no %s::%s%s", kind, quote(id), cmp.Or(respelled(kind, id, tools), meant(id, known))))
 			}
 		}
 	}
 	return problems
+}
+
+// respelled suggests the tool that an id means in another spelling.
+func respelled(kind, id string, tools []*tool.Tool) string {
+	for _, t := range tools {
+		if upstream, name, ok := strings.Cut(id, "."); kind == "Tool" && ok && tool.Snake(upstream) == tool.Snake(t.Upstream) && t.IsNamed(name) {
+			return fmt.Sprintf(": did you mean %q?", t.Path())
+		}
+	}
+	return ""
 }
 
 // maxChecked bounds the tools whose arguments a policy is checked against.

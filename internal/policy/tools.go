@@ -47,12 +47,17 @@ func sorted(list []string) []string {
 	return slices.Compact(out)
 }
 
-// fits reports whether the rule is about a tool.
-func (r Rule) fits(t *tool.Tool) bool {
+// Fits reports whether the rule is about a tool, in any spelling of its path.
+func (r Rule) Fits(t *tool.Tool) bool {
 	if r.Upstream != "" {
 		return r.Upstream == t.Upstream
 	}
-	return fits(r.Pattern, t.Path())
+	for i, path := range t.Spellings() {
+		if pattern := r.Pattern; i == 0 && fits(pattern, path) || i > 0 && fits(tool.SnakePattern(pattern), path) {
+			return true
+		}
+	}
+	return false
 }
 
 // fits reports whether a path fits a pattern, in which * stands for any characters.
@@ -137,7 +142,7 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 	var tags, labels []string
 	var said Rule
 	for _, r := range rules {
-		if !r.fits(t) {
+		if !r.Fits(t) {
 			continue
 		}
 		tags, labels = append(tags, r.Tags...), append(labels, r.Labels...)

@@ -157,7 +157,7 @@ func ended(ctx context.Context, name string) error {
 // ask makes the call, in as many rounds as the server needs to remember what it was doing.
 func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
 	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress, log: c.Log}
-	if d, ok := u.cfg.Timeouts[c.Tool.Name]; ok {
+	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
 		q.idle = d
 	}
 	q.ceiling = max(u.cfg.MaxTime, q.idle)

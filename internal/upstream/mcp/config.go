@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -155,4 +156,18 @@ func (c *Config) headers() http.Header {
 		h.Set(k, v)
 	}
 	return h
+}
+
+// timeoutOf returns the time that a call of a tool may take where it has one of its own: that of its exact name, else the shortest
+// of its other names.
+func (c *Config) timeoutOf(t *tool.Tool) (least time.Duration, ok bool) {
+	if d, ok := c.Timeouts[t.Name]; ok {
+		return d, true
+	}
+	for name, d := range c.Timeouts {
+		if t.IsNamed(name) && (!ok || d < least) {
+			least, ok = d, true
+		}
+	}
+	return least, ok
 }

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Unmatched returns a line for each name of a tool in the configuration that no tool has, or that several have where one is meant.
+// listed holds the tools of the upstreams that have listed theirs, before any was left out; names of others can't be checked.
+func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
+	all, whole := []*tool.Tool{}, true
+	for _, tools := range listed {
+		all = append(all, tools...)
+	}
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		tools, ok := listed[s.Name]
+		if whole = whole && (ok || s.Disabled); !ok || s.Disabled {
+			continue
+		}
+		for _, name := range slices.Concat(s.Narrow.only, s.Narrow.not, slices.Sorted(maps.Keys(s.Timeouts))) {
+			if name != "*" && !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.IsNamed(name) }) {
+				lines = append(lines, fmt.Sprintf("mcpServers.%s names the tool %q, which is not there%s", s.Name, clip(name), nearestTool(name, tools, false)))
+			}
+		}
+		for _, name := range s.Narrow.only {
+			if same := s.Narrow.several(name, tools); len(same) > 0 {
+				lines = append(lines, fmt.Sprintf("mcpServers.%s lets in the tool %q, which may be %s: none is let in; write one of them exactly", s.Name, clip(name), strings.Join(same, " or ")))
+			}
+		}
+	}
+	pattern := func(what, p string, fits func(*tool.Tool) bool) {
+		if p == "" || slices.ContainsFunc(all, fits) || !whole && !c.isListed(p, listed) {
+			return
+		}
+		lines = append(lines, fmt.Sprintf("%s has the pattern %q, which no tool fits%s", what, clip(p), nearestTool(p, all, true)))
+	}
+	for _, r := range c.Tools {
+		if r.Upstream == "" {
+			pattern("tools", r.Pattern, r.Fits)
+		}
+	}
+	for i := range c.Limits {
+		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].Fits)
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// isListed reports whether a pattern is about one upstream that has listed its tools, or that the configuration doesn't name.
+func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
+	name, _, dotted := strings.Cut(pattern, ".")
+	if !dotted || strings.Contains(name, "*") {
+		return false
+	}
+	for i := range c.Servers {
+		if s := &c.Servers[i]; tool.Snake(s.Name) == tool.Snake(name) {
+			_, ok := listed[s.Name]
+			return ok
+		}
+	}
+	return true
+}
+
+// several returns the tools that a name of the list of those that are let in may mean, where it is none exactly and more than one.
+func (n Narrowing) several(name string, tools []*tool.Tool) (names []string) {
+	for _, t := range tools {
+		switch {
+		case name == "*", name == t.Name:
+			return nil
+		case t.IsNamed(name):
+			names = append(names, t.Name)
+		}
+	}
+	if len(names) < 2 {
+		return nil
+	}
+	return names
+}
+
+// nearestTool suggests the name, or the path, of a tool.
+func nearestTool(name string, tools []*tool.Tool, paths bool) string {
+	if strings.Contains(name, "*") {
+		return ""
+	}
+	known := key{}
+	for _, t := range tools[:min(len(tools), 2000)] {
+		if paths {
+			known[t.Path()] = nil
+		} else {
+			known[t.Name] = nil
+		}
+	}
+	return nearest(name, known)
+}

@@ -1,0 +1,153 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A review is what is wrong in the configuration and the policies as far as it can be seen only when the upstreams have listed their
+// tools: names of tools, upstreams, arguments, groups and users that there are not.
+type review struct {
+	again chan struct{} // has one token when something changed that it depends on
+
+	mu    sync.Mutex
+	state string   // what lines were made of
+	lines []string // never changed, but replaced
+}
+
+func newReview() *review { return &review{again: make(chan struct{}, 1)} }
+
+// changed says that tools, policies or keys may be others.
+func (r *review) changed() {
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
+}
+
+// review reports what is wrong once the upstreams have listed their tools, and again when another one has, or the policies change.
+func (d *Daemon) review(ctx context.Context) {
+	select {
+	case <-d.upstreams.settled:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		d.warnings()
+		select {
+		case <-d.reviewed.again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// warnings returns what is wrong now; nothing before the upstreams are past their first connection. What is new is logged. However
+// often a server changes its list, it is looked through again only when another upstream has listed its tools, or the policies changed.
+func (d *Daemon) warnings() []string {
+	select {
+	case <-d.upstreams.settled:
+	default:
+		return nil
+	}
+	r, listed := d.reviewed, d.upstreams.listed()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := d.policies.engine.Load().Version() + " " + strings.Join(slices.Sorted(maps.Keys(listed)), " ")
+	for _, k := range d.keys.List() {
+		if k.Revoked.IsZero() {
+			state += fmt.Sprintf(" %s %q %q", k.Name, k.Groups, k.Roles)
+		}
+	}
+	if state == r.state {
+		return r.lines
+	}
+	lines := d.reviewOf(listed)
+	for _, line := range lines {
+		if !slices.Contains(r.lines, line) {
+			d.log.Warn(line)
+		}
+	}
+	r.state, r.lines = state, lines
+	return lines
+}
+
+// reviewOf returns what is wrong, given the tools of the upstreams that have listed theirs.
+func (d *Daemon) reviewOf(listed map[string][]*tool.Tool) []string {
+	s := d.cfg.Settings
+	lines := s.Unmatched(listed)
+	desk := &desk{settings: s, policies: d.policies, catalog: d.catalog, keys: d.keys, local: identity.Local(), ready: func(context.Context) {}}
+	report, err := desk.Check(context.Background(), nil)
+	if err != nil {
+		return append(lines, "policies: "+tool.AsError(err).Msg)
+	}
+	for _, p := range append(report.Problems, report.Warnings...) {
+		lines = append(lines, "policy "+policyLine(p))
+	}
+	return lines
+}
+
+func policyLine(p api.PolicyProblem) string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Message
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
+}
+
+// listed returns the tools of the upstreams that have listed theirs, before the configuration left any out.
+func (u *upstreams) listed() map[string][]*tool.Tool {
+	out := map[string][]*tool.Tool{}
+	for _, s := range u.sources {
+		if snap := s.up.Snapshot(); snap.Health.State == tool.Ready || len(snap.Tools) > 0 {
+			out[s.up.Name()] = snap.Tools
+		}
+	}
+	return out
+}
+
+// people are those whom policies can name.
+type people struct {
+	settings *config.Config
+	keys     []identity.Key
+	local    tool.Principal
+}
+
+var _ policy.People = people{}
+
+// issued reports whether an issuer says who is who: then anybody may be there.
+func (p people) issued() bool { return p.settings.Auth != nil && len(p.settings.Auth.Issuers) > 0 }
+
+// has reports whether an API key that is accepted fits.
+func (p people) has(fits func(*identity.Key) bool) bool {
+	if p.settings.Auth == nil || !p.settings.Auth.Keys {
+		return false
+	}
+	return slices.ContainsFunc(p.keys, func(k identity.Key) bool { return k.Revoked.IsZero() && fits(&k) })
+}
+
+// Decides implements policy.People.
+func (p people) Decides(group string) bool {
+	return p.issued() || p.has(func(k *identity.Key) bool {
+		return slices.Contains(k.Roles, identity.Admin) || slices.Contains(k.Roles, identity.Approver) && slices.Contains(k.Groups, group)
+	})
+}
+
+// IsGroup implements policy.People.
+func (p people) IsGroup(name string) bool {
+	return p.issued() || p.has(func(k *identity.Key) bool { return slices.Contains(k.Groups, name) })
+}
+
+// IsUser implements policy.People.
+func (p people) IsUser(id string) bool {
+	return id == p.local.ID || p.issued() || p.has(func(k *identity.Key) bool { return k.Principal().ID == id })
+}

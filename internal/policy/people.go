@@ -1,0 +1,50 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// People say who there is, for CheckPeople.
+type People interface {
+	// Decides reports whether somebody in a group can decide on calls, besides the user of the machine.
+	Decides(group string) bool
+	// IsGroup reports whether a principal can be in a group, and IsUser whether one can have an ID.
+	IsGroup(name string) bool
+	IsUser(id string) bool
+}
+
+// everyApprover is the group of all approvers, which the user of the machine always stands for.
+const everyApprover = "approvers"
+
+// CheckPeople returns a warning for each group of @ask in which nobody can decide, and for each group and user that a policy names and
+// that nobody can be.
+func (e *Engine) CheckPeople(p People) (warnings []Problem) {
+	for _, r := range e.rules {
+		f := e.file(r)
+		for _, g := range r.bounds.approvers {
+			if g != everyApprover && !p.Decides(g) {
+				warnings = append(warnings, r.problem(f, g, "@ask names the group %s, and nobody in it can decide, so only an admin and the user of this machine can: no API key has this group and the role approver, and no issuer is configured (biplane keys create NAME --role approver --scope api --group %s)", quote(g), quote(g)))
+			}
+		}
+		for _, g := range r.entities("Group") {
+			if !p.IsGroup(g) {
+				warnings = append(warnings, r.problem(f, g, "nobody is in Group::%s: no API key has this group, and no issuer is configured", quote(g)))
+			}
+		}
+		for _, u := range r.entities("User") {
+			if !p.IsUser(u) {
+				warnings = append(warnings, r.problem(f, u, "there is no User::%s: IDs are those of the user of this machine (local:NAME), of API keys (key:NAME) and of issuers", quote(u)))
+			}
+		}
+	}
+	return warnings
+}
+
+// Unlisted returns the upstreams of names that have no tools in a list.
+func Unlisted(names []string, tools []*tool.Tool) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Upstream == n })
+	})
+}
