@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"upstream":    {"tool"},
 	"typegen":     {"lazily", "tool", "third_party/jsonschema"},
 	"values":      {"tool", "prose"},
-	"egress":      {"tool"},
+	"egress":      {"tool", "queue"},
 	"vfs":         {"tool", "sandbox"},
 	"queue":       {"tool"},
 	"program":     {"lazily", "tool", "catalog", "program/check"},

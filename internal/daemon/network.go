@@ -53,7 +53,7 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "fetch: %w", err))
 	}
-	q := egress.Request{Method: t.Method, URL: t.URL, Header: a.Headers, Body: []byte(a.Body)}
+	q := egress.Request{Principal: c.Principal.ID, Method: t.Method, URL: t.URL, Header: a.Headers, Body: []byte(a.Body)}
 	if a.Base64 {
 		if q.Body, err = base64.StdEncoding.DecodeString(a.Body); err != nil {
 			return nil, tool.NotSent(tool.Errorf(tool.Invalid, "fetch: the body is not valid base64: %w", err))

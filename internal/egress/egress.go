@@ -12,15 +12,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -31,6 +34,7 @@ const (
 	maxHeader  = 16 << 10 // bytes of all headers that are sent
 	maxAnswer  = 64 << 10 // bytes of all headers that come back
 	maxTime    = 60 * time.Second
+	maxAtOnce  = 32 // requests to one host under way, which principals share; the others wait in turns
 )
 
 // Config makes a Client. Its zero value reaches public addresses only.
@@ -45,10 +49,11 @@ type Config struct {
 
 // A Request is what a program sends.
 type Request struct {
-	Method string
-	URL    *url.URL // absolute, http or https
-	Header map[string]string
-	Body   []byte
+	Principal string // ID of who runs the program
+	Method    string
+	URL       *url.URL // absolute, http or https
+	Header    map[string]string
+	Body      []byte
 }
 
 // A Response is what came back.
@@ -63,6 +68,15 @@ type Response struct {
 type Client struct {
 	cfg  Config
 	http *http.Client
+
+	mu    sync.Mutex
+	hosts map[string]*host // that requests are for
+}
+
+// A host has the turns of those that send requests to it.
+type host struct {
+	turns *queue.Fair
+	users int // requests under way or waiting
 }
 
 // New makes a Client.
@@ -75,12 +89,12 @@ func New(cfg Config) *Client {
 	if cfg.Own == nil {
 		cfg.Own = net.InterfaceAddrs
 	}
-	c := &Client{cfg: cfg}
+	c := &Client{cfg: cfg, hosts: map[string]*host{}}
 	c.http = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer, TLSHandshakeTimeout: 10 * time.Second,
-			ResponseHeaderTimeout: maxTime, IdleConnTimeout: 30 * time.Second, MaxConnsPerHost: 32, MaxIdleConns: 64,
+			ResponseHeaderTimeout: maxTime, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 64,
 		},
 	}
 	return c
@@ -92,6 +106,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Do sends a request. An error of kind Denied says that no address of the host may be reached; one of kind Invalid, what is wrong in the
 // request; both, that nothing was sent.
 func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
+	leave, err := c.enter(ctx, q)
+	if err != nil {
+		return nil, tool.NotSent(err)
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	r, err := request(ctx, q)
@@ -119,6 +138,33 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 		out.Headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD")
 	}
 	return out, nil
+}
+
+// enter waits for a turn to send a request to its host, of the principal's share. A nil error means that leave must follow.
+func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error) {
+	c.mu.Lock()
+	h := c.hosts[q.URL.Host]
+	if h == nil {
+		h = &host{turns: queue.New(maxAtOnce, math.MaxInt)} // how many wait is bounded by the calls of programs
+		c.hosts[q.URL.Host] = h
+	}
+	h.users++
+	c.mu.Unlock()
+	done := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(c.hosts, q.URL.Host)
+		}
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, maxTime,
+		tool.Errorf(tool.Timeout, "no request to %s was sent within %s: %d of yours or of others are under way", q.URL.Host, maxTime, maxAtOnce))
+	defer cancel()
+	if err := h.turns.Enter(waiting, q.Principal); err != nil {
+		done()
+		return nil, err
+	}
+	return func() { h.turns.Leave(q.Principal); done() }, nil
 }
 
 // failed is the error of a request that came to nothing.

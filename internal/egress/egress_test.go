@@ -192,3 +192,40 @@ func TestErrorsWithoutAddresses(t *testing.T) {
 		client.Close()
 	}
 }
+
+// A principal with all the requests to a host that there may be, and more that wait, leaves room for another's.
+func TestAHostIsShared(t *testing.T) {
+	const most = 32
+	come, hold := make(chan struct{}, 100), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			come <- struct{}{}
+			<-hold
+		}
+	}))
+	defer s.Close()
+	c := egress.New(egress.Config{Private: loopback})
+	defer c.Close()
+	ended := make(chan error, 2*most)
+	for range 2 * most {
+		go func() {
+			_, err := c.Do(t.Context(), egress.Request{Principal: "eve", Method: "GET", URL: target(t, s.URL+"/slow")})
+			ended <- err
+		}()
+	}
+	for range most {
+		<-come
+	}
+	if r, err := c.Do(t.Context(), egress.Request{Principal: "ann", Method: "GET", URL: target(t, s.URL+"/quick")}); err != nil || r.Status != 200 {
+		t.Errorf("ann's request: %+v, %v", r, err)
+	}
+	if len(come) != 0 {
+		t.Errorf("eve has %d requests under way, want %d", most+len(come), most)
+	}
+	close(hold)
+	for range 2 * most {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -119,7 +119,8 @@ type Store interface {
 	Parts(ctx context.Context, id string) ([][]byte, error)
 	// Result gives a result by its digest. One that is gone is an error of kind not_found.
 	Result(ctx context.Context, digest string) ([]byte, error)
-	// Trim deletes what has ended before a time, and of the others the oldest until their journals are at most so many bytes.
+	// Trim deletes what has ended before a time, and of the others the oldest of the principals with the most, until their journals are at
+	// most so many bytes. The journals of a principal that has no more than an equal share stay.
 	// It gives how many executions it deleted. One that has not ended stays.
 	Trim(ctx context.Context, before time.Time, bytes int64) (int, error)
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -234,11 +236,16 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 // trimmed is how many executions one step deletes.
 const trimmed = 64
 
-// Trim deletes what is too old or too much.
+// Trim deletes what is too old or too much. Of what is too much, principals with the most journals lose theirs first: none loses any
+// while its journals are within an equal share.
 func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
 	for {
-		ids, err := e.s.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (ORDER BY started DESC, id DESC) AS newer FROM execution)
-			WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), bytes, trimmed)
+		share, err := e.share(ctx, bytes)
+		if err != nil {
+			return n, err
+		}
+		ids, err := e.s.strings(ctx, `SELECT id FROM (SELECT id, started, ended, sum(bytes) OVER (PARTITION BY principal ORDER BY started DESC, id DESC) AS newer
+			FROM execution) WHERE ended <> 0 AND (ended < ? OR newer > ?) ORDER BY started LIMIT ?`, before.UnixMicro(), share, trimmed)
 		if err != nil {
 			return n, err
 		}
@@ -252,6 +259,26 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 			n++
 		}
 	}
+}
+
+// share returns how many bytes of journals each principal may have, so that all have no more than bytes together: those that have less
+// leave the rest to those that have more.
+func (e *Executions) share(ctx context.Context, bytes int64) (int64, error) {
+	totals, err := e.s.strings(ctx, `SELECT CAST(sum(bytes) AS TEXT) FROM execution GROUP BY principal ORDER BY sum(bytes)`)
+	if err != nil {
+		return 0, err
+	}
+	for i, text := range totals { // the least first
+		total, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		if each := bytes / int64(len(totals)-i); total > each {
+			return each, nil
+		}
+		bytes -= total
+	}
+	return math.MaxInt64, nil
 }
 
 // forget deletes an execution and what only it refers to.

@@ -100,3 +100,46 @@ func hack(t *testing.T, dir, change string) {
 		t.Fatal(err)
 	}
 }
+
+// The journals of one principal don't displace those of others, however many it has; alone, it may have all the room.
+func TestTrimIsFair(t *testing.T) {
+	ctx := t.Context()
+	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, store.Config{Path: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	e, began := s.Executions(key), time.Now().Add(-time.Hour)
+	add := func(who, id string, bytes int64) {
+		t.Helper()
+		began = began.Add(time.Second)
+		rec := &journal.Record{ID: id, Principal: who, State: journal.Done, Started: began, Ended: began, Bytes: bytes}
+		if p := e.Write(&journal.Write{ID: id, Record: rec, New: true}); errors.Join(p.Sync(), p.Wait()) != nil {
+			t.Fatal(p.Wait())
+		}
+	}
+	trim := func(want int, left ...string) {
+		t.Helper()
+		if n, err := e.Trim(ctx, time.Time{}, 1000); err != nil || n != want {
+			t.Fatalf("%d deleted, want %d: %v", n, want, err)
+		}
+		for _, id := range left {
+			if r, err := e.Get(ctx, id); err != nil || r == nil {
+				t.Errorf("%s is gone: %v", id, err)
+			}
+		}
+	}
+	add("ann", "a1", 150)
+	add("bob", "b1", 100)
+	for _, id := range []string{"e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8"} {
+		add("eve", id, 125)
+	}
+	trim(2, "a1", "b1", "e3", "e8") // 750 are left to eve
+	add("bob", "b2", 300)           // 400, and eve has no more than 450 then
+	trim(3, "a1", "b1", "b2", "e6", "e8")
+	trim(0)
+}
