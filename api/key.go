@@ -32,6 +32,7 @@ const (
 	KeyActive  = "active"
 	KeyExpired = "expired"
 	KeyRevoked = "revoked"
+	KeyChanged = "changed" // in the database, without the key of the data folder: it opens nothing
 )
 
 // A KeyRequest is a key that is to be made.

@@ -65,7 +65,7 @@ func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on
 // forgetApprovals throws away requests that were decided on long ago; the record has them.
 func (d *Daemon) forgetApprovals(ctx context.Context) {
 	keep := cmp.Or(d.cfg.Settings.Approvals.Keep, 400*24*time.Hour)
-	if err := d.store.Approvals(nil).Forget(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
+	if err := d.store.ForgetApprovals(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
 		d.log.Warn("approvals: throw away what was kept", "err", err)
 	}
 }

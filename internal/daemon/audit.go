@@ -73,6 +73,7 @@ func (d *Daemon) prune(ctx context.Context) {
 // signAudit signs the record as it is when the daemon ends.
 func (d *Daemon) signAudit(ctx context.Context) error {
 	d.ledger.Inspect()
+	d.tampered.close()
 	if err := d.audit.Seal(ctx); err != nil {
 		return tool.Errorf(tool.AsError(err).Kind, "sign the record: %w", err)
 	}

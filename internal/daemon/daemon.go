@@ -99,6 +99,7 @@ type Daemon struct {
 	close     sync.Once
 	warm      sync.WaitGroup // what is made ready beside the rest
 	first     *program.Ahead // of that; nil: no program is known yet
+	tampered  tampered
 }
 
 // New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When another process owns the
@@ -132,15 +133,19 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.store, err = store.Open(ctx, store.Config{
-		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log,
+		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log, Tampered: d.tampered.tell,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := d.openKeys(ctx); err != nil {
+	key, err := openKey(cfg.DataDir)
+	if err != nil {
 		return nil, err
 	}
-	if err := d.assemble(); err != nil {
+	if err := d.openKeys(ctx, key); err != nil {
+		return nil, err
+	}
+	if err := d.assemble(key); err != nil {
 		return nil, err
 	}
 	if d.socket, err = local.Listen(cfg.DataDir); err != nil {
@@ -155,16 +160,12 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 }
 
 // assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the top.
-func (d *Daemon) assemble() (err error) {
+func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
 	if d.driver, d.kind, err = newDriver(s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
 		return err
 	}
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
-	key, err := openKey(d.cfg.DataDir)
-	if err != nil {
-		return err
-	}
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
@@ -173,13 +174,14 @@ func (d *Daemon) assemble() (err error) {
 	if d.audit, err = d.openAudit(key); err != nil {
 		return err
 	}
+	d.tampered.recorded(d)
 	if d.first == nil { // beside the rest; before, it is the engine's process that gets ready beside this one
 		d.warm.Go(program.Warm)
 	}
 	d.approvals = d.newApprovals(key)
 	d.network = d.newNetwork()
 	d.privacy = d.newPrivacy(key)
-	if d.limits, err = d.newLimits(context.Background()); err != nil {
+	if d.limits, err = d.newLimits(context.Background(), key); err != nil {
 		return err
 	}
 	d.policies, err = newPolicies(s, gateway.Config{
@@ -441,6 +443,7 @@ func (d *Daemon) Close() error {
 		if d.driver != nil {
 			errs = append(errs, d.driver.Close())
 		}
+		d.tampered.close()
 		if d.store != nil {
 			errs = append(errs, d.store.Close())
 		}

@@ -17,12 +17,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/httpapi"
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // openKeys reads the API keys. They can be made and revoked whether they are taken or not.
-func (d *Daemon) openKeys(ctx context.Context) (err error) {
-	d.keys, err = identity.OpenKeys(ctx, identity.KeysConfig{Store: d.store.APIKeys(), Log: d.log, Revoked: func(principal string) {
+func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
+	d.keys, err = identity.OpenKeys(ctx, identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
 		d.mcp.Cut(principal)
 	}})
 	return err

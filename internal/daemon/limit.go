@@ -7,6 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -43,6 +44,6 @@ func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Ex
 }
 
 // newLimits makes what holds the limits.
-func (d *Daemon) newLimits(ctx context.Context) (*limit.Limiter, error) {
-	return limit.New(ctx, limit.Config{Rules: d.cfg.Settings.Limits, Store: d.store.Limits()})
+func (d *Daemon) newLimits(ctx context.Context, key *secret.Key) (*limit.Limiter, error) {
+	return limit.New(ctx, limit.Config{Rules: d.cfg.Settings.Limits, Store: d.store.Limits(key)})
 }

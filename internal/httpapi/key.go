@@ -95,6 +95,8 @@ func wireKey(k *identity.Key, text string) api.Key {
 		out.OldUntil = some(k.OldEnds)
 	}
 	switch {
+	case k.Changed:
+		out.State = api.KeyChanged
 	case !k.Revoked.IsZero():
 		out.State = api.KeyRevoked
 	case !k.Expires.IsZero() && !now.Before(k.Expires):

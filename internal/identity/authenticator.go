@@ -107,7 +107,9 @@ func (a *Authenticator) identify(ctx context.Context, ev *Event, token, bad stri
 	if reason != "" {
 		no := reject(reason, "%s", map[string]string{
 			ReasonMalformed: "this is no API key: one is bp_, 12 characters, _, and 49 characters, and its last ones don't fit the others if it was mistyped",
-			ReasonUnknown:   "no such API key is known here", ReasonRevoked: "the API key was revoked", ReasonExpired: "the API key has expired",
+			ReasonUnknown:   "no such API key is known here", ReasonRevoked: "the API key was revoked",
+			ReasonChanged: "the API key was changed in the database without the key of the data folder: revoke it, and create another one",
+			ReasonExpired: "the API key has expired",
 		}[reason])
 		if k != nil {
 			no.claimed = keyOwner + k.Name

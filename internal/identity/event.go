@@ -16,6 +16,7 @@ const (
 	ReasonOversize   = "oversized token"
 	ReasonUnknown    = "unknown key" // of an API: no such id, or another secret
 	ReasonRevoked    = "revoked key"
+	ReasonChanged    = "changed key"
 	ReasonExpired    = "expired"
 	ReasonNotYet     = "not yet valid"
 	ReasonIssuer     = "unknown issuer"

@@ -48,6 +48,9 @@ type Key struct {
 	Rotated time.Time // zero: never
 	Used    time.Time // zero: never; exact to a minute
 	Revoked time.Time // zero: not
+	// Changed: the stored key is not the one that was saved here. It opens nothing, and can only be revoked. One that was
+	// removed has nothing but its name.
+	Changed bool
 }
 
 // Principal gives who a request with k is made by.

@@ -74,7 +74,13 @@ func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
 	}
 	ks := &Keys{cfg: c, byID: map[string]*Key{}, byName: map[string]*Key{}}
 	for i := range all {
-		ks.byID[all[i].ID], ks.byName[all[i].Name] = &all[i], &all[i]
+		k := &all[i]
+		if old := ks.byID[k.ID]; old == nil || old.Changed { // one that was changed may have the id of another one
+			ks.byID[k.ID] = k
+		}
+		if old := ks.byName[k.Name]; old == nil || old.Changed {
+			ks.byName[k.Name] = k
+		}
 	}
 	return ks, nil
 }
@@ -99,7 +105,7 @@ func (ks *Keys) find(name string) (*Key, error) {
 	if k == nil {
 		return nil, tool.Errorf(tool.NotFound, "no key %q: `biplane keys list` shows which there are", name)
 	}
-	if !k.Revoked.IsZero() {
+	if !k.Revoked.IsZero() && !k.Changed {
 		return nil, tool.Errorf(tool.Conflict, "key %q was revoked: create another one, with another name", name)
 	}
 	return k, nil
@@ -165,6 +171,9 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 	if err != nil {
 		return nil, "", err
 	}
+	if old.Changed {
+		return nil, "", tool.Errorf(tool.Conflict, "key %q was changed in the database without the key of the data folder: revoke it, and create another one", name)
+	}
 	k, now := *old, ks.cfg.Clock()
 	if k.expired(now) {
 		return nil, "", tool.Errorf(tool.Conflict, "key %q has expired: create another one", name)
@@ -192,7 +201,13 @@ func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
 		return nil, err
 	}
 	k := *old
-	k.Revoked = ks.cfg.Clock()
+	if k.Revoked = ks.cfg.Clock(); k.Changed { // what it says isn't known; its name stays taken
+		_, hash := newSecret()
+		k = Key{Name: name, ID: randomText(idChars), Hash: hash, Created: k.Revoked, Revoked: k.Revoked}
+		if old.ID != "" {
+			k.ID = old.ID
+		}
+	}
 	if err := ks.put(ctx, &k); err != nil {
 		return nil, err
 	}
@@ -219,6 +234,8 @@ func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string)
 	switch {
 	case k == nil, !k.opens(secret, now):
 		return k, ReasonUnknown
+	case k.Changed:
+		return k, ReasonChanged
 	case !k.Revoked.IsZero():
 		return k, ReasonRevoked
 	case k.expired(now):
@@ -263,6 +280,8 @@ func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
 	switch {
 	case k == nil:
 		return "key " + name + " is not known"
+	case k.Changed:
+		return "key " + name + " was changed in the database without the key of the data folder"
 	case !k.Revoked.IsZero():
 		return "key " + name + " was revoked"
 	case k.expired(ks.cfg.Clock()):

@@ -194,8 +194,9 @@ func (r *Rule) Check() error {
 
 // A Store keeps what was used. It is safe for concurrent use.
 type Store interface {
-	// Load gives the time that is kept under each key, those before now aside.
-	Load(ctx context.Context, now time.Time) (map[string]time.Time, error)
+	// Load returns the time that is kept under each key, except those before now. It also returns when it was last found that times
+	// can't be trusted; zero: never. Everything counts as used up then.
+	Load(ctx context.Context, now time.Time) (times map[string]time.Time, doubt time.Time, err error)
 	// Save keeps times under their keys. It doesn't wait for the disk.
 	Save(ctx context.Context, times map[string]time.Time) error
 }
@@ -213,6 +214,7 @@ type Limiter struct {
 	breaker *Breaker
 
 	mu    sync.Mutex
+	doubt time.Time            // everything was used up then
 	times map[string]time.Time // by key, when what was used would be used up at an even pace (GCRA's TAT)
 	now   map[string]float64   // by key, how much goes on
 	swept time.Time
@@ -246,10 +248,11 @@ func (l *Limiter) recall(ctx context.Context) error {
 	if l.known || l.cfg.Store == nil {
 		return nil
 	}
-	times, err := l.cfg.Store.Load(ctx, l.cfg.Now())
+	times, doubt, err := l.cfg.Store.Load(ctx, l.cfg.Now())
 	if err != nil {
 		return err
 	}
+	l.doubt = doubt
 	maps.Copy(l.times, times)
 	l.known = true
 	return nil
@@ -411,6 +414,9 @@ func (l *Limiter) wait(u use, now time.Time) time.Duration {
 // used gives the time at which all that was used is used up. l.mu is held.
 func (l *Limiter) used(u use, now time.Time) time.Time {
 	tat := l.times[u.key]
+	if full := l.doubt.Add(u.rule.Window); !l.doubt.IsZero() && tat.Before(full) {
+		tat = full
+	}
 	switch most := now.Add(u.rule.Window); {
 	case tat.Before(now):
 		return now

@@ -20,13 +20,14 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	times map[string]time.Time
+	doubt time.Time
 	fails bool
 }
 
-func (m *memory) Load(context.Context, time.Time) (map[string]time.Time, error) {
+func (m *memory) Load(context.Context, time.Time) (map[string]time.Time, time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.times), nil
+	return maps.Clone(m.times), m.doubt, nil
 }
 
 func (m *memory) Save(_ context.Context, times map[string]time.Time) error {
@@ -385,8 +386,8 @@ func TestBoundsThatCantBeRead(t *testing.T) {
 
 type broken struct{ *memory }
 
-func (broken) Load(context.Context, time.Time) (map[string]time.Time, error) {
-	return nil, errors.New("disk broken")
+func (broken) Load(context.Context, time.Time) (map[string]time.Time, time.Time, error) {
+	return nil, time.Time{}, errors.New("disk broken")
 }
 
 // A call of which nothing was sent gives back what it took, and no more.

@@ -4,46 +4,123 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // APIKeys are the API keys, without their secrets. They are an identity.KeyStore.
-type APIKeys struct{ s *Store }
+type APIKeys struct {
+	s *Store
+	g *grants
+}
 
-// APIKeys gives the API keys.
-func (s *Store) APIKeys() *APIKeys { return &APIKeys{s} }
+// APIKeys gives the API keys, which key authenticates.
+func (s *Store) APIKeys(key *secret.Key) *APIKeys { return &APIKeys{s, s.grants(key)} }
 
-// Keys gives all keys, the revoked ones too, by name.
-func (a *APIKeys) Keys(ctx context.Context) ([]identity.Key, error) {
-	rows, err := a.s.read.QueryContext(ctx, `SELECT name, id, hash, old, old_ends, person, roles, scopes, tools, groups, created, expires, rotated, used, revoked
-		FROM api_key ORDER BY name`)
-	if err != nil {
-		return nil, fault.Of(err)
-	}
-	defer rows.Close()
-	var out []identity.Key
-	for rows.Next() {
-		var k identity.Key
-		var roles, scopes, tools, groups string
-		var oldEnds, created, expires, rotated, used, revoked int64
-		if err := rows.Scan(&k.Name, &k.ID, &k.Hash, &k.Old, &oldEnds, &k.Person, &roles, &scopes, &tools, &groups, &created, &expires, &rotated, &used, &revoked); err != nil {
-			return nil, fault.Of(err)
-		}
-		err := errors.Join(json.Unmarshal([]byte(roles), &k.Roles), json.Unmarshal([]byte(scopes), &k.Scopes), json.Unmarshal([]byte(tools), &k.Tools), json.Unmarshal([]byte(groups), &k.Groups))
+const selectKeys = `SELECT name, id, hash, old, old_ends, person, roles, scopes, tools, groups, created, expires, rotated, used, revoked
+	FROM api_key ORDER BY name`
+
+// A keyRow is a row of selectKeys.
+type keyRow struct {
+	key                                               *identity.Key
+	roles, scopes, tools, groups                      string
+	oldEnds, created, expires, rotated, used, revoked int64
+}
+
+func (r *keyRow) scan(scan func(...any) error) error {
+	k := r.key
+	return scan(&k.Name, &k.ID, &k.Hash, &k.Old, &r.oldEnds, &k.Person, &r.roles, &r.scopes, &r.tools, &r.groups,
+		&r.created, &r.expires, &r.rotated, &r.used, &r.revoked)
+}
+
+// rowOf makes the row of a key.
+func rowOf(k *identity.Key) (*keyRow, error) {
+	r := &keyRow{key: k, oldEnds: micro(k.OldEnds), created: micro(k.Created), expires: micro(k.Expires), rotated: micro(k.Rotated), used: micro(k.Used), revoked: micro(k.Revoked)}
+	for _, l := range []struct {
+		to   *string
+		list []string
+	}{{&r.roles, k.Roles}, {&r.scopes, k.Scopes}, {&r.tools, k.Tools}, {&r.groups, k.Groups}} {
+		text, err := json.Marshal(l.list)
 		if err != nil {
-			return nil, tool.Errorf(tool.Conflict, "key %q can't be read: %w", k.Name, err)
+			return nil, tool.Errorf(tool.Internal, "key %s: %w", k.Name, err)
 		}
-		k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = at(oldEnds), at(created), at(expires), at(rotated), at(used), at(revoked)
-		out = append(out, k)
+		*l.to = string(text)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fault.Of(err)
+	return r, nil
+}
+
+// digest returns the keyed digest of all columns but used.
+func (r *keyRow) digest(g *grants) []byte {
+	says := []string{r.key.Name, r.key.ID, string(r.key.Hash), string(r.key.Old), r.key.Person, r.roles, r.scopes, r.tools, r.groups}
+	for _, n := range []int64{r.oldEnds, r.created, r.expires, r.rotated, r.revoked} {
+		says = append(says, strconv.FormatInt(n, 10))
+	}
+	return g.digest(keyGrants, says...)
+}
+
+// open makes the key of a row.
+func (r *keyRow) open() error {
+	k := r.key
+	k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = at(r.oldEnds), at(r.created), at(r.expires), at(r.rotated), at(r.used), at(r.revoked)
+	return errors.Join(json.Unmarshal([]byte(r.roles), &k.Roles), json.Unmarshal([]byte(r.scopes), &k.Scopes),
+		json.Unmarshal([]byte(r.tools), &k.Tools), json.Unmarshal([]byte(r.groups), &k.Groups))
+}
+
+// Keys gives all keys, the revoked ones too, by name. What was changed without the folder's key is Changed. A key that was removed is, too, and has
+// nothing but its name.
+func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
+	err = a.g.checked(ctx, func(q record.Querier) (err error) {
+		out, err = a.read(ctx, q)
+		if err == nil && slices.ContainsFunc(out, func(k identity.Key) bool { return k.Changed }) {
+			err = errChanged
+		}
+		return err
+	})
+	if !isChanged(err) {
+		return out, err
+	}
+	for _, k := range out {
+		if k.Changed {
+			_ = a.s.changed(keyGrants, k.Name, "key %s is not what it was, so that it opens nothing: revoke it, and create another one", k.Name)
+		}
 	}
 	return out, nil
+}
+
+func (a *APIKeys) read(ctx context.Context, q record.Querier) (out []identity.Key, err error) {
+	rows, err := q.QueryContext(ctx, selectKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	there := map[string]bool{}
+	for rows.Next() {
+		r := &keyRow{key: &identity.Key{}}
+		if err := r.scan(rows.Scan); err != nil {
+			return nil, err
+		}
+		if !a.g.agrees(keyGrants, r.key.Name, r.digest(a.g)) {
+			r.key.Changed = true
+		}
+		if err := r.open(); err != nil && !r.key.Changed {
+			return nil, tool.Errorf(tool.Conflict, "key %q can't be read: %w", r.key.Name, err)
+		}
+		there[r.key.Name] = true
+		out = append(out, *r.key)
+	}
+	for _, name := range a.g.ids(keyGrants) {
+		if !there[name] {
+			out = append(out, identity.Key{Name: name, Changed: true})
+		}
+	}
+	return out, rows.Err()
 }
 
 const saveKey = `INSERT INTO api_key (name, id, hash, old, old_ends, person, roles, scopes, tools, groups, created, expires, rotated, used, revoked)
@@ -55,16 +132,17 @@ const saveKey = `INSERT INTO api_key (name, id, hash, old, old_ends, person, rol
 // SaveKey stores k, which is new or takes the place of the one with its name. One that would be another key, or good again,
 // is an error of kind tool.Conflict.
 func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
-	lists := make([]string, 4)
-	for i, l := range [][]string{k.Roles, k.Scopes, k.Tools, k.Groups} {
-		text, err := json.Marshal(l)
-		if err != nil {
-			return tool.Errorf(tool.Internal, "key %s: %w", k.Name, err)
-		}
-		lists[i] = string(text)
+	r, err := rowOf(k)
+	if err != nil {
+		return err
 	}
-	err := a.s.writer.do(ctx, true, saveKey, k.Name, k.ID, k.Hash, k.Old, micro(k.OldEnds), k.Person, lists[0], lists[1], lists[2], lists[3],
-		micro(k.Created), micro(k.Expires), micro(k.Rotated), micro(k.Used), micro(k.Revoked))
+	err = a.g.change(ctx, true, func(ctx context.Context, w *writer) error {
+		_, err := w.statement(ctx, saveKey, k.Name, k.ID, k.Hash, k.Old, r.oldEnds, k.Person, r.roles, r.scopes, r.tools, r.groups, r.created, r.expires, r.rotated, r.used, r.revoked)
+		if err == nil {
+			a.g.set(keyGrants, k.Name, r.digest(a.g))
+		}
+		return err
+	})
 	if fault.IsConstraint(err) {
 		return tool.Errorf(tool.Conflict, "key %q: another one has its name or its id, or it was revoked: %w", k.Name, err)
 	}

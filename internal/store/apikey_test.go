@@ -22,7 +22,7 @@ func TestAPIKeys(t *testing.T) {
 		Name: "ci", ID: "abcdefghijkl", Hash: []byte("hash"), Person: "ann", Roles: []string{"user"}, Scopes: []string{"api", "mcp"},
 		Tools: []string{"a.*"}, Groups: []string{"leads"}, Created: at, Expires: at.Add(time.Hour),
 	}
-	keys := s.APIKeys()
+	keys := s.APIKeys(tokenKey(t, 1))
 	other := k
 	other.Name, other.ID, other.Tools, other.Groups = "b", "bcdefghijklm", nil, nil
 	if err := errors.Join(keys.SaveKey(t.Context(), &k), keys.SaveKey(t.Context(), &other)); err != nil {
@@ -56,7 +56,7 @@ func TestAPIKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	got, err := s.APIKeys().Keys(t.Context())
+	got, err := s.APIKeys(tokenKey(t, 1)).Keys(t.Context())
 	if err != nil || !reflect.DeepEqual(got, []identity.Key{other, k}) {
 		t.Errorf("%v\n%+v\n%+v", err, got, []identity.Key{other, k})
 	}

@@ -2,15 +2,18 @@ package store
 
 import (
 	"context"
+	"crypto/subtle"
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -24,21 +27,54 @@ const (
 type Approvals struct {
 	s   *Store
 	key *secret.Key
+	g   *grants
 }
 
 // Approvals gives the requests for approvals, which key seals.
-func (s *Store) Approvals(key *secret.Key) *Approvals { return &Approvals{s, key} }
+func (s *Store) Approvals(key *secret.Key) *Approvals { return &Approvals{s, key, s.grants(key)} }
 
 const (
-	insertApproval = `INSERT INTO approval (id, seq, subject, execution, state, decider, decided, note, request, arguments)
-		SELECT ?, 1 + coalesce(max(seq), 0), ?, ?, 'pending', '', 0, '', ?, ? FROM approval`
-	moveApproval   = `UPDATE approval SET state = ?, ended = ? WHERE id = ? AND state = ?`
-	decideApproval = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ? WHERE id = ? AND state = ?`
+	insertApproval = `INSERT INTO approval (id, seq, subject, execution, state, decider, decided, note, request, arguments, seal)
+		SELECT ?, 1 + coalesce(max(seq), 0), ?, ?, 'pending', '', 0, '', ?, ?, ? FROM approval`
+	moveApproval   = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ?, seal = ? WHERE id = ? AND state = ?`
+	sealApproval   = `UPDATE approval SET seal = ? WHERE id = ?`
 	forgetApproval = `DELETE FROM approval WHERE state NOT IN ('pending', 'approved') AND max(ended, decided) < ?
 		AND NOT EXISTS (SELECT 1 FROM execution WHERE execution.id = approval.execution AND execution.ended = 0)`
-	approvalColumns = `SELECT id, state, decider, decided, note, request, arguments`
-	listedApproval  = `SELECT id, state, decider, decided, note, request, CASE WHEN length(arguments) <= ? THEN arguments END`
+	fixedApproval   = `id, subject, execution, state, decider, decided, note, ended, seal, request, `
+	approvalColumns = fixedApproval + `arguments`
+	listedApproval  = `SELECT ` + fixedApproval + `CASE WHEN length(arguments) <= ? THEN arguments END`
 )
+
+// An approvalRow is a row of approvalColumns or listedApproval.
+type approvalRow struct {
+	id, subject, execution, state, decider, note string
+	decided, ended                               int64
+	seal, request, arguments                     []byte
+}
+
+func (r *approvalRow) scan(scan func(...any) error) error {
+	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended, &r.seal, &r.request, &r.arguments)
+}
+
+// digest returns the keyed digest of the row. The request and its arguments are sealed themselves, bound to the id, and never change.
+func (r *approvalRow) digest(g *grants) []byte {
+	return g.digest(approvalGrants, r.id, r.subject, r.execution, r.state, r.decider, strconv.FormatInt(r.decided, 10), r.note, strconv.FormatInt(r.ended, 10))
+}
+
+// sound reports whether the row is what was sealed. One that is approved must be in the list, too: an older row could be put back.
+func (r *approvalRow) sound(g *grants) bool {
+	digest := r.digest(g)
+	return subtle.ConstantTimeCompare(digest, r.seal) == 1 && (r.state != string(approval.Approved) || g.agrees(approvalGrants, r.id, digest))
+}
+
+// setApproval has a row count for what it says, which is written in the same transaction.
+func (g *grants) setApproval(r *approvalRow) {
+	if r.state == string(approval.Approved) {
+		g.set(approvalGrants, r.id, r.digest(g))
+	} else {
+		g.set(approvalGrants, r.id, nil)
+	}
+}
 
 // Open adds a request, unless one of the same subject stands.
 func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Request, error) {
@@ -50,9 +86,10 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 		return nil, err
 	}
 	id := []byte(r.ID)
+	row := &approvalRow{id: r.ID, subject: r.Subject, execution: r.Execution, state: string(approval.Pending)}
 	for range 3 { // what stands in the way may be decided in between
 		err = k.s.writer.do(ctx, true, insertApproval, r.ID, r.Subject, r.Execution,
-			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id))
+			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id), row.digest(k.g))
 		if !fault.IsConstraint(err) {
 			if err != nil {
 				return nil, err
@@ -72,47 +109,51 @@ func (k *Approvals) Get(ctx context.Context, id string) (*approval.Request, erro
 	return k.one(ctx, `id = ?`, id)
 }
 
-func (k *Approvals) one(ctx context.Context, where string, arg any) (*approval.Request, error) {
-	r, err := k.scan(k.s.read.QueryRowContext(ctx, approvalColumns+` FROM approval WHERE `+where, arg).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
+func (k *Approvals) one(ctx context.Context, where string, arg any) (r *approval.Request, err error) {
+	row := &approvalRow{}
+	err = k.g.checked(ctx, func(q record.Querier) error {
+		*row = approvalRow{}
+		err := row.scan(q.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approval WHERE `+where, arg).Scan)
+		if err == nil && !row.sound(k.g) {
+			return errChanged
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
+	case isChanged(err):
+		return nil, k.changed(row.id)
+	case err != nil:
+		return nil, err
 	}
-	return r, err
+	return k.open(row)
 }
 
-// scan reads a row of approvalColumns or listedApproval.
-func (k *Approvals) scan(scan func(...any) error) (*approval.Request, error) {
-	var id, state, decider, note string
-	var decided int64
-	var sealed, args []byte
-	if err := scan(&id, &state, &decider, &decided, &note, &sealed, &args); err != nil {
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil, err
-		}
-		return nil, fault.Of(err)
-	}
-	text, err := k.key.Unseal(requestPurpose, sealed, []byte(id))
+// open opens a row.
+func (k *Approvals) open(row *approvalRow) (*approval.Request, error) {
+	text, err := k.key.Unseal(requestPurpose, row.request, []byte(row.id))
 	if err != nil {
-		return nil, changedApproval(id, err)
+		return nil, k.changed(row.id)
 	}
 	r := &approval.Request{}
-	if err := json.Unmarshal(text, r); err != nil || r.ID != id {
-		return nil, changedApproval(id, err)
+	if err := json.Unmarshal(text, r); err != nil || r.ID != row.id {
+		return nil, k.changed(row.id)
 	}
-	if r.Arguments = nil; args != nil {
-		if r.Arguments, err = k.key.Unseal(argumentsPurpose, args, []byte(id)); err != nil {
-			return nil, changedApproval(id, err)
+	if r.Arguments = nil; row.arguments != nil {
+		if r.Arguments, err = k.key.Unseal(argumentsPurpose, row.arguments, []byte(row.id)); err != nil {
+			return nil, k.changed(row.id)
 		}
 	}
-	r.State, r.Decider, r.Note = approval.State(state), decider, note
-	if decided != 0 {
-		r.Decided = time.UnixMicro(decided).UTC()
+	r.State, r.Decider, r.Note = approval.State(row.state), row.decider, row.note
+	if row.decided != 0 {
+		r.Decided = time.UnixMicro(row.decided).UTC()
 	}
 	return r, nil
 }
 
-func changedApproval(id string, err error) error {
-	return tool.Errorf(tool.Conflict, "request %s can't be read with the key of this data folder, or was changed there: %w", id, err)
+func (k *Approvals) changed(id string) error {
+	return k.s.changed(approvalGrants, id, "request %s is not what was asked and decided, so that it lets no call through: make the call again, or restore the folder from a backup", id)
 }
 
 // List gives what q picks.
@@ -131,31 +172,80 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	if q.Before != "" {
 		where, args = append(where, "seq < (SELECT seq FROM approval WHERE id = ?)"), append(args, q.Before)
 	}
+	if err := k.g.ready(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
-	return collect(ctx, rows, err, k.scan)
+	all, err := collect(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
+		row := &approvalRow{}
+		return row, row.scan(scan)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []approval.Request
+	for i := range all {
+		r, err := k.listed(ctx, &all[i])
+		switch {
+		case isChanged(err): // the others are there all the same
+		case err != nil:
+			return nil, err
+		case r != nil:
+			out = append(out, *r)
+		}
+	}
+	return out, nil
+}
+
+// listed opens a row of a list. What doesn't agree is read again: it may have been decided on meanwhile.
+func (k *Approvals) listed(ctx context.Context, row *approvalRow) (*approval.Request, error) {
+	if row.sound(k.g) {
+		return k.open(row)
+	}
+	r, err := k.Get(ctx, row.id)
+	if r != nil && row.arguments == nil {
+		r.Arguments = nil
+	}
+	return r, err
 }
 
 // Move takes a request from one state to another.
 func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
-	now := time.Now().UnixMicro()
-	query, args := moveApproval, []any{string(to), now, id, string(from)}
-	if !d.Time.IsZero() {
-		query, args = decideApproval, []any{string(to), now, d.Decider, d.Time.UnixMicro(), d.Note, id, string(from)}
-	}
-	err = k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
-		res, err := w.conn.ExecContext(ctx, query, args...)
+	err = k.g.change(ctx, true, func(ctx context.Context, w *writer) error {
+		row := &approvalRow{}
+		err := row.scan(w.conn.QueryRowContext(ctx, `SELECT `+fixedApproval+`NULL FROM approval WHERE id = ?`, id).Scan)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil
+		case err != nil:
+			return err
+		case !row.sound(k.g):
+			return errChanged
+		case row.state != string(from):
+			return nil
+		}
+		row.state, row.ended = string(to), time.Now().UnixMicro()
+		if !d.Time.IsZero() {
+			row.decider, row.decided, row.note = d.Decider, d.Time.UnixMicro(), d.Note
+		}
+		res, err := w.statement(ctx, moveApproval, row.state, row.ended, row.decider, row.decided, row.note, row.digest(k.g), id, string(from))
 		if err != nil {
 			return err
 		}
 		n, err := res.RowsAffected()
-		moved = n > 0
+		if moved = n > 0; moved {
+			k.g.setApproval(row)
+		}
 		return err
 	})
+	if isChanged(err) {
+		err = k.changed(id)
+	}
 	return moved, err
 }
 
-// Forget throws away the requests that ended before a moment: were denied, expired, were withdrawn or made. Those of an execution
+// ForgetApprovals throws away the requests that ended before a moment: were denied, expired, were withdrawn or made. Those of an execution
 // that has not ended stay, since its calls may be made anew after a restart, and find them.
-func (k *Approvals) Forget(ctx context.Context, before time.Time) error {
-	return k.s.writer.do(ctx, false, forgetApproval, before.UnixMicro())
+func (s *Store) ForgetApprovals(ctx context.Context, before time.Time) error {
+	return s.writer.do(ctx, false, forgetApproval, before.UnixMicro())
 }

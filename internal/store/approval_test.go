@@ -94,7 +94,7 @@ func TestApprovalsAreForgotten(t *testing.T) {
 		{now.Add(-time.Hour), "apr_open apr_withdrawn apr_made apr_denied apr_approved apr_pending "},
 		{now.Add(time.Hour), "apr_open apr_approved apr_pending "},
 	} {
-		if err := k.Forget(t.Context(), c.before); err != nil {
+		if err := s.ForgetApprovals(t.Context(), c.before); err != nil {
 			t.Fatal(err)
 		}
 		if got := left(); got != c.want {

@@ -29,6 +29,7 @@ type Audit struct {
 // form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict. To a record that isn't what was sealed nothing is added.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
 	a := &Audit{s: s, key: key}
+	s.grants(key) // what grants something is bound to the record's head, and sealed with it
 	if err := strange(ctx, s.read); err != nil {
 		return nil, err
 	}

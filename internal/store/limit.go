@@ -2,49 +2,140 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"strconv"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/record"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // Limits keeps what was used of what is limited: a limit.Store.
-type Limits struct{ s *Store }
+type Limits struct{ g *grants }
 
-// Limits gives what was used.
-func (s *Store) Limits() *Limits { return &Limits{s} }
+// Limits gives what was used, which key authenticates.
+func (s *Store) Limits(key *secret.Key) *Limits { return &Limits{s.grants(key)} }
 
-const saveLimit = `INSERT INTO limit_use (key, time) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET time = excluded.time`
+const (
+	saveLimit  = `INSERT INTO limit_use (key, time) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET time = excluded.time`
+	dropLimits = `DELETE FROM limit_use WHERE time <= ?`
+)
 
-// Load gives the time that is kept under each key, and drops those that are past.
-func (k *Limits) Load(ctx context.Context, now time.Time) (map[string]time.Time, error) {
-	if err := k.s.writer.do(ctx, false, `DELETE FROM limit_use WHERE time <= ?`, now.UnixMicro()); err != nil {
-		return nil, err
+// A limitSum is a digest of all rows of limit_use: how many there are, and the exclusive or of a keyed digest of each. So a row changes
+// it in constant time. It is sealed: who knew the digests could look for other rows with the same sum.
+type limitSum struct {
+	rows  uint64
+	sum   [sha256.Size]byte
+	doubt int64            // when rows were found changed, microseconds since 1970, UTC; 0: never
+	times map[string]int64 // the rows; nil: they were not read yet
+}
+
+// toggle adds a row to the sum, or takes it out.
+func (l *limitSum) toggle(key *secret.Key, name string, at int64) {
+	one := key.MAC(limitPurpose, field(field(nil, name), strconv.FormatInt(at, 10)))
+	for i := range l.sum {
+		l.sum[i] ^= one[i]
 	}
-	rows, err := k.s.read.QueryContext(ctx, `SELECT key, time FROM limit_use`)
+}
+
+const limitPurpose = "limit-use"
+
+// put notes a row.
+func (l *limitSum) put(key *secret.Key, name string, at int64) {
+	if old, ok := l.times[name]; ok {
+		l.toggle(key, name, old)
+	} else {
+		l.rows++
+	}
+	l.toggle(key, name, at)
+	l.times[name] = at
+}
+
+// drop forgets the rows that are past.
+func (l *limitSum) drop(key *secret.Key, now int64) {
+	for name, at := range l.times {
+		if at <= now {
+			l.toggle(key, name, at)
+			l.rows--
+			delete(l.times, name)
+		}
+	}
+}
+
+// read makes the sum of the rows that there are, and reports whether it was that before.
+func (l *limitSum) read(ctx context.Context, q record.Querier, key *secret.Key) (same bool, err error) {
+	now := limitSum{doubt: l.doubt, times: map[string]int64{}}
+	rows, err := q.QueryContext(ctx, `SELECT key, time FROM limit_use`)
 	if err != nil {
-		return nil, fault.Reading(ctx, err)
+		return false, err
 	}
 	defer rows.Close()
-	out := map[string]time.Time{}
 	for rows.Next() {
-		var key string
+		var name string
 		var at int64
-		if err := rows.Scan(&key, &at); err != nil {
-			return nil, fault.Reading(ctx, err)
+		if err := rows.Scan(&name, &at); err != nil {
+			return false, err
 		}
-		out[key] = time.UnixMicro(at)
+		now.put(key, name, at)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fault.Reading(ctx, err)
+	same = now.rows == l.rows && now.sum == l.sum
+	*l = now
+	return same, rows.Err()
+}
+
+// known reads the rows in the transaction under way, unless they are known. Rows that were changed, removed or put back make all limits count
+// as used up.
+func (g *grants) known(ctx context.Context, w *writer) error {
+	if g.limits.times != nil {
+		return nil
 	}
-	return out, nil
+	same, err := g.limits.read(ctx, w.conn, g.key)
+	if err != nil || same {
+		return err
+	}
+	g.s.alarm.ring("limit_use", "", tool.Errorf(tool.Conflict, "what was used of limits was changed, so that all limits count as used up: %w", errChanged))
+	g.dirty = true
+	return g.limits.doubted(ctx, w)
+}
+
+// Load gives the time that is kept under each key, and drops those that are past. It returns also when rows were last found changed: everything
+// counts as used up then.
+func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.Time, doubt time.Time, err error) {
+	out = map[string]time.Time{}
+	err = k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
+		if err := k.g.known(ctx, w); err != nil {
+			return err
+		}
+		before := k.g.limits.rows
+		if k.g.limits.drop(k.g.key, now.UnixMicro()); k.g.limits.rows != before {
+			k.g.dirty = true
+			if err := w.step(ctx, step{dropLimits, []any{now.UnixMicro()}}); err != nil {
+				return err
+			}
+		}
+		for name, at := range k.g.limits.times {
+			out[name] = time.UnixMicro(at)
+		}
+		doubt = at(k.g.limits.doubt)
+		return nil
+	})
+	return out, doubt, err
 }
 
 // Save keeps times under their keys. They survive the death of the process, and may be lost with the power.
 func (k *Limits) Save(ctx context.Context, times map[string]time.Time) error {
-	steps := make([]step, 0, len(times))
-	for key, at := range times {
-		steps = append(steps, step{query: saveLimit, args: []any{key, at.UnixMicro()}})
-	}
-	return k.s.writer.all(ctx, false, steps)
+	return k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
+		if err := k.g.known(ctx, w); err != nil {
+			return err
+		}
+		for name, at := range times {
+			if err := w.step(ctx, step{saveLimit, []any{name, at.UnixMicro()}}); err != nil {
+				return err
+			}
+			k.g.limits.put(k.g.key, name, at.UnixMicro())
+		}
+		k.g.dirty = true
+		return nil
+	})
 }

@@ -22,14 +22,14 @@ func TestLimits(t *testing.T) {
 	for _, times := range []map[string]time.Time{
 		{"a": now.Add(time.Second), "b": now}, {"a": now.Add(2 * time.Second), "c": now.Add(time.Microsecond)},
 	} {
-		if err := s.Limits().Save(t.Context(), times); err != nil {
+		if err := s.Limits(tokenKey(t, 1)).Save(t.Context(), times); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := open().Limits().Load(t.Context(), now)
+	got, _, err := open().Limits(tokenKey(t, 1)).Load(t.Context(), now)
 	if err != nil || len(got) != 2 || !got["a"].Equal(now.Add(2*time.Second)) || !got["c"].Equal(now.Add(time.Microsecond)) {
 		t.Errorf("loaded %v, %v", got, err)
 	}

@@ -17,9 +17,10 @@ import (
 
 // What is sealed for sessions, each for a purpose of its own.
 const (
-	statePurpose = "session-state"
-	blobPurpose  = "session-blob"
-	skillPurpose = "skill"
+	statePurpose  = "session-state"
+	blobPurpose   = "session-blob"
+	skillPurpose  = "skill"
+	sharedPurpose = "skill-shared"
 )
 
 // Sessions keeps sessions and skills, sealed: a session.Store.
@@ -134,7 +135,7 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 		steps = append(steps, k.skillStep(c.Owner, s))
 	}
 	durable := k.anyFile(made) || k.anyFile(drop)
-	if err := k.s.writer.all(ctx, durable, steps); err != nil {
+	if err := k.write(ctx, durable, steps, c); err != nil {
 		k.remove(made)
 		if fault.IsConstraint(err) && c.Record != nil {
 			return tool.Errorf(tool.Conflict, "session %q is there already: %w", c.Record.Name, err)
@@ -143,6 +144,34 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	}
 	k.removeUnless(ctx, drop)
 	return nil
+}
+
+// write does the steps of a change. A skill that is removed is shared no longer.
+func (k *Sessions) write(ctx context.Context, durable bool, steps []step, c *session.Change) error {
+	g := k.s.grants(k.key)
+	var ids []string
+	for _, s := range c.Skills {
+		if s.Source == nil {
+			ids = append(ids, skillID(c.Owner, s.Name))
+		}
+	}
+	return k.without(ctx, g, durable, steps, skillGrants, ids)
+}
+
+// without does steps after which rows count no longer.
+func (k *Sessions) without(ctx context.Context, g *grants, durable bool, steps []step, table string, ids []string) error {
+	if len(ids) == 0 {
+		return k.s.writer.all(ctx, durable, steps)
+	}
+	return g.change(ctx, durable, func(ctx context.Context, w *writer) error {
+		if err := w.exec(ctx, &write{steps: steps}); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			g.set(table, id, nil)
+		}
+		return nil
+	})
 }
 
 func (k *Sessions) sessionSteps(c *session.Change, drop []string) []step {
@@ -185,7 +214,7 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 	for _, id := range blobs {
 		steps = append(steps, step{dropBlob, []any{id}})
 	}
-	if err := k.s.writer.all(ctx, k.anyFile(blobs), steps); err != nil {
+	if err := k.without(ctx, k.s.grants(k.key), k.anyFile(blobs), steps, labelGrants, []string{labelID(r.Owner, r.Name)}); err != nil {
 		return err
 	}
 	k.removeUnless(ctx, blobs)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/session"
-	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -25,50 +25,93 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 }
 
 // Skills gives the skills of an owner and those that others share. Of two shared ones with one name the older owner's
-// comes first.
+// comes first. What nobody shared, whatever the table says, is not shared.
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
-	rows, err := k.s.read.QueryContext(ctx, `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
-		WHERE owner = ? OR shared IS NOT NULL ORDER BY name, owner`, owner)
-	if err != nil {
-		return nil, nil, fault.Reading(ctx, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s session.Skill
-		var modified int64
-		if err := rows.Scan(&s.Owner, &s.Name, &modified, &s.Shared, &s.Changed); err != nil {
-			return nil, nil, fault.Reading(ctx, err)
+	g := k.s.grants(k.key)
+	var forged []session.Skill
+	err = g.checked(ctx, func(q record.Querier) error {
+		own, shared, forged = nil, nil, nil
+		rows, err := q.QueryContext(ctx, `SELECT owner, name, modified, shared IS NOT NULL, changed FROM skill
+			WHERE owner = ? OR shared IS NOT NULL ORDER BY name, owner`, owner)
+		if err != nil {
+			return err
 		}
-		s.Modified = time.UnixMicro(modified)
-		if s.Owner == owner {
-			own = append(own, s)
-		} else {
-			shared = append(shared, s)
+		defer rows.Close()
+		for rows.Next() {
+			var s session.Skill
+			var modified int64
+			if err := rows.Scan(&s.Owner, &s.Name, &modified, &s.Shared, &s.Changed); err != nil {
+				return err
+			}
+			s.Modified = time.UnixMicro(modified)
+			if s.Shared && !g.has(skillGrants, skillID(s.Owner, s.Name)) {
+				s.Shared, s.Changed = false, false
+				forged = append(forged, s)
+			}
+			switch {
+			case s.Owner == owner:
+				own = append(own, s)
+			case s.Shared:
+				shared = append(shared, s)
+			}
 		}
+		if err := rows.Err(); err != nil || forged == nil {
+			return err
+		}
+		return errChanged
+	})
+	if isChanged(err) {
+		for _, s := range forged {
+			_ = k.sharedError(s.Owner, s.Name)
+		}
+		err = nil
 	}
-	if err := rows.Err(); err != nil {
-		return nil, nil, fault.Reading(ctx, err)
-	}
-	return own, shared, nil
+	return own, shared, err
 }
 
+func (k *Sessions) sharedError(owner, name string) error {
+	return k.s.changed(skillGrants, owner+" "+name, "skill %q of %s is not what a person shared: share it again", name, owner)
+}
+
+// skillID is the id of a shared skill in its list.
+func skillID(owner, name string) string { return owner + "\x00" + name }
+
 // Skill gives the source of a skill.
-func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) ([]byte, error) {
-	query := `SELECT source FROM skill WHERE owner = ? AND name = ?`
+func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (source []byte, err error) {
+	g := k.s.grants(k.key)
+	err = g.checked(ctx, func(q record.Querier) (err error) {
+		source, err = g.skill(ctx, q, owner, name, shared)
+		return err
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, tool.Errorf(tool.NotFound, "there is no skill %q", name)
+	case isChanged(err) && shared:
+		return nil, k.sharedError(owner, name)
+	case isChanged(err):
+		return nil, tool.Errorf(tool.Conflict, "skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name, err)
+	}
+	return source, err
+}
+
+// skill reads the source of a skill, as it is or as it is shared.
+func (g *grants) skill(ctx context.Context, q record.Querier, owner, name string, shared bool) ([]byte, error) {
+	query, purpose := `SELECT source FROM skill WHERE owner = ? AND name = ?`, skillPurpose
 	if shared {
-		query = `SELECT shared FROM skill WHERE owner = ? AND name = ?`
+		query, purpose = `SELECT shared FROM skill WHERE owner = ? AND name = ?`, sharedPurpose
 	}
 	var sealed []byte
-	err := k.s.read.QueryRowContext(ctx, query, owner, name).Scan(&sealed)
-	switch {
-	case errors.Is(err, sql.ErrNoRows), err == nil && sealed == nil:
-		return nil, tool.Errorf(tool.NotFound, "there is no skill %q", name)
+	switch err := q.QueryRowContext(ctx, query, owner, name).Scan(&sealed); {
 	case err != nil:
-		return nil, fault.Reading(ctx, err)
+		return nil, err
+	case sealed == nil:
+		return nil, sql.ErrNoRows
+	case shared && !g.agrees(skillGrants, skillID(owner, name), g.digest(skillGrants, owner, name, digestOf(sealed))):
+		return nil, errChanged
 	}
-	source, err := k.key.Unseal(skillPurpose, sealed, []byte(owner), []byte(name))
+	source, err := g.key.Unseal(purpose, sealed, []byte(owner), []byte(name))
 	if err != nil {
-		return nil, tool.Errorf(tool.Conflict, "skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name, err)
+		return nil, errChanged
 	}
 	if source == nil {
 		source = []byte{}
@@ -76,18 +119,41 @@ func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (
 	return source, nil
 }
 
+// share shares a source of a skill that is there.
+func (g *grants) share(ctx context.Context, w *writer, owner, name string, source []byte) error {
+	sealed := g.key.Seal(sharedPurpose, source, []byte(owner), []byte(name))
+	if err := w.step(ctx, step{`UPDATE skill SET shared = ?, changed = 0 WHERE owner = ? AND name = ?`, []any{sealed, owner, name}}); err != nil {
+		return err
+	}
+	g.set(skillGrants, skillID(owner, name), g.digest(skillGrants, owner, name, digestOf(sealed)))
+	return nil
+}
+
 // Share shares a skill as it is now, or takes it back.
-func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (bool, error) {
-	query := `UPDATE skill SET shared = NULL, changed = 0 WHERE owner = ? AND name = ?`
-	if shared {
-		query = `UPDATE skill SET shared = source, changed = 0 WHERE owner = ? AND name = ?`
+func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (there bool, err error) {
+	g := k.s.grants(k.key)
+	err = g.change(ctx, true, func(ctx context.Context, w *writer) error {
+		if shared {
+			source, err := g.skill(ctx, w.conn, owner, name, false)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			}
+			if there = err == nil; there {
+				err = g.share(ctx, w, owner, name, source)
+			}
+			return err
+		}
+		done, err := w.statement(ctx, `UPDATE skill SET shared = NULL, changed = 0 WHERE owner = ? AND name = ?`, owner, name)
+		if err != nil {
+			return err
+		}
+		n, err := done.RowsAffected()
+		there = n > 0
+		g.set(skillGrants, skillID(owner, name), nil)
+		return err
+	})
+	if isChanged(err) {
+		err = tool.Errorf(tool.Conflict, "skill %q was changed in the store, or sealed with another key: remove it, and save it again: %w", name, err)
 	}
-	if err := k.s.writer.do(ctx, true, query, owner, name); err != nil {
-		return false, err
-	}
-	var n int
-	if err := k.s.read.QueryRowContext(ctx, `SELECT count(*) FROM skill WHERE owner = ? AND name = ?`, owner, name).Scan(&n); err != nil {
-		return false, fault.Reading(ctx, err)
-	}
-	return n > 0, nil
+	return there, err
 }

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
@@ -37,6 +38,9 @@ type Config struct {
 	Path  string       // the data folder; made if it isn't there, with mode 0700
 	Owner Owner        // who owns the folder as long as the Store is open; PID is filled in
 	Log   *slog.Logger // nil: none
+	// Tampered is called once for each row of a table that was changed without the folder's key. Row is empty if it is about all of
+	// the table. It must not use the Store. It may be nil.
+	Tampered func(table, row string, err error)
 }
 
 // A Store is all state, and the right to the data folder. It is safe for concurrent use.
@@ -48,6 +52,9 @@ type Store struct {
 	log    *slog.Logger
 	blobs  string // the folder of what is too large for the database
 	close  sync.Once
+
+	granted atomic.Pointer[grants] // nil: no key is known yet
+	alarm   alarm
 }
 
 // Open takes the data folder and opens the store in it, migrated to the newest version. When another process owns the
@@ -60,7 +67,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := prepareFolder(c.Path); err != nil {
 		return nil, err
 	}
-	s := &Store{log: log, blobs: filepath.Join(c.Path, blobFolder)}
+	s := &Store{log: log, blobs: filepath.Join(c.Path, blobFolder), alarm: alarm{tell: c.Tampered}}
 	defer func() {
 		if err != nil {
 			s.Close()

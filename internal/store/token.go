@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,15 +31,22 @@ func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s, key} }
 // row) is an error of kind tool.Conflict.
 func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []byte, revision string, err error) {
 	var sealed []byte
-	err = t.s.read.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`, upstream, resource).
-		Scan(&sealed, &revision)
+	g := t.s.grants(t.key)
+	err = g.checked(ctx, func(q record.Querier) error {
+		err := q.QueryRowContext(ctx, `SELECT sealed, revision FROM upstream_token WHERE upstream = ? AND resource = ?`, upstream, resource).
+			Scan(&sealed, &revision)
+		if err == nil && !g.agrees(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, revision, sealed)) {
+			return errChanged
+		}
+		return err
+	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", nil
-	case err != nil && ctx.Err() != nil:
-		return nil, "", tool.AsError(ctx.Err())
+	case isChanged(err):
+		return nil, "", t.s.changed(tokenGrants, upstream+" "+resource, "the sign-in to upstream %q is not the one that was kept, or was sealed with another key: sign in again", upstream)
 	case err != nil:
-		return nil, "", fault.Of(err)
+		return nil, "", err
 	}
 	text, err = t.key.Unseal(tokenPurpose, sealed, []byte(upstream), []byte(resource))
 	if err != nil {
@@ -55,7 +64,14 @@ const saveToken = `INSERT INTO upstream_token (upstream, resource, revision, pre
 func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string, err error) {
 	revision = rand.Text()
 	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))
-	err = t.s.writer.do(ctx, true, saveToken, upstream, resource, revision, previous, sealed, time.Now().UnixMicro())
+	g := t.s.grants(t.key)
+	err = g.change(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.step(ctx, step{saveToken, []any{upstream, resource, revision, previous, sealed, time.Now().UnixMicro()}}); err != nil {
+			return err
+		}
+		g.set(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, revision, sealed))
+		return nil
+	})
 	if fault.IsConstraint(err) {
 		return "", tool.Errorf(tool.Conflict, "the sign-in to upstream %q was changed by another process: %w", upstream, err)
 	}
@@ -67,5 +83,23 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 
 // Forget deletes all sign-ins to an upstream, whatever they are for and whether they open or not.
 func (t *Tokens) Forget(ctx context.Context, upstream string) error {
-	return t.s.writer.do(ctx, true, `DELETE FROM upstream_token WHERE upstream = ?`, upstream)
+	g := t.s.grants(t.key)
+	return g.change(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.step(ctx, step{`DELETE FROM upstream_token WHERE upstream = ?`, []any{upstream}}); err != nil {
+			return err
+		}
+		for _, id := range g.ids(tokenGrants) {
+			if strings.HasPrefix(id, tokenID(upstream, "")) {
+				g.set(tokenGrants, id, nil)
+			}
+		}
+		return nil
+	})
+}
+
+// tokenID is the id of a sign-in in its list.
+func tokenID(upstream, resource string) string { return upstream + "\x00" + resource }
+
+func (g *grants) tokenDigest(upstream, resource, revision string, sealed []byte) []byte {
+	return g.digest(tokenGrants, upstream, resource, revision, digestOf(sealed))
 }

@@ -38,6 +38,8 @@ type writer struct {
 	hurry    chan struct{} // somebody waits now for what was given to later
 	soon     chan struct{} // it is to be safe soon
 
+	granted *atomic.Pointer[grants] // of the store
+
 	ledger *ledger  // of the record, what nobody waits for
 	ahead  *ahead   // what is not in the database yet, so that nobody has to wait for that
 	owed   []*write // of a transaction that failed, what is safe in ahead's file all the same: the next one begins with it; only the goroutine uses it
@@ -73,7 +75,7 @@ type step struct {
 // startWriter starts the writer of a store, and opens the one connection that writes once there is something to write: each
 // connection reads the whole schema first. ahead is the path of its file; what is left there is written first.
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
-	w := &writer{db: s.write, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
+	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
 	if err := w.recover(ctx, s.read, ahead); err != nil {
 		return nil, errors.Join(err, w.disconnect())
@@ -219,6 +221,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	errs, next, err := w.transaction(ctx, &group, durable)
 	if err != nil {
 		w.edge.Lose()
+		w.granted.Load().lose()
 		if w.conn != nil {
 			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
 				err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself

@@ -23,16 +23,16 @@ type heading struct {
 
 func (h *heading) seal(t *tree) []byte {
 	root := t.root()
-	return h.key.Seal(headPurpose, append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), []byte(h.origin))
+	return h.key.Seal(headPurpose, append(append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), headGrants), []byte(h.origin))
 }
 
 // open gives a sealed head.
 func (h *heading) open(sealed []byte) (*audit.Head, error) {
 	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
-	if err != nil || len(b) != 8+tlog.HashSize {
+	if err != nil || len(b) != headSize && (len(b) != headSize+1 || b[headSize] != headGrants) {
 		return nil, tool.Errorf(tool.Conflict, "the sealed head of the record was changed, or sealed with another key")
 	}
-	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:])}, nil
+	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:headSize])}, nil
 }
 
 // readHead reads the sealed head. It is nil where there need be none: nothing was recorded yet, or only by versions that sealed none.

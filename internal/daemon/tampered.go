@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A tampered puts on record which rows of the database were changed without the key of the data folder. None of them grants anything.
+type tampered struct {
+	mu     sync.Mutex
+	d      *Daemon        // nil: the record isn't open yet
+	events []audit.Event  // found before
+	closed bool
+	wg     sync.WaitGroup // of those that are being recorded
+}
+
+// tamperedKinds are the kinds of the records, by table.
+var tamperedKinds = map[string]audit.Kind{
+	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession, "skill": audit.KindSession, "upstream_token": audit.KindSignIn,
+}
+
+// tell records that a row was changed. It doesn't wait: the store must not be used where it is called.
+func (t *tampered) tell(table, row string, err error) {
+	kind := tamperedKinds[table]
+	if kind == "" {
+		kind = audit.KindConfiguration
+	}
+	msg := tool.AsError(err).Msg
+	e := audit.Event{
+		Kind: kind, Principal: identity.Local(), Subject: audit.Subject{Name: row}, Outcome: audit.Failed, ErrorKind: tool.Conflict,
+		Decision: audit.Decision{Effect: "refused", Policy: "seal", Reason: msg}, Detail: map[string]string{"action": "tampered", "table": table},
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.d == nil {
+		t.events = append(t.events, e)
+		return
+	}
+	t.record(e)
+}
+
+// recorded records what was found before the record was open.
+func (t *tampered) recorded(d *Daemon) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.d = d
+	for _, e := range t.events {
+		t.record(e)
+	}
+	t.events = nil
+}
+
+// record records an event beside. t.mu is held.
+func (t *tampered) record(e audit.Event) {
+	d := t.d
+	d.log.Error("the database was changed without the key of the data folder", "table", e.Detail["table"], "row", e.Subject.Name, "says", e.Decision.Reason)
+	if t.closed {
+		return
+	}
+	t.wg.Go(func() {
+		if _, err := d.audit.Event(context.Background(), e); err != nil {
+			d.log.Error("record of a change of the database", "err", err)
+		}
+	})
+}
+
+// close waits until everything is on record. What is found later is in the log only.
+func (t *tampered) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.wg.Wait()
+}

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// mostAlarms bounds how many rows an alarm tells of.
+const mostAlarms = 1000
+
+// An alarm tells once of each row that was changed without the folder's key.
+type alarm struct {
+	tell func(table, row string, err error) // may be nil
+
+	mu   sync.Mutex
+	rung map[[2]string]bool
+}
+
+func (a *alarm) ring(table, row string, err error) {
+	a.mu.Lock()
+	at := [2]string{table, row}
+	told := a.rung[at] || len(a.rung) >= mostAlarms
+	if !told {
+		if a.rung == nil {
+			a.rung = map[[2]string]bool{}
+		}
+		a.rung[at] = true
+	}
+	a.mu.Unlock()
+	if !told && a.tell != nil {
+		a.tell(table, row, err)
+	}
+}
+
+// changed returns the error about a row that doesn't agree with what was sealed, after telling of it. The text says what the row is and what to do.
+func (s *Store) changed(table, row, format string, args ...any) error {
+	err := tool.Errorf(tool.Conflict, "%s: %w", fmt.Sprintf(format, args...), errChanged)
+	s.alarm.ring(table, row, err)
+	return err
+}

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// begin writes lists where there are none that can be used, in the transaction under way. The rows of an older version count as they are. Of a list
+// that was changed or taken away nothing counts any more: people create keys, approve and share again.
+func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
+	if f.old {
+		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels, g.adoptSkills, g.adoptTokens, g.adoptLimits} {
+			if err := adopt(ctx, w); err != nil {
+				return err
+			}
+		}
+	}
+	for _, table := range f.lost {
+		g.mu.Lock()
+		g.lists[table] = &grantList{rows: map[string][]byte{}, dirty: true}
+		g.mu.Unlock()
+		if table == labelGrants {
+			if err := g.doubtLabels(ctx, w); err != nil {
+				return err
+			}
+		}
+		g.s.alarm.ring(table, "", tool.Errorf(tool.Conflict, "%s: what its rows grant doesn't count any more: %w", table, f.why))
+	}
+	if len(f.lost) == len(grantTables) { // the versions are gone, and the digest of limits with them
+		if err := g.limits.doubted(ctx, w); err != nil {
+			return err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loaded, g.dirty = true, true
+	return nil
+}
+
+// eachRow calls f with the columns of each row of a query, in the transaction under way. f may write.
+func (w *writer) eachRow(ctx context.Context, query string, args []any, columns int, f func(row []any) error) error {
+	rows, err := w.conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	var all [][]any
+	for rows.Next() {
+		row, to := make([]any, columns), make([]any, columns)
+		for i := range row {
+			to[i] = &row[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			rows.Close()
+			return err
+		}
+		all = append(all, row)
+	}
+	if err := rows.Close(); err != nil {
+		return err
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, row := range all {
+		if err := f(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func textOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	}
+	return ""
+}
+
+func (g *grants) adoptKeys(ctx context.Context, w *writer) error {
+	rows, err := w.conn.QueryContext(ctx, selectKeys)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r := &keyRow{key: &identity.Key{}}
+		if err := r.scan(rows.Scan); err != nil {
+			return err
+		}
+		g.set(keyGrants, r.key.Name, r.digest(g))
+	}
+	return rows.Err()
+}
+
+func (g *grants) adoptApprovals(ctx context.Context, w *writer) error {
+	rows, err := w.conn.QueryContext(ctx, `SELECT `+approvalColumns+` FROM approval`)
+	if err != nil {
+		return err
+	}
+	var all []*approvalRow
+	for rows.Next() {
+		r := &approvalRow{}
+		if err := r.scan(rows.Scan); err != nil {
+			rows.Close()
+			return err
+		}
+		r.request, r.arguments = nil, nil
+		all = append(all, r)
+	}
+	if err := rows.Close(); err != nil {
+		return err
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if err := w.step(ctx, step{sealApproval, []any{r.digest(g), r.id}}); err != nil {
+			return err
+		}
+		g.setApproval(r)
+	}
+	return nil
+}
+
+func (g *grants) adoptLabels(ctx context.Context, w *writer) error {
+	return w.eachRow(ctx, `SELECT DISTINCT owner, name FROM session_label`, nil, 2, func(row []any) error {
+		return g.setLabels(ctx, w, textOf(row[0]), textOf(row[1]))
+	})
+}
+
+// doubtLabels has no session go on with labels that can't be known: each that there is has to be ended.
+func (g *grants) doubtLabels(ctx context.Context, w *writer) error {
+	return w.eachRow(ctx, `SELECT owner, name FROM session UNION SELECT owner, name FROM session_label`, nil, 2, func(row []any) error {
+		g.set(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))
+		return nil
+	})
+}
+
+// adoptSkills seals what is shared for what it is: older versions sealed it as the owner's.
+func (g *grants) adoptSkills(ctx context.Context, w *writer) error {
+	return w.eachRow(ctx, `SELECT owner, name, shared FROM skill WHERE shared IS NOT NULL`, nil, 3, func(row []any) error {
+		owner, name, sealed := textOf(row[0]), textOf(row[1]), []byte(textOf(row[2]))
+		source, err := g.key.Unseal(skillPurpose, sealed, []byte(owner), []byte(name))
+		if err != nil {
+			return nil // it doesn't open, and is not shared
+		}
+		return g.share(ctx, w, owner, name, source)
+	})
+}
+
+func (g *grants) adoptTokens(ctx context.Context, w *writer) error {
+	return w.eachRow(ctx, `SELECT upstream, resource, revision, sealed FROM upstream_token`, nil, 4, func(row []any) error {
+		upstream, resource := textOf(row[0]), textOf(row[1])
+		g.set(tokenGrants, tokenID(upstream, resource), g.tokenDigest(upstream, resource, textOf(row[2]), []byte(textOf(row[3]))))
+		return nil
+	})
+}
+
+func (g *grants) adoptLimits(ctx context.Context, w *writer) error {
+	_, err := g.limits.read(ctx, w.conn, g.key)
+	return err
+}
+
+// doubted has all limits count as used up from now on.
+func (l *limitSum) doubted(ctx context.Context, w *writer) error {
+	*l = limitSum{doubt: time.Now().UnixMicro(), times: map[string]int64{}}
+	return w.step(ctx, step{query: `DELETE FROM limit_use`})
+}

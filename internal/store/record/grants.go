@@ -1,0 +1,64 @@
+package record
+
+import (
+	"context"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// The head says that the store has sealed what else grants something: headGrants follows the root. A version that didn't seal that
+// wrote a head without it. So the rows of an older version can be told from those whose seals were taken away.
+const (
+	headSize   = 8 + tlog.HashSize
+	headGrants = 1
+)
+
+// Grants says whether the store has sealed what grants something, by what the record knows of it.
+type Grants int
+
+// What the record knows of the seals of the store.
+const (
+	GrantsNew      Grants = iota // there is no record yet
+	GrantsUnsealed               // the record was written by a version that sealed nothing
+	GrantsSealed                 // they must be there
+)
+
+// GrantsOf returns what the record knows of the seals of the store. Whatever is not as a version wrote it is GrantsSealed. An error of kind
+// Conflict says that the record is sealed with another key.
+func GrantsOf(ctx context.Context, q Querier, key *secret.Key) (Grants, error) {
+	var seed, head []byte
+	var origin string
+	var some bool
+	if err := fault.One(q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`), &origin, &seed); err != nil {
+		return 0, err
+	}
+	if err := fault.One(q.QueryRowContext(ctx, `SELECT head FROM tail WHERE id = 1`), &head); err != nil {
+		return 0, err
+	}
+	if seed == nil {
+		err := fault.One(q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`), &some)
+		if err != nil || some || head != nil {
+			return GrantsSealed, err
+		}
+		return GrantsNew, nil
+	}
+	_, old, err := OpenSeed(key, origin, seed)
+	if err != nil {
+		return 0, tool.Errorf(tool.Conflict, "the database was sealed with another key than that of this data folder: put the right key back: %w", err)
+	}
+	if head == nil {
+		if old {
+			return GrantsUnsealed, nil
+		}
+		return GrantsSealed, nil
+	}
+	text, err := key.Unseal(headPurpose, head, []byte(origin))
+	if err == nil && len(text) == headSize {
+		return GrantsUnsealed, nil
+	}
+	return GrantsSealed, nil
+}
