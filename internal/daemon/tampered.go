@@ -12,8 +12,8 @@ import (
 // A tampered puts on record which rows of the database were changed without the key of the data folder. None of them grants anything.
 type tampered struct {
 	mu     sync.Mutex
-	d      *Daemon        // nil: the record isn't open yet
-	events []audit.Event  // found before
+	d      *Daemon       // nil: the record isn't open yet
+	events []audit.Event // found before
 	closed bool
 	wg     sync.WaitGroup // of those that are being recorded
 }

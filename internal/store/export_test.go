@@ -65,3 +65,22 @@ func (s *Store) Waited(ctx context.Context) (n int64) {
 	_ = s.read.QueryRowContext(ctx, `SELECT touched FROM execution_disk`).Scan(&n)
 	return n
 }
+
+// Ungrant makes the folder what a version left that sealed only the record's head.
+func Ungrant(ctx context.Context, a *Audit) error {
+	origin, _, err := record.Name(ctx, a.s.read)
+	if err != nil {
+		return err
+	}
+	var head []byte
+	if err := a.s.read.QueryRowContext(ctx, `SELECT head FROM tail`).Scan(&head); err != nil {
+		return err
+	}
+	text, err := a.key.Unseal("audit-head", head, []byte(origin))
+	if err != nil {
+		return err
+	}
+	return a.s.writer.all(ctx, true, []step{
+		{`UPDATE tail SET head = ?, grants = NULL`, []any{a.key.Seal("audit-head", text[:40], []byte(origin))}}, {`DELETE FROM grant_list`, nil}, {`UPDATE approval SET seal = NULL`, nil},
+	})
+}

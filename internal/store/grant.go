@@ -200,22 +200,17 @@ func (g *grants) ready(ctx context.Context) error {
 	if loaded {
 		return nil
 	}
-	tx, err := g.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return fault.Reading(ctx, err)
-	}
-	defer tx.Rollback()
-	found, err := g.load(ctx, tx)
+	found, err := g.load(ctx, g.s.read)
 	if err != nil || found.whole() {
 		return err
 	}
-	_ = tx.Rollback()
 	return g.s.writer.call(ctx, true, g.ensure)
 }
 
 // ensure loads the lists within the transaction under way, and begins those that can't be used.
 func (g *grants) ensure(ctx context.Context, w *writer) error {
-	found, err := g.load(ctx, w.conn)
+	// Of what is committed: the transaction under way may have named the record, and has not sealed its head yet.
+	found, err := g.load(ctx, g.s.read)
 	if err != nil || found.whole() {
 		return refuse(err)
 	}
@@ -235,13 +230,18 @@ type finding struct {
 func (f *finding) whole() bool { return !f.old && len(f.lost) == 0 }
 
 // load reads the lists. With anything but a whole finding they are not loaded.
-func (g *grants) load(ctx context.Context, q record.Querier) (*finding, error) {
+func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := &finding{}
 	if g.loaded {
 		return f, nil
 	}
+	q, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, fault.Reading(ctx, err)
+	}
+	defer q.Rollback()
 	var head, sealed []byte
 	if err := fault.One(q.QueryRowContext(ctx, `SELECT head, grants FROM tail WHERE id = 1`), &head, &sealed); err != nil {
 		return nil, err
