@@ -26,6 +26,7 @@ type verifier struct {
 	gone     *gone
 	tampered string           // the first fault that is not one of the checkpoints from outside themselves
 	open     map[string]int64 // begun and not ended: index by record
+	people   approvers
 	steps    []step
 	odd      map[int64]int64 // of changed leaves that name another index than their own: that one
 }
@@ -219,6 +220,9 @@ func (v *verifier) content(l Leaf, c *content) {
 	}
 	v.place(l.Seq, c.Seq, c.Record)
 	v.gone.leaf(l.Seq, c)
+	if f, ok := v.people.leaf(l.Seq, c); !ok {
+		v.fault(f)
+	}
 	switch c.Part {
 	case PartBegun:
 		v.r.Records++

@@ -20,6 +20,7 @@ const (
 	FaultTruncated  = "truncated"  // a checkpoint, or the sealed head, covers leaves that are not there any more
 	FaultSeal       = "seal"       // the sealed head was changed, or taken away
 	FaultForged     = "forged"     // leaves were put at the end by somebody who had no key
+	FaultApproval   = "approval"   // a call names an approver who, by the record, never decided on it
 	FaultPayload    = "payload"    // what is kept under a digest is not what was digested
 	FaultGone       = "gone"       // what was kept is not there, and retention did not throw it away
 	FaultStore      = "store"      // the database can't be read, or contradicts itself

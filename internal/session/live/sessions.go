@@ -170,7 +170,8 @@ func (s *Sessions) endUnread(ctx context.Context, key key, unread error) error {
 			return s.cfg.Store.End(ctx, &all[i])
 		}
 	}
-	return noSession(key.name)
+	// There are only labels, of programs that failed.
+	return s.cfg.Store.End(ctx, &session.Record{Owner: key.owner, Name: key.name})
 }
 
 // Do does an operation of the guest protocol on the files of a session of p, which must be there, and gives its

@@ -1,0 +1,46 @@
+package audit
+
+import "fmt"
+
+// An approvers compares what calls say of the people who approved them with what these decided, by the record.
+type approvers struct {
+	decided map[string]decided // approvals, by request
+	asked   map[string]decided // calls that were left to a person and have not ended, by record; of these the person isn't known
+}
+
+// decided is what a person decided on.
+type decided struct{ tool, execution, by string }
+
+// leaf notes what a leaf says of approvals. A call's approver who never decided on it is a fault.
+func (a *approvers) leaf(seq int64, c *content) (f Fault, ok bool) {
+	switch {
+	case c.Part == PartEvent && c.Kind == KindApproval && c.Effect == "approved" && c.Outcome != Failed:
+		if a.decided == nil {
+			a.decided = map[string]decided{}
+		}
+		a.decided[c.Name] = decided{c.Tool, c.Execution, c.Principal}
+	case c.Part == PartBegun && c.Effect == "ask":
+		if a.asked == nil {
+			a.asked = map[string]decided{}
+		}
+		a.asked[c.Record] = decided{tool: c.Tool, execution: c.Execution}
+	case c.Part == PartEnded:
+		call, asked := a.asked[c.Record]
+		delete(a.asked, c.Record)
+		call.by = c.Detail[ApprovedByDetail]
+		request, says := c.Detail[RequestDetail], ""
+		switch d, known := a.decided[request]; {
+		case call.by == "" && request == "", known && asked && d == call:
+			return f, true
+		case !known:
+			says = "the record has no such decision"
+		case d.by != call.by:
+			says = "by the record that was decided by " + d.by
+		default:
+			says = "by the record that was decided of another call"
+		}
+		return Fault{What: FaultApproval, Seq: seq, Last: seq, Record: c.Record, Msg: fmt.Sprintf(
+			"leaf %d (record %s) says that %s approved the call with request %q: %s, so that the approval was forged", seq, c.Record, call.by, request, says)}, false
+	}
+	return f, true
+}
