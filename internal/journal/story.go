@@ -55,6 +55,9 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 			return nil, err
 		}
 	}
+	if id := st.Begin.Principal.ID; id != "" { // the journal is sealed, the record of the execution is not
+		st.Record.Principal = id
+	}
 	if run, _ := st.Run(); run != nil && st.Prepared != nil {
 		st.Prepared.Code, st.Prepared.Name, st.Prepared.Line, st.Prepared.Namespaces = run.Code, run.Name, run.Line, run.Namespaces
 	}
