@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"program":     {"lazily", "tool", "catalog", "program/check"},
 
 	"program/check":         {"lazily", "tool", "catalog"},
-	"sandbox/wasm":          {"tool", "sandbox", "sandbox/wasm/guest", "sandbox/wasm/pyguest", "third_party/quickjs-wasi/qjs", "third_party/cpython/py", "stack"},
+	"sandbox/wasm":          {"tool", "sandbox", "sandbox/wasm/guest", "sandbox/wasm/pyguest", "third_party/cldr", "third_party/quickjs-wasi/qjs", "third_party/cpython/py", "stack"},
 	"sandbox/wasm/pyguest":  {"sandbox", "third_party/cpython", "third_party/cpython/py"},
 	"sandbox/wasm/guest":    {},
 	"sandbox/stream":        {},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	prelude "github.com/biplane-dev/biplane/internal/sandbox/wasm/guest"
+	"github.com/biplane-dev/biplane/third_party/cldr"
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
@@ -19,7 +20,7 @@ var jsImage []byte
 // javaScript is the language whose engine is QuickJS-NG.
 func javaScript() language {
 	return language{
-		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: func() string { return prelude.Source }, plain: true,
+		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: javaScriptSource, plain: true,
 		first:  `{"at":1767225600001,"run":{"code":"(async () => { return 1 + 1; })","name":"program.ts","seed":"00000000000000000000000000000000000000000000000000000000000000ff","namespaces":{"github":["list_issues"]}}}`,
 		golden: jsImage,
 		attach: func(g *guest, words []uint32) engine {
@@ -31,6 +32,10 @@ func javaScript() language {
 		trial: tryJS,
 	}
 }
+
+// javaScriptSource returns the prelude. It ends in the checksum of the data that the prelude asks for, which makes an engine
+// with other data another build.
+func javaScriptSource() string { return prelude.Source + "// " + cldr.Sum() + "\n" }
 
 // A value is a handle of a JavaScript value: the address of a cell in the guest's memory that holds it. Zero is none.
 type value uint32

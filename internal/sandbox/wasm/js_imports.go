@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/biplane-dev/biplane/third_party/cldr"
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
@@ -52,6 +53,10 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 		e.g.setClock(int64(ms))
 	case "now":
 		return m.QjsNewNumber(float64(e.g.now()))
+	case "data":
+		if head, rest, ok := cldr.Line(e.key(arg(1))); ok {
+			return uint32(e.newString(head + "\n" + rest))
+		}
 	case "eval":
 		return i.eval(arg(1), arg(2))
 	case "lend":
@@ -90,6 +95,20 @@ func (e *jsEngine) command(v value) (name [maxCommand]byte, n int) {
 		e.m.QjsFreeCstring(p)
 	}
 	return name, n
+}
+
+// maxKey is longer than the key of any line of data of locales, in bytes.
+const maxKey = 64
+
+// key returns the text of v, or "" when it is too long for a key.
+func (e *jsEngine) key(v value) (key string) {
+	if p := e.m.QjsGetStringLen(uint32(v), e.h.scratch); p != 0 {
+		if n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:]); n < maxKey {
+			key = string(e.m.Memory()[p:][:n])
+		}
+		e.m.QjsFreeCstring(p)
+	}
+	return key
 }
 
 // maxClock bounds a guest's clock, in milliseconds: what JavaScript's Date can hold (ECMA-262, section 21.4.1.1).

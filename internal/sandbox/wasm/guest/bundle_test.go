@@ -25,6 +25,7 @@ func bundle(t *testing.T) string {
 		MinifyWhitespace:  true,
 		MinifyIdentifiers: true, // a fifth of the time that the image takes to make
 		LegalComments:     api.LegalCommentsNone,
+		Charset:           api.CharsetUTF8,
 		Define:            map[string]string{"process": "undefined", "process.cwd": "__cwd"},
 		Inject:            []string{"src/cwd.js"},
 		LogLevel:          api.LogLevelSilent,

@@ -414,7 +414,7 @@ func TestEnglish(t *testing.T) {
 		{`return [(0.256).toLocaleString("en-US", { style: "percent" }), (0.256).toLocaleString(undefined, { style: "percent", minimumFractionDigits: 1 })]`, `["26%","25.6%"]`},
 		{`const d = new Date(Date.UTC(2024, 1, 29, 13, 5, 9)); return [d.toLocaleString(), d.toLocaleDateString(), d.toLocaleTimeString("en-US", { timeStyle: "short" }), d.toLocaleDateString("en-US", { weekday: "long", year: "numeric", month: "long", day: "numeric" })]`,
 			`["2/29/2024, 1:05:09 PM","2/29/2024","1:05 PM","Thursday, February 29, 2024"]`},
-		{`return new Date(0).toLocaleString("en-US", { timeZone: "America/New_York" })`, `threw RangeError: time zone America/New_York is not available here: use "UTC" or a fixed offset such as "+02:00"`},
+		{`return new Date(0).toLocaleString("en-US", { timeZone: "America/New_York" })`, `"12/31/1969, 7:00:00 PM"`},
 		{`return new Intl.DateTimeFormat("en-US", { dateStyle: "medium", timeStyle: "short", timeZone: "+02:00" }).format(0)`, `"Jan 1, 1970, 2:00 AM"`},
 		{`return Intl.DateTimeFormat().resolvedOptions().timeZone`, `"UTC"`},
 		{`return ["b", "a", "C", "A", "é", "z10", "z9"].sort((a, b) => a.localeCompare(b, "en", { numeric: true }))`, `["a","A","b","C","é","z9","z10"]`},

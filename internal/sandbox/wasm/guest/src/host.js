@@ -23,6 +23,9 @@ export const timer = (ms) => { write('{"timer":{"ms":' + ms + "}}"); };
 /** Asks the host and stands still until it answers; undefined where it doesn't. Question and answer are lines. */
 export const ask = (question) => host("ask", question);
 
+/** A line of the data of locales and time zones by its key: its first word as it is written, "\n", and the rest; undefined where there is none. */
+export const data = (key) => host("data", key);
+
 /** Runs a script under a name for stack traces. */
 export const evalAs = (code, name) => host("eval", code, name);
 

@@ -1,221 +1,510 @@
-// Intl.NumberFormat for en-US. Numbers are rounded on their decimal digits, half away from zero, as ICU does.
+// Intl.NumberFormat. Numbers are rounded on their decimal digits, as ICU does, and written by the patterns of CLDR.
 
-const symbols = {
-  USD: "$", EUR: "€", GBP: "£", JPY: "¥", INR: "₹", CNY: "CN¥", KRW: "₩", BRL: "R$", CAD: "CA$", AUD: "A$", MXN: "MX$", NZD: "NZ$",
-  HKD: "HK$", ILS: "₪", VND: "₫", TWD: "NT$", XAF: "FCFA", XOF: "F CFA", PHP: "₱", XCD: "EC$", XPF: "CFPF",
-};
-const names = {
-  USD: "US dollar", EUR: "euro", GBP: "British pound", JPY: "Japanese yen", CAD: "Canadian dollar", AUD: "Australian dollar", CHF: "Swiss franc",
-  CNY: "Chinese yuan", INR: "Indian rupee",
-};
-const narrow = { CAD: "$", AUD: "$", MXN: "$", NZD: "$", HKD: "$", TWD: "$", CNY: "¥", SEK: "kr", NOK: "kr", DKK: "kr", PLN: "zł", RUB: "₽", TRY: "₺", UAH: "₴", CZK: "Kč", HUF: "Ft", NGN: "₦" };
-const noDigits = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF";
-const threeDigits = "BHD IQD JOD KWD LYD OMR TND";
+import { currencyDigits, unitNames } from "../../../../../third_party/cldr/rules.js";
+import {
+  BigIntCtor, NumberCtor, RangeErrorCtor, StringCtor, TypeErrorCtor, bigintToString, hasOwn, indexOf, padEnd, padStart, regexpTest, repeat, slice, toUpperCase, trim,
+} from "./primordials.js";
+import { digitsIn, fill, numbering, option, optionsOf, own, resolveLocale, split, supportedLocalesOf, table, textOf } from "./locale.js";
+import { pluralOf, pluralOfRange } from "./plurals.js";
 
-const units = {
-  percent: ["%", "%", "percent", "percent"], kilometer: [" km", " km", " kilometer", " kilometers"], meter: [" m", " m", " meter", " meters"],
-  celsius: ["°C", "°C", " degree Celsius", " degrees Celsius"], byte: [" byte", " byte", " byte", " bytes"], kilobyte: [" kB", " kB", " kilobyte", " kilobytes"],
-  megabyte: [" MB", " MB", " megabyte", " megabytes"], gigabyte: [" GB", " GB", " gigabyte", " gigabytes"], terabyte: [" TB", " TB", " terabyte", " terabytes"],
-  kilogram: [" kg", " kg", " kilogram", " kilograms"], gram: [" g", " g", " gram", " grams"], liter: [" L", " L", " liter", " liters"],
-  mile: [" mi", " mi", " mile", " miles"], "kilometer-per-hour": [" km/h", " km/h", " kilometer per hour", " kilometers per hour"],
-  second: [" sec", " sec", " second", " seconds"], millisecond: [" ms", " ms", " millisecond", " milliseconds"], minute: [" min", " min", " minute", " minutes"],
-  hour: [" hr", " hr", " hour", " hours"], day: [" day", " days", " day", " days"], week: [" wk", " wks", " week", " weeks"],
-  month: [" mth", " mths", " month", " months"], year: [" yr", " yrs", " year", " years"],
-};
-
-const tooMany = (name, v, low, high) => new RangeError(`${name} must be between ${low} and ${high}, got ${v}`);
+const who = "Intl.NumberFormat";
+const outOf = (name) => new RangeErrorCtor(`${name} value is out of range.`);
 
 function digits(o, name, low, high, fallback) {
   const v = o[name];
   if (v === undefined) return fallback;
-  const n = Math.floor(Number(v));
-  if (!(n >= low && n <= high)) throw tooMany(name, v, low, high);
+  const n = Math.floor(NumberCtor(v));
+  if (!(n >= low && n <= high)) throw outOf(name);
   return n;
 }
 
-function resolve(options) {
-  const o = options === undefined || options === null ? {} : Object(options);
-  const r = { locale: "en-US", numberingSystem: "latn", style: o.style || "decimal" };
-  if (!["decimal", "percent", "currency", "unit"].includes(r.style)) throw new RangeError(`Intl.NumberFormat: unknown style ${o.style}`);
-  let low = 0, high = r.style === "percent" ? 0 : 3;
-  if (r.style === "currency") {
-    if (o.currency === undefined) throw new TypeError("Intl.NumberFormat: style currency needs the option currency, for example \"USD\"");
-    r.currency = String(o.currency).toUpperCase();
-    if (!/^[A-Z]{3}$/.test(r.currency)) throw new RangeError(`Intl.NumberFormat: ${o.currency} is no currency code`);
-    r.currencyDisplay = o.currencyDisplay || "symbol";
-    r.currencySign = o.currencySign || "standard";
-    low = high = noDigits.includes(r.currency) ? 0 : threeDigits.includes(r.currency) ? 3 : 2;
+function fractionDigits(currency) {
+  const at = indexOf(currencyDigits, " " + currency);
+  return at < 0 ? 2 : +currencyDigits[at + 4];
+}
+
+const sanctioned = (u) => indexOf(" " + unitNames + " ", " " + u + " ") >= 0;
+
+function unitOf(o, r) {
+  const u = option(o, "unit", "string", undefined, undefined, who);
+  r.unitDisplay = option(o, "unitDisplay", "string", "short narrow long", "short", who);
+  if (u === undefined) {
+    if (r.style === "unit") throw new TypeErrorCtor(`${who}: style unit needs the option unit, for example "kilometer"`);
+    return;
   }
-  if (r.style === "unit") {
-    r.unit = String(o.unit);
-    r.unitDisplay = o.unitDisplay || "short";
-    if (!(r.unit in units)) throw new RangeError(`Intl.NumberFormat: the unit ${o.unit} is not available`);
+  const per = indexOf(u, "-per-");
+  if (u === "" || indexOf(u, " ") >= 0 || !(sanctioned(u) || (per > 0 && sanctioned(slice(u, 0, per)) && sanctioned(slice(u, per + 5))))) {
+    throw new RangeErrorCtor(`Invalid unit argument for ${who}() '${u}'`);
   }
-  r.notation = o.notation || "standard";
-  r.compactDisplay = o.compactDisplay || "short";
+  r.unit = u;
+}
+
+function currencyOf(o, r) {
+  const code = option(o, "currency", "string", undefined, undefined, who);
+  r.currencyDisplay = option(o, "currencyDisplay", "string", "code symbol narrowSymbol name", "symbol", who);
+  r.currencySign = option(o, "currencySign", "string", "standard accounting", "standard", who);
+  if (code === undefined) {
+    if (r.style === "currency") throw new TypeErrorCtor(`${who}: style currency needs the option currency, for example "USD"`);
+    return;
+  }
+  if (!regexpTest(/^[A-Za-z]{3}$/, code)) throw new RangeErrorCtor(`Invalid currency code : ${code}`);
+  r.currency = toUpperCase(code);
+}
+
+const increments = " 1 2 5 10 20 25 50 100 200 250 500 1000 2000 2500 5000 ";
+
+function digitsOf(o, r, low, high) {
   r.minimumIntegerDigits = digits(o, "minimumIntegerDigits", 1, 21, 1);
-  if (o.minimumSignificantDigits !== undefined || o.maximumSignificantDigits !== undefined) {
+  const minF = o.minimumFractionDigits, maxF = o.maximumFractionDigits, minS = o.minimumSignificantDigits, maxS = o.maximumSignificantDigits;
+  const increment = o.roundingIncrement === undefined ? 1 : Math.floor(NumberCtor(o.roundingIncrement));
+  if (indexOf(increments, ` ${increment} `) < 0) throw outOf("roundingIncrement");
+  r.roundingMode = option(o, "roundingMode", "string", "ceil floor expand trunc halfCeil halfFloor halfExpand halfTrunc halfEven", "halfExpand", who);
+  const priority = option(o, "roundingPriority", "string", "auto morePrecision lessPrecision", "auto", who);
+  r.trailingZeroDisplay = option(o, "trailingZeroDisplay", "string", "auto stripIfInteger", "auto", who);
+  r.roundingIncrement = increment;
+  if (increment !== 1) high = low;
+  const hasS = minS !== undefined || maxS !== undefined, hasF = minF !== undefined || maxF !== undefined;
+  const needS = priority !== "auto" || hasS, needF = priority !== "auto" || (!hasS && (hasF || r.notation !== "compact"));
+  if (needS) {
     r.minimumSignificantDigits = digits(o, "minimumSignificantDigits", 1, 21, 1);
     r.maximumSignificantDigits = digits(o, "maximumSignificantDigits", r.minimumSignificantDigits, 21, 21);
-  } else if (r.notation === "compact" && o.minimumFractionDigits === undefined && o.maximumFractionDigits === undefined) {
-    r.compactRounding = true;
-    low = high = 0;
   }
-  const min = digits(o, "minimumFractionDigits", 0, 100, undefined), max = digits(o, "maximumFractionDigits", 0, 100, undefined);
-  if (min !== undefined && max !== undefined && min > max) throw tooMany("maximumFractionDigits", max, min, 100);
-  r.minimumFractionDigits = min !== undefined ? min : Math.min(low, max === undefined ? low : max);
-  r.maximumFractionDigits = max !== undefined ? max : Math.max(high, r.minimumFractionDigits);
-  r.useGrouping = o.useGrouping === undefined || o.useGrouping === "auto" || o.useGrouping === "always" || o.useGrouping === true || o.useGrouping === "true"
-    ? (r.notation === "compact" && o.useGrouping === undefined ? "min2" : "auto") : o.useGrouping === "min2" ? "min2" : false;
-  r.signDisplay = o.signDisplay || "auto";
-  return r;
+  if (needF) {
+    let min = digits(o, "minimumFractionDigits", 0, 100, undefined), max = digits(o, "maximumFractionDigits", 0, 100, undefined);
+    if (min === undefined) min = max === undefined ? low : Math.min(low, max);
+    else if (max === undefined) max = Math.max(high, min);
+    else if (min > max) throw outOf("maximumFractionDigits");
+    r.minimumFractionDigits = min;
+    r.maximumFractionDigits = max === undefined ? Math.max(high, min) : max;
+  }
+  if (!needS && !needF) {
+    r.minimumFractionDigits = r.maximumFractionDigits = 0;
+    r.minimumSignificantDigits = 1;
+    r.maximumSignificantDigits = 2;
+    r.roundingPriority = "morePrecision";
+  } else r.roundingPriority = priority;
+  if (increment !== 1 && (r.roundingPriority !== "auto" || needS)) throw new TypeErrorCtor("roundingIncrement goes with fraction digits only");
+  if (increment !== 1 && r.maximumFractionDigits !== r.minimumFractionDigits) throw new RangeErrorCtor("roundingIncrement needs as many minimumFractionDigits as maximumFractionDigits");
 }
 
-// The decimal digits of a number: 0.digits × 10^point.
+function groupingOf(o, r) {
+  const v = o.useGrouping, fallback = r.notation === "compact" ? "min2" : "auto";
+  if (v === undefined) return fallback;
+  if (v === true) return "always";
+  if (!v) return false;
+  const s = StringCtor(v);
+  if (s === "true" || s === "false") return fallback;
+  if (s !== "min2" && s !== "auto" && s !== "always") throw new RangeErrorCtor(`Value ${s} out of range for ${who} options property useGrouping`);
+  return s;
+}
+
+// The options, and what formatting needs in format.
+function resolve(locales, options) {
+  const o = optionsOf(options), locale = resolveLocale(locales, who);
+  const numberingSystem = numbering(o, locale, who), r = { locale: locale.name, numberingSystem };
+  if (locale.keywords.nu === numberingSystem) r.locale += "-u-nu-" + numberingSystem;
+  r.style = option(o, "style", "string", "decimal percent currency unit", "decimal", who);
+  const c = { style: r.style }, u = { style: r.style };
+  currencyOf(o, c);
+  unitOf(o, u);
+  r.notation = option(o, "notation", "string", "standard scientific engineering compact", "standard", who);
+  let low = 0, high = r.style === "percent" ? 0 : 3;
+  if (r.style === "currency") {
+    Object.assign(r, c);
+    low = high = r.notation === "standard" ? fractionDigits(r.currency) : 0;
+  }
+  if (r.style === "unit") Object.assign(r, u);
+  digitsOf(o, r, low, high);
+  const compactDisplay = option(o, "compactDisplay", "string", "short long", "short", who);
+  if (r.notation === "compact") r.compactDisplay = compactDisplay;
+  r.useGrouping = groupingOf(o, r);
+  r.signDisplay = option(o, "signDisplay", "string", "auto never always exceptZero negative", "auto", who);
+  return { r, f: formatOf(locale.data, r) };
+}
+
+// What formatting needs of the locale: its symbols, and the pattern of the style.
+function formatOf(data, r) {
+  const n = table(data, "n"), own = n.f[r.numberingSystem], s = n.s[r.numberingSystem];
+  const money = r.style === "currency", named = money && r.currencyDisplay === "name";
+  const f = { data, own, symbols: s, decimal: money ? s[9] : s[0], group: money ? s[10] : s[1], minGroup: n.g, currency: undefined };
+  if (money && !named) f.currency = symbolOf(data, r);
+  const alpha = f.currency !== undefined && regexpTest(own.c[0] === "¤" ? /\p{L}$/u : /^\p{L}/u, f.currency);
+  const accounting = r.currencySign === "accounting";
+  const pattern = r.style === "percent" || (r.unit === "percent" && r.unitDisplay !== "long") ? own.p : !money || named ? own.d : accounting ? (alpha && own.aa) || own.a : (alpha && own.ca) || own.c;
+  f.pattern = parse(pattern);
+  f.sizes = groupSizes(pattern);
+  if (r.notation === "compact") f.scales = r.compactDisplay === "long" && (!money || named) ? own.kl : money && !named ? (alpha && own.kca) || own.kc : own.ks;
+  if (f.scales !== undefined) for (f.top = 14; f.scales[f.top + 1] !== undefined;) f.top++;
+  return f;
+}
+
+function symbolOf(data, r) {
+  if (r.currencyDisplay === "code") return r.currency;
+  const c = own(table(data, "c"), r.currency) || [];
+  return (r.currencyDisplay === "narrowSymbol" && c[1]) || c[0] || r.currency;
+}
+
+// Splits a pattern: what is around the number, of positive and of negative ones.
+function parse(pattern) {
+  const halves = split(pattern, ";"), [before, after] = around(halves[0]);
+  const p = { before, after, negative: undefined, zeros: 0 };
+  for (let i = before.length; i < halves[0].length - after.length; i++) if (halves[0][i] === "0") p.zeros++;
+  if (halves.length > 1) p.negative = around(halves[1]);
+  return p;
+}
+
+const isNumberChar = (c) => c === "#" || c === "0" || c === "," || c === ".";
+
+function around(half) {
+  let from = 0, quoted = false;
+  for (; from < half.length; from++) {
+    if (half[from] === "'") quoted = !quoted;
+    else if (!quoted && isNumberChar(half[from]) && half[from] !== "." && half[from] !== ",") break;
+  }
+  let to = from;
+  while (to < half.length && isNumberChar(half[to])) to++;
+  return [slice(half, 0, from), slice(half, to)];
+}
+
+function groupSizes(pattern) {
+  const groups = split(split(split(pattern, ";")[0], ".")[0], ","), size = (s) => { let n = 0; for (let i = 0; i < s.length; i++) if (s[i] === "#" || s[i] === "0") n++; return n; };
+  const first = size(groups[groups.length - 1]);
+  return groups.length < 2 ? [0, 0] : [first, groups.length > 2 ? size(groups[groups.length - 2]) : first];
+}
+
+// The digits of a number: ±0.digits × 10^point, or what isn't one.
 function decimal(x) {
-  const s = (typeof x === "bigint" ? x : Math.abs(x)).toString().replace(/^-/, "");
-  const [mantissa, exponent] = s.split("e");
-  const [whole, fraction = ""] = mantissa.split(".");
-  const all = whole + fraction, lead = /^0*/.exec(all)[0].length;
-  return { digits: all.slice(lead).replace(/0+$/, ""), point: whole.length + Number(exponent || 0) - lead };
+  if (typeof x === "bigint") return fromText(bigintToString(x));
+  if (typeof x === "string") return fromString(x);
+  if (typeof x !== "number") x = NumberCtor(x);
+  if (NumberCtor.isNaN(x)) return { nan: true, negative: false };
+  if (x === Infinity || x === -Infinity) return { infinite: true, negative: x < 0 };
+  const d = fromText(StringCtor(x));
+  if (Object.is(x, -0)) d.negative = true;
+  return d;
 }
 
-// Keeps n digits (may be 0 or less), rounding half away from zero.
-function round(d, n) {
+function fromString(x) {
+  const s = trim(x);
+  if (s === "") return fromText("0");
+  return regexpTest(/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i, s) ? fromText(s) : decimal(NumberCtor(s));
+}
+
+function fromText(s) {
+  const negative = s[0] === "-";
+  if (negative || s[0] === "+") s = slice(s, 1);
+  let e = indexOf(s, "e");
+  if (e < 0) e = indexOf(s, "E");
+  const mantissa = e < 0 ? s : slice(s, 0, e), exponent = e < 0 ? 0 : +slice(s, e + 1), dot = indexOf(mantissa, ".");
+  const whole = dot < 0 ? mantissa : slice(mantissa, 0, dot), all = dot < 0 ? whole : whole + slice(mantissa, dot + 1);
+  let from = 0, to = all.length;
+  while (from < to && all[from] === "0") from++;
+  while (to > from && all[to - 1] === "0") to--;
+  return { negative, digits: slice(all, from, to), point: from === all.length ? 0 : whole.length + exponent - from };
+}
+
+// Reports whether to round away from zero; half says on which side of one half the rest is.
+function isUp(mode, negative, half, odd) {
+  switch (mode) {
+    case "ceil": return !negative;
+    case "floor": return negative;
+    case "expand": return true;
+    case "trunc": return false;
+    case "halfCeil": return half > 0 || (half === 0 && !negative);
+    case "halfFloor": return half > 0 || (half === 0 && negative);
+    case "halfTrunc": return half > 0;
+    case "halfEven": return half > 0 || (half === 0 && odd);
+  }
+  return half >= 0;
+}
+
+// Keeps n digits of d, may be 0 or less.
+function round(d, n, r) {
   if (n >= d.digits.length) return d;
-  if (n < 0) return { digits: "", point: d.point };
-  const up = d.digits[n] >= "5";
-  let kept = d.digits.slice(0, n), point = d.point;
-  if (up) {
+  let kept = n > 0 ? slice(d.digits, 0, n) : "", point = d.point;
+  const next = n < 0 ? "0" : d.digits[n], half = next > "5" || (next === "5" && d.digits.length > n + 1) ? 1 : next === "5" ? 0 : -1;
+  if (isUp(r.roundingMode, d.negative, half, kept !== "" && +kept[n - 1] % 2 === 1)) {
     let i = n - 1;
     while (i >= 0 && kept[i] === "9") i--;
-    if (i < 0) { kept = "1"; point++; } else kept = kept.slice(0, i) + (Number(kept[i]) + 1);
+    if (i < 0) { kept = "1"; point += n > 0 ? 1 : 1 - n; } else kept = slice(kept, 0, i) + (+kept[i] + 1);
   }
-  return { digits: kept.replace(/0+$/, ""), point };
+  let end = kept.length;
+  while (end > 0 && kept[end - 1] === "0") end--;
+  return { negative: d.negative, digits: slice(kept, 0, end), point };
 }
 
-// [whole, fraction] of d, by the digit options of r.
+function roundBy(d, r) {
+  const places = r.maximumFractionDigits, behind = Math.max(0, d.digits.length - d.point - places);
+  if (d.digits === "" || behind > 400 || d.point > 400) return d;
+  const n = BigIntCtor(d.digits + repeat("0", Math.max(0, d.point + places - d.digits.length))), by = BigIntCtor(r.roundingIncrement) * 10n ** BigIntCtor(behind);
+  let q = n / by;
+  const rest = 2n * (n % by);
+  if (rest !== 0n && isUp(r.roundingMode, d.negative, rest > by ? 1 : rest === by ? 0 : -1, q % 2n === 1n)) q++;
+  const out = fromText(bigintToString(q * BigIntCtor(r.roundingIncrement)));
+  return { negative: d.negative, digits: out.digits, point: out.point - places };
+}
+
+// [rounded, how many fraction digits are written at least]
+function rounded(d, r) {
+  const bySignificant = () => { const s = round(d, r.maximumSignificantDigits, r); return [s, Math.max(0, r.minimumSignificantDigits - (s.digits === "" ? 1 : s.point))]; };
+  const byFraction = () => [r.roundingIncrement > 1 ? roundBy(d, r) : round(d, d.point + r.maximumFractionDigits, r), r.minimumFractionDigits];
+  if (r.maximumSignificantDigits === undefined) return byFraction();
+  if (r.maximumFractionDigits === undefined || r.roundingPriority === "auto") return bySignificant();
+  const significantIsFiner = d.point - r.maximumSignificantDigits <= -r.maximumFractionDigits;
+  const s = bySignificant(), f = byFraction();
+  return significantIsFiner === (r.roundingPriority === "morePrecision") ? [s[0], r.notation === "compact" && r.maximumFractionDigits === 0 ? 0 : s[1]] : f;
+}
+
+// The digits of d before and behind the point, by the options of r.
 function write(d, r) {
-  let min = r.minimumFractionDigits;
-  if (r.maximumSignificantDigits !== undefined) {
-    d = round(d, r.maximumSignificantDigits);
-    min = Math.max(0, r.minimumSignificantDigits - (d.digits === "" ? 1 : d.point));
-  } else if (r.compactRounding) {
-    d = round(d, Math.max(2, d.point));
-    min = 0;
-  } else d = round(d, d.point + r.maximumFractionDigits);
-  if (d.digits === "") return ["0".padStart(r.minimumIntegerDigits, "0"), "0".repeat(min), d];
-  const padded = d.point <= 0 ? "0".repeat(-d.point) + d.digits : d.digits.padEnd(d.point, "0");
-  const whole = d.point <= 0 ? "0" : padded.slice(0, d.point), fraction = d.point <= 0 ? padded : padded.slice(d.point);
-  return [whole.padStart(r.minimumIntegerDigits, "0"), fraction.padEnd(min, "0"), d];
+  let [out, min] = rounded(d, r);
+  let whole = "0", fraction = "";
+  if (out.digits !== "") {
+    const all = out.point <= 0 ? repeat("0", -out.point) + out.digits : padEnd(out.digits, out.point, "0");
+    if (out.point > 0) { whole = slice(all, 0, out.point); fraction = slice(all, out.point); } else fraction = all;
+  }
+  if (r.trailingZeroDisplay === "stripIfInteger" && fraction === "") min = 0;
+  return { whole: padStart(whole, r.minimumIntegerDigits, "0"), fraction: padEnd(fraction, min, "0"), out, exponent: 0, scale: undefined };
 }
 
-const scales = [["", ""], ["K", "thousand"], ["M", "million"], ["B", "billion"], ["T", "trillion"]];
-
-function scaled(d, r) {
-  let power = 0, out;
-  if (r.notation === "compact") {
-    power = Math.min(4, Math.max(0, Math.ceil(d.point / 3) - 1));
-    out = write({ digits: d.digits, point: d.point - 3 * power }, r);
-    if (out[2].point > 3 && power < 4) out = write({ digits: d.digits, point: d.point - 3 * ++power }, r);
-    return [out[0], out[1], r.compactDisplay === "long" ? scales[power][1] : scales[power][0], out[2]];
-  }
-  if (r.notation === "scientific" || r.notation === "engineering") {
-    const step = r.notation === "engineering" ? 3 : 1;
-    power = d.digits === "" ? 0 : Math.floor((d.point - 1) / step) * step;
-    out = write({ digits: d.digits, point: d.point - power }, r);
-    if (out[2].point > step) { power += step; out = write({ digits: d.digits, point: d.point - power }, r); }
-    return [out[0], out[1], "E" + power, out[2]];
-  }
-  out = write(d, r);
-  return [out[0], out[1], "", out[2]];
-}
-
-function integerParts(whole, r, parts) {
-  const grouped = r.useGrouping === "min2" ? whole.length > 4 : r.useGrouping;
-  if (!grouped) { parts.push({ type: "integer", value: whole }); return; }
-  for (let end = whole.length % 3 || 3, from = 0; from < whole.length; from = end, end += 3) {
-    if (from > 0) parts.push({ type: "group", value: "," });
-    parts.push({ type: "integer", value: whole.slice(from, end) });
+function writeCompact(d, r, f) {
+  for (let p = Math.max(0, d.point - 1); ; p++) {
+    const at = Math.min(p, f.top), scale = at < 3 ? undefined : f.scales[at];
+    const some = scale === undefined ? "0" : typeof scale === "string" ? scale : scale.other;
+    const zeros = zerosOf(some), shift = zeros === 0 || some === "0" ? 0 : at + 1 - zeros;
+    const w = write({ negative: d.negative, digits: d.digits, point: d.point - shift }, r);
+    if (w.out.digits !== "" && w.out.point + shift > p + 1 && p < f.top) continue; // rounding made it longer
+    w.exponent = shift;
+    w.scale = some === "0" ? undefined : scale;
+    return w;
   }
 }
 
-function signOf(negative, zero, r) {
+function zerosOf(pattern) { let n = 0; for (let i = 0; i < pattern.length; i++) if (pattern[i] === "0") n++; return n; }
+
+function writeScientific(d, r) {
+  const step = r.notation === "engineering" ? 3 : 1;
+  let power = d.digits === "" ? 0 : Math.floor((d.point - 1) / step) * step;
+  let w = write({ negative: d.negative, digits: d.digits, point: d.point - power }, r);
+  if (w.out.point > step) { power += step; w = write({ negative: d.negative, digits: d.digits, point: d.point - power }, r); }
+  w.power = power;
+  return w;
+}
+
+function integerParts(whole, r, f, parts) {
+  const [first, more] = f.sizes, min = r.useGrouping === "min2" ? 2 : r.useGrouping === "always" ? 1 : f.minGroup;
+  const put = (s) => { parts[parts.length] = { type: "integer", value: digitsIn(s, r.numberingSystem) }; };
+  if (r.useGrouping === false || first === 0 || whole.length < first + min) { put(whole); return; }
+  const cuts = [];
+  for (let at = whole.length - first; at > 0; at -= more) cuts[cuts.length] = at;
+  let from = 0;
+  for (let i = cuts.length - 1; i >= 0; i--) {
+    put(slice(whole, from, cuts[i]));
+    parts[parts.length] = { type: "group", value: f.group };
+    from = cuts[i];
+  }
+  put(slice(whole, from));
+}
+
+function signOf(d, zero, r) {
   switch (r.signDisplay) {
-    case "never": return "";
-    case "always": return negative ? "-" : "+";
-    case "exceptZero": return zero ? "" : negative ? "-" : "+";
-    case "negative": return negative && !zero ? "-" : "";
+    case "never": return 0;
+    case "always": return d.negative ? -1 : 1;
+    case "exceptZero": return zero ? 0 : d.negative ? -1 : 1;
+    case "negative": return d.negative && !zero ? -1 : 0;
   }
-  return negative ? "-" : "";
+  return d.negative ? -1 : 0;
 }
 
-function numberParts(x, r) {
+// A number as it is written, without what is around it.
+function written(x, r, f) {
+  const d = decimal(x);
+  if (d.nan || d.infinite) return { d, w: undefined, body: [{ type: d.nan ? "nan" : "infinity", value: f.symbols[d.nan ? 7 : 6] }], zero: d.nan === true, form: "other" };
+  if (r.style === "percent" && d.digits !== "") d.point += 2;
+  const w = r.notation === "compact" ? writeCompact(d, r, f) : r.notation === "standard" ? write(d, r) : writeScientific(d, r);
   const body = [];
-  let negative = typeof x === "bigint" ? x < 0n : x < 0 || Object.is(x, -0), zero = false, one = false, scale = "";
-  if (typeof x === "number" && Number.isNaN(x)) { body.push({ type: "nan", value: "NaN" }); negative = false; zero = true; }
-  else if (x === Infinity || x === -Infinity) body.push({ type: "infinity", value: "∞" });
-  else {
-    const d = decimal(x);
-    if (r.style === "percent") d.point += 2;
-    const [whole, fraction, suffix, rounded] = scaled(d, r);
-    zero = rounded.digits === "";
-    scale = suffix;
-    one = whole === "1" && fraction === "" && scale === "";
-    integerParts(whole, r, body);
-    if (fraction !== "") body.push({ type: "decimal", value: "." }, { type: "fraction", value: fraction });
-    if (scale !== "" && r.notation === "compact") {
-      if (r.compactDisplay === "long") body.push({ type: "literal", value: " " });
-      body.push({ type: "compact", value: scale });
-    } else if (scale !== "") {
-      body.push({ type: "exponentSeparator", value: "E" });
-      if (scale[1] === "-") body.push({ type: "exponentMinusSign", value: "-" });
-      body.push({ type: "exponentInteger", value: scale.replace(/^E-?/, "") });
-    }
+  integerParts(w.whole, r, f, body);
+  if (w.fraction !== "") {
+    body[body.length] = { type: "decimal", value: f.decimal };
+    body[body.length] = { type: "fraction", value: digitsIn(w.fraction, r.numberingSystem) };
   }
-  return decorate(body, signOf(negative, zero, r), one, r);
+  if (w.power !== undefined) {
+    body[body.length] = { type: "exponentSeparator", value: f.symbols[5] };
+    if (w.power < 0) body[body.length] = { type: "exponentMinusSign", value: f.symbols[4] };
+    body[body.length] = { type: "exponentInteger", value: digitsIn(StringCtor(Math.abs(w.power)), r.numberingSystem) };
+  }
+  return { d, w, body, zero: w.out.digits === "", form: pluralOf(f.data, w.whole, w.fraction) };
 }
 
-function decorate(body, sign, one, r) {
-  const out = [], accounting = r.currencySign === "accounting" && sign === "-";
-  if (accounting) out.push({ type: "literal", value: "(" });
-  else if (sign !== "") out.push({ type: sign === "-" ? "minusSign" : "plusSign", value: sign });
-  if (r.style === "currency" && r.currencyDisplay !== "name") {
-    const symbol = r.currencyDisplay === "code" ? r.currency : (r.currencyDisplay === "narrowSymbol" && narrow[r.currency]) || symbols[r.currency] || r.currency;
-    out.push({ type: "currency", value: symbol });
-    if (/[A-Za-z]$/.test(symbol) && body[0].type === "integer") out.push({ type: "literal", value: "\u00a0" });
+const about = 2; // a sign, as -1, 0 and 1 are
+const isMark = (c) => c === "\u200e" || c === "\u200f" || c === "\u061c";
+
+// Parts of what is before or behind a number in a pattern.
+function affix(text, sign, r, f, literal) {
+  const out = [];
+  let plain = "", quoted = false;
+  // The marks of direction around a sign are literal.
+  const marked = (type, value) => {
+    let from = 0, to = value.length;
+    while (isMark(value[from])) from++;
+    while (isMark(value[to - 1])) to--;
+    const text = (s) => { if (s !== "") { if (literal === "literal") plain += s; else put("literal", s); } };
+    text(slice(value, 0, from));
+    put(type, slice(value, from, to));
+    text(slice(value, to));
+  };
+  const put = (type, value) => { flush(); out[out.length] = { type, value }; };
+  const flush = () => {
+    if (plain === "") return;
+    if (literal === "literal") out[out.length] = { type: literal, value: plain };
+    else spaced(out, plain, literal);
+    plain = "";
+  };
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === "'") {
+      if (text[i + 1] === "'") { plain += "'"; i++; } else quoted = !quoted;
+    } else if (quoted) plain += c;
+    else if (c === "-") { if (sign !== 0) marked(sign < 0 ? "minusSign" : sign === about ? "approximatelySign" : "plusSign", f.symbols[sign < 0 ? 4 : sign === about ? 8 : 3]); }
+    else if (c === "%") marked("percentSign", f.symbols[2]);
+    else if (c === "¤") put("currency", f.currency);
+    else plain += c;
   }
-  out.push(...body);
-  if (r.style === "percent") out.push({ type: "percentSign", value: "%" });
-  if (r.style === "currency" && r.currencyDisplay === "name") {
-    const name = names[r.currency];
-    out.push({ type: "literal", value: " " }, { type: "currency", value: name === undefined ? r.currency : one || /yen|yuan$/.test(name) ? name : name + "s" });
-  }
-  if (r.style === "unit") {
-    const u = units[r.unit], text = u[(r.unitDisplay === "long" ? 2 : 0) + (one ? 0 : 1)];
-    const shown = r.unitDisplay === "narrow" ? text.trim().replace(/^(sec|min|hr|day|wk|mth|yr)s?$/, (m) => (m.startsWith("mt") ? "m" : m[0])) : text;
-    out.push({ type: "unit", value: r.unit === "byte" && r.unitDisplay === "narrow" ? "B" : shown });
-  }
-  if (accounting) out.push({ type: "literal", value: ")" });
+  flush();
   return out;
 }
 
-const text = (parts) => { let s = ""; for (let i = 0; i < parts.length; i++) s += parts[i].value; return s; };
-const numeric = (x) => (typeof x === "bigint" || typeof x === "number" ? x : typeof x === "string" && /^\s*-?\d{16,}\s*$/.test(x) ? BigInt(x) : Number(x));
+const isSpace = (c) => c === " " || c === "\u00a0" || c === "\u202f" || c === "\u200f";
+
+// White space around a word is literal, the word is of the type.
+function spaced(out, s, type) {
+  let from = 0, to = s.length;
+  while (from < to && isSpace(s[from])) from++;
+  while (to > from && isSpace(s[to - 1])) to--;
+  if (from > 0) out[out.length] = { type: "literal", value: slice(s, 0, from) };
+  if (to > from) out[out.length] = { type, value: slice(s, from, to) };
+  if (to < s.length && to > 0) out[out.length] = { type: "literal", value: slice(s, Math.max(to, from)) };
+}
+
+const word = /[^\p{S}\p{Z}]$/u, firstWord = /^[^\p{S}\p{Z}]/u;
+const gap = () => ({ type: "literal", value: "\u00a0" });
+
+// All parts of a number: sign, currency, percent and compact notation around the digits.
+function partsAround(n, sign, r, f) {
+  let { before, after, negative } = f.pattern, literal = "literal";
+  if (n.w !== undefined && n.w.scale !== undefined) {
+    const p = scaleOf(n.w, n.form), cut = around(p);
+    before = cut[0]; after = cut[1]; negative = undefined;
+    literal = "compact";
+    if (r.currencySign === "accounting" && f.pattern.negative !== undefined && f.currency !== undefined) negative = ["(" + before, after + ")"];
+  }
+  const useNegative = negative !== undefined && (sign < 0 || (sign > 0 && indexOf(negative[0] + negative[1], "-") >= 0));
+  if (useNegative) { before = negative[0]; after = negative[1]; }
+  else if (sign !== 0) before = "-" + before;
+  const front = affix(before, sign, r, f, literal), back = affix(after, sign, r, f, literal), out = [];
+  for (let i = 0; i < front.length; i++) out[i] = front[i];
+  const number = n.body[0].type === "integer";
+  if (front.length > 0 && front[front.length - 1].type === "currency" && number && regexpTest(word, front[front.length - 1].value)) out[out.length] = gap();
+  for (let i = 0; i < n.body.length; i++) out[out.length] = n.body[i];
+  if (back.length > 0 && back[0].type === "currency" && number && regexpTest(firstWord, back[0].value)) out[out.length] = gap();
+  for (let i = 0; i < back.length; i++) out[out.length] = back[i];
+  return out;
+}
+
+function scaleOf(w, form) {
+  if (typeof w.scale === "string") return w.scale;
+  if (w.whole === "1" && w.fraction === "" && hasOwn(w.scale, "=1")) return w.scale["=1"];
+  return own(w.scale, form) || w.scale.other;
+}
+
+const by = (forms, form) => (typeof forms === "string" ? forms : own(forms, form) || forms.other);
+
+// Puts the name of a currency or a unit around the number.
+function outside(parts, form, r, f) {
+  if (r.style === "currency" && r.currencyDisplay === "name") {
+    const c = own(table(f.data, "c"), r.currency) || [], name = c[3] ? by(c[3], form) : c[2] || r.currency;
+    return fill(by(f.own.u, form), [parts, [{ type: "currency", value: name }]]);
+  }
+  if (r.style !== "unit") return parts;
+  if (r.unit === "percent" && r.unitDisplay !== "long") return parts;
+  return fillUnit(unitPattern(r, f, form), parts);
+}
+
+function fillUnit(pattern, parts) {
+  const at = indexOf(pattern, "{0}"), out = [];
+  if (at < 0) { spaced(out, pattern, "unit"); return out; }
+  spaced(out, slice(pattern, 0, at), "unit");
+  for (let i = 0; i < parts.length; i++) out[out.length] = parts[i];
+  spaced(out, slice(pattern, at + 3), "unit");
+  return out;
+}
+
+function unitPattern(r, f, form) {
+  const u = table(f.data, "u"), width = r.unitDisplay === "long" ? 0 : r.unitDisplay === "short" ? 1 : 2;
+  if (hasOwn(u, r.unit)) return by(u[r.unit][width], form);
+  const cut = indexOf(r.unit, "-per-"), first = by(u[slice(r.unit, 0, cut)][width], form), second = u[slice(r.unit, cut + 5)][width];
+  if (typeof second === "object" && second.per !== undefined) return textOf(fill(second.per, [[{ value: first }]]));
+  const name = trim(textOf(fill(by(second, "one"), [[]])));
+  return textOf(fill(u.per[width], [[{ value: first }], [{ value: name }]]));
+}
+
+function numberParts(x, { r, f }) {
+  const n = written(x, r, f);
+  return outside(partsAround(n, signOf(n.d, n.zero, r), r, f), n.form, r, f);
+}
+
+// A range writes once what is the same around both numbers, if it is more than a character.
+function rangeParts(a, b, { r, f }) {
+  const x = written(a, r, f), y = written(b, r, f);
+  if (x.d.nan || y.d.nan) throw new RangeErrorCtor("formatRange needs two numbers");
+  const sx = signOf(x.d, x.zero, r), sy = signOf(y.d, y.zero, r);
+  const px = partsAround(x, sx, r, f), py = partsAround(y, sy, r, f);
+  const mark = (parts, source) => { const out = []; for (let i = 0; i < parts.length; i++) out[i] = { type: parts[i].type, value: parts[i].value, source }; return out; };
+  if (textOf(px) === textOf(py)) {
+    const sign = { type: "approximatelySign", value: f.symbols[8] };
+    return mark(outside(sx === 0 ? partsAround(x, about, r, f) : [sign, ...px], x.form, r, f), "shared");
+  }
+  const form = pluralOfRange(f.data, x.form, y.form);
+  const edge = (parts, n) => { let i = 0; while (parts[i] !== n.body[0]) i++; return [parts.slice(0, i), parts.slice(i + n.body.length)]; };
+  const [bx, ax] = edge(px, x), [by_, ay] = edge(py, y), tx = textOf(bx) + textOf(ax);
+  const same = textOf(bx) === textOf(by_) && textOf(ax) === textOf(ay), once = same && tx.length > 1 && sx === 0;
+  const low = slice(f.own.r, indexOf(f.own.r, "}") + 1, indexOf(f.own.r, "{1}"));
+  const dash = tx !== "" || x.w.power !== undefined ? (once ? low : regexpTest(/^\s/, low) ? low : ` ${low} `) : low;
+  const left = once ? x.body : px, right = once ? y.body : py;
+  const middle = [...mark(left, "startRange"), { type: "literal", value: dash, source: "shared" }, ...mark(right, "endRange")];
+  const inside = once ? [...mark(bx, "shared"), ...middle, ...mark(ax, "shared")] : middle;
+  const all = outside(inside, form, r, f);
+  for (let i = 0; i < all.length; i++) if (all[i].source === undefined) all[i].source = "shared";
+  return all;
+}
+
+const numeric = (x) => (typeof x === "bigint" || typeof x === "number" || typeof x === "string" ? x : typeof x === "object" && x !== null ? numeric(primitive(x)) : NumberCtor(x));
+function primitive(x) { const v = x.valueOf(); return typeof v === "object" ? StringCtor(x) : v; }
+
 const defaults = resolve();
 
-/** What Number.prototype.toLocaleString gives. */
-export const numberText = (x, options) => text(numberParts(x, options === undefined ? defaults : resolve(options)));
+/** What the toLocaleString methods of numbers return. */
+export const numberText = (x, locales, options) => textOf(numberParts(x, locales === undefined && options === undefined ? defaults : resolve(locales, options)));
+
+const shown = ["locale", "numberingSystem", "style", "currency", "currencyDisplay", "currencySign", "unit", "unitDisplay", "minimumIntegerDigits", "minimumFractionDigits", "maximumFractionDigits",
+  "minimumSignificantDigits", "maximumSignificantDigits", "useGrouping", "notation", "compactDisplay", "signDisplay", "roundingIncrement", "roundingMode", "roundingPriority", "trailingZeroDisplay"];
 
 export class NumberFormat {
   #resolved; #format;
-  constructor(locales, options) { this.#resolved = resolve(options); }
-  get format() { return (this.#format ??= (x) => text(numberParts(numeric(x), this.#resolved))); }
+  constructor(locales, options) { this.#resolved = locales === undefined && options === undefined ? defaults : resolve(locales, options); }
+  get format() { return (this.#format ??= (x) => textOf(numberParts(numeric(x), this.#resolved))); }
   formatToParts(x) { return numberParts(numeric(x), this.#resolved); }
-  formatRange(a, b) {
-    const x = this.format(a), y = this.format(b);
-    return x === y ? "~" + x : x + "–" + y;
+  formatRange(a, b) { return textOf(rangeParts(numeric(a), numeric(b), this.#resolved)); }
+  formatRangeToParts(a, b) { return rangeParts(numeric(a), numeric(b), this.#resolved); }
+  resolvedOptions() {
+    const r = this.#resolved.r, out = {};
+    for (let i = 0; i < shown.length; i++) if (r[shown[i]] !== undefined) out[shown[i]] = r[shown[i]];
+    return out;
   }
-  resolvedOptions() { return { ...this.#resolved }; }
-  static supportedLocalesOf() { return ["en-US"]; }
+  static supportedLocalesOf(locales) { return supportedLocalesOf(locales); }
+  static writtenBy(format, n) { return written(n, format.#resolved.r, format.#resolved.f).w; }
 }
+
+/** What a NumberFormat writes of a number: whole, fraction and the exponent of a compact notation; undefined for what has no digits. */
+export const { writtenBy } = NumberFormat;
+delete NumberFormat.writtenBy;

@@ -53,6 +53,7 @@ export const toUpperCase = uncurry(String.prototype.toUpperCase);
 export const trim = uncurry(String.prototype.trim);
 
 export const exec = uncurry(RegExp.prototype.exec);
+export const regexpTest = (r, s) => exec(r, s) !== null;
 export const regexpToString = uncurry(RegExp.prototype.toString);
 
 export const then = uncurry(Promise.prototype.then);
