@@ -244,7 +244,8 @@ function rangeParts(from, to, r) {
     const [all, cut] = cutRange(items(time ? withCycle(pattern, r.cycle) : pattern));
     return sourced(all, cut, a, b, r);
   }
-  const [before, , after] = [slice(r.d.fb, 0, indexOf(r.d.fb, "{0}")), 0, slice(r.d.fb, indexOf(r.d.fb, "}") + 1, indexOf(r.d.fb, "{1}"))];
+  const before = slice(r.d.fb, 0, indexOf(r.d.fb, "{0}")), after = slice(r.d.fb, indexOf(r.d.fb, "}") + 1, indexOf(r.d.fb, "{1}"));
+  if (date !== "" && clock !== "") r = wider(r, date, clock, by);
   const out = allParts(from, r, "startRange");
   if (before !== "") out.unshift({ type: "literal", value: before, source: "shared" });
   out.push({ type: "literal", value: after, source: "shared" }, ...allParts(to, r, "endRange"));
@@ -260,7 +261,7 @@ function wider(r, date, clock, by) {
     if (!has("M") && !has("L")) date += "M";
     if (!has("d") && by === "d") date += "d";
   }
-  const decimal = table(r.data, "n").s[r.numberingSystem][0], pattern = withCycle(bestPattern(r.data, date + clock, decimal), r.cycle);
+  const decimal = table(r.data, "n").s[r.numberingSystem][0], pattern = withCycle(bestPattern(r.data, date + clock, decimal, true), r.cycle);
   return { ...r, pattern, all: items(pattern) };
 }
 

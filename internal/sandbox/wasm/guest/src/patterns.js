@@ -140,7 +140,7 @@ function adjust(entry, want, fix, decimal) {
     if (want.type[f] === 0) continue;
     const asked = want.letter[f];
     let n = asked === "E" && want.n[f] < 3 ? 3 : want.n[f], to = n;
-    if (f === minute || f === second) to = it.n;
+    if (f === minute || f === second || (f === hour && want.loose)) to = it.n;
     else if (given !== undefined && asked !== "c" && asked !== "e") {
       const isNumber = typeOf(it.letter, it.n) > 0, wasNumber = given.type[f] > 0;
       if (given.n[f] === n || (isNumber && !wasNumber && given.type[f] !== 0) || (wasNumber && !isNumber)) to = it.n;
@@ -193,9 +193,11 @@ function fillText(pattern, ...values) {
 /** Joins the pattern of a time and that of a date; style is 0 for full to 3 for short. */
 export const joinDateTime = (data, style, date, time) => fillText(table(data, "d").at[style], time, date);
 
-/** The pattern by which a locale writes the fields of a skeleton. */
-export function bestPattern(data, skeleton, decimal) {
-  const want = skeletonOf(skeleton), { best, missing, distance } = nearest(data, want, -1);
+/** The pattern by which a locale writes the fields of a skeleton; with loose hours are as wide as the locale has them. */
+export function bestPattern(data, skeleton, decimal, loose) {
+  const want = skeletonOf(skeleton);
+  want.loose = loose;
+  const { best, missing, distance } = nearest(data, want, -1);
   if (missing === 0 && distance < 0x1000) return adjust(best, want, false, decimal);
   const date = appended(data, want, want.mask & dateMask, decimal), time = appended(data, want, want.mask & ~dateMask, decimal);
   if (date === "") return time;
