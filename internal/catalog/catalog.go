@@ -128,17 +128,20 @@ type block struct {
 	spelled []string     // names as composed names have them, in the order of tools
 	schemas []*schema    // compiled when first needed, in the order of tools
 
+	parameters []*parameters // read when first needed, in the order of tools
+
 	once sync.Once
 	docs *docs // for search; made when first needed
 }
 
 func newBlock(tools []*tool.Tool) *block {
-	b := &block{tools: tools, spelled: make([]string, len(tools)), schemas: make([]*schema, len(tools))}
+	b := &block{tools: tools, spelled: make([]string, len(tools)), schemas: make([]*schema, len(tools)),
+		parameters: make([]*parameters, len(tools))}
 	names := make([]string, len(tools))
 	for i, t := range tools {
 		names[i] = t.Name
 		b.spelled[i] = composedSpelling(t.Name)
-		b.schemas[i] = &schema{}
+		b.schemas[i], b.parameters[i] = &schema{}, &parameters{}
 	}
 	b.members = safeNames(names, reservedMembers())
 	return b

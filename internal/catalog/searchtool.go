@@ -62,7 +62,11 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 		if strings.TrimSpace(in.Query) == "" {
 			return tool.Text(false, view.overview()), nil
 		}
-		return tool.Text(false, c.answer(view, in.Query, int(in.Limit), in.Detail != "brief", call.Language)), nil
+		text := c.answer(view, in.Query, int(in.Limit), in.Detail != "brief", call.Language)
+		if call.Parent == "" {
+			return tool.Text(false, text), nil
+		}
+		return c.list(view, in.Query, int(in.Limit), text, call.Language)
 	})
 }
 

@@ -17,7 +17,8 @@ type Entry struct {
 	Member    string // the tool as a JavaScript identifier, unique in its namespace
 	Composed  string // for flat lists: at most 64 of [A-Za-z0-9_-], unique in the catalog
 
-	schema *schema
+	schema     *schema
+	parameters *parameters
 }
 
 // Path is the name that programs use: "<namespace>.<member>". Resolve finds the entry by it.
@@ -93,6 +94,8 @@ type View struct {
 	index       *index          // for search; Views that have the same entries share it
 	hidden      map[*Entry]bool // what Only left out
 	whole       *View           // of which this is a part; nil for a whole one
+
+	forms *lazyForms
 }
 
 // Only gives the View without the entries that keep refuses, and without the upstreams of which none is left; v itself
@@ -112,7 +115,7 @@ func (v *View) Only(keep func(*Entry) bool) *View {
 	out := func(e *Entry) bool { return hidden[e] }
 	next := &View{
 		byName: map[string]*upstream{}, byNamespace: map[string]*upstream{}, byComposed: maps.Clone(v.byComposed),
-		entries: slices.DeleteFunc(slices.Clone(v.entries), out), index: v.index, hidden: hidden, whole: v,
+		entries: slices.DeleteFunc(slices.Clone(v.entries), out), index: v.index, hidden: hidden, whole: v, forms: &lazyForms{},
 	}
 	maps.DeleteFunc(next.byComposed, func(_ string, e *Entry) bool { return out(e) })
 	for name, u := range v.byName {
@@ -166,6 +169,18 @@ func (v *View) Resolve(path string) (*Entry, error) {
 	if len(path) > maxPath {
 		return nil, tool.Errorf(tool.NotFound, "no tool has a name of %d bytes: %s", len(path), quoteShort(path))
 	}
+	e, err := v.plain(path)
+	if e == nil && err == nil {
+		if found := v.likely(path); len(found) > 1 {
+			return nil, severalTools(path, found)
+		}
+		return nil, v.notFound(path)
+	}
+	return e, err
+}
+
+// plain returns the tool that path names in the plain form; nil and no error where there is none.
+func (v *View) plain(path string) (*Entry, error) {
 	named, near := v.lookup(path)
 	var rest, nearRest []*Entry
 	if after, ok := strings.CutPrefix(path, "tools."); ok {
@@ -181,19 +196,10 @@ func (v *View) Resolve(path string) (*Entry, error) {
 		case 1:
 			return found[0], nil
 		default:
-			var paths []string
-			for _, e := range found {
-				paths = append(paths, e.Path())
-			}
-			slices.Sort(paths)
-			return nil, tool.Errorf(tool.Conflict, "%s names more than one tool: use one of %s",
-				quoteShort(path), strings.Join(paths, ", "))
+			return nil, severalTools(path, found)
 		}
 	}
-	if e := v.byComposed[path]; e != nil {
-		return e, nil
-	}
-	return nil, v.notFound(path)
+	return v.byComposed[path], nil
 }
 
 const maxPath = 1024 // bytes
@@ -266,6 +272,7 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 	v := &View{
 		byName:      make(map[string]*upstream, len(sources)),
 		byNamespace: make(map[string]*upstream, len(sources)),
+		forms:       &lazyForms{},
 	}
 	names := slices.Sorted(maps.Keys(sources))
 	spaces := safeNames(names, reservedNamespaces())
@@ -309,7 +316,7 @@ func (u *upstream) enter(composed []string, old *View) []string {
 	u.entries = make([]*Entry, n)
 	u.byTool, u.byMember = make(map[string]*Entry, n), make(map[string]*Entry, n)
 	for i, t := range u.block.tools {
-		e := &Entry{Tool: t, Namespace: u.namespace, Member: u.block.members[i], Composed: mine[i], schema: u.block.schemas[i]}
+		e := &Entry{Tool: t, Namespace: u.namespace, Member: u.block.members[i], Composed: mine[i], schema: u.block.schemas[i], parameters: u.block.parameters[i]}
 		u.entries[i] = e
 		u.byTool[t.Name] = e
 		u.byMember[e.Member] = e

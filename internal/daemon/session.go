@@ -19,8 +19,9 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	}
 	d.sessions = sessions
 	inside := d.upstreams.waitingOne(door)
+	programs := program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible, Ahead: d.first})
 	d.executor, err = executor.New(executor.Config{
-		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: program.New(program.Config{Catalog: d.catalog.View, Visible: d.policies.visible, Ahead: d.first}),
+		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: programs, Plain: programs.Plain,
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
 		Privacy:  d.privacy,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/skill"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -36,6 +37,9 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 			if err := json.Unmarshal(c.Arguments, &q); err != nil {
 				return res, nil // search has read it already: it is good enough
 			}
+		}
+		if res.Structured != nil { // a list for a program
+			return withSkillList(res, all, q.Query)
 		}
 		named, others := skillTexts(all, q.Query, q.Detail != "brief")
 		if named+others == "" {
@@ -66,6 +70,33 @@ func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, text
 		s.Text(t)
 	}
 	s.Hide(ctx)
+}
+
+// withSkillList adds the skills that a query finds to a list of tools for a program, as a note on the first.
+func withSkillList(res *tool.Result, all []skill.Info, query string) (*tool.Result, error) {
+	named, others := skillTexts(all, query, false)
+	text := strings.TrimSpace(named + "\n" + others)
+	var list []catalog.Found
+	if err := json.Unmarshal(res.Structured, &list); err != nil || len(list) == 0 || text == "" {
+		return res, err
+	}
+	list[0].Note = strings.TrimSpace(list[0].Note + "\n" + text)
+	raw, err := tool.Marshal(struct {
+		Content    []json.RawMessage `json:"content"`
+		Structured []catalog.Found   `json:"structuredContent"`
+	}{append(res.Content, textBlock(text)), list})
+	if err != nil {
+		return nil, err
+	}
+	return tool.ParseResult(raw)
+}
+
+func textBlock(text string) json.RawMessage {
+	raw, err := tool.Marshal(tool.TextBlock{Type: "text", Text: text})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return raw
 }
 
 // skillTexts tells of the skills that a query finds, or of all of them in brief where it is empty. named are those whose name it says:

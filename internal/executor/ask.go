@@ -101,7 +101,8 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.An
 // callAndWait makes a call and waits for its end, or that of the guest, and reports whether the answer is what came of it.
 func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
 	a := &sandbox.Answer{ID: c.ID}
-	n, path, now, err := r.admit(c)
+	c, asked := r.plain(c)
+	n, path, now, err := r.admit(c, asked)
 	if err != nil {
 		a.Error = guestError(r.refuse(err))
 		return a, false

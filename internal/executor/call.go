@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"runtime/debug"
@@ -23,6 +24,7 @@ const (
 	resultPath  = "biplane.result"
 	executePath = "biplane.execute"
 	resumePath  = "biplane.resume"
+	ownPaths    = "biplane."
 )
 
 // failedKind is the kind of a ToolError where the tool ran and reported failure: none of the kinds of package tool,
@@ -38,7 +40,8 @@ const (
 
 // call takes a call of the program: it begins it, and its answer goes to the guest when it comes.
 func (r *run) call(c *sandbox.GuestCall) error {
-	n, path, now, err := r.admit(c)
+	c, asked := r.plain(c)
+	n, path, now, err := r.admit(c, asked)
 	switch {
 	case err != nil:
 		return err
@@ -71,9 +74,29 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	return nil
 }
 
+// plain returns a call in the plain form, in which it is decided on, recorded and made, and the digest of the form in which
+// the program wrote it, empty where that is the same. A call that is made again has the form that it had then.
+func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
+	path := journal.PathOf(c)
+	if k := r.recall.Known(c.ID); k != nil && k.Asked != "" {
+		if k.Asked != journal.DigestOf(path, c.Args) {
+			return c, "" // it diverged
+		}
+		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
+	}
+	if r.x.cfg.Plain == nil || len(path) > maxPath || strings.HasPrefix(path, ownPaths) {
+		return c, ""
+	}
+	to, args := r.x.cfg.Plain(r.principal, path, c.Args)
+	if to == path && bytes.Equal(args, c.Args) {
+		return c, ""
+	}
+	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, journal.DigestOf(path, c.Args)
+}
+
 // admit takes a call in: as the n-th of those that go through the door, or as one that now answers. An error ends the
 // program.
-func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.RawMessage, error), err error) {
+func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error), err error) {
 	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
 		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
 	}
@@ -94,7 +117,7 @@ func (r *run) admit(c *sandbox.GuestCall) (n int, path string, now func() (json.
 			refused = r.refused
 			return
 		}
-		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path)})
+		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: path, Args: r.short(c.Args), Pending: true, Begun: time.Now(), Note: r.note(n, c, path, asked)})
 		r.ids[c.ID] = n
 		r.begin()
 	})

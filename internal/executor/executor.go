@@ -88,6 +88,9 @@ type Config struct {
 	Named func(path string) *tool.Tool
 	// Doubt returns a note on the arguments of a call that was made, as names that the tool doesn't declare; empty: none. It may be nil.
 	Doubt func(path string, args json.RawMessage) string
+	// Plain returns the plain form of a call that a program may have written in another: the path of its tool, and one
+	// object with named arguments. What has none is returned as it is. Nil: calls are taken as they are written.
+	Plain func(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
 	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
 	// command line. It may be nil.
 	Page func(id string) string

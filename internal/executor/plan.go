@@ -276,7 +276,7 @@ func (r *run) askFor() error {
 	var n int
 	r.shift(func() {
 		n = len(r.exec.Calls)
-		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path)
+		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path, "")
 		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: plan.Path, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
 		r.begin()
 	})

@@ -22,7 +22,7 @@ func asThen(st *journal.Story, now *program.Program) *program.Program {
 		return now
 	}
 	return &program.Program{Runtime: was.Runtime, Code: was.Code, Name: was.Name, Line: was.Line, Source: st.Begin.Source,
-		Namespaces: was.Namespaces, Declared: was.Declared, Notes: was.Notes, Remark: was.Remark}
+		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes, Remark: was.Remark}
 }
 
 // sameState is an error where the run can't begin as it did.
@@ -86,7 +86,8 @@ func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 }
 
 func (r *run) callAgain(c *sandbox.GuestCall) error {
-	n, path, now, err := r.admit(c)
+	c, asked := r.plain(c)
+	n, path, now, err := r.admit(c, asked)
 	if err != nil || now != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (r *run) callAgain(c *sandbox.GuestCall) error {
 
 // restore notes of the n-th call what the journal knows of it. Where its outcome is not known the call is made again.
 func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
-	if k.Tool != path || k.Digest != journal.DigestOf(path, c.Args) {
+	if k.Tool != path || !k.Is(journal.DigestOf(path, c.Args)) {
 		return errDiverged
 	}
 	r.keepAgain(k.Blocks)

@@ -52,7 +52,7 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 		rec.Language, rec.Tier, rec.Engine, rec.Build = r.language, caps.Tier, guest.Engine(caps, r.language), guest.Build(caps, r.language)
 	}, false)
 	p := journal.Prepared{
-		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces,
+		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Runtime: r.program.Runtime, Namespaces: r.program.Namespaces, Aliases: r.program.Aliases, Whole: r.program.Whole,
 		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
 	}
 	if r.hold != nil {
@@ -84,11 +84,11 @@ func (r *run) told(line []byte, a about) {
 }
 
 // note begins what is noted of the n-th call. r.mu is held.
-func (r *run) note(n int, c *sandbox.GuestCall, path string) *journal.Call {
+func (r *run) note(n int, c *sandbox.GuestCall, path, asked string) *journal.Call {
 	if r.log == nil {
 		return nil
 	}
-	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args}
+	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args, Asked: asked}
 }
 
 // leaving gives what the door tells that the n-th call leaves: its intent is in the journal before that, and on the disk, too,

@@ -191,7 +191,13 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program", st.Record.ID)
 	}
 	t := journal.Trial{Files: filesThen(r.fs, first.Files), Eager: r.program.Runtime == "python", CPU: x.cfg.Limits.CPU}
-	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: namespacesThen(r.program, st.Prepared), Seed: begun.Seed, Session: begun.Session}
+	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: namespacesThen(r.program, st.Prepared),
+		Aliases: r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
+	if x.cfg.Plain != nil {
+		t.Plain = func(path string, args json.RawMessage) (string, json.RawMessage) {
+			return x.cfg.Plain(r.principal, path, args)
+		}
+	}
 	played, err := st.Try(ctx, box, t)
 	if err != nil {
 		return err

@@ -356,7 +356,8 @@ func (r *run) sendFirst() error {
 	if r.recall != nil && len(r.recall.Lines) > 0 {
 		return r.sendAgain()
 	}
-	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces, Seed: r.seed(), Session: r.hold != nil}
+	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line, Namespaces: r.program.Namespaces,
+		Aliases: r.program.Aliases, Whole: r.program.Whole, Seed: r.seed(), Session: r.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err

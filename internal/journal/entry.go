@@ -50,10 +50,12 @@ type File struct {
 
 // A Prepared is what the guest is given, and the state that it begins from.
 type Prepared struct {
-	Code       string              `json:"-"` // this and the next three are those of the line that begins the program
+	Code       string              `json:"-"` // this and the next five are those of the line that begins the program
 	Name       string              `json:"-"`
 	Line       int                 `json:"-"`
 	Namespaces map[string][]string `json:"-"`
+	Aliases    map[string]string   `json:"-"`
+	Whole      []string            `json:"-"`
 	Runtime    string              `json:"runtime"`
 	Declared   []string            `json:"declared,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
@@ -113,6 +115,7 @@ type sending struct {
 	Arguments  json.RawMessage `json:"arguments,omitempty"`
 	Large      string          `json:"large,omitempty"` // the digest under which the arguments are kept
 	Digest     string          `json:"digest"`
+	Asked      string          `json:"asked,omitempty"`
 	Decision   string          `json:"decision,omitempty"`
 	ReadOnly   bool            `json:"read_only,omitempty"`
 	Idempotent bool            `json:"idempotent,omitempty"`

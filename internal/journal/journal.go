@@ -132,6 +132,7 @@ type Call struct {
 	Tool       string          `json:"tool"`         // its path, as the program named it
 	Arguments  json.RawMessage `json:"arguments,omitempty"`
 	Digest     string          `json:"digest"`               // SHA-256 of the tool and its canonical arguments (RFC 8785), in hexadecimal
+	Asked      string          `json:"asked,omitempty"`      // the digest of the call as the program wrote it; empty: in the plain form
 	Decision   string          `json:"decision,omitempty"`   // of policy; empty where it never came to that
 	ReadOnly   bool            `json:"read_only,omitempty"`  // by its annotations
 	Idempotent bool            `json:"idempotent,omitempty"` // by its annotations
@@ -151,6 +152,11 @@ type Call struct {
 	Blocks  []Block             `json:"-"`
 	Unsent  bool                `json:"-"` // it surely had no effect
 	at      time.Time           // of its delivery
+}
+
+// Is reports whether digest is that of the call, in the plain form or as the program wrote it.
+func (c *Call) Is(digest string) bool {
+	return c.Digest == digest || c.Asked != "" && c.Asked == digest
 }
 
 // An InPlan says what a call is in a plan: of a program that is planned it was simulated, and never left; of one that carries out a plan it is

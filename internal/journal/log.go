@@ -191,7 +191,7 @@ func blockBytes(blocks []Block) (n int) {
 }
 
 func (l *Log) sending(c *Call, at time.Time) sending {
-	s := sending{N: c.N, ID: c.ID, Tool: c.Tool, Arguments: c.Arguments, Digest: c.Digest, Decision: c.Decision,
+	s := sending{N: c.N, ID: c.ID, Tool: c.Tool, Arguments: c.Arguments, Digest: c.Digest, Asked: c.Asked, Decision: c.Decision,
 		ReadOnly: c.ReadOnly, Idempotent: c.Idempotent, Plan: c.Plan, At: at.UnixMicro()}
 	if len(c.Arguments) > large {
 		s.Arguments, s.Large = nil, l.keep(c.Arguments)

@@ -151,7 +151,7 @@ func (p *player) call(c *sandbox.GuestCall) {
 	}
 	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args, Digest: DigestOf(path, c.Args)}
 	switch {
-	case k != nil && k.Digest == here.Digest:
+	case k != nil && k.Is(here.Digest):
 		n := here.N
 		here = *k
 		here.N = n

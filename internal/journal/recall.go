@@ -54,6 +54,17 @@ func (c *Recall) Call(id int64) *Call {
 	return c.Story.Call(id)
 }
 
+// Known returns the call of the guest's as it was made before, and leaves it among those that the guest has yet to make
+// again; nil: it never was.
+func (c *Recall) Known(id int64) *Call {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Story.Call(id)
+}
+
 // Left gives the calls that the guest has not made again, in their order.
 func (c *Recall) Left() (out []*Call) {
 	if c == nil {

@@ -60,6 +60,7 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	}
 	if run, _ := st.Run(); run != nil && st.Prepared != nil {
 		st.Prepared.Code, st.Prepared.Name, st.Prepared.Line, st.Prepared.Namespaces = run.Code, run.Name, run.Line, run.Namespaces
+		st.Prepared.Aliases, st.Prepared.Whole = run.Aliases, run.Whole
 	}
 	return st, nil
 }
@@ -257,7 +258,7 @@ func (r *reader) call(s *sending) (*Call, error) {
 	if c := r.st.byID[s.ID]; c != nil {
 		return c, nil
 	}
-	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent, Plan: s.Plan}
+	c := &Call{N: s.N, ID: s.ID, Tool: s.Tool, Arguments: s.Arguments, Digest: s.Digest, Asked: s.Asked, Decision: s.Decision, ReadOnly: s.ReadOnly, Idempotent: s.Idempotent, Plan: s.Plan}
 	if s.Large != "" {
 		var err error
 		if c.Arguments, err = r.text(s.Large); err != nil {

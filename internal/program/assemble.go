@@ -227,6 +227,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	m := &made{note: v.note}
 	calls, specifiers := importCalls(r, body)
 	v.edits = append(v.edits, calls...) // behind what is put before an expression that begins with one
+	v.edits = append(v.edits, objectSpreads(r, body)...)
 	s.final = s.write(v, top, body, nil, nil, m)
 	for _, literal := range specifiers {
 		if literal == "" {

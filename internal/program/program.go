@@ -72,6 +72,11 @@ type Program struct {
 	// Namespaces are the upstreams by their safe names, each with its members; of those that the program doesn't
 	// mention, none where the catalog is large.
 	Namespaces map[string][]string
+	// Aliases are names that the program mentions, and that stand for an upstream or a tool in a form of another system:
+	// "mcp__github__list_issues" for "github.list_issues".
+	Aliases map[string]string
+	// Whole are the namespaces of which all members are listed.
+	Whole []string
 	// Imports are the modules that the program imports, as it names them.
 	Imports []string
 	// Declared are the names that the program leaves to the later ones of its session, sorted.
@@ -143,6 +148,13 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	if q.Session {
 		run = m.session
 	}
+	awaited := false
+	if x != nil && standsStill(q.Source) {
+		awaited = s.await(x, q.Declared)
+		if run != s {
+			run.await(x, q.Declared)
+		}
+	}
 	prog := &Program{Runtime: "js", Code: run.final.s, Name: FileName, Source: q.Source, Imports: m.specifiers, Declared: m.declared, Remark: m.note, steps: run}
 	b, e := s.bundle(m, &q)
 	if e != nil {
@@ -168,7 +180,10 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	}
 	prog.Attempts = r.Attempts
 	prog.Notes = append(prog.Notes, r.Notes...)
-	prog.Namespaces = x.Namespaces(q.Source)
+	if awaited {
+		prog.Notes = append(prog.Notes, awaitNote)
+	}
+	prog.find(x, &q)
 	return prog, nil
 }
 

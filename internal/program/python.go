@@ -63,7 +63,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		e.Attempts = prog.Attempts
 		return nil, e
 	}
-	prog.Namespaces = x.Namespaces(q.Source)
+	prog.find(x, &q)
 	return prog, nil
 }
 

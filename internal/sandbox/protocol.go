@@ -41,6 +41,10 @@ type Run struct {
 	// Namespaces are the globals through which the program reaches tools: safe upstream name to safe member names.
 	// A member that is not listed may be called all the same: the host decides.
 	Namespaces map[string][]string `json:"namespaces,omitempty"`
+	// Aliases are further globals: other names for a namespace ("github") or a tool ("github.list_issues").
+	Aliases map[string]string `json:"aliases,omitempty"`
+	// Whole are the namespaces of which all members are listed: another name is no tool of theirs.
+	Whole []string `json:"whole,omitempty"`
 }
 
 // Answer ends a Call or a File of the guest.
@@ -82,8 +86,8 @@ type Sleep struct {
 // GuestCall asks for a call of a tool.
 type GuestCall struct {
 	ID    int64           `json:"id"`
-	Path  string          `json:"path"`            // "github.list_issues" (safe) or "github.list-issues" (exact)
-	Args  json.RawMessage `json:"args,omitempty"`  // absent means {}
+	Path  string          `json:"path"`            // "github.list_issues" (safe), "github.list-issues" (exact), or another form
+	Args  json.RawMessage `json:"args,omitempty"`  // absent means {}; an array holds arguments by position
 	Stack string          `json:"stack,omitempty"` // where the program made it
 }
 

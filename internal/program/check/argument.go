@@ -38,14 +38,14 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 		c.notAwaited(args[0], s, "which can't be an argument")
 		v = c.value(args[0], s, 0)
 	}
-	switch v.kind {
-	case "", "null": // null counts as no arguments
+	switch {
+	case len(args) > 1, v.kind != "" && v.kind != "null" && v.kind != "object":
+		c.positions(v, entry, args, s)
 		return
-	case "object":
-	default:
-		c.reportAt(v.at, "%s takes one object with named arguments, got %s", entry.Path(), article(v.kind))
+	case v.kind != "object": // null counts as no arguments
 		return
 	}
+	v.rename(entry)
 	f := &fit{root: c.index.schema(entry), steps: new(int)}
 	f.value(v, f.root, "", 0)
 	if given := strangersOf(v, f.root); len(given) > 1 && len(f.found) > 0 {

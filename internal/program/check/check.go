@@ -32,9 +32,12 @@ type checker struct {
 	at       func(off int) (int, bool) // from the parsed code to the agent's text
 	assigned map[string]bool           // names that are assigned to anywhere
 	spaces   map[string]*spaceUse      // uses of unknown namespaces
-	calls    map[string][]int          // calls of undeclared functions, by name
+	aliases  map[string]meaning        // names of other forms that were looked up
 	tolerant bool                      // inside a try with a catch, or the like
 	dynamic  bool                      // the program holds a with statement
+	async    bool                      // inside a function that may await
+	unused   ast.Expression            // a statement whose value nothing uses
+	awaits   []Span                    // calls of tools whose value is used inside a function that may await
 	unknown  int                       // names looked up that are not in the catalog
 	found    []Problem
 	notes    []string
@@ -90,7 +93,7 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 	if tree == nil {
 		return Report{}, false
 	}
-	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, calls: map[string][]int{}}
+	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, aliases: map[string]meaning{}}
 	outside := newScope(nil)
 	for _, name := range code.Declared {
 		outside.add(name)
@@ -101,7 +104,6 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 	}
 	if !slices.Contains(code.Declared, Anything) {
 		c.unknownSpaces()
-		c.unknownFunctions()
 	}
 	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].At < c.found[j].At })
 	c.found = slices.CompactFunc(c.found, func(a, b Problem) bool { return a.At == b.At })
@@ -113,6 +115,28 @@ func (c *checker) attempt(path string) {
 	if len(c.attempts) < MaxAttempts && !slices.Contains(c.attempts, path) {
 		c.attempts = append(c.attempts, path)
 	}
+}
+
+// A Span is a piece of a Code.
+type Span struct{ From, To int }
+
+// Awaits returns the calls of tools in a program whose values it uses, where an await may stand. It is for programs that
+// await nothing at all, since the system that they were written for has calls that stand still.
+func (x *Index) Awaits(code Code) []Span {
+	tree := parse(code.Text)
+	if tree == nil || len(code.Text) > maxChecked {
+		return nil
+	}
+	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, aliases: map[string]meaning{}}
+	outside := newScope(nil)
+	for _, name := range code.Declared {
+		outside.add(name)
+	}
+	c.statements(tree.Body, outside)
+	if c.dynamic {
+		return nil
+	}
+	return c.awaits
 }
 
 // parse gives nil for what can't be parsed.
@@ -143,16 +167,18 @@ func (c *checker) reportAt(off int, format string, a ...any) {
 // call checks a call and walks it.
 func (c *checker) call(e *ast.CallExpression, s *scope) {
 	m := c.meaning(e.Callee, s, 0)
+	switch m.sense {
+	case oneTool, caller, finder:
+		if c.async && c.unused != e {
+			c.awaits = append(c.awaits, Span{int(e.Idx0()) - 1, int(e.Idx1()) - 1})
+		}
+	}
 	before := c.tolerant
 	switch m.sense {
 	case oneTool:
-		c.toolCall(e, m.space+"."+m.member, e.ArgumentList, s)
+		c.toolCall(e, m.path(), e.ArgumentList, s)
 	case caller:
 		c.callTool(e, s)
-	case free:
-		if id, ok := e.Callee.(*ast.Identifier); ok && !c.tolerant && len(c.calls) < 100 {
-			c.calls[m.space] = append(c.calls[m.space], int(id.Idx)-1)
-		}
 	}
 	switch callee := e.Callee.(type) {
 	case *ast.Identifier:
@@ -271,7 +297,7 @@ func (c *checker) resolve(path string) (*catalog.Entry, error) {
 	if c.unknown >= maxUnknown {
 		return nil, nil
 	}
-	e, err := c.index.view.Resolve(path)
+	e, err := c.index.view.Find(path)
 	if err != nil {
 		c.unknown++
 	}
@@ -290,39 +316,26 @@ func (c *checker) notFound(err error, name string) string {
 	return msg + "There are no upstreams"
 }
 
-// unknownFunctions reports calls of functions that are not declared, where they are a tool's name without its
-// namespace.
-func (c *checker) unknownFunctions() {
-	for name, places := range c.calls {
-		if u := c.spaces[name]; globalNames()[name] || c.assigned[name] || u != nil && u.other {
-			continue
-		}
-		var paths []string
-		for _, e := range c.index.view.Entries() {
-			if (e.Member == name || e.Composed == name) && len(paths) < 4 {
-				paths = append(paths, e.Path())
-			}
-		}
-		if len(paths) == 0 {
-			continue
-		}
-		for _, at := range places {
-			c.reportAt(at, "%s is not defined: did you mean %s?", name, strings.Join(paths, " or "))
-		}
-	}
-}
-
-// callTool checks callTool("path", args).
+// callTool checks callTool("path", args) and callTool("server", "tool", args).
 func (c *checker) callTool(e *ast.CallExpression, s *scope) {
 	if len(e.ArgumentList) == 0 {
 		return
 	}
-	path, ok := e.ArgumentList[0].(*ast.StringLiteral)
+	first, ok := e.ArgumentList[0].(*ast.StringLiteral)
 	if !ok {
 		return
 	}
-	name := path.Value.String()
-	c.toolCall(e, name, e.ArgumentList[1:], s)
+	path, rest := first.Value.String(), e.ArgumentList[1:]
+	if len(rest) > 0 && !strings.Contains(path, ".") && !strings.Contains(path, "__") {
+		second, ok := rest[0].(*ast.StringLiteral)
+		switch space := c.index.view.Space(path); {
+		case ok && (space != "" || len(rest) > 1):
+			path, rest = path+"."+second.Value.String(), rest[1:]
+		case space != "": // what it calls only the run can tell
+			return
+		}
+	}
+	c.toolCall(e, path, rest, s)
 }
 
 // toolCall checks a call of the tool of a path.
@@ -338,7 +351,10 @@ func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expres
 		return
 	}
 	var te *tool.Error
-	if !errors.As(err, &te) || te.Kind != tool.NotFound {
+	if errors.As(err, &te) && te.Kind == tool.Conflict { // it names several
+		c.report(e, "%s", te.Msg)
+	}
+	if te == nil || te.Kind != tool.NotFound {
 		return
 	}
 	space := c.index.upstreamOf(path)
@@ -388,7 +404,7 @@ var globalNames = lazily.Words(`AggregateError Array ArrayBuffer Atomics BigInt 
 	SharedArrayBuffer String Symbol SyntaxError Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray
 	WeakMap WeakRef WeakSet WebAssembly DisposableStack AsyncDisposableStack SuppressedError InternalError DOMException
 	decodeURI decodeURIComponent encodeURI encodeURIComponent escape unescape eval globalThis isFinite isNaN parseFloat parseInt
-	undefined arguments tools callTool search emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
+	undefined arguments tools servers codemode mcp callTool call_tool callMCPTool search text image notify exit store load sleep final_answer emit readResult console ToolError URL URLSearchParams URLPattern TextEncoder
 	TextDecoder structuredClone setTimeout clearTimeout setInterval clearInterval setImmediate clearImmediate queueMicrotask
 	atob btoa crypto performance AbortController AbortSignal Event CustomEvent EventTarget MessageChannel Blob File FormData
 	Headers Request Response fetch ReadableStream WritableStream TransformStream navigator window self global process Buffer

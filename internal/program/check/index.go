@@ -87,7 +87,7 @@ func (x *Index) Names() []string { return slices.Sorted(maps.Keys(x.spaces)) }
 
 // Unknown says for the agent that there is no tool of a path, where that is sure; else it gives "".
 func (x *Index) Unknown(path string) string {
-	_, err := x.view.Resolve(path)
+	_, err := x.view.Find(path)
 	var te *tool.Error
 	if !errors.As(err, &te) || te.Kind != tool.NotFound {
 		return ""

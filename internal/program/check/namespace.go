@@ -1,9 +1,22 @@
 package check
 
 import (
+	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/lazily"
 )
+
+// pythonNames are names that mean something in every Python program.
+var pythonNames = lazily.Words(`False None True and as assert async await break class continue def del elif else except finally for
+	from global if import in is lambda nonlocal not or pass raise return try while with yield match case type self cls
+	abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright credits
+	delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash help hex id input
+	int isinstance issubclass iter len license list locals map max memoryview min next object oct open ord pow print property quit
+	range repr reversed round set setattr slice sorted staticmethod str sum super tuple vars zip
+	tools call_tool callTool search read_result readResult emit ToolError asyncio json main run servers codemode mcp
+	text image notify store load sleep final_answer`)
 
 const (
 	// fewTools is up to how many tools of a whole catalog a program is told of all of them.
@@ -15,10 +28,11 @@ const (
 // Namespaces gives what the program finds as globals: every upstream of the view, with its members where the catalog is
 // small or the source mentions the upstream, and of a large upstream those members that the source mentions too. A
 // member that isn't listed can be called all the same.
-func (x *Index) Namespaces(source string) map[string][]string {
+// whole are those of which all members are listed.
+func (x *Index) Namespaces(source string) (all map[string][]string, whole []string) {
 	v := x.view
 	entries := v.Entries()
-	all := make(map[string][]string)
+	all = make(map[string][]string)
 	size := make(map[string]int)
 	for _, u := range v.Upstreams() {
 		all[u.Namespace] = []string{}
@@ -35,7 +49,38 @@ func (x *Index) Namespaces(source string) map[string][]string {
 		}
 		all[e.Namespace] = append(all[e.Namespace], e.Member)
 	}
-	return all
+	for name, members := range all {
+		if len(members) == size[name] && x.spaces[name].current() {
+			whole = append(whole, name)
+		}
+	}
+	slices.Sort(whole)
+	return all, whole
+}
+
+// maxAliases is how many names a program is told of.
+const maxAliases = 500
+
+// Aliases returns the words of a source that stand for an upstream or a tool in a form of another system, each with the
+// plain path. Words that mean something in the language are left out: whatever a program declares itself wins anyway.
+func (x *Index) Aliases(source string, python bool) map[string]string {
+	taken := globalNames()
+	if python {
+		taken = pythonNames()
+	}
+	out := map[string]string{}
+	for w := range words(source) {
+		if taken[w] || x.spaces[w] != nil || len(w) < 2 || len(out) >= maxAliases {
+			continue
+		}
+		if to := x.view.Alias(w); to != "" {
+			out[w] = to
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // words gives the identifiers in s, wherever they stand.

@@ -158,6 +158,14 @@ type meaning struct {
 	call   *ast.CallExpression // of a promise
 }
 
+// path is the path of the tool of a meaning. One that names several has no upstream.
+func (m meaning) path() string {
+	if m.space == "" {
+		return m.member
+	}
+	return m.space + "." + m.member
+}
+
 const maxFollow = 40 // how far constants are followed
 
 // meaning finds out what an expression surely is.
@@ -210,7 +218,7 @@ func (c *checker) name(name string, s *scope, depth int) meaning {
 		return meaning{}
 	case name == "tools":
 		return meaning{sense: allTools}
-	case name == "callTool":
+	case callers[name]:
 		return meaning{sense: caller}
 	case name == "search":
 		return meaning{sense: finder}
@@ -218,8 +226,40 @@ func (c *checker) name(name string, s *scope, depth int) meaning {
 		return meaning{sense: promises}
 	case c.index.spaces[name] != nil:
 		return meaning{sense: oneSpace, space: name}
+	case rootNames[name]:
+		return meaning{sense: allTools}
+	case !globalNames()[name]:
+		if m := c.alias(name); m.sense != something {
+			return m
+		}
 	}
 	return meaning{sense: free, space: name}
+}
+
+// callers are the names of callTool, and rootNames those of tools.
+var (
+	callers   = map[string]bool{"callTool": true, "call_tool": true, "callMCPTool": true}
+	rootNames = map[string]bool{"servers": true, "codemode": true, "mcp": true}
+)
+
+// alias returns what a name stands for in a form of another system.
+func (c *checker) alias(name string) meaning {
+	if m, ok := c.aliases[name]; ok {
+		return m
+	}
+	m := meaning{}
+	switch to := c.index.view.Alias(name); {
+	case to == "" || inherited[name]:
+	case to == name:
+		m = meaning{sense: oneTool, member: name}
+	default:
+		m = meaning{sense: oneSpace, space: to}
+		if space, member, ok := strings.Cut(to, "."); ok {
+			m = meaning{sense: oneTool, space: space, member: member}
+		}
+	}
+	c.aliases[name] = m
+	return m
 }
 
 // bound gives what a declared name stands for.
@@ -254,6 +294,14 @@ var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "c
 func (c *checker) member(m meaning, name string) meaning {
 	switch m.sense {
 	case allTools:
+		if callers[name] && c.index.space(name) == nil {
+			return meaning{sense: caller}
+		}
+		if c.index.space(name) == nil {
+			if m := c.alias(name); m.sense != something {
+				return m
+			}
+		}
 		if !inherited[name] {
 			return meaning{sense: oneSpace, space: name}
 		}
@@ -284,7 +332,7 @@ func (c *checker) module(spec string) meaning {
 	for len(parts) > 0 && (parts[0] == "." || parts[0] == "..") {
 		parts = parts[1:]
 	}
-	if len(parts) == 0 || parts[0] != "tools" || len(parts) > 3 {
+	if len(parts) == 0 || parts[0] != "tools" && parts[0] != "servers" || len(parts) > 3 {
 		return meaning{}
 	}
 	parts = parts[1:]

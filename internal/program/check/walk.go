@@ -19,6 +19,7 @@ func (c *checker) statement(st ast.Statement, s *scope) {
 	case *ast.BlockStatement:
 		c.statements(st.List, s)
 	case *ast.ExpressionStatement:
+		c.unused = st.Expression
 		c.expression(st.Expression, s)
 	case *ast.ReturnStatement:
 		c.expression(st.Argument, s)
@@ -50,7 +51,7 @@ func (c *checker) statement(st ast.Statement, s *scope) {
 	case *ast.LexicalDeclaration:
 		c.bindings(st.List, s)
 	case *ast.FunctionDeclaration:
-		c.function(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s)
+		c.function(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s, st.Function.Async && !st.Function.Generator)
 	case *ast.ClassDeclaration:
 		c.class(st.Class, s)
 	default:
@@ -181,12 +182,13 @@ func (c *checker) targets(e ast.Expression, s *scope) {
 	}
 }
 
-func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier, body ast.ConciseBody, s *scope) {
+func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier, body ast.ConciseBody, s *scope, async bool) {
 	s = s.function(params, vars, name)
 	for _, p := range params.List {
 		c.targets(p, s)
 	}
-	before := c.tolerant
+	before, outer := c.tolerant, c.async
+	c.async = async
 	switch b := body.(type) {
 	case *ast.BlockStatement:
 		if b != nil {
@@ -195,7 +197,7 @@ func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclar
 	case *ast.ExpressionBody:
 		c.expression(b.Expression, s)
 	}
-	c.tolerant = before
+	c.tolerant, c.async = before, outer
 }
 
 func (c *checker) class(k *ast.ClassLiteral, s *scope) {
@@ -215,7 +217,7 @@ func (c *checker) class(k *ast.ClassLiteral, s *scope) {
 			if el.Computed {
 				c.expression(el.Key, s)
 			}
-			c.function(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s)
+			c.function(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s, el.Body.Async && !el.Body.Generator)
 		case *ast.ClassStaticBlock:
 			c.statements(el.Block.List, s)
 		}
@@ -245,9 +247,9 @@ func (c *checker) expression(e ast.Expression, s *scope) {
 	case *ast.Optional:
 		c.expression(e.Expression, s)
 	case *ast.ArrowFunctionLiteral:
-		c.function(e.ParameterList, e.DeclarationList, nil, e.Body, s)
+		c.function(e.ParameterList, e.DeclarationList, nil, e.Body, s, e.Async)
 	case *ast.FunctionLiteral:
-		c.function(e.ParameterList, e.DeclarationList, e.Name, e.Body, s)
+		c.function(e.ParameterList, e.DeclarationList, e.Name, e.Body, s, e.Async && !e.Generator)
 	case *ast.ClassLiteral:
 		c.class(e, s)
 	case *ast.AwaitExpression:

@@ -39,29 +39,36 @@ export function reset(session) {
   });
 }
 
-function argumentsJSON(path, args, count) {
-  if (count > 1) throw new TypeErrorCtor(path + " takes one object with named arguments, got " + count + " arguments");
-  if (args === undefined || args === null) return undefined;
-  if (typeof args !== "object" || isArray(args)) {
-    throw new TypeErrorCtor(path + " takes one object with named arguments, got " + (isArray(args) ? "an array" : "a " + typeof args));
+// The arguments of a call, from the element from of args on: one object with named arguments, or an array of those by
+// position, of which the host knows the names.
+function argumentsJSON(args, from) {
+  let count = args.length;
+  while (count > from && args[count - 1] === undefined) count--;
+  if (count === from) return undefined;
+  const first = args[from];
+  if (count === from + 1) {
+    if (first === null) return undefined;
+    if (typeof first === "object" && !isArray(first)) return serialize(first);
   }
-  return serialize(args);
+  const all = [];
+  for (let i = from; i < count; i++) define(all, i - from, args[i] === undefined ? null : args[i], true);
+  return serialize(all);
 }
 
-/** Calls a tool; at is an error made where the program called. */
-export function callTool(path, args, count, at) {
+/** Calls a tool by its path, with the elements of args from the one numbered from on; at is an error made where the program called. */
+export function callTool(path, args, from, at) {
   if (typeof path !== "string" || path === "") return failed(new TypeErrorCtor("callTool takes the path of a tool, for example \"github.list_issues\""));
-  return callPath(path, pathPart(path), args, count, at);
+  return callPath(path, pathPart(path), args, from, at);
 }
 
 let resolving, rejecting;
 const grab = (resolve, reject) => { resolving = resolve; rejecting = reject; };
 
 /** The same of a path that is one, and its part of the line. */
-export function callPath(path, part, args, count, at) {
+export function callPath(path, part, args, from, at) {
   let json;
   try {
-    json = argumentsJSON(path, args, count);
+    json = argumentsJSON(args, from);
   } catch (e) {
     return failed(e);
   }
@@ -125,6 +132,25 @@ function over(call) {
   if (call[OBSERVED]) calls.delete(call[ID]);
 }
 
+// What a search found is a list of objects that reads well as text.
+function made(call, value) {
+  if (call[PATH] !== "biplane.search" || !isArray(value)) return value;
+  const text = () => {
+    let out = "";
+    for (let i = 0; i < value.length; i++) {
+      const t = value[i];
+      out += (i > 0 ? "\n\n" : "") + (t.note ? t.note + "\n\n" : "") + t.path + (t.description ? " - " + t.description : "") +
+        (t.call ? "\n" + t.call : "") + (t.example ? "\n" + t.example : "");
+    }
+    return out;
+  };
+  define(value, "toString", text);
+  define(value, inspectCustom, text);
+  return value;
+}
+
+const inspectCustom = Symbol.for("nodejs.util.inspect.custom");
+
 /** Takes the value that a call gave, as JSON without a long row of digits; false says that it is no such answer, and nothing was done. */
 export function give(id, text) {
   const call = calls.get(id);
@@ -133,7 +159,7 @@ export function give(id, text) {
   try { value = JSONParse(text); } catch { return false; }
   over(call);
   remember(value);
-  call[RESOLVE](value);
+  call[RESOLVE](made(call, value));
   return true;
 }
 
@@ -145,7 +171,7 @@ export function answer(a) {
   if (call !== undefined) {
     if (!call[PENDING]) return;
     over(call);
-    if (!failed) { remember(value); call[RESOLVE](value); return; }
+    if (!failed) { remember(value); call[RESOLVE](made(call, value)); return; }
     call[FAILURE] = makeToolError(setPrototypeOf(a.error, null), call[STACK]);
     call[REJECT](call[FAILURE]);
     return;

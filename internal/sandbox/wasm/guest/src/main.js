@@ -21,6 +21,8 @@ import { setNamespaces } from "./tools.js";
 import "./buffer.js";
 import "./modules.js";
 import "./unshim.js";
+import "./atomics.js";
+import * as helpers from "./helpers.js";
 import { mend } from "./globals.js";
 
 const idle = 0, running = 1, draining = 2;
@@ -57,7 +59,8 @@ function start(run) {
   }
   if (session && !deletes) deletes = indexOf(run.code, "delete") >= 0;
   seed(run.seed, session && !fresh);
-  setNamespaces(run.namespaces, session && !fresh);
+  helpers.begin(session);
+  setNamespaces(run, session && !fresh);
   fresh = false;
   let result;
   try {
@@ -93,6 +96,7 @@ function drain() {
 
 function finish(left) {
   const pending = list();
+  if (value === undefined) value = helpers.value();
   let text;
   try {
     text = serialize(value, pending);
@@ -103,6 +107,7 @@ function finish(left) {
   if (forgotten === undefined) forgotten = left.ids; // before the promises in the value are looked at for the program
   if (pending.length > 0) { waitFor(pending); return; }
   report(left.failures);
+  helpers.flush();
   end();
   host.sendDone(text, forgotten.length > 0 ? "[" + join(forgotten, ",") + "]" : "");
 }
@@ -164,7 +169,8 @@ function causeText(c) {
 }
 
 function fail(e) {
-  if (phase === idle) return;
+  if (phase === idle || e === helpers.gone) return;
+  helpers.flush();
   const fields = describe(e);
   for (let i = 0; i < rejections.length; i++) {
     if (rejections[i] !== e) console_.line("error", "a promise that nobody awaited failed: " + brief(rejections[i]));
@@ -202,6 +208,8 @@ function deliver(line, long) {
   if (m.run !== undefined && phase === idle) start(setPrototypeOf(m.run, null));
 }
 
+helpers.leaving((v) => { if (phase === running) { value = v; phase = draining; } });
+
 timers.failing((e, earlier) => {
   if (earlier) console_.line("error", "a timer of an earlier program failed: " + brief(e));
   else fail(e);
@@ -215,7 +223,7 @@ const api = record({
     else if (phase === draining) drain();
   },
   unhandled(reason) {
-    if (phase === idle || rejections.length >= maxRejections) return;
+    if (phase === idle || reason === helpers.gone || rejections.length >= maxRejections) return;
     for (let i = 0; i < rejections.length; i++) if (rejections[i] === reason) return;
     push(rejections, reason);
   },

@@ -3,13 +3,13 @@
 import path from "../../../../../third_party/path-browserify/index.js";
 import {
   ErrorCtor, JSONStringify, PromiseCtor, ProxyCtor, StringCtor, TypeErrorCtor, MapCtor, apply, create, define, endsWith, exec, join, keys, lastIndexOf,
-  list, mapGet, mapSet, push, record, slice, startsWith,
+  list, mapGet, mapSet, push, record, slice, startsWith, toUpperCase,
 } from "./primordials.js";
 import { Buffer } from "./buffer.js";
 import { util } from "./console.js";
 import { fs, promises, readText } from "./files.js";
 import { parse } from "./json.js";
-import { allTools, namespaceOf } from "./tools.js";
+import { allTools, namespaceOf, toolOf } from "./tools.js";
 import { after } from "./timers.js";
 
 const noSuch = new ProxyCtor(fs, record({
@@ -79,7 +79,14 @@ function safe(name) {
   return out;
 }
 
-const toolPath = /^(?:\.{1,2}\/)*(?:\/)?tools(?:\/([^/]+))?(?:\/([^/]+?))?(?:\/)?$/;
+// list_issues as listIssues.
+function camel(name) {
+  let out = "";
+  for (let i = 0; i < name.length; i++) out += name[i] === "_" && out !== "" && i + 1 < name.length ? toUpperCase(name[++i]) : name[i];
+  return out;
+}
+
+const toolPath = /^(?:\.{1,2}\/)*(?:\/)?(?:tools|servers)(?:\/([^/]+))?(?:\/([^/]+?))?(?:\/)?$/;
 const suffixes = [".ts", ".js", ".mts", ".mjs", ".d"];
 
 function stem(name) {
@@ -95,8 +102,9 @@ function toolModule(specifier) {
   if (upstream === undefined) return withDefault(allTools());
   const ns = namespaceOf(safe(upstream));
   if (member === undefined || member === "index") return withDefault(ns);
-  const f = ns[safe(member)], out = create(null);
+  const f = toolOf(safe(upstream), safe(member)), out = create(null);
   define(out, safe(member), f, true);
+  define(out, camel(safe(member)), f, true);
   define(out, "default", f, true);
   return out;
 }

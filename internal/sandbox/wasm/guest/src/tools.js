@@ -1,10 +1,12 @@
 // The ways in which a program reaches tools: namespaces, callTool, search, readResult, emit.
 
 import {
-  ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, getOwnPropertyDescriptor, global, hasOwn, isArray, join,
-  keys, list, mapForEach, mapGet, mapHas, mapSet, named, record, setAdd, setHas, startsWith,
+  ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, endsWith, getOwnPropertyDescriptor, global, hasOwn, indexOf, isArray,
+  join, keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setHas, slice,
+  startsWith,
 } from "./primordials.js";
 import { callPath, callTool } from "./calls.js";
+import { fold } from "./names.js";
 import { mustBeFile } from "./files.js";
 import { pathPart, sendEmit } from "./host.js";
 
@@ -46,9 +48,9 @@ const traps = record({
     if (setHas(silent, k)) return k === "toJSON" ? () => textOf(this) : undefined;
     if (k === "toString" || k === "toLocaleString") return () => textOf(this);
     if (hasOwn(ObjectPrototype, k)) return ObjectPrototype[k];
-    return memberOf(this, k);
+    return this.other(k);
   },
-  has(t, k) { return lists(this, k); },
+  has(t, k) { return lists(this, k) || typeof k === "string" && !setHas(silent, k) && this.other(k) !== undefined; },
   ownKeys() {
     const out = [];
     for (let i = 0; i < this.names.length; i++) define(out, i, this.names[i], true);
@@ -61,14 +63,14 @@ const traps = record({
   getPrototypeOf: () => null, isExtensible: () => true,
 });
 
-/** An object whose members come from make(key), listed under names; any other key is tried too. */
-function listing(label, names, make) {
-  return new ProxyCtor(create(null), { __proto__: traps, label, names, make, listed: undefined, made: none });
+/** An object whose members come from make(key), listed under names; of any other key, other(key) is what it is, undefined for nothing. */
+function listing(label, names, make, other) {
+  return new ProxyCtor(create(null), { __proto__: traps, label, names, make, other, listed: undefined, made: none });
 }
 
 function toolFunction(path) {
   const part = pathPart(path);
-  return named((...args) => callPath(path, part, args.length > 0 ? args[0] : undefined, args.length, new ErrorCtor()), path);
+  return named((...args) => callPath(path, part, args, 0, new ErrorCtor()), path);
 }
 
 let namespaces = new MapCtor(); // by name, of this run
@@ -83,50 +85,206 @@ function lend(name, value, before, goesOn) {
   mapSet(lent, name, value);
 }
 
-function makeNamespace(name, members) {
-  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m));
-  mapSet(namespaces, name, ns);
+// A namespace, whose list of members may be only a part of them.
+function makeNamespace(name, members, partial) {
+  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m), (k) => memberByForm(name, members, k, partial));
+  mapSet(namespaces, name, record({ ns, members, partial }));
   return ns;
 }
 
-/** The namespace of that name, listed or not: the host decides what exists. */
-export const namespaceOf = (name) => mapGet(namespaces, name) || makeNamespace(name, list());
+// The member of a namespace that k stands for in another form. Of several, the call's error says which there are.
+function memberByForm(name, members, k, partial) {
+  const whole = fold(k), space = fold(name);
+  let found, several = false, group = false;
+  if (whole === "") return undefined;
+  for (let i = 0; i < members.length; i++) {
+    const m = fold(members[i]);
+    if (m === whole || space + m === whole || m === space + whole) {
+      several = found !== undefined;
+      found = members[i];
+    } else if (beginsWord(members[i], whole)) group = true;
+  }
+  if (found !== undefined && !several) return memberOfSpace(name, found);
+  if (several || partial && !group) return toolFunction(name + "." + k);
+  return group ? groupOf(name, members, k, partial) : undefined;
+}
+
+// Whether a name begins with a word or more that are together whole.
+function beginsWord(member, whole) {
+  for (let i = 1; i < member.length; i++) {
+    if (member[i] === "_" && fold(slice(member, 0, i)) === whole) return true;
+  }
+  return false;
+}
+
+// What stands between a namespace and a tool in a path of three levels: github.issues.list for github.issues_list.
+function groupOf(name, members, prefix, partial) {
+  const names = list();
+  for (let i = 0; i < members.length; i++) if (beginsWord(members[i], fold(prefix))) push(names, members[i]);
+  return listing("tools " + name + "." + prefix, list(), none, (k) => memberByForm(name, names, prefix + "_" + k, partial));
+}
+
+const memberOfSpace = (name, member) => mapGet(namespaces, name).ns[member];
+
+/** The namespace of that name, or of one that is spelled alike. One that isn't known is there too: the host says what exists. */
+export function namespaceOf(name) {
+  const found = mapGet(namespaces, name) || mapGet(namespaces, spaceNamed(name));
+  return found !== undefined ? found.ns : makeNamespace(name, list(), true);
+}
 export const allTools = () => tools;
 
+/** The tool of a namespace, known or not. */
+export function toolOf(space, member) {
+  const f = namespaceOf(space)[member];
+  return typeof f === "function" ? f : toolFunction(space + "." + member);
+}
+
+// The name of the one namespace that a name stands for, in any form.
+function spaceNamed(name) {
+  if (mapHas(namespaces, name)) return name;
+  if (spaces === undefined) {
+    spaces = new MapCtor();
+    mapForEach(namespaces, (s, n) => { const f = fold(n); mapSet(spaces, f, mapHas(spaces, f) ? undefined : n); });
+  }
+  const whole = fold(name);
+  return mapGet(spaces, whole) || (startsWith(whole, "mcp") ? mapGet(spaces, slice(whole, 3)) : endsWith(whole, "mcp") ? mapGet(spaces, slice(whole, 0, whole.length - 3)) : undefined);
+}
+
+// What tools[k] is where k is no namespace: a tool or a namespace in another form, or one of the runtime's functions.
+function byForm(k) {
+  if (hasOwn(aliases, k)) return aliased(aliases[k]);
+  const space = spaceNamed(k);
+  if (space !== undefined) return mapGet(namespaces, space).ns;
+  const parts = partsOf(k);
+  for (let from = 0; from < parts.length; from++) {
+    if (from > 0 && !setHas(roots, parts[from - 1])) break;
+    for (let i = from + 1; i < parts.length; i++) {
+      const ns = spaceNamed(joined(parts, from, i));
+      if (ns === undefined) continue;
+      const f = mapGet(namespaces, ns).ns[joined(parts, i, parts.length)];
+      if (typeof f === "function") return f;
+    }
+  }
+  return parts.length === 1 ? bareTool(k) || (setHas(runtime, k) && hasOwn(globalThis, k) ? globalThis[k] : k === "log" ? log : undefined) : undefined;
+}
+
+function partsOf(k) {
+  const out = list();
+  let part = "";
+  for (let i = 0; i < k.length; i++) {
+    const c = k[i], double = c === "_" && k[i + 1] === "_" && part !== "";
+    if (double || c === "." || c === "/" || c === ":") { if (part !== "") push(out, part); part = ""; if (double) i++; } else part += c;
+  }
+  if (part !== "") push(out, part);
+  return out;
+}
+
+function joined(parts, from, to) {
+  let out = parts[from];
+  for (let i = from + 1; i < to; i++) out += "_" + parts[i];
+  return out;
+}
+
+// The tool that a name without an upstream stands for, if there is one; of several, one whose call says which there are.
+function bareTool(k) {
+  const whole = fold(k);
+  let found, count = 0;
+  if (whole === "") return undefined;
+  mapForEach(namespaces, (s, name) => {
+    const space = fold(name);
+    for (let i = 0; i < s.members.length; i++) {
+      const m = fold(s.members[i]);
+      if (m === whole || space + m === whole || "mcp" + space + m === whole) { count++; found = name + "." + s.members[i]; }
+    }
+  });
+  return count === 1 ? aliased(found) : count > 1 ? toolFunction(k) : undefined;
+}
+
+// What an alias stands for: the path of a tool, or a namespace.
+function aliased(path) {
+  const at = indexOf(path, ".");
+  if (at < 0) return mapHas(namespaces, path) ? mapGet(namespaces, path).ns : toolFunction(path);
+  const s = mapGet(namespaces, slice(path, 0, at)), member = slice(path, at + 1);
+  return s !== undefined ? s.ns[member] || toolFunction(path) : toolFunction(path);
+}
+
+const roots = new SetCtor();
+for (const n of ["tools", "servers", "mcp", "codemode", "functions"]) setAdd(roots, n);
+let aliases = create(null); // of this run
+let spaces;                 // namespaces by folded name; undefined until asked for
+
 /** Makes the globals of a run; all is the record of namespaces that the host sent, goesOn whether there were programs of the session before. */
-export function setNamespaces(all, goesOn) {
-  const before = lent;
+export function setNamespaces(run, goesOn) {
+  const before = lent, all = run.namespaces, whole = new SetCtor();
   namespaces = new MapCtor();
   lent = new MapCtor();
+  spaces = undefined;
+  aliases = run.aliases === undefined ? create(null) : run.aliases;
+  if (run.whole !== undefined) for (let i = 0; i < run.whole.length; i++) setAdd(whole, run.whole[i]);
   const names = all === undefined ? [] : keys(all);
   for (let i = 0; i < names.length; i++) {
     const members = all[names[i]];
-    lend(names[i], makeNamespace(names[i], isArray(members) ? members : list()), before, goesOn);
+    makeNamespace(names[i], isArray(members) ? members : list(), !setHas(whole, names[i]));
   }
+  tools = listing("tools", names, namespaceOf, byForm);
+  for (let i = 0; i < rootNames.length; i++) if (!mapHas(namespaces, rootNames[i])) lend(rootNames[i], tools, before, goesOn);
+  const others = keys(aliases);
+  for (let i = 0; i < others.length; i++) if (!mapHas(lent, others[i])) lend(others[i], aliased(aliases[others[i]]), before, goesOn);
+  for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i]).ns, before, goesOn);
   mapForEach(before, (value, name) => { // an upstream that is gone
     if (mapHas(lent, name)) return;
     const own = getOwnPropertyDescriptor(globalThis, name);
     if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
   });
-  tools = listing("tools", names, namespaceOf);
   if (goesOn) global("callTool", callToolByPath);
   global("tools", tools);
 }
 
-const callToolByPath = (path, ...args) => callTool(path, args.length > 0 ? args[0] : undefined, args.length, new ErrorCtor());
+const rootNames = ["servers", "codemode", "mcp"];
+
+// callTool("server.tool", {…}), callTool("server", "tool", {…}), callTool({ name: "server.tool", arguments: {…} }).
+const callToolByPath = (...args) => {
+  const at = new ErrorCtor();
+  let path = args[0], from = 1;
+  if (path !== null && typeof path === "object" && args.length === 1) {
+    const given = [];
+    define(given, 0, path.arguments || path.args || path.params || path.input, true);
+    const name = path.name || path.tool || path.toolName, server = path.server || path.serverName;
+    return callTool(typeof server === "string" && typeof name === "string" ? server + "." + name : name, given, 0, at);
+  }
+  if (typeof path === "string" && args.length > 1 && typeof args[1] === "string" && indexOf(path, ".") < 0 && indexOf(path, "__") < 0) {
+    const space = spaceNamed(path);
+    if (space !== undefined || args.length > 2) { path = (space === undefined ? path : space) + "." + args[1]; from = 2; }
+  }
+  return callTool(path, args, from, at);
+};
 global("callTool", callToolByPath);
+global("call_tool", callToolByPath);
+global("callMCPTool", callToolByPath);
+
+const one = (x) => { const l = []; define(l, 0, x, true); return l; };
 
 // search("words", { limit }), or search({ query, limit }) as the tool itself is called.
-global("search", function search(query, options) {
-  if (query !== null && typeof query === "object") return callTool("biplane.search", query, 1, new ErrorCtor());
+function search(query, options) {
+  if (query !== null && typeof query === "object") return callTool("biplane.search", one(query), 0, new ErrorCtor());
   const args = create(null);
   if (options !== null && typeof options === "object") {
     const own = keys(options);
     for (let i = 0; i < own.length; i++) define(args, own[i], options[own[i]], true);
   }
   define(args, "query", query === undefined ? "" : query, true);
-  return callTool("biplane.search", args, 1, new ErrorCtor());
-});
+  return callTool("biplane.search", one(args), 0, new ErrorCtor());
+}
+global("search", search);
+
+// mcp.log("info", "…", fields)
+const log = (level, ...rest) => { (rest.length > 0 && hasOwn(console, level) ? console[level] : console.log)(...(rest.length > 0 ? rest : [level])); };
+
+// What tools has beside namespaces, since other systems have it there, or hand it to the function that is the program:
+// async ({ codemode, console }) => … takes it apart.
+const runtime = new SetCtor();
+for (const n of ["callTool", "call_tool", "callMCPTool", "search", "readResult", "emit", "fetch", "console", "tools", "codemode", "servers", "mcp",
+  "text", "image", "notify", "store", "load", "sleep", "exit", "final_answer"]) setAdd(runtime, n);
 
 global("readResult", function readResult(handle, options) {
   const args = create(null);
@@ -135,15 +293,18 @@ global("readResult", function readResult(handle, options) {
     if (options.offset !== undefined) define(args, "offset", options.offset, true);
     if (options.limit !== undefined) define(args, "limit", options.limit, true);
   }
-  return callTool("biplane.result", args, 1, new ErrorCtor());
+  return callTool("biplane.result", one(args), 0, new ErrorCtor());
 });
 
-global("emit", function emit(x) {
+global("emit", emit);
+
+/** Gives the agent an image, audio or resource that a tool answered with, or a file by its path. */
+export function emit(x) {
   if (typeof x === "string" && x !== "" && !startsWith(x, "res_")) mustBeFile(x);
   if (send(x) > 0) return;
   throw new TypeErrorCtor("emit takes an image, audio or resource that a tool returned, or the path of a file, got " +
     (x === null ? "null" : isArray(x) ? "an array without one" : "a " + typeof x));
-});
+}
 
 // Emits x; of an array, as a tool may answer, the images and the like, and not the text between them.
 function send(x) {

@@ -82,7 +82,8 @@ def answer(a):
         asyncio.Future.set_exception(c, errors.tool_error(e))
         c._log_traceback = False  # forgotten() tells of it
     else:
-        asyncio.Future.set_result(c, values.result(a.get("value")))
+        v = values.result(a.get("value"))
+        asyncio.Future.set_result(c, values.Found(v) if type(v) is values.List and c._path == "biplane.search" else v)
 
 
 def forgotten():

@@ -145,7 +145,7 @@ class Facts(Visitor):
     def visit_Import(self, node):
         for a in node.names:
             name = a.asname or a.name.partition(".")[0]
-            if a.name.partition(".")[0] == "tools":
+            if a.name.partition(".")[0] in ("tools", "servers"):
                 self.tools.add(name)
             else:
                 self.modules.add(name)
@@ -154,7 +154,7 @@ class Facts(Visitor):
     def visit_ImportFrom(self, node):
         top = (node.module or "").partition(".")[0]
         for a in node.names:
-            if top == "tools" or top in self.tools:
+            if top in ("tools", "servers") or top in self.tools:
                 self.tools.add(a.asname or a.name)
             elif top == "asyncio" and a.name == "run":
                 self.runs.add(a.asname or a.name)

@@ -9,7 +9,7 @@ import random
 import sys
 import types
 
-from . import calls, chance, console, errors, facts, fetch, host, imports, loop as loops, rewrite, shims, tools, values, warm
+from . import calls, chance, console, errors, facts, fetch, helpers, host, imports, loop as loops, rewrite, shims, tools, values, warm
 from .loop import loop
 from .private import private
 
@@ -39,6 +39,17 @@ class _Program:
     async def execute(self, code, entry):
         namespace = _main.__dict__
         namespace.pop(rewrite.RESULT, None)
+        try:
+            value = await self.run(code, entry, namespace)
+        except helpers.Finished as e:
+            value = e.value
+        if value is _missing:
+            value = helpers.value()
+        helpers.flush()
+        return _missing if value is helpers.MISSING else await self.text(value)
+
+    async def run(self, code, entry, namespace):
+        """The value of the program."""
         started = types.FunctionType(code, namespace)()
         if code.co_flags & inspect.CO_COROUTINE:
             await started
@@ -47,13 +58,15 @@ class _Program:
             self.note = None
         elif inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List, calls.ToolCall)):
             value = _missing  # a task that was begun is not waited for
+        if value is tools.done:  # of text and its kin, which have no value
+            value = _missing
         if value is _missing and entry is not None and callable(namespace.get(entry)):
             value = namespace[entry]()
             if not inspect.isawaitable(value) and value is None:
                 return _missing
         while inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List)):
             value = await value
-        return value if value is _missing else await self.text(value)
+        return value
 
     async def text(self, value):
         """The value as JSON, with what the awaitables in it come to."""
@@ -88,6 +101,7 @@ def _reset():
     calls.reset()
     facts.forget()
     chance.forget()
+    helpers.forget()
     loop.clear()
     _fresh_main()
     for name, m in list(sys.modules.items()):
@@ -106,15 +120,17 @@ def _start(run):
     loop.disarm()
     calls.begin()
     console.begin()
+    helpers.begin(p.session)
     if run.get("seed"):
         host.seed(bytes.fromhex(run["seed"]))
         chance.renew()
     try:
         names = run.get("namespaces")
-        _main.__dict__.update(tools.set_namespaces(names))
+        _main.__dict__.update(tools.set_namespaces(names, run.get("aliases")))
         _main.__dict__["__file__"] = p.name
         text = run["code"]
-        code, entry, p.note = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()), p.session)
+        others = (set(helpers.names) | set(tools.aliases)) - set(_main.__dict__)
+        code, entry, p.note = rewrite.program(text, p.name, run.get("line") or 0, set(tools.names) | set(names or ()), p.session, others)
         linecache.cache[p.name] = (len(text), None, ("\n" * (run.get("line") or 0) + text).splitlines(True), p.name)
     except BaseException as e:
         if isinstance(e, MemoryError) and len(run["code"]) < MAX_TEXT:  # of the parser, when its stack is full
@@ -172,6 +188,7 @@ def _fail(e, traceback=None):
     else:
         fields = errors.describe(e, _program.name)
     _report([f for f in _program.failures if f is not e])
+    helpers.flush()
     errors.forget(e)
     _last_word('{"fail":%s}' % host.encode({"error": {k: v for k, v in fields.items() if v}}))
 
@@ -310,6 +327,7 @@ def _install():
     loops.install()
     tools.install()
     fetch.install()
+    helpers.install()
     rewrite.install()
     shims.install()
     chance.install()

@@ -521,9 +521,28 @@ def _compile(tree, name):
     return compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
-def program(code, name, line, roots, session=False):
-    """Compiles a program: its code, the name of the function that is to be called if it has no value, and a note on its value, or None."""
+def _bound(tree):
+    """The names that a program gives a meaning of its own."""
+    out = set()
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
+            out.add(n.id)
+        elif isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs)):
+            out.add(n.name)
+        elif isinstance(n, ast.arg):
+            out.add(n.arg)
+        elif isinstance(n, ast.alias):
+            out.add(n.asname or n.name.partition(".")[0])
+    return out
+
+
+def program(code, name, line, roots, session=False, others=frozenset()):
+    """Compiles a program: its code, the name of the function that is to be called if it has no value, and a note on its value, or None.
+    others are further roots, but for names that the program itself declares."""
     tree = _parse("\n" * line + code if line else code, name)
+    others = {n for n in others if n in code}
+    if others:
+        roots = roots | (others - _bound(tree))
     entry = _entry(tree)
     facts = Facts(roots)
     facts.take(tree)

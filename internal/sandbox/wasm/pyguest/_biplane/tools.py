@@ -21,9 +21,10 @@ def _named(name, keywords):
 
 
 def _arguments(path, args, keywords):
+    """The arguments of a call: a dict, or a list of those by position, of which the host knows the names."""
+    args = tuple(map(calls.settled, args))
     if len(args) > 1 or args and args[0] is not None and not isinstance(args[0], dict):
-        kinds = ", ".join(type(a).__name__ for a in args)
-        raise TypeError("%s takes its arguments by name: %s(name=value), or as one dict; got %s" % (path, path, kinds))
+        return [*args, _named(path, keywords)] if keywords else list(args)
     out = dict(args[0]) if args and args[0] is not None else {}
     out.update(_named(path, keywords))
     return out
@@ -41,6 +42,12 @@ class Tool:
 
     def __call__(self, /, *args, **keywords):
         return calls.call(self._path, _arguments(self._path, args, keywords))
+
+    def __getattr__(self, name):
+        """A path of three levels: github.issues.list."""
+        if name[:1] == "_":
+            raise AttributeError(name)
+        return type(self)(self._path + "." + name)
 
     def __repr__(self):
         return "<tool %s>" % self._path
@@ -70,6 +77,10 @@ class Namespace(types.ModuleType):
 
     def __getitem__(self, name):
         return Tool(self._upstream + "." + name)
+
+    def __call__(self, /, *args, **keywords):
+        """tools.mcp__github__list_issues(...): the host knows which tool that is."""
+        return Tool(self._upstream)(*args, **keywords)
 
     def __dir__(self):
         return list(self._members)
@@ -111,6 +122,8 @@ class _Tools(types.ModuleType):
     def __getattr__(self, name):
         if name[:2] == "__":
             raise AttributeError(name)
+        if name not in self._all and name in _also:
+            return _also[name]
         return namespace(name)
 
     def __getitem__(self, name):
@@ -128,6 +141,7 @@ class _Tools(types.ModuleType):
 
 
 tools = _Tools()
+_also = {}  # what tools has beside namespaces, since other systems have it there
 _globals = set()  # names of namespaces that are builtins now
 _imported = []  # names of namespaces in sys.modules
 
@@ -135,13 +149,29 @@ _imported = []  # names of namespaces in sys.modules
 def namespace(name):
     """The namespace of that name, listed or not: the host decides what exists."""
     n = tools._all.get(name)
-    return n if n is not None else Namespace(name, ())
+    if n is not None:
+        return n
+    n = aliases.get(name)
+    return n if type(n) is Namespace else Namespace(name, ())
 
 
-def set_namespaces(all):
-    """Makes the names of a run; all is what the host sent."""
+modules = {}  # modules that are builtins
+aliases = {}  # of this run: names in other forms, and what they stand for
+
+
+def _aliased(path):
+    upstream, dot, member = path.partition(".")
+    if dot:
+        return getattr(tools._all[upstream], member) if upstream in tools._all else Tool(path)
+    return tools._all.get(path) or Tool(path)
+
+
+def set_namespaces(all, others=None):
+    """Makes the names of a run; all is what the host sent, and others what stands for some of it."""
     for name in _globals:
         builtins.__dict__.pop(name, None)
+        if name in modules:
+            builtins.__dict__[name] = modules[name]
     _globals.clear()
     for m in _imported:
         sys.modules.pop(m, None)
@@ -150,16 +180,56 @@ def set_namespaces(all):
     shadowed = {}
     for name, members in (all or {}).items():
         n = tools._all[name] = Namespace(name, members or ())
-        if hasattr(builtins, name):  # the library needs its builtins: this one is a global of the program's only
+        if hasattr(builtins, name) and name not in modules:  # the library needs its builtins: this one is a global of the program's only
             shadowed[name] = n
         else:
             setattr(builtins, name, n)
             _globals.add(name)
+    aliases.clear()
+    for name, path in (others or {}).items():
+        if not hasattr(builtins, name):
+            aliases[name] = _aliased(path)
+            setattr(builtins, name, aliases[name])
+            _globals.add(name)
     return shadowed
 
 
-def call_tool(path, /, *args, **keywords):
-    """Calls a tool by its path: call_tool("github.list_issues", {"repo": "a/b"})."""
+def _spaced(name):
+    """Whether a name is that of an upstream, in any form."""
+    whole = _fold(name)
+    return any(whole in (f, "mcp" + f, f + "mcp") for f in map(_fold, tools._all))
+
+
+def _fold(name):
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def _named_tool(keywords):
+    """The path and the arguments of call_tool(name="github.list_issues", arguments={...})."""
+    for key in ("name", "tool_name", "tool", "path"):
+        if isinstance(keywords.get(key), str):
+            path = keywords.pop(key)
+            break
+    else:
+        return None, ()
+    for key in ("server", "server_name"):
+        if isinstance(keywords.get(key), str):
+            path = keywords.pop(key) + "." + path
+    return path, ()
+
+
+def call_tool(*args, **keywords):
+    """Calls a tool by its path: call_tool("github.list_issues", {"repo": "a/b"}), or call_tool("github", "list_issues", {...})."""
+    if args:
+        path, args = calls.settled(args[0]), args[1:]
+    else:
+        path, args = _named_tool(keywords)
+    if isinstance(path, str) and "." not in path and "__" not in path and args and isinstance(args[0], str):
+        if len(args) > 1 or _spaced(path):
+            path, args = path + "." + args[0], args[1:]
+    for key in ("arguments", "args", "tool_args"):
+        if not args and len(keywords) == 1 and isinstance(keywords.get(key), dict):
+            args, keywords = (keywords[key],), {}
     return calls.call(path, _arguments(str(path), args, keywords))
 
 
@@ -201,7 +271,11 @@ class _Sent:
     """What emit gives: nothing, and it can be awaited."""
 
     def __await__(self):
-        return iter(())
+        return self
+        yield
+
+
+done = _Sent()
 
 
 def emit(x):
@@ -215,13 +289,13 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds tools, tools.<upstream> and biplane."""
 
     def find_spec(self, name, path=None, target=None):
-        if name.startswith("tools.") and name.count(".") == 1:
+        if name.startswith(("tools.", "servers.")) and name.count(".") == 1:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
     def create_module(self, spec):
         _imported.append(spec.name)
-        return namespace(spec.name.removeprefix("tools."))
+        return namespace(spec.name.removeprefix("servers.").removeprefix("tools."))
 
     def exec_module(self, module):
         pass
@@ -231,6 +305,9 @@ names = {
     "tools": tools,
     "call_tool": call_tool,
     "callTool": call_tool,
+    "servers": tools,
+    "codemode": tools,
+    "mcp": tools,
     "search": search,
     "read_result": read_result,
     "readResult": read_result,
@@ -239,11 +316,14 @@ names = {
 }
 
 
+_also.update({n: names[n] for n in ("call_tool", "callTool", "search")})
+
+
 def install():
     sys.meta_path.insert(0, Finder())
-    sys.modules["tools"] = tools
+    sys.modules["tools"] = sys.modules["servers"] = tools
     sys.modules["biplane"] = errors.module
     for name, value in names.items():
         setattr(builtins, name, value)
-        if name != "tools":
+        if value is not tools:
             setattr(errors.module, name, value)

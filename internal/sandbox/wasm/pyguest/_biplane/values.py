@@ -75,7 +75,25 @@ class List(list):
         return (List, (list(self),))
 
 
-GIVEN = frozenset((type(None), bool, int, float, str, list, dict, Object, List))  # what a call can give
+class Found(List):
+    """What a search found: a list of objects that reads well as text."""
+
+    __slots__ = ()
+
+    def __str__(self):
+        out = []
+        for t in self:
+            text = t.get("path", "") + (" - " + t["description"] if t.get("description") else "")
+            for part in (t.get("call"), t.get("example")):
+                text += "\n" + part if part else ""
+            out.append((t["note"] + "\n\n" if t.get("note") else "") + text)
+        return "\n\n".join(out)
+
+    def __reduce__(self):
+        return (Found, (list(self),))
+
+
+GIVEN = frozenset((type(None), bool, int, float, str, list, dict, Object, List, Found))  # what a call can give
 
 decode = json.JSONDecoder(object_hook=Object).decode
 

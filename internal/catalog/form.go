@@ -1,0 +1,487 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Programs may name tools, and pass arguments, in the forms of other systems. Find and Arrange turn those into the plain
+// form. They never guess: what fits several tools is an error that names them. docs/programs.md lists the forms.
+
+// A formIndex finds the tools of a View by spellings without case and punctuation.
+type formIndex struct {
+	spaces map[string][]*upstream // upstreams by folded name
+	bare   map[string][]*Entry    // tools by folded name alone
+	joined map[string][]*Entry    // tools by folded name of upstream and tool in one
+}
+
+// A lazyForms is the formIndex of Views that have the same entries, made when it is first needed.
+type lazyForms struct {
+	once  sync.Once
+	index *formIndex
+}
+
+// of returns the index of v.
+func (l *lazyForms) of(v *View) *formIndex {
+	l.once.Do(func() {
+		x := &formIndex{spaces: map[string][]*upstream{}, bare: map[string][]*Entry{}, joined: map[string][]*Entry{}}
+		for _, u := range v.upstreams {
+			for _, s := range eitherOf(fold(u.name), fold(u.namespace)) {
+				x.spaces[s] = append(x.spaces[s], u)
+			}
+			for _, e := range u.entries {
+				for _, m := range spellingsOf(e) {
+					x.bare[m] = append(x.bare[m], e)
+					for _, s := range eitherOf(fold(u.name), fold(u.namespace)) {
+						x.joined[s+m] = append(x.joined[s+m], e)
+					}
+				}
+			}
+		}
+		l.index = x
+	})
+	return l.index
+}
+
+// spellingsOf returns the folded names of a tool.
+func spellingsOf(e *Entry) []string { return eitherOf(fold(e.Tool.Name), fold(e.Member)) }
+
+func eitherOf(a, b string) []string {
+	if a == b {
+		return []string{a}
+	}
+	return []string{a, b}
+}
+
+// fold returns the letters and digits of a name in lower case: createIssue, create_issue and create-issue are one.
+func fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
+			return r
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, s)
+}
+
+// roots are the words by which other systems begin the path of a tool.
+var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemode": true, "functions": true}
+
+// Find returns the tool that path names: as Resolve does, or else in a form that other systems use. Those are
+// "server__tool", "mcp__server__tool", "server/tool", a path behind "servers", "mcp" or "codemode", a tool's name
+// without its upstream, camelCase for snake_case, and paths of three levels. A path that fits several tools is an error
+// that names them.
+func (v *View) Find(path string) (*Entry, error) {
+	e, err := v.formed(path)
+	if e == nil && err == nil {
+		return v.Resolve(path) // which says what is nearest
+	}
+	return e, err
+}
+
+// formed is Find, but for a path that names nothing it returns neither a tool nor an error.
+func (v *View) formed(path string) (*Entry, error) {
+	if len(path) > maxPath {
+		return nil, nil
+	}
+	if e, err := v.plain(path); e != nil || err != nil {
+		return e, err
+	}
+	switch found := v.likely(path); len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return found[0], nil
+	default:
+		return nil, severalTools(path, found)
+	}
+}
+
+// Alias returns the plain path of the tool or the upstream that a name alone stands for, in any form; name itself where
+// it stands for several tools, and "" where it stands for nothing.
+func (v *View) Alias(name string) string {
+	switch e, err := v.formed(name); {
+	case err != nil:
+		return name
+	case e != nil && e.Tool.Upstream != Reserved:
+		return e.Path()
+	case e != nil:
+		return ""
+	}
+	return v.Space(name)
+}
+
+// severalTools is the error for a path that fits several tools.
+func severalTools(path string, found []*Entry) error {
+	var paths []string
+	for _, e := range found {
+		paths = append(paths, e.Path())
+	}
+	slices.Sort(paths)
+	if len(paths) > 8 {
+		paths = append(paths[:8:8], "…")
+	}
+	return tool.Errorf(tool.Conflict, "%s names more than one tool: use one of %s", quoteShort(path), strings.Join(paths, ", "))
+}
+
+// likely returns the tools that path may name in a form of another system.
+func (v *View) likely(path string) []*Entry {
+	parts := pathParts(path)
+	for {
+		if found := v.byParts(parts); len(found) > 0 || len(parts) < 2 || !roots[strings.ToLower(parts[0])] {
+			return found
+		}
+		parts = parts[1:]
+	}
+}
+
+// maxParts is how many levels a path may have.
+const maxParts = 8
+
+// pathParts splits a path at its dots, slashes, colons and double underscores.
+func pathParts(path string) []string {
+	parts := strings.FieldsFunc(strings.ReplaceAll(path, "__", "."), func(r rune) bool { return r == '.' || r == '/' || r == ':' })
+	if len(parts) == 0 || len(parts) > maxParts {
+		return nil
+	}
+	for _, prefix := range [...]string{"mcp_", "mcp-"} { // mcp_github.list_issues
+		if rest, ok := strings.CutPrefix(parts[0], prefix); ok && len(parts) > 1 && rest != "" {
+			return append([]string{"mcp", rest}, parts[1:]...)
+		}
+	}
+	return parts
+}
+
+// byParts returns the tools of a path that is split into its levels.
+func (v *View) byParts(parts []string) []*Entry {
+	x := v.forms.of(v)
+	if len(parts) == 0 {
+		return nil
+	}
+	var found []*Entry
+	for i := 1; i < len(parts); i++ {
+		for _, u := range x.spaces[fold(strings.Join(parts[:i], ""))] {
+			found = append(found, u.byFold(fold(strings.Join(parts[i:], "")))...)
+		}
+	}
+	if len(parts) == 1 {
+		if found = x.bare[fold(parts[0])]; len(found) == 0 {
+			whole := fold(parts[0])
+			if found = x.joined[whole]; len(found) == 0 {
+				found = x.joined[strings.TrimPrefix(whole, "mcp")]
+			}
+		}
+	}
+	return dedupe(found)
+}
+
+// byFold returns the tools of u with a folded name. Where there is none, the name of the upstream may stand before the
+// tool's name once too often, or be missing there.
+func (u *upstream) byFold(name string) []*Entry {
+	var exact, near []*Entry
+	for _, e := range u.entries {
+		for _, s := range spellingsOf(e) {
+			switch own := fold(u.name); {
+			case s == name:
+				exact = append(exact, e)
+			case own+s == name, s == own+name:
+				near = append(near, e)
+			}
+		}
+	}
+	if len(exact) > 0 {
+		return dedupe(exact)
+	}
+	return dedupe(near)
+}
+
+// Space returns the upstream that a name stands for, in any form, and "" where there is none or more than one.
+func (v *View) Space(name string) (namespace string) {
+	if u := v.byNamespace[name]; u != nil {
+		return u.namespace
+	}
+	if u := v.byName[name]; u != nil {
+		return u.namespace
+	}
+	x := v.forms.of(v)
+	whole := fold(name)
+	for _, s := range [...]string{whole, strings.TrimPrefix(whole, "mcp"), strings.TrimSuffix(whole, "mcp")} {
+		if found := x.spaces[s]; len(found) == 1 && s != "" {
+			return found[0].namespace
+		} else if len(found) > 1 {
+			return ""
+		}
+	}
+	return ""
+}
+
+// Names reports whether path names the upstream of e, too.
+func (v *View) Names(path string, e *Entry) bool {
+	whole := fold(path)
+	return strings.Contains(whole, fold(e.Namespace)) || strings.Contains(whole, fold(e.Tool.Upstream))
+}
+
+// parameters are what Arrange needs of an input schema.
+type parameters struct {
+	once     sync.Once
+	names    []string // in the order of the schema
+	types    map[string]json.RawMessage
+	required []string
+	open     bool // any other member is an argument too
+}
+
+// params returns the parameters of e.
+func (e *Entry) params() *parameters {
+	if e.parameters == nil { // an entry made outside a catalog
+		return new(parameters).of(e.Tool)
+	}
+	return e.parameters.of(e.Tool)
+}
+
+// of reads the parameters of a tool.
+func (p *parameters) of(t *tool.Tool) *parameters {
+	p.once.Do(func() {
+		if len(t.InputSchema) > maxSchema {
+			return
+		}
+		var s struct {
+			Properties           json.RawMessage
+			Required             []string
+			AdditionalProperties json.RawMessage
+			PatternProperties    map[string]json.RawMessage
+		}
+		if json.Unmarshal(t.InputSchema, &s) != nil || json.Unmarshal(s.Properties, &p.types) != nil {
+			p.types = nil
+			return
+		}
+		p.names, p.required = keysOf(s.Properties), s.Required
+		extra := string(bytes.TrimSpace(s.AdditionalProperties))
+		p.open = extra != "" && extra != "false" || len(s.PatternProperties) > 0
+	})
+	return p
+}
+
+// keysOf returns the keys of a JSON object in their order, each once; nil for what is no object.
+func keysOf(raw json.RawMessage) (keys []string) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		t, err := d.Token()
+		key, ok := t.(string)
+		var skip json.RawMessage
+		if err != nil || !ok || d.Decode(&skip) != nil {
+			return nil
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Arrange returns the arguments of a call in the plain form, one object with the names of the schema. An array is
+// arguments by position, in the order of the schema. A name that the schema lacks is another spelling of the one that it
+// has and that is not given. What can't be arranged without doubt is returned as it is, for Validate to refuse.
+func (e *Entry) Arrange(args json.RawMessage) json.RawMessage {
+	text := bytes.TrimSpace(args)
+	if len(text) == 0 || len(text) > maxArguments {
+		return args
+	}
+	p := e.params()
+	switch text[0] {
+	case '{':
+		if renamed := p.rename(text); renamed != nil {
+			return renamed
+		}
+	case '[':
+		if named := e.place(p, text); named != nil {
+			return named
+		}
+	}
+	return args
+}
+
+// rename returns the object with its keys as the schema spells them; nil where they are already, or can't be.
+func (p *parameters) rename(args json.RawMessage) json.RawMessage {
+	if p.open || p.types == nil {
+		return nil
+	}
+	given := keysOf(args)
+	to := map[string]string{}
+	for _, k := range given {
+		if _, ok := p.types[k]; ok {
+			continue
+		}
+		if name := p.spelled(k); name != "" && !slices.Contains(given, name) {
+			to[k] = name
+		}
+	}
+	for k, name := range to { // two spellings of one argument are left to Validate
+		for other, same := range to {
+			if other != k && same == name {
+				return nil
+			}
+		}
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		return nil
+	}
+	out := object{}
+	for _, k := range given {
+		name := k
+		if to[k] != "" {
+			name = to[k]
+		}
+		out.add(name, fields[k])
+	}
+	return out.text()
+}
+
+// Spelled returns the one argument that name is another spelling of, "" where there is none or more than one.
+func (e *Entry) Spelled(name string) string {
+	p := e.params()
+	if p.open {
+		return ""
+	}
+	return p.spelled(name)
+}
+
+// Positions returns the names of the arguments in the order of the schema.
+func (e *Entry) Positions() []string { return e.params().names }
+
+func (p *parameters) spelled(name string) string {
+	found, whole := "", fold(name)
+	for _, n := range p.names {
+		if fold(n) == whole && whole != "" {
+			if found != "" {
+				return ""
+			}
+			found = n
+		}
+	}
+	return found
+}
+
+// place returns arguments by position as an object; nil where it is in doubt which is which.
+func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(args, &list) != nil || len(p.names) == 0 {
+		return nil
+	}
+	for len(list) > 0 && string(list[len(list)-1]) == "null" {
+		list = list[:len(list)-1]
+	}
+	var rest json.RawMessage // a last object with named arguments
+	if n := len(list); n > 0 && p.isNamed(list[n-1], n-1) {
+		list, rest = list[:n-1], list[n-1]
+	}
+	first := p.assign(p.names, list, rest)
+	if needed := p.requiredFirst(); !slices.Equal(needed, p.names) && len(list) > 0 {
+		second := p.assign(needed, list, rest)
+		if second != nil && !bytes.Equal(first, second) && e.Validate(e.Fill(second)) == nil {
+			if first != nil && e.Validate(e.Fill(first)) == nil {
+				return nil // both orders fit
+			}
+			return second
+		}
+	}
+	return first
+}
+
+// isNamed reports whether an argument at a position is an object that holds arguments by name.
+func (p *parameters) isNamed(v json.RawMessage, at int) bool {
+	if len(v) == 0 || v[0] != '{' {
+		return false
+	}
+	keys := keysOf(v)
+	for _, k := range keys {
+		if _, ok := p.types[k]; !ok && p.spelled(k) == "" {
+			return false
+		}
+	}
+	if at >= len(p.names) {
+		return true
+	}
+	var s struct{ Type any }
+	if json.Unmarshal(p.types[p.names[at]], &s) != nil {
+		return false
+	}
+	typ, ok := s.Type.(string)
+	return at == 0 && len(p.names) == 1 && len(keys) > 0 && typ != "object" || ok && typ != "object"
+}
+
+func (p *parameters) requiredFirst() []string {
+	out := slices.DeleteFunc(slices.Clone(p.names), func(n string) bool { return !slices.Contains(p.required, n) })
+	for _, n := range p.names {
+		if !slices.Contains(p.required, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// assign gives a list of arguments the names; nil where there are too many, or one is given twice.
+func (p *parameters) assign(names []string, list []json.RawMessage, rest json.RawMessage) json.RawMessage {
+	if len(list) > len(names) {
+		return nil
+	}
+	out := object{}
+	for i, v := range list {
+		if string(v) == "null" && !slices.Contains(p.required, names[i]) {
+			continue // left out
+		}
+		out.add(names[i], v)
+	}
+	if rest != nil {
+		if renamed := p.rename(rest); renamed != nil {
+			rest = renamed
+		}
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(rest, &fields) != nil {
+			return nil
+		}
+		for _, k := range keysOf(rest) {
+			if slices.Contains(out.keys, k) {
+				return nil
+			}
+			out.add(k, fields[k])
+		}
+	}
+	return out.text()
+}
+
+// An object writes a JSON object whose members keep their order.
+type object struct {
+	keys []string
+	b    bytes.Buffer
+}
+
+func (o *object) add(key string, v json.RawMessage) {
+	if len(o.keys) > 0 {
+		o.b.WriteByte(',')
+	}
+	o.keys = append(o.keys, key)
+	name, err := tool.Marshal(key)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	o.b.Write(name)
+	o.b.WriteByte(':')
+	o.b.Write(v)
+}
+
+func (o *object) text() json.RawMessage { return json.RawMessage("{" + o.b.String() + "}") }

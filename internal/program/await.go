@@ -1,0 +1,87 @@
+package program
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/program/check"
+)
+
+// In some systems call_tool and mcp.callTool stand still until they have their answer. A program for one of those awaits
+// nothing, and would work with promises throughout here, which is never meant: its calls of tools are awaited where their
+// values are used.
+
+// awaitNote is what the agent is told of that.
+const awaitNote = "calls of tools return promises; this program awaits none, so they were awaited where their values are used: write await"
+
+// promiseWords are what a program holds that knows of promises.
+var promiseWords = map[string]bool{"await": true, "async": true, "then": true, "Promise": true, "finally": true}
+
+// standsStill reports whether a program may be written for calls that stand still.
+func standsStill(source string) bool {
+	if strings.Contains(source, "await") || !strings.Contains(source, "call_tool") && !strings.Contains(source, "mcp.callTool") {
+		return false
+	}
+	t := scan(source)
+	for i := range t.list {
+		if t.list[i].kind != word {
+			continue
+		}
+		if w := t.text(i); promiseWords[w] && (w != "finally" || t.is(i-1, ".")) || w == "catch" && t.is(i-1, ".") {
+			return false
+		}
+	}
+	return true
+}
+
+// await puts an await before the calls of tools whose values the code uses, and reports whether there are any.
+func (s *steps) await(x *check.Index, declared []string) bool {
+	assigned, dynamic := assignments(scan(s.final.s))
+	if dynamic {
+		return false
+	}
+	spans := x.Awaits(check.Code{Text: s.final.s, At: s.sourceOf, Assigned: assigned, Declared: declared})
+	if len(spans) == 0 {
+		return false
+	}
+	var puts []edit
+	for _, p := range spans {
+		puts = append(puts, edit{from: p.From, put: "(await "}, edit{from: p.To, put: ")"})
+	}
+	sort.SliceStable(puts, func(i, j int) bool { return puts[i].from < puts[j].from })
+	s.final = s.final.insert(puts)
+	return true
+}
+
+// insert returns t with more put in, in the order of its places. The rest still comes from where it came from.
+func (t *text) insert(puts []edit) *text {
+	b := &textBuilder{}
+	copied := 0
+	upTo := func(end int) {
+		for i := range t.pieces {
+			p := t.pieces[i]
+			next := len(t.s)
+			if i+1 < len(t.pieces) {
+				next = t.pieces[i+1].at
+			}
+			from, to := max(p.at, copied), min(next, end)
+			if from >= to {
+				continue
+			}
+			origin := p.from
+			if !p.added {
+				origin += from - p.at
+			}
+			b.pieces = append(b.pieces, piece{at: b.b.Len(), from: origin, added: p.added})
+			b.b.WriteString(t.s[from:to])
+		}
+		copied = max(copied, end)
+	}
+	for _, put := range puts {
+		upTo(put.from)
+		at, _ := t.origin(min(put.from, len(t.s)-1))
+		b.add(put.put, at)
+	}
+	upTo(len(t.s))
+	return b.text()
+}

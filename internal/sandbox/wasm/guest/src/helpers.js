@@ -1,0 +1,79 @@
+// Functions that programs know from other systems: text, image, notify, exit, final_answer, store, load, sleep. They are
+// globals like any other: what a program declares under such a name is its own.
+
+import { ErrorCtor, MapCtor, NumberCtor, PromiseCtor, StringCtor, define, global, list, mapGet, mapSet, push } from "./primordials.js";
+import * as console_ from "./console.js";
+import { emit } from "./tools.js";
+import { after } from "./timers.js";
+
+let texts = list();       // what text() was given
+let given = false;        // the texts are the program's value
+let kept = new MapCtor(); // what store() keeps
+let lasting = false;      // the program is one of a session
+let warned = false;
+
+/** What exit and final_answer throw to end the program's code. */
+export const gone = new ErrorCtor("the program has ended itself");
+
+let leave = () => {};
+/** Says who ends the program with a value. */
+export function leaving(f) { leave = f; }
+
+/** At the start of a run. */
+export function begin(session) {
+  texts = list();
+  given = warned = false;
+  lasting = session;
+  if (!session) kept = new MapCtor();
+}
+
+/** What text() was given, for a program without a value of its own: one text as it is, several as an array; undefined for none. */
+export function value() {
+  if (texts.length === 0) return undefined;
+  given = true;
+  if (texts.length === 1) return texts[0];
+  const all = [];
+  for (let i = 0; i < texts.length; i++) define(all, i, texts[i], true);
+  return all;
+}
+
+/** Writes the texts to the console, unless they are the program's value. */
+export function flush() {
+  if (!given) for (let i = 0; i < texts.length; i++) console_.line("log", shown(texts[i]));
+  texts = list();
+}
+
+const shown = (v) => (typeof v === "string" ? v : console_.show(v));
+
+global("text", function text(v) {
+  const block = v !== null && typeof v === "object" && v.type === "text" && typeof v.text === "string";
+  push(texts, block ? v.text : v);
+});
+
+global("image", function image(x) { emit(x); });
+
+global("notify", function notify(v) { console_.line("info", shown(v)); });
+
+global("store", function store(key, v) {
+  if (!lasting && !warned) {
+    warned = true;
+    console_.line("warn", "store: without a session what is stored lives no longer than this program");
+  }
+  mapSet(kept, StringCtor(key), v);
+});
+
+global("load", function load(key) { return mapGet(kept, StringCtor(key)); });
+
+global("sleep", function sleep(ms) {
+  return new PromiseCtor((resolve) => { after(ms === undefined ? 0 : NumberCtor(ms), () => { resolve(undefined); }); });
+});
+
+global("final_answer", function final_answer(v) { leave(v); throw gone; });
+
+global("exit", function exit(code) {
+  if (code !== undefined && code !== null && code !== 0) {
+    throw new ErrorCtor(typeof code === "string" ? code : "the program exited with code " + StringCtor(code));
+  }
+  leave(undefined);
+  throw gone;
+});
