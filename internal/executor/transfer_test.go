@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,28 @@ func TestExportAndImport(t *testing.T) {
 		t.Error(err)
 	}
 	other.wantMade("work", "disk")
+}
+
+// A file that is locked with a passphrase may be anyone's work: the labels that it leaves out are
+// added when it is imported.
+func TestLabelsOfAnImport(t *testing.T) {
+	s := newStage(t, nil)
+	s.do("work", op{Set: "x=1"})
+	for name, c := range map[string]struct {
+		pass string
+		want []string
+	}{"sealed": {"", nil}, "locked": {"open sesame", []string{"confidential", "pii", "untrusted"}}} {
+		if _, err := s.load(name, s.export("work", c.pass), c.pass); err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.x.Sessions().Get(t.Context(), ann, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(i.Labels, c.want) {
+			t.Errorf("the session of the %s file has the labels %q, want %q", name, i.Labels, c.want)
+		}
+	}
 }
 
 // Whatever byte of an exported session is changed, or wherever it is cut, it is refused.

@@ -25,7 +25,7 @@ type Rule struct {
 }
 
 // Sources are the labels that say what comes from a tool: whoever hears it carries them on.
-func Sources() []string { return []string{"confidential", "pii", "untrusted"} }
+func Sources() []string { return tool.SourceLabels() }
 
 // Labels are all labels that tools and upstreams may have: those of Sources, and two that say where what a tool is given goes.
 func Labels() []string { return append(Sources(), "public", "external") }

@@ -47,6 +47,7 @@ type Exported struct {
 	Guests   map[string][]byte
 	Files    []ExportedFile
 	Journal  [][]byte // encoded Journals, in order
+	Sealed   bool     // it was locked with the folder's own key: what it says is what that folder wrote
 	Private  []byte   // the vault of its personal data, as package privacy exports it; empty: it has none
 }
 
@@ -149,6 +150,7 @@ func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Expo
 		return nil, errNoExport
 	}
 	lock, err := head(in)
+	locked := strings.HasPrefix(lock, lockKey)
 	work, why := randomWork, "it was changed"
 	switch {
 	case err != nil:
@@ -158,7 +160,7 @@ func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Expo
 			return nil, tool.Errorf(tool.Invalid, "import: the file is locked with a passphrase: give it")
 		}
 		work, why = mostWork, "the passphrase is wrong, or it was changed"
-	case strings.HasPrefix(lock, lockKey) && key != nil:
+	case locked && key != nil:
 		sealed, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(lock[len(lockKey):], "\n"))
 		if err == nil {
 			sealed, err = key.Unseal(exportPurpose, sealed, []byte(exportMagic))
@@ -186,7 +188,11 @@ func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Expo
 	case int64(len(plain)) > most:
 		return nil, tool.Errorf(tool.Limit, "import: the session is larger than sessions may be here")
 	}
-	return parseExported(plain)
+	x, err := parseExported(plain)
+	if err == nil {
+		x.Sealed = locked
+	}
+	return x, err
 }
 
 // head reads a short line.

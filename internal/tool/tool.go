@@ -198,3 +198,6 @@ type Health struct {
 	Reason string `json:"reason,omitempty"` // one line for people; empty when Ready
 	Stale  bool   `json:"stale,omitempty"`  // the tools are those of an earlier connection
 }
+
+// SourceLabels returns the labels that say what data a caller has read.
+func SourceLabels() []string { return []string{"confidential", "pii", "untrusted"} }

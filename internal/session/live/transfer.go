@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/privacy"
@@ -106,6 +107,9 @@ func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*I
 	if err := checkLabels(e.State); err != nil {
 		return nil, err
 	}
+	if !e.Sealed {
+		distrustLabels(e.State)
+	}
 	journals, err := takeJournal(c, e)
 	if err != nil {
 		return nil, err
@@ -134,6 +138,16 @@ func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*I
 	i := s.info(h.rec)
 	i.State, i.Note = "suspended", note
 	return &i, nil
+}
+
+// distrustLabels adds every label of data to a state that anyone with the passphrase may have
+// written: what it leaves out proves nothing.
+func distrustLabels(s *session.State) {
+	for _, l := range tool.SourceLabels() {
+		if !slices.Contains(s.Labels, l) {
+			s.Labels = append(s.Labels, l)
+		}
+	}
 }
 
 // takeJournal checks the journal and adds it to the change.
