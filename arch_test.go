@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"plan":          {"lazily", "tool", "journal", "typegen", "prose"},
 	"execution":     {"lazily", "tool", "prose", "journal", "program", "sandbox"},
 	"executor":      {"lazily", "tool", "queue", "sandbox", "program", "vfs", "session", "skill", "journal", "secret", "plan", "tokens", "privacy", "values", "prose", "session/guest", "session/live", "execution", "sandbox/stream", "stack"},
-	"gateway":       {"tool", "policy", "approval", "audit", "catalog", "limit", "plan", "privacy"},
+	"gateway":       {"tool", "policy", "approval", "audit", "catalog", "limit", "plan", "privacy", "queue"},
 	"store":         {"tool", "stack", "usage", "approval", "audit", "identity", "secret", "session", "journal", "privacy", "store/fault", "store/record"},
 	"store/record":  {"tool", "audit", "secret", "store/fault"},
 	"store/fault":   {"tool"},

@@ -19,8 +19,9 @@ const (
 	maxSchema        = 1 << 20 // bytes of one schema
 	maxSchemaDepth   = 128
 	maxSchemaNodes   = 20_000  // objects, arrays and values in one schema
-	stepsAtLeast     = 100_000 // subschemas that one validation may apply, and for each value in the
-	stepsPerValue    = 50      // arguments
+	stepsAtLeast     = 100_000 // subschemas that one validation may apply,
+	stepsPerValue    = 50      // and for each value in the arguments,
+	bytesPerStep     = 8       // and for so many bytes of them
 )
 
 // A schema is the JSON Schema of one tool's arguments, compiled when first needed.
@@ -32,20 +33,6 @@ type schema struct {
 	read     sync.Once
 	defaults *defaults // nil: none
 	declared []string  // see readDeclared
-
-	mu    sync.Mutex // held while steps are counted: one validation at a time
-	steps int        // that are left
-}
-
-// tooMuch is what a validation panics with when it has used up its steps.
-type tooMuch struct{}
-
-// Validate counts a step. It is called for every subschema that is applied (jsonschema.SchemaExt), which is the only
-// way to end a validation whose schema makes it take exponential time.
-func (s *schema) Validate(*jsonschema.ValidatorContext, any) {
-	if s.steps--; s.steps < 0 {
-		panic(tooMuch{})
-	}
 }
 
 // validate checks the arguments of a call of t.
@@ -60,11 +47,20 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 			"%s can't be called: its input schema is broken (%s); this is to be mended at upstream %q",
 			toolName(t), oneLine(s.err.Error(), 240), t.Upstream)}
 	}
-	err = s.run(value, stepsAtLeast+n*stepsPerValue)
+	steps := stepsAtLeast + n*stepsPerValue + len(args)/bytesPerStep
+	err = s.run(value, steps)
 	var invalid *jsonschema.ValidationError
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, jsonschema.ErrSteps):
+		return &tool.Error{Kind: tool.Limit, Err: err, Unsent: true, Msg: fmt.Sprintf(
+			"%s was not called: to check its arguments against its input schema takes more than %d steps: pass fewer or smaller values at a time, in several calls",
+			toolName(t), steps)}
+	case errors.Is(err, jsonschema.ErrUnexplained):
+		return &tool.Error{Kind: tool.Invalid, Err: err, Msg: fmt.Sprintf(
+			"wrong arguments for %s: they don't match its input schema, and to find out where takes more than %d steps: pass fewer or smaller values at a time to see it",
+			toolName(t), steps)}
 	case errors.As(err, &invalid):
 		return &tool.Error{Kind: tool.Invalid, Msg: explain(t, s.compiled, value, invalid), Err: err}
 	}
@@ -73,7 +69,7 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 
 // prepare compiles t's schema once.
 func (s *schema) prepare(t *tool.Tool) {
-	s.once.Do(func() { s.compiled, s.err = s.compile(t.InputSchema, t.Upstream == Reserved && t.Raw == nil) })
+	s.once.Do(func() { s.compiled, s.err = compileSchema(t.InputSchema, t.Upstream == Reserved && t.Raw == nil) })
 }
 
 // look reads what is needed of t's schema beside its validation, once.
@@ -87,28 +83,22 @@ func (s *schema) look(t *tool.Tool) *schema {
 	return s
 }
 
+// run validates a value in at most so many steps. Validations of one schema run concurrently.
 func (s *schema) run(value any, steps int) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.steps = steps
 	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case tooMuch:
-			err = fmt.Errorf("it took more than %d steps", steps)
-		default:
+		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	return s.compiled.Validate(value)
+	return s.compiled.ValidateWithin(value, steps)
 }
 
 const schemaURL = "urn:biplane:schema"
 
-// compile compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas that say nothing and are
+// compileSchema compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas that say nothing and are
 // no good as 2020-12 are tried as older drafts, which many servers write. Nothing is ever loaded. One of ours is known
 // to be right: the metaschema needn't be compiled for it, which takes longer than all else that a small program needs.
-func (s *schema) compile(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema, err error) {
+func compileSchema(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
@@ -143,7 +133,7 @@ func (s *schema) compile(raw json.RawMessage, ours bool) (compiled *jsonschema.S
 		}
 		compiled, e := c.Compile(schemaURL)
 		if e == nil {
-			s.instrument(compiled, map[*jsonschema.Schema]bool{})
+			ignoreFormats(compiled)
 			return compiled, nil
 		}
 		if err == nil {
@@ -179,10 +169,10 @@ type anything string
 func (a anything) String() string        { return string(a) }
 func (anything) MatchString(string) bool { return true }
 
-// instrument makes every schema that can be reached from c count a step. It also takes out formats, which are
-// annotations (JSON Schema 2020-12, 7.2.1): upstreams disagree on what they allow.
-func (s *schema) instrument(c *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
-	todo := []*jsonschema.Schema{c}
+// ignoreFormats removes the formats of all schemas that can be reached from c. They are annotations (JSON Schema
+// 2020-12, 7.2.1): upstreams disagree on what they allow.
+func ignoreFormats(c *jsonschema.Schema) {
+	seen, todo := map[*jsonschema.Schema]bool{}, []*jsonschema.Schema{c}
 	for len(todo) > 0 {
 		c := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -191,7 +181,6 @@ func (s *schema) instrument(c *jsonschema.Schema, seen map[*jsonschema.Schema]bo
 		}
 		seen[c] = true
 		c.Format = nil
-		c.Extensions = append(c.Extensions, s)
 		todo = append(todo, c.Ref, c.RecursiveRef, c.Not, c.If, c.Then, c.Else, c.PropertyNames, c.UnevaluatedProperties,
 			c.Contains, c.Items2020, c.UnevaluatedItems, c.ContentSchema)
 		if c.DynamicRef != nil {

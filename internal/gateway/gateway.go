@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime/debug"
 
 	"github.com/biplane-dev/biplane/internal/approval"
@@ -17,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/privacy"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -39,7 +41,8 @@ type Config struct {
 // A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
 type Gateway struct {
 	cfg      Config
-	fleeting bool // what somebody may see changes by itself
+	fleeting bool        // what somebody may see changes by itself
+	checks   *queue.Fair // of large arguments
 	seen     sights
 }
 
@@ -58,7 +61,7 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Gateway{cfg: cfg, fleeting: cfg.Barred != nil || cfg.Policy.Timed()}, nil
+	return &Gateway{cfg: cfg, checks: queue.New(maxChecks, math.MaxInt), fleeting: cfg.Barred != nil || cfg.Policy.Timed()}, nil
 }
 
 // Call resolves c.Path, validates the arguments against the tool's schema, decides, asks a person where the decision
@@ -100,8 +103,7 @@ func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) 
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
-	c.Arguments = entry.Fill(c.Arguments)
-	if err := entry.Validate(c.Arguments); err != nil {
+	if err := g.check(ctx, c, entry); err != nil {
 		if d, hidden := g.hidden(c); hidden { // what is wrong in the arguments would tell of its schema
 			return g.recorded(ctx, c, d, nil)
 		}
@@ -120,6 +122,24 @@ func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) 
 		return g.takenOver(ctx, c, decision, caller)
 	}
 	return g.recorded(ctx, c, decision, caller)
+}
+
+// Bounds on the arguments that are checked at once. How many wait is bounded by the calls.
+const (
+	maxChecks   = 4        // of large arguments
+	largeChecks = 32 << 10 // bytes of arguments that are large
+)
+
+// check fills in c's arguments and validates them. Those that are large wait for their turn; principals take turns.
+func (g *Gateway) check(ctx context.Context, c *tool.Call, entry *catalog.Entry) error {
+	if len(c.Arguments) > largeChecks {
+		if err := g.checks.Enter(ctx, c.Principal.ID); err != nil {
+			return err
+		}
+		defer g.checks.Leave(c.Principal.ID)
+	}
+	c.Arguments = entry.Fill(c.Arguments)
+	return entry.Validate(c.Arguments)
 }
 
 // decide decides on r. A credential that doesn't reach the tool comes before every policy, so that a key that was given

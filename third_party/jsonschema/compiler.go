@@ -214,6 +214,7 @@ func (c *Compiler) doCompile(up urlPtr) (*Schema, error) {
 		compiled++
 	}
 	for _, sch := range *q {
+		sch.discriminate()
 		c.schemas[sch.up] = sch
 	}
 	return c.schemas[up], nil

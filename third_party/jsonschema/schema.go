@@ -32,6 +32,7 @@ type Schema struct {
 	allPropsEvaluated bool
 	allItemsEvaluated bool
 	numItemsEvaluated int
+	discriminators    []string // see discriminate
 
 	DraftVersion int
 	Location     string
@@ -257,16 +258,21 @@ func (tt Types) String() string {
 // --
 
 type Enum struct {
-	Values []any
-	types  Types
+	Values  []any
+	types   Types
+	strings map[string]bool // those of Values
 }
 
 func newEnum(arr []any) *Enum {
 	var types Types
+	strings := map[string]bool{}
 	for _, item := range arr {
 		types.add(typeOf(item))
+		if s, ok := item.(string); ok {
+			strings[s] = true
+		}
 	}
-	return &Enum{arr, types}
+	return &Enum{arr, types, strings}
 }
 
 // --

@@ -270,6 +270,9 @@ func strVal(obj map[string]any, prop string) (string, bool) {
 }
 
 func isInteger(num any) bool {
+	if n, ok := num.(json.Number); ok && strings.Trim(string(n), "0123456789") == "" && n != "" {
+		return true
+	}
 	rat, ok := new(big.Rat).SetString(fmt.Sprint(num))
 	return ok && rat.IsInt()
 }
@@ -322,6 +325,15 @@ func equals(v1, v2 any) (bool, ErrorKind) {
 	case json.Number, float32, float64, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		if typeOf(v2) != numberType {
 			return false, nil
+		}
+		if n1, ok := v1.(json.Number); ok {
+			if n2, ok := v2.(json.Number); ok {
+				f1, err1 := strconv.ParseFloat(string(n1), 64)
+				f2, err2 := strconv.ParseFloat(string(n2), 64)
+				if n1 == n2 || err1 == nil && err2 == nil && f1 != f2 {
+					return n1 == n2, nil
+				}
+			}
 		}
 		num1, ok1 := new(big.Rat).SetString(fmt.Sprint(v1))
 		num2, ok2 := new(big.Rat).SetString(fmt.Sprint(v2))

@@ -17,14 +17,20 @@ func (sch *Schema) Validate(v any) error {
 }
 
 func (sch *Schema) validate(v any, regexpEngine RegexpEngine, meta *Schema, resources map[jsonPointer]*resource, assertVocabs bool, vocabularies map[string]*Vocabulary) error {
+	return sch.validateIn(nil, false, v, regexpEngine, meta, resources, assertVocabs, vocabularies)
+}
+
+// validateIn is validate within a budget. With boolResult the error says nothing.
+func (sch *Schema) validateIn(budget *budget, boolResult bool, v any, regexpEngine RegexpEngine, meta *Schema, resources map[jsonPointer]*resource, assertVocabs bool, vocabularies map[string]*Vocabulary) error {
 	vd := validator{
+		budget:       budget,
 		v:            v,
 		vloc:         make([]string, 0, 8),
 		sch:          sch,
-		scp:          &scope{sch, "", 0, nil},
+		scp:          &scope{sch, "", 0, 0, nil},
 		uneval:       unevalFrom(v, sch, false),
 		errors:       nil,
-		boolResult:   false,
+		boolResult:   boolResult,
 		regexpEngine: regexpEngine,
 		meta:         meta,
 		resources:    resources,
@@ -32,6 +38,9 @@ func (sch *Schema) validate(v any, regexpEngine RegexpEngine, meta *Schema, reso
 		vocabularies: vocabularies,
 	}
 	if _, err := vd.validate(); err != nil {
+		if boolResult {
+			return invalid
+		}
 		verr := err.(*ValidationError)
 		var causes []*ValidationError
 		if _, ok := verr.ErrorKind.(*kind.Group); ok {
@@ -51,6 +60,7 @@ func (sch *Schema) validate(v any, regexpEngine RegexpEngine, meta *Schema, reso
 }
 
 type validator struct {
+	budget       *budget // nil: none
 	v            any
 	vloc         []string
 	sch          *Schema
@@ -70,6 +80,7 @@ type validator struct {
 func (vd *validator) validate() (*uneval, error) {
 	s := vd.sch
 	v := vd.v
+	vd.step(1 + vd.scp.selves/8)
 
 	// boolean --
 	if s.Bool != nil {
@@ -114,18 +125,9 @@ func (vd *validator) validate() (*uneval, error) {
 
 	// enum --
 	if s.Enum != nil {
-		matched := s.Enum.types.contains(typeOf(v))
-		if matched {
-			matched = false
-			for _, item := range s.Enum.Values {
-				ok, k := equals(v, item)
-				if k != nil {
-					return nil, vd.error(k)
-				} else if ok {
-					matched = true
-					break
-				}
-			}
+		matched, k := vd.enumerates(s.Enum, v)
+		if k != nil {
+			return nil, vd.error(k)
 		}
 		if !matched {
 			return nil, vd.error(&kind.Enum{Got: v, Want: s.Enum.Values})
@@ -174,8 +176,14 @@ func (vd *validator) validate() (*uneval, error) {
 		}
 		vd.condValidate()
 
-		for _, ext := range s.Extensions {
-			ext.Validate(&ValidatorContext{vd}, v)
+		if len(s.Extensions) > 0 && !vd.enough() {
+			own := new(validator) // extensions may keep it: vd itself stays on the stack
+			*own = *vd
+			own.scp = vd.scp.clone()
+			for _, ext := range s.Extensions {
+				ext.Validate(&ValidatorContext{own}, v)
+			}
+			vd.errors = own.errors
 		}
 
 		if s.DraftVersion >= 2019 {
@@ -189,6 +197,9 @@ func (vd *validator) validate() (*uneval, error) {
 	case 1:
 		return nil, vd.errors[0]
 	default:
+		if vd.boolResult {
+			return nil, invalid
+		}
 		verr := vd.error(&kind.Group{})
 		verr.Causes = vd.errors
 		return nil, verr
@@ -197,6 +208,7 @@ func (vd *validator) validate() (*uneval, error) {
 
 func (vd *validator) objValidate(obj map[string]any) {
 	s := vd.sch
+	vd.step(len(obj)*(1+len(s.PatternProperties)) + len(s.Dependencies) + len(s.DependentSchemas) + len(s.DependentRequired))
 
 	// minProperties --
 	if s.MinProperties != nil {
@@ -239,7 +251,7 @@ func (vd *validator) objValidate(obj map[string]any) {
 
 	var additionalPros []string
 	for pname, pvalue := range obj {
-		if vd.boolResult && len(vd.errors) > 0 {
+		if vd.enough() {
 			return
 		}
 		evaluated := false
@@ -291,7 +303,11 @@ func (vd *validator) objValidate(obj map[string]any) {
 				meta = res.dialect.getSchema(vd.assertVocabs, vd.vocabularies)
 				sch = meta
 			}
-			if err := sch.validate(pname, vd.regexpEngine, meta, resources, vd.assertVocabs, vd.vocabularies); err != nil {
+			if err := sch.validateIn(vd.budget, vd.boolResult, pname, vd.regexpEngine, meta, resources, vd.assertVocabs, vd.vocabularies); err != nil {
+				if vd.boolResult {
+					vd.addErr(invalid)
+					return
+				}
 				verr := err.(*ValidationError)
 				verr.InstanceLocation = vd.vloc
 				verr.SchemaURL = s.PropertyNames.Location
@@ -341,6 +357,7 @@ func (vd *validator) arrValidate(arr []any) {
 
 	// uniqueItems --
 	if s.UniqueItems && len(arr) > 1 {
+		vd.step(size(arr))
 		i, j, k := duplicates(arr)
 		if k != nil {
 			vd.addError(k)
@@ -355,9 +372,7 @@ func (vd *validator) arrValidate(arr []any) {
 		// items --
 		switch items := s.Items.(type) {
 		case *Schema:
-			for i, item := range arr {
-				vd.addErr(vd.validateVal(items, item, strconv.Itoa(i)))
-			}
+			vd.validateItems(items, arr, 0)
 			evaluated = len(arr)
 		case []*Schema:
 			min := minInt(len(arr), len(items))
@@ -375,9 +390,7 @@ func (vd *validator) arrValidate(arr []any) {
 					vd.addError(&kind.AdditionalItems{Count: len(arr) - evaluated})
 				}
 			case *Schema:
-				for i, item := range arr[evaluated:] {
-					vd.addErr(vd.validateVal(additional, item, strconv.Itoa(evaluated+i)))
-				}
+				vd.validateItems(additional, arr, evaluated)
 			}
 		}
 	} else {
@@ -390,21 +403,16 @@ func (vd *validator) arrValidate(arr []any) {
 
 		// items2020 --
 		if s.Items2020 != nil {
-			for i, item := range arr[evaluated:] {
-				vd.addErr(vd.validateVal(s.Items2020, item, strconv.Itoa(evaluated+i)))
-			}
+			vd.validateItems(s.Items2020, arr, evaluated)
 		}
 	}
 
 	// contains --
-	if s.Contains != nil {
-		var errors []*ValidationError
+	if s.Contains != nil && !vd.enough() {
 		var matched []int
 
 		for i, item := range arr {
-			if err := vd.validateVal(s.Contains, item, strconv.Itoa(i)); err != nil {
-				errors = append(errors, err.(*ValidationError))
-			} else {
+			if vd.validItem(s.Contains, item, i) {
 				matched = append(matched, i)
 				if s.DraftVersion >= 2020 {
 					delete(vd.uneval.items, i)
@@ -415,10 +423,10 @@ func (vd *validator) arrValidate(arr []any) {
 		// minContains --
 		if s.MinContains != nil {
 			if len(matched) < *s.MinContains {
-				vd.addErrors(errors, &kind.MinContains{Got: matched, Want: *s.MinContains})
+				vd.addErrors(vd.itemErrors(s.Contains, arr), &kind.MinContains{Got: matched, Want: *s.MinContains})
 			}
 		} else if len(matched) == 0 {
-			vd.addErrors(errors, &kind.Contains{})
+			vd.addErrors(vd.itemErrors(s.Contains, arr), &kind.Contains{})
 		}
 
 		// maxContains --
@@ -433,9 +441,12 @@ func (vd *validator) arrValidate(arr []any) {
 func (vd *validator) strValidate(str string) {
 	s := vd.sch
 
+	if s.MinLength != nil || s.MaxLength != nil || s.Pattern != nil || s.ContentEncoding != nil || s.ContentMediaType != nil {
+		vd.step(len(str) / bytesPerStep)
+	}
 	strLen := -1
 	if s.MinLength != nil || s.MaxLength != nil {
-		strLen = utf8.RuneCount([]byte(str))
+		strLen = utf8.RuneCountInString(str)
 	}
 
 	// minLength --
@@ -466,6 +477,9 @@ func (vd *validator) strValidate(str string) {
 	var err error
 
 	// contentEncoding --
+	if s.ContentEncoding == nil && s.ContentMediaType == nil {
+		return
+	}
 	decoded := []byte(str)
 	if s.ContentEncoding != nil {
 		decoded, err = s.ContentEncoding.Decode(str)
@@ -502,7 +516,11 @@ func (vd *validator) strValidate(str string) {
 			meta = res.dialect.getSchema(vd.assertVocabs, vd.vocabularies)
 			sch = meta
 		}
-		if err = sch.validate(*deserialized, vd.regexpEngine, meta, resources, vd.assertVocabs, vd.vocabularies); err != nil {
+		if err = sch.validateIn(vd.budget, vd.boolResult, *deserialized, vd.regexpEngine, meta, resources, vd.assertVocabs, vd.vocabularies); err != nil {
+			if vd.boolResult {
+				vd.addErr(invalid)
+				return
+			}
 			verr := err.(*ValidationError)
 			verr.InstanceLocation = vd.vloc
 			verr.SchemaURL = s.Location
@@ -518,6 +536,7 @@ func (vd *validator) numValidate(v any) {
 	var numVal *big.Rat
 	num := func() *big.Rat {
 		if numVal == nil {
+			vd.step(8)
 			numVal, _ = new(big.Rat).SetString(fmt.Sprintf("%v", v))
 		}
 		return numVal
@@ -562,7 +581,7 @@ func (vd *validator) condValidate() {
 	}
 
 	// allOf --
-	if len(s.AllOf) > 0 {
+	if len(s.AllOf) > 0 && !vd.enough() {
 		var errors []*ValidationError
 		for _, sch := range s.AllOf {
 			if err := vd.validateSelf(sch, "", false); err != nil {
@@ -578,13 +597,10 @@ func (vd *validator) condValidate() {
 	}
 
 	// anyOf
-	if len(s.AnyOf) > 0 {
+	if len(s.AnyOf) > 0 && !vd.enough() {
 		var matched bool
-		var errors []*ValidationError
 		for _, sch := range s.AnyOf {
-			if err := vd.validateSelf(sch, "", false); err != nil {
-				errors = append(errors, err.(*ValidationError))
-			} else {
+			if vd.validateSelf(sch, "", true) == nil {
 				matched = true
 				// for uneval, all schemas must be evaluated
 				if vd.uneval.isEmpty() {
@@ -593,20 +609,15 @@ func (vd *validator) condValidate() {
 			}
 		}
 		if !matched {
-			vd.addErrors(errors, &kind.AnyOf{})
+			vd.addErrors(vd.branchErrors(s.AnyOf), &kind.AnyOf{})
 		}
 	}
 
 	// oneOf
-	if len(s.OneOf) > 0 {
+	if len(s.OneOf) > 0 && !vd.enough() {
 		var matched = -1
-		var errors []*ValidationError
 		for i, sch := range s.OneOf {
-			if err := vd.validateSelf(sch, "", matched != -1); err != nil {
-				if matched == -1 {
-					errors = append(errors, err.(*ValidationError))
-				}
-			} else {
+			if vd.validateSelf(sch, "", true) == nil {
 				if matched == -1 {
 					matched = i
 				} else {
@@ -616,8 +627,12 @@ func (vd *validator) condValidate() {
 			}
 		}
 		if matched == -1 {
-			vd.addErrors(errors, &kind.OneOf{Subschemas: nil})
+			vd.addErrors(vd.branchErrors(s.OneOf), &kind.OneOf{Subschemas: nil})
 		}
+	}
+
+	if vd.enough() {
+		return
 	}
 
 	// if, then, else --
@@ -642,7 +657,9 @@ func (vd *validator) unevalValidate() {
 				vd.addErr(vd.validateVal(s.UnevaluatedProperties, pvalue, pname))
 			}
 		}
-		vd.uneval.props = nil
+		if vd.uneval.props != nil {
+			vd.uneval.props = nil
+		}
 	}
 
 	// unevaluatedItems
@@ -650,16 +667,23 @@ func (vd *validator) unevalValidate() {
 		for i := range vd.uneval.items {
 			vd.addErr(vd.validateVal(s.UnevaluatedItems, arr[i], strconv.Itoa(i)))
 		}
-		vd.uneval.items = nil
+		if vd.uneval.items != nil {
+			vd.uneval.items = nil
+		}
 	}
 }
 
 // validation helpers --
 
 func (vd *validator) validateSelf(sch *Schema, refKw string, boolResult bool) error {
+	if (boolResult || vd.boolResult) && vd.meta == nil && vd.rejects(sch, vd.v, 0) {
+		return invalid
+	}
 	scp := vd.scp.child(sch, refKw, vd.scp.vid)
 	uneval := unevalFrom(vd.v, sch, !vd.uneval.isEmpty())
+	vd.step(uneval.len())
 	subvd := validator{
+		budget:       vd.budget,
 		v:            vd.v,
 		vloc:         vd.vloc,
 		sch:          sch,
@@ -682,10 +706,18 @@ func (vd *validator) validateSelf(sch *Schema, refKw string, boolResult bool) er
 }
 
 func (vd *validator) validateVal(sch *Schema, v any, vtok string) error {
-	vloc := append(vd.vloc, vtok)
+	if vd.boolResult && vd.meta == nil && vd.rejects(sch, v, 0) {
+		return invalid
+	}
+	vloc := vd.vloc
+	if !vd.boolResult || vd.meta != nil { // else nobody reads it
+		vloc = append(vloc, vtok)
+	}
 	scp := vd.scp.child(sch, "", vd.scp.vid+1)
 	uneval := unevalFrom(v, sch, false)
+	vd.step(uneval.len())
 	subvd := validator{
+		budget:       vd.budget,
 		v:            v,
 		vloc:         vloc,
 		sch:          sch,
@@ -708,7 +740,9 @@ func (vd *validator) validateValue(sch *Schema, v any, vpath []string) error {
 	vloc := append(vd.vloc, vpath...)
 	scp := vd.scp.child(sch, "", vd.scp.vid+1)
 	uneval := unevalFrom(v, sch, false)
+	vd.step(uneval.len())
 	subvd := validator{
+		budget:       vd.budget,
 		v:            v,
 		vloc:         vloc,
 		sch:          sch,
@@ -754,6 +788,9 @@ func (vd *validator) handleMeta() {
 func (vd *validator) validateRef(sch *Schema, kw string) error {
 	err := vd.validateSelf(sch, kw, false)
 	if err != nil {
+		if vd.boolResult {
+			return invalid
+		}
 		refErr := vd.error(&kind.Reference{Keyword: kw, URL: sch.Location})
 		verr := err.(*ValidationError)
 		if _, ok := verr.ErrorKind.(*kind.Group); ok {
@@ -821,7 +858,10 @@ func (vd *validator) instanceLocation() []string {
 
 func (vd *validator) error(kind ErrorKind) *ValidationError {
 	if vd.boolResult {
-		return &ValidationError{}
+		return invalid
+	}
+	if vd.budget != nil {
+		vd.budget.errors++
 	}
 	return &ValidationError{
 		SchemaURL:        vd.sch.Location,
@@ -843,7 +883,9 @@ func (vd *validator) addError(kind ErrorKind) {
 
 func (vd *validator) addErrors(errors []*ValidationError, kind ErrorKind) {
 	err := vd.error(kind)
-	err.Causes = errors
+	if !vd.boolResult {
+		err.Causes = errors
+	}
 	vd.errors = append(vd.errors, err)
 }
 
@@ -874,11 +916,26 @@ type scope struct {
 	// same vid
 	vid int
 
+	// number of ancestors with the same vid
+	selves int
+
 	parent *scope
 }
 
 func (sc *scope) child(sch *Schema, refKeyword string, vid int) *scope {
-	return &scope{sch, refKeyword, vid, sc}
+	selves := 0
+	if vid == sc.vid {
+		selves = sc.selves + 1
+	}
+	return &scope{sch, refKeyword, vid, selves, sc}
+}
+
+// clone returns a copy of sc and its ancestors, so that sc can be on the stack.
+func (sc *scope) clone() *scope {
+	if sc == nil {
+		return nil
+	}
+	return &scope{sc.sch, sc.refKeyword, sc.vid, sc.selves, sc.parent.clone()}
 }
 
 func (sc *scope) checkCycle() *scope {
@@ -917,25 +974,32 @@ type uneval struct {
 	items map[int]struct{}
 }
 
+// nothing is shared, and is never written to.
+var nothing = &uneval{}
+
+func (ue *uneval) len() int {
+	return len(ue.props) + len(ue.items)
+}
+
 func unevalFrom(v any, sch *Schema, callerNeeds bool) *uneval {
-	uneval := &uneval{}
+	out := nothing
 	switch v := v.(type) {
 	case map[string]any:
 		if !sch.allPropsEvaluated && (callerNeeds || sch.UnevaluatedProperties != nil) {
-			uneval.props = map[string]struct{}{}
+			out = &uneval{props: map[string]struct{}{}}
 			for k := range v {
-				uneval.props[k] = struct{}{}
+				out.props[k] = struct{}{}
 			}
 		}
 	case []any:
 		if !sch.allItemsEvaluated && (callerNeeds || sch.UnevaluatedItems != nil) && sch.numItemsEvaluated < len(v) {
-			uneval.items = map[int]struct{}{}
+			out = &uneval{items: map[int]struct{}{}}
 			for i := sch.numItemsEvaluated; i < len(v); i++ {
-				uneval.items[i] = struct{}{}
+				out.items[i] = struct{}{}
 			}
 		}
 	}
-	return uneval
+	return out
 }
 
 func (ue *uneval) merge(other *uneval) {
