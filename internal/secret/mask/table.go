@@ -210,21 +210,20 @@ func percent(data []byte) int {
 	}
 }
 
-// escape returns where the first escape is that may stand for a character of a value; -1: there is none.
+// escape returns where the first escape is that may stand for a character of a value; -1: there is none. It reads nothing after that one:
+// it is called again for what follows.
 func (t *table) escape(data []byte) int {
-	first := -1
-	if t.slash {
-		first = bytes.Index(data, []byte(`\/`))
-	}
-	for at := 0; ; {
-		i := bytes.Index(data[at:], []byte(`\u`))
-		if i < 0 || first >= 0 && at+i > first {
-			return first
+	for at := 0; ; at++ {
+		i := bytes.IndexByte(data[at:], '\\')
+		if i < 0 {
+			return -1
 		}
-		if at += i; at+5 < len(data) && (t.wide || data[at+2] == '0' && data[at+3] == '0' && '2' <= data[at+4] && data[at+4] <= '7') {
+		switch at += i; {
+		case at+1 < len(data) && data[at+1] == '/' && t.slash:
+			return at
+		case at+5 < len(data) && data[at+1] == 'u' && (t.wide || data[at+2] == '0' && data[at+3] == '0' && '2' <= data[at+4] && data[at+4] <= '7'):
 			return at
 		}
-		at++
 	}
 }
 
