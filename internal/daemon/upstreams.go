@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/program/check"
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream"
@@ -244,13 +245,14 @@ func (u *upstreams) ready(ctx context.Context) {
 }
 
 // readyFor waits as ready does, for those upstreams only that a program may use: those that its text names, by namespace or
-// name. A program that might reach others by names that are not in its text waits for all.
+// name. A program that might reach others by names that are not in its text, or names a tool alone, waits for all.
 func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 	var a struct {
 		Code    string `json:"code"`
 		Session string `json:"session"` // what was defined in it before is not in the text
 	}
-	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool { return strings.Contains(a.Code, w) }) {
+	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool { return strings.Contains(a.Code, w) }) ||
+		check.CallsUndeclared(a.Code) {
 		u.ready(ctx)
 		return
 	}

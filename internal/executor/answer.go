@@ -105,6 +105,9 @@ func (r *run) conclude(err error) {
 		if n := r.unawaited(r.end.Done.Unawaited); n != "" {
 			e.Notes = append(e.Notes, n)
 		}
+		if n := r.explainUndefined(e); n != "" {
+			e.Notes = append(e.Notes, n)
+		}
 	case err == nil && r.end != nil && r.end.Fail != nil:
 		e.State, e.Error = execution.Failed, execution.Thrown(r.program, &r.end.Fail.Error)
 		r.explainShape(e.Error)

@@ -41,6 +41,8 @@ var (
 	misshapen = lazily.Regexp(`^(?:TypeError|AttributeError|KeyError|JSONDecodeError): |^SyntaxError: .* in JSON$`)
 	// unwrapping matches lines that take a result out of what MCP wraps it in, or parse it.
 	unwrapping = lazily.Regexp(`structuredContent|\bcontent\b|\.text\b|\["text"\]|JSON\.parse|json\.loads|\.split\b|\.data\b`)
+	// enveloped matches what programs write that expect the envelope of MCP around a result.
+	enveloped  = lazily.Regexp(`\??\.(?:structuredContent|content(?:\?\.)?\[\d+\]\??\.text)\b`)
 	identifier = lazily.Regexp(`[A-Za-z_$][\w$]*`)
 )
 
@@ -136,4 +138,19 @@ func (r *run) explainShape(f *execution.Failure) {
 	if hint := r.results.shapeHint(f, r.program.Source, r.program.NameAt(f.Line, f.Column)); hint != "" {
 		f.Hint = hint
 	}
+}
+
+// explainUndefined returns what the result is of which a program took a part that is not there, where
+// its value is undefined for that reason; empty otherwise. r.mu is held.
+func (r *run) explainUndefined(e *execution.Execution) string {
+	if r.program == nil || !e.Undefined {
+		return ""
+	}
+	lines := strings.Split(r.program.Source, "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if enveloped().MatchString(lines[i]) {
+			return r.results.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, r.program.Source, "")
+		}
+	}
+	return ""
 }

@@ -34,6 +34,18 @@ func TestWrongShapes(t *testing.T) {
 		}
 	}
 	for _, code := range []string{
+		"const r = await box.echo({ content: 'three lines' });\nreturn r.content[0].text",
+		"const r = await box.echo({ content: 'three lines' });\nconst text = r?.structuredContent?.content;\nreturn text",
+	} {
+		res, err := r.execute(t.Context(), map[string]any{"code": code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(textsOf(t, res), "\n"); res.IsError || !strings.Contains(text, "box.echo returned {content: string}. Results come unwrapped") {
+			t.Errorf("%s\n got %s", code, text)
+		}
+	}
+	for _, code := range []string{
 		"const r = await box.echo({ rows: [] });\nconst own = { a: 1 };\nown.b.c",
 		"const r = await box.echo({ rows: [] });\nthrow new Error('content')",
 		"const own = {};\nown.content[0].text",
