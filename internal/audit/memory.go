@@ -171,6 +171,8 @@ func (v memoryView) Sealed() (*Head, error) {
 	return &h, err
 }
 
+func (v memoryView) Witness() (*Head, error) { return nil, nil }
+
 func (v memoryView) Records(q Query) ([]Pair, error) {
 	var out []Pair
 	ids := slices.Sorted(slices.Values(v.m.order))

@@ -96,6 +96,9 @@ type View interface {
 	// Sealed gives the head as the store sealed it with the last leaf that it added itself; nil where it has none, as one of an older version. An error
 	// says that what was sealed was changed, or taken away.
 	Sealed() (*Head, error)
+	// Witness returns a head that the record had when all of it was on the disk, as something outside the record knows it; nil: there need be no such
+	// thing. An error says that it was taken away or changed, or knows another record.
+	Witness() (*Head, error)
 	// Records returns the leaves of what q picks, newest first, and with them any leaf that the search met and that fails its Check: see Query.Picks.
 	Records(q Query) ([]Pair, error)
 	// Newest gives, of each of the kinds, the leaf of the event that was recorded last, in any order; none where there is none.

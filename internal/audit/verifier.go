@@ -39,8 +39,9 @@ type mark struct {
 
 // What a mark is that is not from outside.
 const (
-	markStored = -1 // a stored checkpoint
-	markSealed = -2 // no checkpoint: the head that the store sealed
+	markStored  = -1 // a stored checkpoint
+	markSealed  = -2 // no checkpoint: the head that the store sealed
+	markWitness = -3 // no checkpoint: the head that the witness knows
 )
 
 func newVerifier(l *Log, outside []string) *verifier {
@@ -128,6 +129,12 @@ func (v *verifier) checkpoints(view View) {
 	case v.sealed != nil:
 		v.marks = append(v.marks, mark{&Checkpoint{Head: *v.sealed}, markSealed})
 	}
+	switch w, err := view.Witness(); {
+	case err != nil:
+		v.fault(Fault{What: FaultWitness, Seq: -1, Last: -1, Msg: err.Error()})
+	case w != nil:
+		v.marks = append(v.marks, mark{&Checkpoint{Head: *w}, markWitness})
+	}
 	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	if cerr != nil {
 		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
@@ -143,8 +150,14 @@ func (v *verifier) compare() {
 		if m.Size == v.next { // else a gap leads over it
 			ok, sure = v.edge.is(m.Root)
 		}
-		if m.outside == markSealed {
+		switch {
+		case m.outside == markSealed:
 			v.headed(m.Size, ok, sure)
+			continue
+		case m.outside == markWitness:
+			if sure && !ok {
+				v.fault(Fault{What: FaultWitness, Seq: 0, Last: m.Size - 1, Msg: fmt.Sprintf("the witness knows %d leaves, and others than these", m.Size)})
+			}
 			continue
 		}
 		kind := 0
@@ -272,6 +285,8 @@ func (v *verifier) ends(size int64) {
 		says := "a checkpoint signs"
 		if m.outside == markSealed {
 			says = "it was sealed with"
+		} else if m.outside == markWitness {
+			says = "its witness knows of"
 		}
 		v.fault(Fault{What: FaultTruncated, Seq: size, Last: m.Size - 1, Msg: fmt.Sprintf(
 			"the log ends with leaf %d, %s %d leaves: the leaves %d to %d were removed", size-1, says, m.Size, size, m.Size-1)})

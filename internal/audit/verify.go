@@ -19,6 +19,7 @@ const (
 	FaultFork       = "fork"       // a checkpoint, or the sealed head, is of another log: leaves were rewritten with all their hashes
 	FaultTruncated  = "truncated"  // a checkpoint, or the sealed head, covers leaves that are not there any more
 	FaultSeal       = "seal"       // the sealed head was changed, or taken away
+	FaultWitness    = "witness"    // the record is not the one that its witness knows, or the witness was changed or taken away
 	FaultForged     = "forged"     // leaves were put at the end by somebody who had no key
 	FaultApproval   = "approval"   // a call names an approver who, by the record, never decided on it
 	FaultPayload    = "payload"    // what is kept under a digest is not what was digested

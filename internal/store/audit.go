@@ -3,8 +3,12 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
@@ -18,17 +22,18 @@ const auditAheadPurpose = "audit-ahead"
 
 // Audit is the record: an audit.Store.
 type Audit struct {
-	s      *Store
-	key    *secret.Key
-	origin string // of the record; set before anything is added to it
-	broken error  // nothing is added to the record, for this; nil: it was sound when it was opened
-	plain  []byte // a leaf while it is sealed for the file beside the database, whose lock is held then
+	s       *Store
+	key     *secret.Key
+	origin  string // of the record; set before anything is added to it
+	witness *witness
+	broken  error  // nothing is added to the record, for this; nil: it was sound when it was opened
+	plain   []byte // a leaf while it is sealed for the file beside the database, whose lock is held then
 }
 
 // Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
 // form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict. To a record that isn't what was sealed nothing is added.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
-	a := &Audit{s: s, key: key}
+	a := &Audit{s: s, key: key, witness: &witness{path: filepath.Join(s.dir, WitnessFile), key: key}}
 	s.grants(key) // what grants something is bound to the record's head, and sealed with it
 	if err := strange(ctx, s.read); err != nil {
 		return nil, err
@@ -45,7 +50,74 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	if a.broken = record.Sound(ctx, a.s.read, key); a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
 		return nil, fault.Reading(ctx, a.broken)
 	}
+	if a.broken == nil {
+		a.broken = a.compare(ctx)
+	}
 	return a, a.span(ctx)
+}
+
+// compare compares the record with its witness. The error says why nothing is added to it.
+func (a *Audit) compare(ctx context.Context) error {
+	var head *audit.Head
+	err := a.view(ctx, func(v *record.View) (err error) { head, err = v.Witness(); return err })
+	if err == nil && head == nil {
+		return nil
+	}
+	if err == nil {
+		err = a.view(ctx, func(v *record.View) error {
+			h, err := v.Head()
+			if err != nil || h.Size < head.Size {
+				return errors.Join(err, fmt.Errorf("the record has %d entries, and the witness %s knows of %d: entries were removed, or an older copy was put in", h.Size, WitnessFile, head.Size))
+			}
+			if root, err := tlog.TreeHash(head.Size, v); err != nil || root != head.Root {
+				return fmt.Errorf("the first %d entries are not those that the witness %s knows", head.Size, WitnessFile)
+			}
+			return nil
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
+		"then restore all of the folder from a backup, or begin another record in another folder with --data-dir", err))
+}
+
+// known returns the head that the witness knows of the record; nil: there need be no witness yet. An error says that it is gone, was changed, or knows another record.
+func (a *Audit) known(ctx context.Context) (*audit.Head, error) {
+	x, err := a.witness.load()
+	if err != nil {
+		return nil, err
+	}
+	origin, sealed, err := record.Name(ctx, a.s.read)
+	switch {
+	case err != nil:
+		return nil, err
+	case x == nil && origin != "" && record.Witnessed(a.key, origin, sealed):
+		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was taken away", WitnessFile)
+	case x == nil, origin == "" && x.Size == 0: // it is of an older version, or about to begin
+		return nil, nil
+	case origin == "":
+		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s knows, is gone", x.origin, x.Size, WitnessFile)
+	case origin != x.origin:
+		return nil, tool.Errorf(tool.Conflict, "the record is %s, and the witness %s knows %s of %d entries", origin, WitnessFile, x.origin, x.Size)
+	}
+	return &x.Head, nil
+}
+
+// attest has the witness know the record as it is: what is in it by then is on the disk.
+func (a *Audit) attest(ctx context.Context, origin string) error {
+	var h audit.Head
+	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
+			return err
+		}
+		h = w.edge.Head()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return a.witness.save(origin, h)
 }
 
 // Signer gives the key of the record, which is made once. A log can't change its name: an origin other than the one that it
@@ -61,9 +133,15 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
 			return nil, err
 		}
+		if _, err := a.known(ctx); err != nil {
+			return nil, tool.Errorf(tool.Conflict, "%w: somebody removed it: restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one", err)
+		}
 		name := origin
 		if name == "" {
 			name = audit.NewOrigin()
+		}
+		if err := a.attest(ctx, name); err != nil { // before it has the name: a process that ends here leaves a witness of nothing
+			return nil, err
 		}
 		if err := a.name(ctx, name, audit.NewSeed()); err != nil {
 			return nil, err
@@ -79,6 +157,12 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	seed, old, err := record.OpenSeed(a.key, have, sealed)
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
+	}
+	if a.broken == nil && !record.Witnessed(a.key, have, sealed) { // it is of an older version
+		if err := a.attest(ctx, have); err != nil && !fault.Refused(err) {
+			return nil, err
+		}
+		old = true
 	}
 	if old {
 		if err := a.name(ctx, have, seed); err != nil && !fault.Refused(err) { // Inspect and Append say so, too
@@ -164,20 +248,28 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 
 // Checkpoint signs the tree between two appends, with the disk's word for all before it.
 func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, error)) error {
-	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
+	var signed audit.Head
+	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.drain(ctx); err != nil {
 			return err
 		}
 		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
 			return err
 		}
-		text, err := sign(w.edge.Head())
+		signed = w.edge.Head()
+		text, err := sign(signed)
 		if err != nil {
 			return fault.Refuse(err)
 		}
 		_, err = w.statement(ctx, `INSERT INTO audit_checkpoint (time, text) VALUES (?, ?)`, time.Now().UnixMicro(), text)
 		return err
 	})
+	if err == nil && a.origin != "" && a.broken == nil {
+		if err := a.witness.save(a.origin, signed); err != nil { // what it knows is true all the same
+			a.s.log.Warn("audit: the record's witness", "err", err)
+		}
+	}
+	return err
 }
 
 // Prune throws away what was kept before a time, a bounded number at once, so that calls needn't wait for it.
@@ -208,10 +300,15 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 			return err
 		}
 	}
+	return a.view(ctx, func(v *record.View) error { return f(v) })
+}
+
+// view is View of what is written.
+func (a *Audit) view(ctx context.Context, f func(*record.View) error) error {
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return fault.Reading(ctx, err)
 	}
 	defer tx.Rollback()
-	return f(record.NewView(ctx, tx, a.key, func() error { return schema(ctx, tx) }))
+	return f(record.NewView(ctx, tx, a.key, record.Around{Schema: func() error { return schema(ctx, tx) }, Witness: func() (*audit.Head, error) { return a.known(ctx) }}))
 }

@@ -50,6 +50,7 @@ type Store struct {
 	write  *sql.DB // one connection, held by the writer
 	writer *writer
 	log    *slog.Logger
+	dir    string // the data folder
 	blobs  string // the folder of what is too large for the database
 	close  sync.Once
 
@@ -67,7 +68,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := prepareFolder(c.Path); err != nil {
 		return nil, err
 	}
-	s := &Store{log: log, blobs: filepath.Join(c.Path, blobFolder), alarm: alarm{tell: c.Tampered}}
+	s := &Store{log: log, dir: c.Path, blobs: filepath.Join(c.Path, blobFolder), alarm: alarm{tell: c.Tampered}}
 	defer func() {
 		if err != nil {
 			s.Close()

@@ -24,7 +24,7 @@ func (v *View) Check() error {
 			return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s", strings.Join(said[:min(len(said), 5)], "; "))
 		}
 	}
-	if err := v.schema(); err != nil {
+	if err := v.around.Schema(); err != nil {
 		return err
 	}
 	return v.index()

@@ -21,11 +21,19 @@ func Name(ctx context.Context, q Querier) (origin string, sealed []byte, err err
 
 // OpenSeed opens the seed of a log's key. old: the log need not have a sealed head.
 func OpenSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old bool, err error) {
-	if seed, err = key.Unseal(namedPurpose, sealed, []byte(origin)); err == nil {
-		return seed, false, nil
+	for _, purpose := range []string{witnessedPurpose, namedPurpose} {
+		if seed, err = key.Unseal(purpose, sealed, []byte(origin)); err == nil {
+			return seed, false, nil
+		}
 	}
 	seed, err = key.Unseal(seedPurpose, sealed, []byte(origin))
 	return seed, true, err
+}
+
+// Witnessed reports whether a record must have a witness, by the sealed seed of its key.
+func Witnessed(key *secret.Key, origin string, sealed []byte) bool {
+	_, err := key.Unseal(witnessedPurpose, sealed, []byte(origin))
+	return err == nil
 }
 
 // Name gives a log its name and key, and seals its head, which it has from then on. One whose head is not what was sealed is left as it is.
@@ -37,7 +45,7 @@ func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, 
 	if e.heading.origin == origin {
 		query = renameLog
 	}
-	_, err := tx.Statement(ctx, query, origin, key.Seal(namedPurpose, seed, []byte(origin)))
+	_, err := tx.Statement(ctx, query, origin, key.Seal(witnessedPurpose, seed, []byte(origin)))
 	if err == nil {
 		e.heading.origin, e.unsealed = origin, true
 	}

@@ -14,11 +14,12 @@ import (
 
 // What is sealed for the record, each for a purpose of its own.
 const (
-	payloadPurpose = "audit-payload"
-	keptPurpose    = "audit-kept"
-	seedPurpose    = "audit-seed" // of records without a sealed head: those of older versions, and those that have no name yet
-	namedPurpose   = "audit-named"
-	headPurpose    = "audit-head"
+	payloadPurpose   = "audit-payload"
+	keptPurpose      = "audit-kept"
+	seedPurpose      = "audit-seed"  // of records without a sealed head: those of older versions, and those that have no name yet
+	namedPurpose     = "audit-named" // of records of older versions that need have no witness
+	witnessedPurpose = "audit-witnessed"
+	headPurpose      = "audit-head"
 )
 
 // A Querier reads: a connection, or a transaction.

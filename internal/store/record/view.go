@@ -18,14 +18,22 @@ type View struct {
 	ctx    context.Context
 	tx     *sql.Tx
 	key    *secret.Key
-	schema func() error
+	around Around
 }
 
-// NewView makes a View of a transaction that reads, whose context is ctx. key opens what is kept, schema compares what there is in the database with what
-// belongs there.
-func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, schema func() error) *View {
-	return &View{ctx, tx, key, schema}
+// Around is what a View asks of what is around the record.
+type Around struct {
+	Schema  func() error                // compares what there is in the database with what belongs there
+	Witness func() (*audit.Head, error) // see audit.View
 }
+
+// NewView makes a View of a transaction that reads, whose context is ctx. key opens what is kept.
+func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, around Around) *View {
+	return &View{ctx, tx, key, around}
+}
+
+// Witness returns the head that the witness knows.
+func (v *View) Witness() (*audit.Head, error) { return v.around.Witness() }
 
 func (v *View) fail(err error) error { return fault.Reading(v.ctx, err) }
 

@@ -1,0 +1,135 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const emptyRecord = `DELETE FROM audit_leaf; DELETE FROM audit_checkpoint; DELETE FROM audit_log; DELETE FROM audit_record; DELETE FROM audit_span; DELETE FROM audit_kept;
+	DELETE FROM audit_payload; UPDATE tail SET head = NULL, kept = x'', kept_first = 0, kept_time = 0`
+
+// TestWitness removes the record, or puts an older one in its place: what is outside of its tables knows better.
+func TestWitness(t *testing.T) {
+	t.Parallel()
+	base, older := t.TempDir(), t.TempDir()
+	s := open(t, base)
+	l := auditLog(t, s)
+	fill(t, l, 8)
+	if _, err := l.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(older, os.DirFS(base)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, base)
+	l = auditLog(t, s)
+	fill(t, l, 8)
+	if _, err := l.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sound(t, l)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		do     func(t *testing.T, dir string)
+		opens  bool // the record can be opened, and verify tells of it
+		phrase string
+	}{
+		{"all tables emptied", func(t *testing.T, dir string) { tampered(t, dir, emptyRecord) }, false, "is gone"},
+		{"the database deleted", remove(store.File), false, "is gone"},
+		{"the database of an older copy", func(t *testing.T, dir string) {
+			data, err := os.ReadFile(filepath.Join(older, store.File))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, store.File), data, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, true, "were removed"},
+		{"the witness deleted", remove(store.WitnessFile), true, "was taken away"},
+		{"the witness changed", func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, store.WitnessFile), make([]byte, 8192), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, true, "was changed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(base)); err != nil {
+				t.Fatal(err)
+			}
+			tt.do(t, dir)
+			a := stored(t, open(t, dir))
+			signer, err := a.Signer(t.Context(), "")
+			if !tt.opens {
+				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), tt.phrase) {
+					t.Error(err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer})
+			said := ""
+			for _, f := range verified(t, l).Faults {
+				said += f.What + ": " + f.Msg + "\n"
+			}
+			if !strings.Contains(said, tt.phrase) {
+				t.Errorf("%q, want %q", said, tt.phrase)
+			}
+			again := audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer})
+			if _, err := again.Begin(t.Context(), &tool.Call{Path: "crm.update"}, allow); err == nil {
+				t.Error("a call begins")
+			}
+		})
+	}
+}
+
+// TestWitnessTorn cuts a slot of the witness off, as the death of the machine may: the other one is good, and the record grows on.
+func TestWitnessTorn(t *testing.T) {
+	t.Parallel()
+	for slot := range 2 {
+		dir := t.TempDir()
+		s := open(t, dir)
+		l := auditLog(t, s)
+		for range 3 {
+			fill(t, l, 3)
+			if _, err := l.Checkpoint(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(filepath.Join(dir, store.WitnessFile), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, 60), int64(slot)*4096+30)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		l = auditLog(t, open(t, dir))
+		fill(t, l, 3)
+		sound(t, l)
+	}
+}
