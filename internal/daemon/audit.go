@@ -21,6 +21,7 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.attest = s.Attest
 	keep := d.cfg.Settings.Audit.Retention
 	keep.Mask = d.mask
 	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
@@ -28,8 +29,12 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	return l, nil
 }
 
-// pruneEvery is how often what is kept longer than it should be is thrown away.
-const pruneEvery = time.Hour
+const (
+	// pruneEvery is how often what is kept longer than it should be is thrown away.
+	pruneEvery = time.Hour
+	// attestEvery is how often the witness is written when the record grows. A process that is killed leaves a witness that is no older.
+	attestEvery = time.Minute
+)
 
 // The first look after the record comes when what the process was started for has begun, and takes no longer than keepLast when the process ends.
 const (
@@ -50,14 +55,20 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	case <-time.After(keepFirst):
 	}
 	d.ledger.Inspect()
-	t := time.NewTicker(pruneEvery)
+	t, attest := time.NewTicker(pruneEvery), time.NewTicker(attestEvery)
 	defer t.Stop()
+	defer attest.Stop()
+	d.prune(ctx)
 	for {
-		d.prune(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+			d.prune(ctx)
+		case <-attest.C:
+			if err := d.attest(ctx); err != nil && ctx.Err() == nil {
+				d.log.Warn("audit: write the record's witness", "err", err)
+			}
 		}
 	}
 }

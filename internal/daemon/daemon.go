@@ -72,6 +72,7 @@ type Daemon struct {
 	store     *store.Store
 	keys      *identity.Keys
 	audit     *audit.Log
+	attest    func(context.Context) error // see store.Audit.Attest
 	approvals *approval.Gate
 	network   network
 	mask      *mask.Masker   // takes secrets out of all that leaves

@@ -46,6 +46,7 @@ func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 			t.Fatal(err)
 		}
 	}
+	copyWitness(t, dir, left)
 	if _, err := db.Exec("ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +173,7 @@ func TestTornAhead(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "biplane.ahead"), torn, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		copyWitness(t, from, dir)
 		l := auditLog(t, open(t, dir))
 		r := sound(t, l)
 		if whole := i > 5; whole != (r.Size == 22) {

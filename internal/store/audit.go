@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -51,38 +50,44 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 		return nil, fault.Reading(ctx, a.broken)
 	}
 	if a.broken == nil {
-		a.broken = a.compare(ctx)
+		if a.broken = a.compare(ctx); a.broken != nil && !fault.Refused(a.broken) {
+			return nil, fault.Reading(ctx, a.broken)
+		}
 	}
 	return a, a.span(ctx)
 }
 
-// compare compares the record with its witness. The error says why nothing is added to it.
+// compare compares the record with its witness. A refusal says why nothing is added to it.
 func (a *Audit) compare(ctx context.Context) error {
-	var head *audit.Head
-	err := a.view(ctx, func(v *record.View) (err error) { head, err = v.Witness(); return err })
-	if err == nil && head == nil {
-		return nil
+	err := a.view(ctx, func(v *record.View) error {
+		head, err := v.Witness()
+		if err != nil || head == nil {
+			return err
+		}
+		h, err := v.Head()
+		if err != nil {
+			return err
+		}
+		if h.Size < head.Size {
+			return tool.Errorf(tool.Conflict, "the record has %d entries, and its witness %s knows of %d: entries were removed, or an older copy was put in",
+				h.Size, WitnessFile, head.Size)
+		}
+		root, err := tlog.TreeHash(head.Size, v)
+		if err == nil && root != head.Root {
+			err = tool.Errorf(tool.Conflict, "the first %d entries of the record are not those that its witness %s knows", head.Size, WitnessFile)
+		}
+		return err
+	})
+	if err == nil || ctx.Err() != nil || fault.Code(err) != 0 {
+		return err
 	}
-	if err == nil {
-		err = a.view(ctx, func(v *record.View) error {
-			h, err := v.Head()
-			if err != nil || h.Size < head.Size {
-				return errors.Join(err, fmt.Errorf("the record has %d entries, and the witness %s knows of %d: entries were removed, or an older copy was put in", h.Size, WitnessFile, head.Size))
-			}
-			if root, err := tlog.TreeHash(head.Size, v); err != nil || root != head.Root {
-				return fmt.Errorf("the first %d entries are not those that the witness %s knows", head.Size, WitnessFile)
-			}
-			return nil
-		})
-	}
-	if err == nil {
-		return nil
-	}
-	return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
-		"then restore all of the folder from a backup, or begin another record in another folder with --data-dir", err))
+	return fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: "+
+		"run biplane audit verify and keep a copy of the data folder; then restore all of the folder from a backup, or begin another record in another folder "+
+		"with --data-dir", err))
 }
 
-// known returns the head that the witness knows of the record; nil: there need be no witness yet. An error says that it is gone, was changed, or knows another record.
+// known returns the head that the witness knows, or nil if there need be no witness yet. An error of kind Conflict says that the witness is gone, was
+// changed, or knows another record.
 func (a *Audit) known(ctx context.Context) (*audit.Head, error) {
 	x, err := a.witness.load()
 	if err != nil {
@@ -94,7 +99,7 @@ func (a *Audit) known(ctx context.Context) (*audit.Head, error) {
 		return nil, err
 	case x == nil && origin != "" && record.Witnessed(a.key, origin, sealed):
 		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was taken away", WitnessFile)
-	case x == nil, origin == "" && x.Size == 0: // it is of an older version, or about to begin
+	case x == nil, x.Size == 0: // the record is of an older version, or about to begin. An interrupted start may have left another name.
 		return nil, nil
 	case origin == "":
 		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s knows, is gone", x.origin, x.Size, WitnessFile)
@@ -104,7 +109,46 @@ func (a *Audit) known(ctx context.Context) (*audit.Head, error) {
 	return &x.Head, nil
 }
 
-// attest has the witness know the record as it is: what is in it by then is on the disk.
+// knownTo returns the head that the witness knows, or nil if that came after the moment that v shows.
+func (a *Audit) knownTo(ctx context.Context, v *record.View) (*audit.Head, error) {
+	head, err := a.known(ctx)
+	if err != nil || head == nil {
+		return nil, err
+	}
+	shown, err := v.Head()
+	if err != nil || shown.Size >= head.Size {
+		return head, nil // a head that can't be read is reported elsewhere
+	}
+	later := false
+	err = a.view(ctx, func(v *record.View) error {
+		h, err := v.Head()
+		later = err == nil && h.Size >= head.Size
+		return nil
+	})
+	if err != nil || later {
+		return nil, err
+	}
+	return head, nil
+}
+
+// Attest has the witness know the record as it is, if it has grown.
+func (a *Audit) Attest(ctx context.Context) error {
+	if a.origin == "" || a.broken != nil {
+		return nil
+	}
+	var size int64
+	err := a.view(ctx, func(v *record.View) error {
+		h, err := v.Head()
+		size = h.Size
+		return err
+	})
+	if err != nil || size <= a.witness.size() {
+		return err
+	}
+	return a.attest(ctx, a.origin)
+}
+
+// attest has the witness know a head. All that it covers is on the disk by then.
 func (a *Audit) attest(ctx context.Context, origin string) error {
 	var h audit.Head
 	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
@@ -265,7 +309,7 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		return err
 	})
 	if err == nil && a.origin != "" && a.broken == nil {
-		if err := a.witness.save(a.origin, signed); err != nil { // what it knows is true all the same
+		if err := a.witness.save(a.origin, signed); err != nil { // what the witness knows is still true
 			a.s.log.Warn("audit: the record's witness", "err", err)
 		}
 	}
@@ -310,5 +354,10 @@ func (a *Audit) view(ctx context.Context, f func(*record.View) error) error {
 		return fault.Reading(ctx, err)
 	}
 	defer tx.Rollback()
-	return f(record.NewView(ctx, tx, a.key, record.Around{Schema: func() error { return schema(ctx, tx) }, Witness: func() (*audit.Head, error) { return a.known(ctx) }}))
+	var v *record.View
+	v = record.NewView(ctx, tx, a.key, record.Around{
+		Schema:  func() error { return schema(ctx, tx) },
+		Witness: func() (*audit.Head, error) { return a.knownTo(ctx, v) },
+	})
+	return f(v)
 }

@@ -476,6 +476,8 @@ func TestTornLog(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	l := auditLog(t, s)
+	early := t.TempDir() // the cuts below are of what came after
+	copyWitness(t, dir, early)
 	fill(t, l, 30)
 	var files []string
 	for _, name := range []string{"biplane.db", "biplane.db-wal"} {
@@ -500,6 +502,7 @@ func TestTornLog(t *testing.T) {
 		if err := os.Chmod(torn, 0o700); err != nil {
 			t.Fatal(err)
 		}
+		copyWitness(t, early, torn)
 		l := auditLog(t, open(t, torn))
 		r := sound(t, l)
 		if last >= 0 && r.Size > last {

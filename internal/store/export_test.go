@@ -84,3 +84,16 @@ func Ungrant(ctx context.Context, a *Audit) error {
 		{`UPDATE tail SET head = ?, grants = NULL`, []any{a.key.Seal("audit-head", text[:40], []byte(origin))}}, {`DELETE FROM grant_list`, nil}, {`UPDATE approval SET seal = NULL`, nil},
 	})
 }
+
+// Unwitness makes the record what a version left that had no witness: it sealed the record's key for another purpose.
+func Unwitness(ctx context.Context, a *Audit, purpose string) error {
+	origin, sealed, err := record.Name(ctx, a.s.read)
+	if err != nil {
+		return err
+	}
+	seed, _, err := record.OpenSeed(a.key, origin, sealed)
+	if err != nil {
+		return err
+	}
+	return a.s.writer.do(ctx, true, `UPDATE audit_log SET seed = ?`, a.key.Seal(purpose, seed, []byte(origin)))
+}

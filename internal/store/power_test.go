@@ -62,6 +62,7 @@ func (d *disk) fail() string {
 	if err := os.WriteFile(filepath.Join(left, "biplane.ahead"), ahead, 0o600); err != nil {
 		d.t.Fatal(err)
 	}
+	copyWitness(d.t, d.dir, left)
 	return left
 }
 

@@ -234,7 +234,7 @@ func (s *Store) Close() error {
 func unopened(path string, err error) error {
 	switch fault.Code(err) & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return tool.Errorf(tool.Unavailable, "%s is damaged, or is no database: move it away, or give another data folder with --data-dir: %w", path, err)
+		return tool.Errorf(tool.Unavailable, "%s is damaged, or is no database: move it away with all of its folder and restore the folder from a backup, or give another data folder with --data-dir: %w", path, err)
 	case sqlite3.SQLITE_FULL:
 		return fault.Of(err)
 	}

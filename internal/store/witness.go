@@ -28,8 +28,8 @@ const (
 // A witness is a file outside the database that knows the record: its name, and a head that it had when all of that was on the disk. Both are sealed with the
 // folder's key. Whoever empties the record's tables, deletes the database or puts older tables in its place has not the size that the witness knows.
 //
-// The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are written in turn, in place, and nothing waits until the disk has
-// them: a process that dies leaves one of them whole, and an older witness is good, too, since it is a lower bound. Its own lock orders writes.
+// The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are written in turn, in place. One is on the disk before the other
+// is written, so one of them is always whole. An older one is good, too, since it is a lower bound. mu orders writes.
 type witness struct {
 	path string
 	key  *secret.Key
@@ -126,18 +126,31 @@ func (w *witness) save(origin string, h audit.Head) (err error) {
 	return nil
 }
 
+// size returns the size of the head that was written last by this process; -1: it has written none.
+func (w *witness) size() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		return -1
+	}
+	return w.last.Size
+}
+
 func (w *witness) write(slot []byte, at int64) error {
 	f, err := os.OpenFile(w.path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt(slot, at)
+	if err == nil {
+		err = f.Sync()
+	}
 	return errors.Join(err, f.Close())
 }
 
-// create makes the file, whole whenever it can be seen.
+// create makes the file. It is whole as soon as it has its name.
 func (w *witness) create(slot []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(w.path), ".witness-*") // with mode 0600
+	f, err := os.OpenFile(w.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

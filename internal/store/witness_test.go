@@ -133,3 +133,104 @@ func TestWitnessTorn(t *testing.T) {
 		sound(t, l)
 	}
 }
+
+// copyWitness copies the witness as it is, which is never ahead of what the disk has.
+func copyWitness(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(from, store.WitnessFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(to, store.WitnessFile), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWitnessOfOlderFolder opens a folder that an older version wrote: it gets a witness, which is missed from then on.
+func TestWitnessOfOlderFolder(t *testing.T) {
+	t.Parallel()
+	for _, purpose := range []string{"audit-named", "audit-seed"} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		fill(t, auditLog(t, s), 5)
+		if err := store.Unwitness(t.Context(), stored(t, s), purpose); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, store.WitnessFile)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir)
+		l := auditLog(t, s)
+		sound(t, l)
+		fill(t, l, 3)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir)
+		sound(t, auditLog(t, s))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if r := verified(t, auditLog(t, open(t, dir))); len(r.Faults) != 1 || r.Faults[0].What != audit.FaultWitness {
+			t.Errorf("%s: %+v", purpose, r.Faults)
+		}
+	}
+}
+
+// TestWitnessAfterBrokenStart leaves what a start leaves that is killed between the witness and the record's name, the flush of one of them lost: the next starts.
+func TestWitnessAfterBrokenStart(t *testing.T) {
+	t.Parallel()
+	other, dir := t.TempDir(), t.TempDir()
+	s := open(t, other)
+	auditLog(t, s)
+	copyWitness(t, other, dir) // of no entries, and another name
+	s = open(t, dir)
+	l := auditLog(t, s)
+	fill(t, l, 3)
+	if err := stored(t, s).Attest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sound(t, l)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, store.File)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stored(t, open(t, dir)).Signer(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Error(err)
+	}
+}
+
+// TestWitnessMeanwhile verifies a record that grows, and whose witness is written, meanwhile.
+func TestWitnessMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	l := auditLog(t, s)
+	fill(t, l, 8)
+	a := stored(t, s)
+	err := a.View(t.Context(), func(v audit.View) error {
+		before, err := v.Head()
+		if err != nil {
+			return err
+		}
+		fill(t, l, 8)
+		if _, err := l.Checkpoint(t.Context()); err != nil {
+			return err
+		}
+		if h, err := v.Witness(); err != nil || h != nil && h.Size > before.Size {
+			t.Errorf("the view of %d leaves has a witness of %+v, %v", before.Size, h, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
