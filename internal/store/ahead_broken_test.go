@@ -149,6 +149,7 @@ func TestSafeThoughRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	copyWitness(t, dir, left)
 	s2 := open(t, left)
 	if r := sound(t, auditLog(t, s2)); r.Records != 1 || r.Unfinished != 0 {
 		t.Errorf("%+v", r)
