@@ -19,7 +19,7 @@ const module = "github.com/biplane-dev/biplane/"
 var mayImport = map[string][]string{
 	"tool":        {},
 	"policy":      {"lazily", "tool", "limit", "prose"},
-	"approval":    {"tool"},
+	"approval":    {"tool", "queue"},
 	"limit":       {"tool"},
 	"tokens":      {},
 	"prose":       {},
@@ -83,12 +83,12 @@ var mayImport = map[string][]string{
 	"local":         {"api", "tool", "httpapi", "relay", "stack"},
 	"mcpserver":     {"tool", "identity", "approval/form", "queue"},
 	"httpapi":       {"api", "tool", "queue", "policy", "approval", "audit", "identity", "skill", "journal", "sandbox", "plan", "usage", "web", "prose", "session/live", "execution"},
-	"web":           {"tool", "approval", "identity", "plan"},
+	"web":           {"tool", "approval", "identity", "plan", "queue"},
 	"demo":          {"tool", "api", "daemon", "prose"},
 	"bench":         {"lazily", "tool", "demo", "catalog", "typegen", "audit", "store", "secret", "program", "executor", "sandbox", "sandbox/wasm", "sandbox/child", "prose", "session/live"},
 	"config":        {"lazily", "tool", "prose", "secret", "secret/mask", "audit", "audit/sink", "catalog", "identity", "limit", "policy", "privacy", "session/live", "usage"},
 	"daemon":        {"*"},
-	"cli":           {"tool", "api", "audit/ledger", "config", "daemon", "demo", "bench", "prose"},
+	"cli":           {"tool", "api", "audit/ledger", "config", "daemon", "demo", "bench", "prose", "queue"},
 	"api":           {},
 	"cmd/biplane":   {"cli"},
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -34,6 +35,7 @@ type Config struct {
 // A Gate is where calls wait for a person. The zero Gate has nobody to ask.
 type Gate struct {
 	cfg  Config
+	asks *queue.Shares // requests of programs that wait; a program that a restart takes up asks again
 	turn chan struct{} // who has its token changes a request that is pending: of many deciders one is on record
 
 	mu      sync.Mutex
@@ -80,7 +82,7 @@ func New(cfg Config) *Gate {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Gate{cfg: cfg, turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
+	return &Gate{cfg: cfg, asks: queue.NewShares("calls of programs", "waiting for a person", MaxAsked), turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 }
 
 // Wait returns the request that a person approved, with the arguments byte for byte, once one did; the approval is then used up. Else the
@@ -99,6 +101,9 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if err := g.room(ctx, fresh); err != nil {
 		return nil, err
 	}
+	if fresh.Execution != "" {
+		defer g.asks.Give(fresh.Principal, 1)
+	}
 	r, err := g.open(ctx, fresh)
 	if err != nil {
 		return nil, err
@@ -106,11 +111,11 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	return g.await(ctx, a, r)
 }
 
-// room reports why a call from outside can't be asked about: so many of its principal's wait that nobody would find the others'. Such
-// requests outlive their calls, so nothing else bounds them.
+// room reports why a call can't be asked about: so many of its principal's wait that nobody would find the others'. Requests of calls from
+// outside outlive their calls, so they are counted in the store. With a nil error, a call of a program holds one of g.asks.
 func (g *Gate) room(ctx context.Context, fresh *Request) error {
 	if fresh.Execution != "" {
-		return nil
+		return g.share(ctx, fresh)
 	}
 	all, err := g.List(ctx, Query{States: []State{Pending, Approved}, Limit: 1000})
 	if err != nil {
@@ -130,6 +135,27 @@ func (g *Gate) room(ctx context.Context, fresh *Request) error {
 		return nil
 	}
 	return tool.Errorf(tool.Limit, "%s was not asked about: %d of your calls wait for a person already, which is the most", fresh.Tool, waiting)
+}
+
+// share takes a place among the requests of programs. A call that was asked about before a restart keeps its place.
+func (g *Gate) share(ctx context.Context, fresh *Request) error {
+	over := g.asks.Take(fresh.Principal, 1)
+	if over == nil {
+		return nil
+	}
+	all, err := g.List(ctx, Query{Execution: fresh.Execution, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].Call == fresh.Call {
+			g.asks.Add(fresh.Principal, 1)
+			return nil
+		}
+	}
+	e := *tool.AsError(over)
+	e.Msg = fresh.Tool + " was not asked about: " + e.Msg
+	return &e
 }
 
 // open gives the request of a call: the one that stands, or fresh. One that is about the call in another form, since policies or

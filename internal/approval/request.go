@@ -61,6 +61,8 @@ const (
 	maxNote      = 1 << 10
 	// MaxWaiting is how many calls of a principal from outside of programs may wait at once.
 	MaxWaiting = 100
+	// MaxAsked is how many calls of programs may wait at once. Principals share it (see queue.Shares).
+	MaxAsked = 400
 )
 
 // An Ask is a call that policy leaves to a person.

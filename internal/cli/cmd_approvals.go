@@ -11,6 +11,7 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -45,9 +46,20 @@ func approvalsListCommand(a *app) *cobra.Command {
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				list, err := client.ApprovalPage(ctx, api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: limit})
+				fair := !all && execution == "" && before == "" && !cmd.Flags().Changed("limit")
+				most := limit
+				if fair {
+					most = api.MaxApprovals
+				}
+				list, err := client.ApprovalPage(ctx, api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: most})
 				if err != nil {
 					return err
+				}
+				more := 0
+				if fair { // one who asks for much doesn't hide what others wait for
+					list = queue.Interleave(list, func(r *api.Approval) string { return r.Principal })
+					more = max(0, len(list)-limit)
+					list = list[:len(list)-more]
 				}
 				if output == "json" {
 					if err := whole(ctx, client, list); err != nil {
@@ -56,7 +68,10 @@ func approvalsListCommand(a *app) *cobra.Command {
 				}
 				return a.print(output, list, func(w io.Writer) {
 					tableOfApprovals(w, list, all)
-					if len(list) == limit {
+					switch {
+					case more > 0:
+						fmt.Fprintf(w, "These are the newest of each principal. %d more wait: --limit %d\n", more, api.MaxApprovals)
+					case !fair && len(list) == limit:
 						fmt.Fprintf(w, "There may be older ones: --before %s\n", list[len(list)-1].ID)
 					}
 				})
@@ -66,7 +81,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 	addOutput(c, &output)
 	c.Flags().BoolVar(&all, "all", false, "also those that were decided")
 	c.Flags().StringVar(&execution, "execution", "", "those of one execution only")
-	c.Flags().IntVar(&limit, "limit", 100, "at most so many, the newest")
+	c.Flags().IntVar(&limit, "limit", 100, "at most so many, the newest (by default 100: the newest of each principal in turns)")
 	c.Flags().StringVar(&before, "before", "", "those that are older than this `request`")
 	return c
 }

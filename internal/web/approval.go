@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/identity"
 	"github.com/biplane-dev/biplane/internal/plan"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -57,6 +58,9 @@ func (s *Server) list(v *visit) error {
 	all, err := s.cfg.Approvals.List(v.r.Context(), query)
 	if err != nil {
 		return err
+	}
+	if !d.All { // one who asks for much doesn't hide what others wait for
+		all = queue.Interleave(all, func(r *approval.Request) string { return r.Principal })
 	}
 	for _, r := range all {
 		if Sees(v.who, &r) {
