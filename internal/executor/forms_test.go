@@ -291,7 +291,7 @@ func TestFormsCaptureNothing(t *testing.T) {
 		{"typescript", `class notify { n = 3 } return new notify().n`, `3`},
 		{"typescript", `const final_answer = 7; return final_answer`, `7`},
 		{"typescript", `const mcp = { callTool: () => 1 }; return mcp.callTool()`, `1`},
-		{"typescript", `return [typeof tools.nope, typeof tools.github.nope, tools.nope ? 1 : 2, "nope" in tools]`, `["undefined","undefined",2,false]`},
+		{"typescript", `return [typeof tools.nope, tools.nope ? 1 : 2, "nope" in tools, "nope" in tools.github]`, `["undefined",2,false,false]`},
 		{"typescript", `return [typeof tools.github, typeof tools.github.list_issues, "github" in tools]`, `["object","function",true]`},
 		{"typescript", `return [{ ..."ab" }, { x: 1, ...null }, { ...[3], ...{ y: 2 } }]`, `[{"0":"a","1":"b"},{"x":1},{"0":3,"y":2}]`},
 		{"typescript", `const { a, ...rest } = { a: 1, b: 2 }; const f = ({ a, ...more }: any) => more; return [rest, f({ a: 1, c: 3 })]`, `[{"b":2},{"c":3}]`},

@@ -50,7 +50,7 @@ const traps = record({
     if (hasOwn(ObjectPrototype, k)) return ObjectPrototype[k];
     return this.other(k);
   },
-  has(t, k) { return lists(this, k) || typeof k === "string" && !setHas(silent, k) && this.other(k) !== undefined; },
+  has(t, k) { return lists(this, k) || typeof k === "string" && !setHas(silent, k) && this.other(k, true) !== undefined; },
   ownKeys() {
     const out = [];
     for (let i = 0; i < this.names.length; i++) define(out, i, this.names[i], true);
@@ -63,7 +63,10 @@ const traps = record({
   getPrototypeOf: () => null, isExtensible: () => true,
 });
 
-/** An object whose members come from make(key), listed under names; of any other key, other(key) is what it is, undefined for nothing. */
+/**
+ * An object whose members come from make(key), listed under names. Of any other key, other(key) is what it is, undefined for
+ * nothing; other(key, true) is undefined also for a tool that isn't known to exist.
+ */
 function listing(label, names, make, other) {
   return new ProxyCtor(create(null), { __proto__: traps, label, names, make, other, listed: undefined, made: none });
 }
@@ -87,13 +90,14 @@ function lend(name, value, before, goesOn) {
 
 // A namespace, whose list of members may be only a part of them.
 function makeNamespace(name, members, partial) {
-  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m), (k) => memberByForm(name, members, k, partial));
+  const ns = listing("tools " + name, members, (m) => toolFunction(name + "." + m), (k, known) => memberByForm(name, members, k, partial, known));
   mapSet(namespaces, name, record({ ns, members, partial }));
   return ns;
 }
 
-// The member of a namespace that k stands for in another form. Of several, the call's error says which there are.
-function memberByForm(name, members, k, partial) {
+// The member of a namespace that k stands for in another form. Of several, the call's error says which there are; so it does of a
+// member that isn't known, unless only a known one is asked for.
+function memberByForm(name, members, k, partial, known) {
   const whole = fold(k), space = fold(name);
   let found, several = false, group = false;
   if (whole === "") return undefined;
@@ -105,8 +109,8 @@ function memberByForm(name, members, k, partial) {
     } else if (beginsWord(members[i], whole)) group = true;
   }
   if (found !== undefined && !several) return memberOfSpace(name, found);
-  if (several || partial && !group) return toolFunction(name + "." + k);
-  return group ? groupOf(name, members, k, partial) : undefined;
+  if (group && !several) return groupOf(name, members, k, partial);
+  return several || partial || !known ? toolFunction(name + "." + k) : undefined;
 }
 
 // Whether a name begins with a word or more that are together whole.
@@ -121,7 +125,7 @@ function beginsWord(member, whole) {
 function groupOf(name, members, prefix, partial) {
   const names = list();
   for (let i = 0; i < members.length; i++) if (beginsWord(members[i], fold(prefix))) push(names, members[i]);
-  return listing("tools " + name + "." + prefix, list(), none, (k) => memberByForm(name, names, prefix + "_" + k, partial));
+  return listing("tools " + name + "." + prefix, list(), none, (k, known) => memberByForm(name, names, prefix + "_" + k, partial, known));
 }
 
 const memberOfSpace = (name, member) => mapGet(namespaces, name).ns[member];
@@ -161,7 +165,9 @@ function byForm(k) {
     for (let i = from + 1; i < parts.length; i++) {
       const ns = spaceNamed(joined(parts, from, i));
       if (ns === undefined) continue;
-      const f = mapGet(namespaces, ns).ns[joined(parts, i, parts.length)];
+      const members = mapGet(namespaces, ns).ns, member = joined(parts, i, parts.length);
+      if (!(member in members)) continue;
+      const f = members[member];
       if (typeof f === "function") return f;
     }
   }
