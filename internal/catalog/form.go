@@ -385,6 +385,9 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 	for len(list) > 0 && string(list[len(list)-1]) == "null" {
 		list = list[:len(list)-1]
 	}
+	if isCallback(list) {
+		return nil
+	}
 	var rest json.RawMessage // a last object with named arguments
 	if n := len(list); n > 0 && p.isNamed(list[n-1], n-1) {
 		list, rest = list[:n-1], list[n-1]
@@ -400,6 +403,18 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 		}
 	}
 	return first
+}
+
+// isCallback reports whether arguments are what map, forEach and the like pass to a function: an element, its index and the
+// array. Only the first was meant for the tool.
+func isCallback(list []json.RawMessage) bool {
+	if len(list) != 3 {
+		return false
+	}
+	var at int
+	var of []json.RawMessage
+	return json.Unmarshal(list[1], &at) == nil && json.Unmarshal(list[2], &of) == nil &&
+		at >= 0 && at < len(of) && bytes.Equal(of[at], list[0])
 }
 
 // isNamed reports whether an argument at a position is an object that holds arguments by name.

@@ -98,6 +98,7 @@ func formTools() []formTool {
 		{"linear", "issues.list", schemaOf("team_id", "team_id:string"), func(a m) string { return js([]m{{"id": "L1", "team": a["team_id"]}}) }},
 		{"linear", "issues.create", schemaOf("team_id title", "team_id:string", "title:string"), func(a m) string { return js(m{"id": "L2", "title": a["title"]}) }},
 		{"notion", "notion-search", schemaOf("query", "query:string"), func(a m) string { return js([]m{{"page": a["query"]}}) }},
+		{"lists", "between", schemaOf("item", "item:string", "page:integer", "tags:array"), func(a m) string { return js(m{"from": a["item"]}) }},
 		{"east", "status", schemaOf(""), func(m) string { return `{"up":true}` }},
 		{"west", "status", schemaOf(""), func(m) string { return `{"up":false}` }},
 		{"secret", "launch", schemaOf(""), func(m) string { return `{"launched":true}` }},
@@ -312,6 +313,56 @@ func TestFormsCaptureNothing(t *testing.T) {
 		texts, failed, _ := r.do(x.language, x.code)
 		if failed || texts[0] != x.want {
 			t.Errorf("%s\n got %q\nwant %s", x.code, texts, x.want)
+		}
+	}
+}
+
+// A program for calls that stand still has them one after another, and an await only where the language has one.
+func TestFormsStandStill(t *testing.T) {
+	r := newFormRig(t)
+	for code, want := range map[string]string{
+		`try { call_tool("db.get_user", { user_id: "x" }); return "no error" } catch (e) { return "caught" }`:    `"caught"`,
+		`let n = 0; for (const a of [1, 2]) call_tool("calc.add", { a, b: n++ }); return n`:                      `2`,
+		`class A { x = call_tool("calc.add", { a: 1, b: 2 }) } return new A().x`:                                 `{"result":3}`,
+		`class A { static x; static { A.x = call_tool("calc.add", { a: 1, b: 2 }) } } return A.x`:                `{"result":3}`,
+		`const f = (a = call_tool("calc.add", { a: 1, b: 2 })) => a; return f()`:                                 `{"result":3}`,
+		`const o = { ...call_tool("calc.add", { a: 1, b: 2 }) }; call_tool("calc.add", { a: 1, b: 1 }); o`:       `{"result":3}`,
+		`const u = call_tool("db.get_user", { user_id: 1 })\ncall_tool("calc.add", { a: 1, b: 1 }).result\nu.id`: `1`,
+	} {
+		texts, failed, _ := r.do("typescript", code)
+		if failed || texts[0] != want && !strings.HasPrefix(texts[0], want+"\n") {
+			t.Errorf("%s\n got %q\nwant %s", code, texts, want)
+		}
+	}
+}
+
+// What map and its like pass to their function is no list of arguments.
+func TestFormsAsCallbacks(t *testing.T) {
+	r := newFormRig(t)
+	for _, code := range []string{
+		`return await Promise.all(["a", "b"].map(lists.between))`,
+		`return await Promise.all(["a", "b"].flatMap((...all) => callTool("lists.between", ...all)))`,
+	} {
+		if texts, failed, _ := r.do("typescript", code); !failed {
+			t.Errorf("%s\n got %q", code, texts)
+		}
+	}
+	texts, failed, _ := r.do("typescript", `return await lists.between("a", 1, ["x"])`)
+	if failed || texts[0] != `{"from":"a"}` {
+		t.Errorf("got %q", texts)
+	}
+}
+
+// A program that ends by making a generator has not run it.
+func TestFormsLeaveGeneratorsAlone(t *testing.T) {
+	r := newFormRig(t)
+	for _, code := range []string{
+		"g = (calc.add(a=1, b=n) for n in [1, 2])",
+		"def gen():\n    yield calc.add(a=1, b=2)\ng = gen()",
+		"import itertools\ng = itertools.count()",
+	} {
+		if texts, failed, calls := r.do("python", code); failed || len(calls) != 0 || texts[0] != "no value: the program returned None" {
+			t.Errorf("%s\n got %q, calls %q", code, texts, calls)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // In some systems call_tool and mcp.callTool stand still until they have their answer. A program for one of those awaits
-// nothing, and would work with promises throughout here, which is never meant: its calls of tools are awaited where their
-// values are used.
+// nothing, and would work with promises throughout here, which is never meant: its calls of tools are awaited, also
+// where nothing uses their values: the next call may depend on what they changed.
 
 // awaitNote is what the agent is told of that.
-const awaitNote = "calls of tools return promises; this program awaits none, so they were awaited where their values are used: write await"
+const awaitNote = "calls of tools return promises; this program awaits none, so they were awaited: write await"
 
 // promiseWords are what a program holds that knows of promises.
 var promiseWords = map[string]bool{"await": true, "async": true, "then": true, "Promise": true, "finally": true}
@@ -34,7 +34,7 @@ func standsStill(source string) bool {
 	return true
 }
 
-// await puts an await before the calls of tools whose values the code uses, and reports whether there are any.
+// await puts an await before the calls of tools, and reports whether there are any.
 func (s *steps) await(x *check.Index, declared []string) bool {
 	assigned, dynamic := assignments(scan(s.final.s))
 	if dynamic {

@@ -1,18 +1,49 @@
 package program
 
+import "strings"
+
 // The engine takes nothing of a string that is spread into an object: {..."ab"} is {} there, and {"0":"a","1":"b"} by
 // ECMA-262 (CopyDataProperties converts its source to an object).
 
 // spreadObject makes an object of a primitive that has properties of its own; only strings do.
 const spreadObject = `((v) => typeof v === "string" ? Object(v) : v)`
 
+// A nesting is code of which the bracket around each token is known.
+type nesting struct {
+	reader
+	around []int32 // the index of the bracket around a token, -1 for none
+}
+
+// newNesting finds the bracket around each token in one pass: a search for each spread would be quadratic.
+func newNesting(r reader) nesting {
+	n := nesting{reader: r, around: make([]int32, len(r.list))}
+	var stack []int32
+	for i := range r.list {
+		if r.list[i].kind == shut && len(stack) > 0 {
+			stack = stack[:len(stack)-1]
+		}
+		n.around[i] = -1
+		if len(stack) > 0 {
+			n.around[i] = stack[len(stack)-1]
+		}
+		if r.list[i].kind == open {
+			stack = append(stack, int32(i))
+		}
+	}
+	return n
+}
+
 // objectSpreads returns the edits that make objects of what object literals spread.
-func objectSpreads(r reader, body [2]int) (edits []edit) {
+func objectSpreads(in reader, body [2]int) (edits []edit) {
+	if !strings.Contains(in.s, "...") {
+		return nil
+	}
+	r := newNesting(in)
 	for i := body[0]; i < body[1]; i++ {
 		if !r.is(i, "...") {
 			continue
 		}
-		brace := r.enclosing(i)
+		brace := int(r.around[i])
 		if brace < 0 || !r.is(brace, "{") || !r.isLiteral(brace) || r.is(i+1, "{") || r.is(i+1, "[") {
 			continue
 		}
@@ -32,26 +63,14 @@ func objectSpreads(r reader, body [2]int) (edits []edit) {
 	return edits
 }
 
-// enclosing returns the index of the bracket around token i, -1 for none.
-func (r reader) enclosing(i int) int {
-	for k := i - 1; k >= 0; k-- {
-		if r.list[k].kind == shut && r.list[k].match >= 0 {
-			k = int(r.list[k].match)
-		} else if r.list[k].kind == open {
-			return k
-		}
-	}
-	return -1
-}
-
 // isLiteral reports whether the brace at token i surely opens an object literal and no pattern that takes an object apart.
-func (r reader) isLiteral(i int) bool {
+func (r nesting) isLiteral(i int) bool {
 	end := r.after(i)
 	if r.is(end, "=") || r.is(end, "=>") || r.is(end, "of") || r.is(end, "in") ||
 		r.is(i-1, "const") || r.is(i-1, "let") || r.is(i-1, "var") {
 		return false
 	}
-	around := r.enclosing(i)
+	around := int(r.around[i])
 	if around < 0 || r.is(i-1, "=") || r.is(i-1, "return") {
 		return true
 	}
@@ -66,7 +85,7 @@ func (r reader) isLiteral(i int) bool {
 }
 
 // isPattern reports whether the bracket at token i may open a pattern.
-func (r reader) isPattern(i int) bool {
+func (r nesting) isPattern(i int) bool {
 	if r.is(i, "{") && !(r.is(i-1, "(") || r.is(i-1, ",") || r.is(i-1, ":") || r.is(i-1, "=") || r.is(i-1, "return") || r.is(i-1, "[") ||
 		r.is(i-1, "const") || r.is(i-1, "let") || r.is(i-1, "var")) {
 		return false // a block

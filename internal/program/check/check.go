@@ -36,8 +36,7 @@ type checker struct {
 	tolerant bool                      // inside a try with a catch, or the like
 	dynamic  bool                      // the program holds a with statement
 	async    bool                      // inside a function that may await
-	unused   ast.Expression            // a statement whose value nothing uses
-	awaits   []Span                    // calls of tools whose value is used inside a function that may await
+	awaits   []Span                    // calls of tools inside a function that may await
 	unknown  int                       // names looked up that are not in the catalog
 	found    []Problem
 	notes    []string
@@ -120,7 +119,7 @@ func (c *checker) attempt(path string) {
 // A Span is a piece of a Code.
 type Span struct{ From, To int }
 
-// Awaits returns the calls of tools in a program whose values it uses, where an await may stand. It is for programs that
+// Awaits returns the calls of tools in a program, where an await may stand. It is for programs that
 // await nothing at all, since the system that they were written for has calls that stand still.
 func (x *Index) Awaits(code Code) []Span {
 	tree := parse(code.Text)
@@ -169,7 +168,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 	m := c.meaning(e.Callee, s, 0)
 	switch m.sense {
 	case oneTool, caller, finder:
-		if c.async && c.unused != e {
+		if c.async {
 			c.awaits = append(c.awaits, Span{int(e.Idx0()) - 1, int(e.Idx1()) - 1})
 		}
 	}

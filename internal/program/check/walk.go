@@ -19,7 +19,6 @@ func (c *checker) statement(st ast.Statement, s *scope) {
 	case *ast.BlockStatement:
 		c.statements(st.List, s)
 	case *ast.ExpressionStatement:
-		c.unused = st.Expression
 		c.expression(st.Expression, s)
 	case *ast.ReturnStatement:
 		c.expression(st.Argument, s)
@@ -184,10 +183,11 @@ func (c *checker) targets(e ast.Expression, s *scope) {
 
 func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier, body ast.ConciseBody, s *scope, async bool) {
 	s = s.function(params, vars, name)
+	before, outer := c.tolerant, c.async
+	c.async = false // no await may stand in a parameter
 	for _, p := range params.List {
 		c.targets(p, s)
 	}
-	before, outer := c.tolerant, c.async
 	c.async = async
 	switch b := body.(type) {
 	case *ast.BlockStatement:
@@ -206,6 +206,9 @@ func (c *checker) class(k *ast.ClassLiteral, s *scope) {
 	if k.Name != nil {
 		s.add(k.Name.Name.String())
 	}
+	outer := c.async
+	c.async = false // no await may stand in a field or a static block
+	defer func() { c.async = outer }()
 	for _, el := range k.Body {
 		switch el := el.(type) {
 		case *ast.FieldDefinition:

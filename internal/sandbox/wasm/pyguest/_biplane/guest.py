@@ -58,6 +58,8 @@ class _Program:
             self.note = None
         elif inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List, calls.ToolCall)):
             value = _missing  # a task that was begun is not waited for
+        elif hasattr(type(value), "__next__") or hasattr(type(value), "__anext__"):
+            value = _missing  # to list what a generator yields would run code that the program didn't, calls of tools among it
         if value is tools.done:  # of text and its kin, which have no value
             value = _missing
         if value is _missing and entry is not None and callable(namespace.get(entry)):
