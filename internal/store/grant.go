@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
@@ -57,6 +58,8 @@ type grants struct {
 	loaded bool
 	lists  map[string]*grantList
 	limits limitSum
+
+	marked atomic.Bool // the folder says that the database has sealed lists
 
 	dirty bool // something changed in the transaction under way; only the writer uses it
 }
@@ -169,12 +172,16 @@ func (g *grants) checked(ctx context.Context, read func(q record.Querier) error)
 // change calls f in a transaction, with the lists loaded. Errors of people's making (*tool.Error, errChanged) are refusals: f must not have
 // changed anything by then.
 func (g *grants) change(ctx context.Context, durable bool, f func(ctx context.Context, w *writer) error) error {
-	return g.s.writer.call(ctx, durable, func(ctx context.Context, w *writer) error {
+	err := g.s.writer.call(ctx, durable, func(ctx context.Context, w *writer) error {
 		if err := g.ensure(ctx, w); err != nil {
 			return err
 		}
 		return refuse(f(ctx, w))
 	})
+	if err == nil {
+		g.mark(ctx)
+	}
+	return err
 }
 
 // refuse makes an error that the database didn't make the failure of one write alone.
@@ -197,14 +204,17 @@ func (g *grants) ready(ctx context.Context) error {
 	g.mu.RLock()
 	loaded := g.loaded
 	g.mu.RUnlock()
-	if loaded {
-		return nil
+	if !loaded {
+		found, err := g.load(ctx, g.s.read)
+		if err == nil && !found.whole() {
+			err = g.s.writer.call(ctx, true, g.ensure)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	found, err := g.load(ctx, g.s.read)
-	if err != nil || found.whole() {
-		return err
-	}
-	return g.s.writer.call(ctx, true, g.ensure)
+	g.mark(ctx)
+	return nil
 }
 
 // ensure loads the lists within the transaction under way, and begins those that can't be used.
@@ -255,6 +265,9 @@ func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
 		g.lists[t] = &grantList{rows: map[string][]byte{}}
 	}
 	switch {
+	case sealed == nil && state != record.GrantsSealed && g.s.isMarked():
+		f.lost, f.why = grantTables[:], errOlder
+		return f, nil
 	case sealed == nil && state == record.GrantsUnsealed:
 		f.old = true
 		return f, nil

@@ -468,7 +468,7 @@ func TestOldFolderIsSealed(t *testing.T) {
 	before := v.copy(t).grants(t)
 	s := v.open(t)
 	a := stored(t, s)
-	must(t, store.Ungrant(t.Context(), a), s.Close())
+	must(t, store.Ungrant(t.Context(), a), s.Close(), os.Remove(filepath.Join(v.dir, "biplane.sealed")))
 	// Older versions sealed what is shared as the owner's.
 	v.attack(t, `UPDATE skill SET shared = source WHERE shared IS NOT NULL`)
 	now := v.grants(t)
@@ -478,4 +478,56 @@ func TestOldFolderIsSealed(t *testing.T) {
 	}
 	v.attack(t, `UPDATE api_key SET roles = '["admin"]' WHERE name = 'one'`, `UPDATE approval SET state = 'approved' WHERE id = 'pending'`)
 	v.grants(t).want(t, before, "api_key one", "approval pending")
+}
+
+// A copy of the database from before it was sealed is put in, with other rows; or there is nothing on the record any more: nothing counts.
+func TestDatabaseFromBeforeSeals(t *testing.T) {
+	v := newVault(t)
+	before := v.copy(t).grants(t)
+	t.Run("older", func(t *testing.T) {
+		a := v.copy(t)
+		s := a.open(t)
+		must(t, store.Ungrant(t.Context(), stored(t, s)), s.Close())
+		a.attack(t, `UPDATE api_key SET roles = '["admin"]' WHERE name = 'one'`, `UPDATE approval SET state = 'approved', decider = 'key:boss' WHERE id = 'pending'`)
+		a.nothing(t, before)
+	})
+	t.Run("removed", func(t *testing.T) {
+		a := v.copy(t)
+		must(t, os.Remove(filepath.Join(a.dir, "biplane.db")), os.Remove(filepath.Join(a.dir, "biplane.ahead")))
+		if s := a.open(t); len(a.rings) > 0 {
+			t.Error(a.rings)
+		} else {
+			_, doubt, err := s.Limits(testKey(t)).Load(t.Context(), vaultTime)
+			must(t, err)
+			if doubt.IsZero() || len(a.rings) == 0 {
+				t.Error("what was used of limits is forgotten, and nobody was told")
+			}
+		}
+	})
+	t.Run("new", func(t *testing.T) { // a folder that was opened, and nothing was written to
+		a := &vault{dir: filepath.Join(t.TempDir(), "data")}
+		for range 2 {
+			s := a.open(t)
+			_, err := s.APIKeys(testKey(t)).Keys(t.Context())
+			must(t, err, s.Close())
+		}
+		a.grants(t)
+		a.grants(t)
+		if len(a.rings) > 0 {
+			t.Error(a.rings)
+		}
+	})
+}
+
+// nothing reports what counts although nothing should.
+func (v *vault) nothing(t *testing.T, before granted) {
+	t.Helper()
+	for name, is := range v.grants(t) {
+		if is != refused && name != "session_label eve" && before[name] != refused && before[name] != "" && (!strings.HasPrefix(name, "approval ") || strings.Contains(name, "approved")) {
+			t.Errorf("%s is %s", name, is)
+		}
+	}
+	if len(v.rings) == 0 {
+		t.Error("nobody was told")
+	}
 }
