@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"policy":      {"lazily", "tool", "limit", "prose"},
 	"approval":    {"tool", "queue"},
 	"limit":       {"tool"},
+	"hint":        {"tool"},
 	"tokens":      {},
 	"prose":       {},
 	"usage":       {"tool", "tokens", "prose"},

@@ -71,6 +71,16 @@ type Upstream struct {
 	Protocol  string   `json:"protocol,omitempty"` // MCP revision
 	Server    string   `json:"server,omitempty"`   // what it calls itself
 	Stderr    []string `json:"stderr,omitempty"`   // last lines, oldest first
+	// Weaker are hints of its tools that wait for a person, at most 1,000.
+	Weaker []WeakerHints `json:"weaker,omitempty"`
+}
+
+// WeakerHints are what a server says of a tool that makes it more harmless than when it was first seen. They are not believed until a person
+// accepts them.
+type WeakerHints struct {
+	Path    string   `json:"path"`    // of the tool, as programs write it
+	Changes []string `json:"changes"` // "readOnlyHint: true (was false)"
+	Claim   string   `json:"claim"`   // identifies what the server says now
 }
 
 // Broken is a tool that was left out, and why.
@@ -87,7 +97,9 @@ type Tool struct {
 	Listed      string `json:"listed"`   // name in mode direct
 	Title       string `json:"title,omitempty"`
 	Description string `json:"description,omitempty"`
-	ReadOnly    *bool  `json:"read_only,omitempty"` // the upstream's own word; absent when it gave none
+	ReadOnly    *bool  `json:"read_only,omitempty"` // the upstream's own word, as far as it is believed; absent when it gave none
+	// Weaker are hints that wait for a person; nil if none do.
+	Weaker *WeakerHints `json:"weaker,omitempty"`
 }
 
 // ToolDetail is all that is known of a tool.

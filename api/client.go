@@ -42,6 +42,11 @@ func (c *Client) Tool(ctx context.Context, path string) (*ToolDetail, error) {
 	return get[*ToolDetail](ctx, c, "/tools/"+url.PathEscape(path))
 }
 
+// AcceptHints has the weaker hints of a tool believed from now on, as long as they are those that claim identifies.
+func (c *Client) AcceptHints(ctx context.Context, path, claim string) (*WeakerHints, error) {
+	return post[*WeakerHints](ctx, c, "/tools/"+url.PathEscape(path)+"/accept", map[string]string{"claim": claim})
+}
+
 // Search looks for tools. limit 0 is the default.
 func (c *Client) Search(ctx context.Context, query string, limit int) (*Hits, error) {
 	q := url.Values{"query": {query}}

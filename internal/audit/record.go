@@ -20,6 +20,7 @@ const (
 	KindKey           Kind = "key"           // a key was made or withdrawn
 	KindApproval      Kind = "approval"      // a person decided
 	KindFile          Kind = "file"          // a program was refused one of its files
+	KindTool          Kind = "tool"          // an upstream weakened the hints of a tool; a person accepted it
 	KindRead          Kind = "read"          // the record itself was read, exported or proved
 	KindRecord        Kind = "record"        // the record itself: found broken, payloads thrown away
 )

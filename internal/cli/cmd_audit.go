@@ -18,7 +18,7 @@ import (
 
 // The words of the record's filters.
 var (
-	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "read", "record"}
+	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "tool", "read", "record"}
 	auditOutcomes = []string{"ok", "error", "failed"}
 	auditEffects  = []string{"allow", "ask", "deny"}
 )

@@ -34,7 +34,7 @@ func toolsCommand(a *app) *cobra.Command {
 	list := toolsListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(list, toolsSearchCommand(a), toolsShowCommand(a), toolsTypesCommand(a))
+	c.AddCommand(list, toolsSearchCommand(a), toolsShowCommand(a), toolsTypesCommand(a), toolsAcceptCommand(a))
 	return c
 }
 
@@ -100,6 +100,7 @@ func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
 		for _, b := range u.Broken {
 			fmt.Fprintf(w, "\n%s left out: %s\n", clean(u.Name+"."+b.Tool), clean(b.Reason))
 		}
+		showWaiting(w, &u)
 		if u.State != "ready" && len(u.Stderr) > 0 {
 			fmt.Fprintf(w, "\n%s wrote to its standard error:\n", clean(u.Name))
 			for _, l := range u.Stderr[max(0, len(u.Stderr)-stderrLines):] {

@@ -169,7 +169,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.catalog = catalog.New(catalog.Config{Describe: describe, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.log.Handler()))
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), d.catalog, d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
+	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), &hints{d.store.Hints(key), d.event, d.log}, d.catalog, d.cfg.Version, d.log, d.mask, d.toolsChanged, d.upstreamSignIn); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
@@ -197,7 +197,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, View: d.catalog.View, States: d.upstreams.states, Load: func() (int, int) { return d.executor.Load() }})
 	d.usage = d.newUsage(key)
 	door := d.usage.Counted(d.metrics.Counted(d.policies), d.named)
-	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready}
+	d.index = &index{visible: d.policies.visible, catalog: d.catalog, ready: d.upstreams.ready, weaker: d.upstreams.weaker}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	d.http = httpapi.New(d.onRecord(d.signIn(httpapi.Config{
 		Door: door, Index: d.index, Status: d.Status, Upstreams: d.Upstreams, Sandboxes: d.Sandboxes, Execution: d.executor.Execution,
 		Policies: &desk{d.cfg.Settings, d.policies, d.catalog, d.audit, d.keys, local, d.upstreams.ready},
-		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
+		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor, Approvals: d.shownRequests(), Usage: d.usage.Report, Ready: d.ready, Principal: local, SignIns: d.upstreams.signIns, Hints: d.upstreams, MCP: d.mcp.Handler(), Metrics: d.metrics.Handler(d.log), Log: d.log,
 		Hide:  d.mask.JSON,
 		Pages: d.pages(),
 		Stdio: func(ctx context.Context, connection string, rw io.ReadWriteCloser) error {
@@ -403,13 +403,14 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 	for _, u := range d.catalog.View().Upstreams() {
 		namespaces[u.Name] = u.Namespace
 	}
+	waiting := d.upstreams.waitingHints()
 	out := make([]api.Upstream, 0, len(d.upstreams.sources))
 	for _, s := range d.upstreams.sources {
 		snap := s.up.Snapshot()
 		u := api.Upstream{
 			Name: s.up.Name(), Namespace: namespaces[s.up.Name()], Type: s.kind, Target: s.target,
 			State: string(snap.Health.State), Reason: snap.Health.Reason, Stale: snap.Health.Stale,
-			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr,
+			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr, Weaker: waiting[s.up.Name()],
 		}
 		for _, b := range snap.Broken {
 			u.Broken = append(u.Broken, api.Broken{Tool: b.Tool, Reason: b.Reason})

@@ -25,6 +25,7 @@ type index struct {
 	visible func(tool.Principal) *catalog.View // what of the catalog somebody may see
 	catalog *catalog.Catalog
 	ready   func(context.Context)
+	weaker  func(t *tool.Tool, path string) *api.WeakerHints // that wait for a person; nil where none do
 
 	changes atomic.Int64 // counts the changes of the tools
 
@@ -48,7 +49,7 @@ func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
 	x.ready(ctx)
 	var out []api.Tool
 	for _, e := range x.visible(p).Entries() {
-		out = append(out, line(e))
+		out = append(out, x.line(e))
 	}
 	return out
 }
@@ -60,7 +61,7 @@ func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.T
 	if err != nil {
 		return nil, err
 	}
-	d := detail(e)
+	d := x.detail(e)
 	return &d, nil
 }
 
@@ -72,7 +73,7 @@ func (x *index) Search(ctx context.Context, p tool.Principal, query string, limi
 	}
 	var out []api.Hit
 	for _, h := range x.visible(p).Search(query, min(limit, 50)) {
-		out = append(out, api.Hit{ToolDetail: detail(h.Entry), Score: h.Score})
+		out = append(out, api.Hit{ToolDetail: x.detail(h.Entry), Score: h.Score})
 	}
 	return out, nil
 }
@@ -152,17 +153,17 @@ func (x *index) inline(ctx context.Context, p tool.Principal) string {
 	return b.String()
 }
 
-func line(e *catalog.Entry) api.Tool {
+func (x *index) line(e *catalog.Entry) api.Tool {
 	return api.Tool{
 		Path: e.Path(), Upstream: e.Tool.Upstream, Name: e.Tool.Name, Listed: e.Composed, Title: e.Tool.Title,
-		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly,
+		Description: e.Tool.Description, ReadOnly: e.Tool.Annotations.ReadOnly, Weaker: x.weaker(e.Tool, e.Path()),
 	}
 }
 
-func detail(e *catalog.Entry) api.ToolDetail {
+func (x *index) detail(e *catalog.Entry) api.ToolDetail {
 	s := describe(e, "")
 	d := api.ToolDetail{
-		Tool: line(e), Signature: s.Code, Example: s.Example, ResultNote: s.ResultNote,
+		Tool: x.line(e), Signature: s.Code, Example: s.Example, ResultNote: s.ResultNote,
 		InputSchema: e.Tool.InputSchema, OutputSchema: e.Tool.OutputSchema,
 	}
 	if e.Tool.Annotations != (tool.Annotations{}) {

@@ -20,7 +20,7 @@ type tampered struct {
 
 // tamperedKinds are the kinds of the records, by table.
 var tamperedKinds = map[string]audit.Kind{
-	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession, "skill": audit.KindSession, "upstream_token": audit.KindSignIn,
+	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession, "skill": audit.KindSession, "upstream_token": audit.KindSignIn, "tool_hint": audit.KindTool,
 }
 
 // tell records that a row was changed. It doesn't wait: the store must not be used where it is called.

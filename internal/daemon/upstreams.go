@@ -28,6 +28,7 @@ type source struct {
 	up     upstream.Upstream
 	auth   *oauth.Client // nil where nobody can sign in
 	narrow config.Narrowing
+	seen   sighted
 }
 
 // An adding gives the upstreams of one kind that the settings ask for.
@@ -94,6 +95,7 @@ type upstreams struct {
 	version string
 	tokens  oauth.Store
 	signIns *signIns
+	hints   *hints
 	catalog *catalog.Catalog
 	changed func() // told when tools came or went
 	wait    time.Duration
@@ -106,9 +108,9 @@ type upstreams struct {
 	lastTools map[string][]*tool.Tool
 }
 
-func newUpstreams(s *config.Config, tokens oauth.Store, c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, changed func(), signedIn signedIn) (*upstreams, error) {
+func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, changed func(), signedIn signedIn) (*upstreams, error) {
 	u := &upstreams{
-		log: log, mask: m, version: version, tokens: tokens, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
+		log: log, mask: m, version: version, tokens: tokens, hints: h, catalog: c, changed: changed, wait: s.StartWait, settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
 	}
 	u.signIns = newSignIns(u, signedIn, log)
@@ -179,10 +181,14 @@ func (u *upstreams) run(ctx context.Context) {
 
 // update brings the catalog up to date with one upstream.
 func (u *upstreams) update(s *source) {
-	name, snap := s.up.Name(), s.up.Snapshot()
-	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: s.narrow.Keep(snap.Tools), Health: snap.Health})
+	name := s.up.Name()
+	s.seen.mu.Lock()
+	snap := s.up.Snapshot()
+	tools, compared := u.believed(s, snap.Tools)
+	u.catalog.Set(catalog.Source{Name: name, Caller: s.up, Tools: tools, Health: snap.Health})
+	s.seen.mu.Unlock()
 	u.mu.Lock()
-	news := len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
+	news := compared && len(tools) > 0 || len(u.lastTools[name]) != len(snap.Tools) || len(snap.Tools) > 0 && &u.lastTools[name][0] != &snap.Tools[0]
 	u.lastTools[name] = snap.Tools
 	u.mu.Unlock()
 	if news {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -24,6 +25,31 @@ func (s *Server) tool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	write(w, http.StatusOK, t)
+}
+
+// Hints accepts weaker hints of tools.
+type Hints interface {
+	AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error)
+}
+
+func (s *Server) acceptHints(w http.ResponseWriter, r *http.Request) {
+	var a struct {
+		Claim string `json:"claim"`
+	}
+	if err := read(r, &a); err != nil {
+		fail(w, err)
+		return
+	}
+	if a.Claim == "" {
+		fail(w, tool.Errorf(tool.Invalid, `accepting needs "claim", that of the tool in the list of tools: nothing was accepted`))
+		return
+	}
+	accepted, err := s.cfg.Hints.AcceptHints(r.Context(), s.principal(r), r.PathValue("path"), a.Claim)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, accepted)
 }
 
 func (s *Server) types(w http.ResponseWriter, r *http.Request) {

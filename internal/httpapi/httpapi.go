@@ -53,6 +53,7 @@ type Config struct {
 	Resource     http.Handler                                                              // the metadata of the protected resource (RFC 9728); nil: none
 	Keys         Keys                                                                      // the API keys, which are managed over the socket only
 	SignIns      SignIns                                                                   // nil: none
+	Hints        Hints                                                                     // of tools, that wait for a person
 	MCP          http.Handler                                                              // at /mcp; nil: none
 	Metrics      http.Handler                                                              // at /metrics; nil: none
 	Pages        *web.Server                                                               // for browsers; nil: none
@@ -147,6 +148,7 @@ var routes = []route{
 	{"GET " + api.Prefix + "/tools/search", viewer, (*Server).search},
 	{"GET " + api.Prefix + "/tools/types", viewer, (*Server).types},
 	{"GET " + api.Prefix + "/tools/{path}", viewer, (*Server).tool},
+	{"POST " + api.Prefix + "/tools/{path}/accept", admin, (*Server).acceptHints},
 	{"POST " + api.Prefix + "/executions", user, (*Server).run},
 	{"GET " + api.Prefix + "/executions", viewer, (*Server).executions},
 	{"GET " + api.Prefix + "/executions/{id}", viewer, (*Server).execution},

@@ -61,6 +61,7 @@ var laneOf = map[string]lane{
 	"DELETE " + api.Prefix + "/executions/{id}":            controls,
 	"DELETE " + api.Prefix + "/sessions/{session}":         controls,
 	"POST " + api.Prefix + "/approvals/{id}":               controls,
+	"POST " + api.Prefix + "/tools/{path}/accept":          controls,
 	"GET " + api.Prefix + "/keys":                          controls,
 	"POST " + api.Prefix + "/keys":                         controls,
 	"POST " + api.Prefix + "/keys/{key}/rotate":            controls,

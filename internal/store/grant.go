@@ -35,9 +35,10 @@ const (
 	labelGrants    = "session_label"
 	skillGrants    = "skill" // shared ones
 	tokenGrants    = "upstream_token"
+	hintGrants     = "tool_hint"
 )
 
-var grantTables = [...]string{keyGrants, approvalGrants, labelGrants, skillGrants, tokenGrants}
+var grantTables = [...]string{keyGrants, approvalGrants, labelGrants, skillGrants, tokenGrants, hintGrants}
 
 // What grants are sealed for.
 const (

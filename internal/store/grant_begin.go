@@ -22,6 +22,9 @@ func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 		g.mu.Lock()
 		g.lists[table] = &grantList{rows: map[string][]byte{}, dirty: true}
 		g.mu.Unlock()
+		if table == hintGrants {
+			g.set(hintGrants, lostHints, []byte("unknown"))
+		}
 		if table == labelGrants {
 			if err := g.doubtLabels(ctx, w); err != nil {
 				return err

@@ -93,6 +93,7 @@ func newVault(t *testing.T) *vault {
 		_, err := s.Tokens(testKey(t)).Save(ctx, up, "https://x", []byte("secret of "+up), "")
 		must(t, err)
 	}
+	must(t, s.Hints(testKey(t)).Save(ctx, "crm", []byte("hints of crm")), s.Hints(testKey(t)).Save(ctx, "erp", []byte("hints of erp")))
 	must(t, s.Limits(testKey(t)).Save(ctx, map[string]time.Time{"calls|ann": vaultTime.Add(time.Hour), "calls|bob": vaultTime.Add(time.Hour)}), s.Close())
 	return v
 }
@@ -187,6 +188,15 @@ func (v *vault) grants(t *testing.T) granted {
 			out["upstream_token "+up] = refused
 		}
 	}
+	for _, up := range []string{"crm", "erp"} {
+		text, err := s.Hints(testKey(t)).Load(ctx, up)
+		switch out["tool_hint "+up] = string(text); {
+		case isKind(err, tool.Conflict):
+			out["tool_hint "+up] = refused
+		case err == nil && text == nil:
+			out["tool_hint "+up] = "never seen"
+		}
+	}
 	times, doubt, err := s.Limits(testKey(t)).Load(ctx, vaultTime)
 	must(t, err)
 	if out["limit_use"] = fmt.Sprint(times); !doubt.IsZero() {
@@ -228,6 +238,7 @@ func TestTamperedColumns(t *testing.T) {
 		"session_label":  {{"owner = 'ann' AND label = 'pii'", "session_label ann"}},
 		"skill":          {{"owner = 'ann' AND name = 'ours.ts'", "skill ann ours.ts"}},
 		"upstream_token": {{"upstream = 'crm' AND resource = 'https://x'", "upstream_token crm"}},
+		"tool_hint":      {{"upstream = 'crm'", "tool_hint crm"}},
 		"limit_use":      {{"key = 'calls|ann'", "limit_use"}},
 	}
 	for _, id := range []string{"pending", "approved", "made", "denied", "withdrawn"} {
@@ -338,6 +349,10 @@ func TestTamperedRows(t *testing.T) {
 		"skill of another":      {[]string{`UPDATE skill SET shared = (SELECT shared FROM skill WHERE owner = 'bob') WHERE owner = 'ann'`}, []string{"skill ann ours.ts"}},
 		"skill is the own one":  {[]string{`UPDATE skill SET shared = source WHERE name = 'ours.ts'`}, []string{"skill ann ours.ts", "skill bob ours.ts"}},
 		"token of another":      {[]string{`UPDATE upstream_token SET (sealed, revision) = (SELECT sealed, revision FROM upstream_token WHERE upstream = 'erp') WHERE upstream = 'crm'`}, []string{"upstream_token crm"}},
+		"hints of another":      {[]string{`UPDATE tool_hint SET sights = (SELECT sights FROM tool_hint WHERE upstream = 'erp') WHERE upstream = 'crm'`}, []string{"tool_hint crm"}},
+		"hints removed":         {[]string{`DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
+		"hints emptied":         {[]string{`UPDATE tool_hint SET sights = x'' WHERE upstream = 'crm'`}, []string{"tool_hint crm"}},
+		"list of hints":         {[]string{`DELETE FROM grant_list WHERE name = 'tool_hint'`, `DELETE FROM tool_hint`}, []string{"tool_hint crm", "tool_hint erp"}},
 		"limit removed":         {[]string{`DELETE FROM limit_use WHERE key = 'calls|ann'`}, []string{"limit_use"}},
 		"limits removed":        {[]string{`DELETE FROM limit_use`}, []string{"limit_use"}},
 		"limits swapped":        {[]string{`UPDATE limit_use SET key = key || 'x'`}, []string{"limit_use"}},
@@ -382,7 +397,7 @@ func TestUnsealedIsNotOld(t *testing.T) {
 		"head":     {[]string{`UPDATE tail SET grants = NULL, head = NULL`}, all},
 		"schema": {[]string{`UPDATE tail SET grants = NULL`, `DROP TABLE grant_list`, `ALTER TABLE tail DROP COLUMN grants`, `ALTER TABLE approval DROP COLUMN seal`,
 			`CREATE TRIGGER approval_update BEFORE UPDATE ON approval BEGIN SELECT 1; END`, `DELETE FROM goose_db_version WHERE version_id >= 200`,
-			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, // what later migrations make
+			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`, // what later migrations make
 			`ALTER TABLE api_key DROP COLUMN groups`, `UPDATE api_key SET roles = '["admin"]'`, `UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -413,14 +428,14 @@ func TestOlderRowsPutBack(t *testing.T) {
 	_, err := s.Approvals(testKey(t)).Move(ctx, "approved", approval.Approved, approval.Made, approval.Decision{})
 	must(t, err, s.APIKeys(testKey(t)).SaveKey(ctx, one), sessionsOf(t, s).Label(ctx, "ann", "work", []string{"secret"}, vaultTime, time.Time{}))
 	_, err = sessionsOf(t, s).Share(ctx, "ann", "ours.ts", false)
-	must(t, err, s.Tokens(testKey(t)).Forget(ctx, "crm"), s.Limits(testKey(t)).Save(ctx, map[string]time.Time{"calls|ann": vaultTime.Add(2 * time.Hour)}), s.Close())
+	must(t, err, s.Hints(testKey(t)).Save(ctx, "crm", []byte("stricter hints of crm")), s.Tokens(testKey(t)).Forget(ctx, "crm"), s.Limits(testKey(t)).Save(ctx, map[string]time.Time{"calls|ann": vaultTime.Add(2 * time.Hour)}), s.Close())
 	before := v.copy(t).grants(t)
-	tables := []string{"api_key", "approval", "session_label", "skill", "upstream_token", "limit_use"}
+	tables := []string{"api_key", "approval", "session_label", "skill", "upstream_token", "tool_hint", "limit_use"}
 	for name, c := range map[string]struct {
 		tables   []string
 		refusals []string
 	}{
-		"rows":          {tables, []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts", "upstream_token crm", "limit_use"}},
+		"rows":          {tables, []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts", "upstream_token crm", "tool_hint crm", "limit_use"}},
 		"rows, lists":   {append(tables, "grant_list"), nil},
 		"all but heads": {append(tables, "grant_list", "grants"), nil},
 	} {
@@ -439,7 +454,7 @@ func TestOlderRowsPutBack(t *testing.T) {
 			if c.refusals != nil {
 				now.want(t, before, c.refusals...)
 			}
-			for _, name := range []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts", "upstream_token crm", "limit_use"} {
+			for _, name := range []string{"api_key one", "approval approved", "session_label ann", "skill ann ours.ts", "upstream_token crm", "tool_hint crm", "limit_use"} {
 				if now[name] != refused {
 					t.Errorf("%s is %s", name, now[name])
 				}
@@ -470,7 +485,8 @@ func TestOldFolderIsSealed(t *testing.T) {
 	a := stored(t, s)
 	must(t, store.Ungrant(t.Context(), a), s.Close(), os.Remove(filepath.Join(v.dir, "biplane.sealed")))
 	// Older versions sealed what is shared as the owner's.
-	v.attack(t, `UPDATE skill SET shared = source WHERE shared IS NOT NULL`)
+	v.attack(t, `UPDATE skill SET shared = source WHERE shared IS NOT NULL`, `DELETE FROM tool_hint`)
+	before["tool_hint crm"], before["tool_hint erp"] = "never seen", "never seen"
 	now := v.grants(t)
 	now.want(t, before)
 	if len(v.rings) > 0 {

@@ -89,7 +89,7 @@ func (e *Evidence) files() []file {
 		{"executions.csv", "Every program that agents ran in the period, how it ended, who was about to stop one, and which of their files programs were refused.", []string{cc72, h312b}, csvOf(audit.KindExecution, audit.KindFile)},
 		{"approvals.csv", "Every decision of a person on a call that waited for one.", []string{cc63, cc73, h312a}, csvOf(audit.KindApproval)},
 		{"sign-ins.csv", "Every sign-in, here or at an upstream, that was accepted or refused.", []string{cc61, cc62, h312d}, csvOf(audit.KindSignIn)},
-		{"changes.csv", "Every change of configuration, policy, keys and sessions: digests and the names of what changed, never values.", []string{cc62, cc63, cc81}, csvOf(audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindSession)},
+		{"changes.csv", "Every change of configuration, policy, keys and sessions, and of the hints of tools that became weaker: digests and the names of what changed, never values.", []string{cc62, cc63, cc81}, csvOf(audit.KindConfiguration, audit.KindPolicy, audit.KindKey, audit.KindSession, audit.KindTool)},
 		{"reads.csv", "Who read, exported or proved the record itself, and what was found wrong with it.", []string{cc73, h308}, csvOf(audit.KindRead, audit.KindRecord)},
 		{"record.ocsf.jsonl", "All records of the period as OCSF events, for a SIEM.", []string{cc72, cc73, h308, h312b}, func(ctx context.Context, w io.Writer) error {
 			_, err := Write(ctx, w, "ocsf", e.About, e.Records())

@@ -203,7 +203,7 @@ func (e *event) api(r *audit.Record, who user) {
 		e.ActivityID, e.ActivityName, operation = activityOther, "Call", s.Tool
 	case audit.KindRead:
 		e.ActivityID, e.ActivityName = activityRead, "Read"
-	case audit.KindConfiguration, audit.KindPolicy:
+	case audit.KindConfiguration, audit.KindPolicy, audit.KindTool:
 		e.ActivityID, e.ActivityName = activityUpdate, "Update"
 	default:
 		e.ActivityID, e.ActivityName = activityOther, operation

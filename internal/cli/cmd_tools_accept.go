@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// claimBytes is the size of a claim's id, which is written in hexadecimal.
+const claimBytes = 8
+
+func toolsAcceptCommand(a *app) *cobra.Command {
+	var output, upstream string
+	c := &cobra.Command{
+		Use:   "accept UPSTREAM.TOOL...",
+		Short: "Believe hints of tools that became weaker",
+		Long: `An upstream may say of a tool that it is more harmless than when it was first seen: that it only reads, say. Biplane goes on
+as before until a person accepts that. "biplane tools" shows what waits, and the command that accepts just that: what follows @ identifies
+what the upstream says now. If it says something else by then, nothing is accepted. Without @ the command accepts what the upstream
+says when the command runs, and prints it.`,
+		Example: `  biplane tools accept github.search_issues@0123456789abcdef
+  biplane tools accept github.search_issues github.list_issues
+  biplane tools accept --upstream github`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case upstream == "":
+				return atLeastOne("UPSTREAM.TOOL", "the path of a tool")(cmd, args)
+			case len(args) > 0:
+				return fmt.Errorf("%s takes tools or --upstream, not both", called(cmd))
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeWaiting,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				upstreams, err := client.Upstreams(ctx)
+				if err != nil {
+					return err
+				}
+				wanted, err := pickClaims(upstreams, upstream, args)
+				if err != nil {
+					return err
+				}
+				return acceptClaims(ctx, a, client, output, wanted)
+			})
+		},
+	}
+	c.Flags().StringVar(&upstream, "upstream", "", "accept what all tools of this upstream wait for")
+	_ = c.RegisterFlagCompletionFunc("upstream", a.completeWaitingUpstreams)
+	addOutput(c, &output)
+	return c
+}
+
+// acceptClaims accepts one after the other, and prints those that were accepted also if a later one was not.
+func acceptClaims(ctx context.Context, a *app, client *api.Client, output string, wanted []api.WeakerHints) error {
+	accepted := []api.WeakerHints{}
+	var failed error
+	for _, w := range wanted {
+		done, err := client.AcceptHints(ctx, w.Path, w.Claim)
+		if err != nil {
+			failed = err
+			break
+		}
+		accepted = append(accepted, *done)
+	}
+	err := a.print(output, accepted, func(w io.Writer) {
+		for _, c := range accepted {
+			fmt.Fprintf(w, "%s: accepted %s\n", clean(c.Path), clean(strings.Join(c.Changes, ", ")))
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// pickClaims returns the claims that wait for the tools that are named, or for all tools of an upstream.
+func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out []api.WeakerHints, err error) {
+	waiting := map[string]api.WeakerHints{}
+	for _, u := range upstreams {
+		for _, w := range u.Weaker {
+			waiting[w.Path] = w
+		}
+		if upstream != "" && (u.Name == upstream || u.Namespace == upstream) {
+			if len(u.Weaker) == 0 {
+				return nil, &api.Error{Kind: api.Conflict, Message: "upstream " + u.Name + ": no weaker hints of its tools wait to be accepted"}
+			}
+			return u.Weaker, nil
+		}
+	}
+	if upstream != "" {
+		return nil, &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %q: `biplane tools` shows which there are", upstream)}
+	}
+	for _, name := range names {
+		path, claim := cutClaim(name)
+		w, ok := waiting[path]
+		if w.Path = path; claim != "" {
+			w.Claim = claim
+		} else if !ok {
+			return nil, &api.Error{Kind: api.Conflict, Message: fmt.Sprintf("tool %s: no weaker hint waits to be accepted; `biplane tools` shows which do", path)}
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// cutClaim returns the parts of PATH@CLAIM.
+func cutClaim(s string) (path, claim string) {
+	i := strings.LastIndexByte(s, '@')
+	if i < 0 {
+		return s, ""
+	}
+	if id, err := hex.DecodeString(s[i+1:]); err != nil || len(id) != claimBytes {
+		return s, ""
+	}
+	return s[:i], s[i+1:]
+}
+
+// showWaiting writes what waits to be accepted, and how to accept it.
+func showWaiting(w io.Writer, u *api.Upstream) {
+	for _, c := range u.Weaker {
+		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. This is not believed until you run: biplane tools accept %s\n",
+			clean(c.Path), clean(strings.Join(c.Changes, ", ")), clean(c.Path+"@"+c.Claim))
+	}
+}
+
+// completeWaiting completes the path of a tool whose weaker hints wait.
+func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		all, err := client.Upstreams(ctx)
+		for _, u := range all {
+			for _, w := range u.Weaker {
+				if strings.HasPrefix(w.Path, prefix) {
+					out = append(out, w.Path+"\t"+short(strings.Join(w.Changes, ", "), 60))
+				}
+			}
+		}
+		return err
+	})
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeWaitingUpstreams completes the name of an upstream some of whose tools wait.
+func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
+	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		all, err := client.Upstreams(ctx)
+		for _, u := range all {
+			if len(u.Weaker) > 0 && strings.HasPrefix(u.Name, prefix) {
+				out = append(out, u.Name)
+			}
+		}
+		return err
+	})
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

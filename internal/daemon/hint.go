@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/hint"
+	"github.com/biplane-dev/biplane/internal/identity"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds on the records of weaker hints: the first of one list have a record each, the others share records.
+const (
+	hintRecords = 20
+	hintsAtOnce = 25 // in a shared record
+	hintTime    = 30 * time.Second
+	hintsShown  = 1000 // that an API answer lists for an upstream
+)
+
+// A hintStore keeps what is believed of the tools of upstreams.
+type hintStore interface {
+	Load(ctx context.Context, upstream string) ([]byte, error)
+	Save(ctx context.Context, upstream string, sights []byte) error
+}
+
+// hints decide which hints of upstreams are believed.
+type hints struct {
+	store  hintStore
+	record func(context.Context, audit.Event) error
+	log    *slog.Logger
+}
+
+// A sighted is what was decided on the tools of one upstream.
+type sighted struct {
+	claims atomic.Pointer[map[string]*hint.Claim] // that wait for a person, by the tool's exact name
+
+	mu      sync.Mutex // held while tools are compared and the catalog is told, and while a claim is accepted
+	listed  []*tool.Tool
+	tools   []*tool.Tool // listed, with the hints that are believed
+	problem string       // why none is believed; empty: they were compared
+}
+
+// compare returns the tools with the hints that are believed, and reports whether these may differ from before. If what is known of the
+// tools can't be read or stored, no hint is believed. s.mu is held.
+func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believed []*tool.Tool, changed bool) {
+	if s.tools != nil && s.problem == "" && slices.Equal(s.listed, tools) {
+		return s.tools, false
+	}
+	if len(tools) == 0 { // not connected yet, or nothing to compare
+		s.listed, s.tools, s.problem = nil, nil, ""
+		s.claims.Store(nil)
+		return tools, true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hintTime)
+	defer cancel()
+	v, err := h.look(ctx, upstream, tools)
+	problem := ""
+	if err != nil {
+		v, problem = hint.Refuse(tools), err.Error()
+		if problem != s.problem {
+			h.log.Error("what is known of an upstream's tools can't be used: its hints are not believed", "upstream", upstream, "err", err)
+		}
+	}
+	s.listed, s.tools, s.problem = tools, v.Tools, problem
+	s.wait(v.Claims)
+	return v.Tools, true
+}
+
+// wait notes the claims that wait for a person.
+func (s *sighted) wait(claims []hint.Claim) {
+	if len(claims) == 0 {
+		s.claims.Store(nil)
+		return
+	}
+	all := make(map[string]*hint.Claim, len(claims))
+	for i := range claims {
+		all[claims[i].Tool.Name] = &claims[i]
+	}
+	s.claims.Store(&all)
+}
+
+// claim returns what a tool claims and is not believed, nil if nothing.
+func (s *sighted) claim(name string) *hint.Claim {
+	if all := s.claims.Load(); all != nil {
+		return (*all)[name]
+	}
+	return nil
+}
+
+// look compares tools with what is stored of them, puts weaker claims on the record, and stores what is new.
+func (h *hints) look(ctx context.Context, upstream string, tools []*tool.Tool) (hint.Verdict, error) {
+	sights, err := h.load(ctx, upstream)
+	if err != nil {
+		return hint.Verdict{}, err
+	}
+	v := sights.Compare(tools)
+	if h.tell(ctx, upstream, sights, v.Claims) || v.Changed {
+		err = h.save(ctx, upstream, sights)
+	}
+	return v, err
+}
+
+func (h *hints) load(ctx context.Context, upstream string) (*hint.Sights, error) {
+	data, err := h.store.Load(ctx, upstream)
+	if err != nil {
+		return nil, err
+	}
+	return hint.Parse(data)
+}
+
+func (h *hints) save(ctx context.Context, upstream string, sights *hint.Sights) error {
+	data, err := sights.Encode()
+	if err != nil {
+		return tool.Errorf(tool.Internal, "store the hints of %s: %w", upstream, err)
+	}
+	return h.store.Save(ctx, upstream, data)
+}
+
+// tell puts claims on the record that are not, and reports whether the sights say so from now on. A tool claims one of few things, and each of
+// them is recorded once.
+func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, claims []hint.Claim) (told bool) {
+	var fresh []hint.Claim
+	for i := range claims {
+		if sights.Told(&claims[i]) {
+			fresh = append(fresh, claims[i])
+		}
+	}
+	for len(fresh) > 0 {
+		n := 1
+		if len(claims) > hintRecords {
+			n = min(hintsAtOnce, len(fresh))
+		}
+		if err := h.record(ctx, weakerEvent(upstream, fresh[:n])); err != nil {
+			for i := range fresh { // recorded with the next list
+				sights.Untold(&fresh[i])
+			}
+			h.log.Error("weaker hints of tools are not on the record", "upstream", upstream, "err", err)
+			return told
+		}
+		told, fresh = true, fresh[n:]
+	}
+	if told {
+		h.log.Warn("an upstream says of tools that they are more harmless than when they were first seen: that is not believed until a person accepts it",
+			"upstream", upstream, "tools", len(claims), "first", claims[0].Tool.Name, "accept", "biplane tools accept")
+	}
+	return told
+}
+
+// weakerEvent is the record of weaker claims.
+func weakerEvent(upstream string, claims []hint.Claim) audit.Event {
+	e := audit.Event{
+		Kind: audit.KindTool, Principal: identity.Local(), Subject: audit.Subject{Upstream: upstream},
+		Decision: audit.Decision{Effect: "refused", Policy: "hints", Reason: "hints became weaker, and are not believed until a person accepts them"},
+		Detail:   map[string]string{"action": "weaker"},
+	}
+	if len(claims) == 1 {
+		c := &claims[0]
+		e.Subject.Tool = c.Tool.Path()
+		e.Detail["changes"], e.Detail["definition"], e.Detail["claim"] = changesOf(c), c.Tool.Digest(), c.ID()
+		return e
+	}
+	e.Detail["tools"] = strconv.Itoa(len(claims))
+	for i := range claims {
+		e.Detail["t"+strconv.Itoa(i)] = claims[i].Tool.Name + ": " + changesOf(&claims[i])
+	}
+	return e
+}
+
+func changesOf(c *hint.Claim) string { return strings.Join(c.Claimed.Changes(c.Held), ", ") }
+
+// accept believes a claim from now on, and records that first. s.mu is held.
+func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s *sighted, c *hint.Claim) error {
+	sights, err := h.load(ctx, upstream)
+	if s.problem != "" && err != nil && tool.AsError(err).Kind == tool.Conflict { // it was changed: nothing of it counts
+		sights, err = hint.Doubt(s.listed), nil
+	}
+	if err != nil {
+		return err
+	}
+	e := audit.Event{
+		Kind: audit.KindTool, Principal: p, Subject: audit.Subject{Upstream: upstream, Tool: c.Tool.Path()},
+		Detail: map[string]string{"action": "accept", "part": "intent", "changes": changesOf(c), "definition": c.Tool.Digest(), "claim": c.ID()},
+	}
+	if err := h.record(ctx, e); err != nil {
+		return err
+	}
+	if err = sights.Accept(c, s.listed); err == nil {
+		err = h.save(ctx, upstream, sights)
+	}
+	delete(e.Detail, "part")
+	_ = h.record(ctx, withError(e, err)) // the log has said why; it is done
+	s.tools = nil                        // they are compared once more
+	return err
+}
+
+// believed returns the tools of a source as they are shown. s.mu is held by the caller as long as it uses them.
+func (u *upstreams) believed(s *source, tools []*tool.Tool) ([]*tool.Tool, bool) {
+	return u.hints.compare(s.up.Name(), &s.seen, s.narrow.Keep(tools))
+}
+
+// source returns the upstream of that name, nil if there is none.
+func (u *upstreams) source(name string) *source {
+	for _, s := range u.sources {
+		if s.up.Name() == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// AcceptHints believes what the server says of a tool, as long as it is the claim of that id.
+func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error) {
+	u.ready(ctx)
+	e, err := u.catalog.View().Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	s := u.source(e.Tool.Upstream)
+	if s == nil {
+		return nil, tool.Errorf(tool.Invalid, "tool %s is Biplane's own: nothing of it has to be accepted", e.Path())
+	}
+	s.seen.mu.Lock()
+	c := s.seen.claim(e.Tool.Name)
+	switch {
+	case c == nil:
+		err = tool.Errorf(tool.Conflict, "tool %s: no weaker hint waits to be accepted; `biplane tools` shows which do", e.Path())
+	case c.ID() != claim:
+		err = tool.Errorf(tool.Conflict, "tool %s: its server says something else of it now than what was to be accepted: run `biplane tools`, and accept what it shows", e.Path())
+	default:
+		err = u.hints.accept(ctx, p, e.Tool.Upstream, &s.seen, c)
+	}
+	s.seen.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	u.update(s)
+	return wireClaim(c, e.Path()), nil
+}
+
+// weaker returns what a tool claims and is not believed, nil if nothing.
+func (u *upstreams) weaker(t *tool.Tool, path string) *api.WeakerHints {
+	s := u.source(t.Upstream)
+	if s == nil {
+		return nil
+	}
+	c := s.seen.claim(t.Name)
+	if c == nil {
+		return nil
+	}
+	return wireClaim(c, path)
+}
+
+func wireClaim(c *hint.Claim, path string) *api.WeakerHints {
+	return &api.WeakerHints{Path: path, Changes: c.Claimed.Changes(c.Held), Claim: c.ID()}
+}
+
+// waitingHints returns what tools claim and is not believed, by upstream, in the order of the catalog.
+func (u *upstreams) waitingHints() map[string][]api.WeakerHints {
+	out := map[string][]api.WeakerHints{}
+	if !slices.ContainsFunc(u.sources, func(s *source) bool { return s.seen.claims.Load() != nil }) {
+		return out
+	}
+	for _, e := range u.catalog.View().Entries() {
+		if len(out[e.Tool.Upstream]) < hintsShown {
+			if w := u.weaker(e.Tool, e.Path()); w != nil {
+				out[e.Tool.Upstream] = append(out[e.Tool.Upstream], *w)
+			}
+		}
+	}
+	return out
+}
