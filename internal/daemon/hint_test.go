@@ -245,4 +245,3 @@ func TestStormOfHints(t *testing.T) {
 		t.Errorf("%d records, want 2", n)
 	}
 }
-
