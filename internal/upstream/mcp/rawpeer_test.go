@@ -207,6 +207,8 @@ func (p *rawPeer) call(m rawMessage) {
 	case "echo":
 		p.line("%s", rawAnswer(m))
 	case "never":
+	case "fail -32603", "fail -32000":
+		p.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":"it broke"}}`, m.ID, strings.TrimPrefix(name, "fail "))
 	case "go deaf": // it lives, but reads no more
 		p.line("%s", ok)
 		<-time.After(time.Hour) // a process of which nothing would ever go on ends itself
