@@ -223,6 +223,11 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 		return false
 	}
 	var id string
+	defer func() { // also when the handler panics
+		if id == "" {
+			h.sessions.release(p)
+		}
+	}()
 	w.before = func(header http.Header) { // the client may use the session as soon as it has read the header
 		if id = header.Get(sessionHeader); id != "" {
 			h.sessions.opened(id, p, gone)
@@ -231,7 +236,6 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 	h.stateful.ServeHTTP(w, r)
 	switch {
 	case id == "":
-		h.sessions.release(p)
 		return false
 	case h.session(id) == nil: // initialize failed
 		h.sessions.remove(id)
