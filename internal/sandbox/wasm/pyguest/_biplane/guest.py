@@ -68,6 +68,8 @@ class _Program:
                 return _missing
         while inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List)):
             value = await value
+            if value is tools.done:
+                return _missing
         return value
 
     async def text(self, value):

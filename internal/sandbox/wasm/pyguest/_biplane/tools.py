@@ -268,21 +268,28 @@ def _send(x):
 
 
 class _Sent:
-    """What emit gives: nothing, and it can be awaited."""
+    """The result of emit: it can be awaited, and is None then."""
+
+    def __await__(self):
+        return iter(())
+
+
+class _Done:
+    """The result of text and its kin: it can be awaited, and stays itself."""
 
     def __await__(self):
         return self
         yield
 
 
-done = _Sent()
+done = _Done()
 
 
 def emit(x):
     """Gives the agent an image, audio or resource that a tool answered with, or a file by its path, beside the value."""
     if not _send(x):
         raise TypeError("emit takes an image, audio or resource that a tool returned, or the path of a file, got %s" % type(x).__name__)
-    return done
+    return _Sent()
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
