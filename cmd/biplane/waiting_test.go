@@ -193,7 +193,9 @@ func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 		states[d.State]++
 		c.writesOf(j, d, requests, person)
 		if d.State == api.StateInterrupted {
-			if !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool { return x.State == api.CallUnknown }) {
+			// On a slow machine four kills may come before a program has got on at all.
+			givenUp := d.Error != nil && strings.Contains(d.Error.Message, "biplane ended 3 times while it did")
+			if !givenUp && !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool { return x.State == api.CallUnknown }) {
 				c.Errorf("%s is interrupted, and no call of it is unknown: %+v", j.label, d.Error)
 			}
 			continue
