@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -17,7 +18,10 @@ import (
 // disagree, whatever the policies are.
 func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 	s := newShop(t, "")
-	x := &index{visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {}}
+	x := &index{
+		visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {},
+		weaker: func(*tool.Tool, string) *api.WeakerHints { return nil },
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		var b strings.Builder
 		for i := range rapid.IntRange(0, 4).Draw(rt, "policies") {

@@ -127,7 +127,10 @@ func TestPoliciesThatAreWrongAtStart(t *testing.T) {
 // Declarations are of what may be seen, each principal's own, and made once for all that see the same.
 func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 	s := newShop(t, `permit (principal, action, resource) when { resource.readOnly || principal in Group::"dev" };`)
-	x := &index{visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {}}
+	x := &index{
+		visible: s.policies.visible, catalog: s.catalog, ready: func(context.Context) {},
+		weaker: func(*tool.Tool, string) *api.WeakerHints { return nil },
+	}
 	for _, c := range []struct {
 		who   tool.Principal
 		write bool
