@@ -88,16 +88,10 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 	if len(code.Text) > maxChecked {
 		return Report{}, true
 	}
-	tree := parse(code.Text)
-	if tree == nil {
+	c := x.walk(code)
+	if c == nil {
 		return Report{}, false
 	}
-	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, aliases: map[string]meaning{}}
-	outside := newScope(nil)
-	for _, name := range code.Declared {
-		outside.add(name)
-	}
-	c.statements(tree.Body, outside)
 	if c.dynamic {
 		return Report{}, true
 	}
@@ -122,8 +116,21 @@ type Span struct{ From, To int }
 // Awaits returns the calls of tools in a program, where an await may stand. It is for programs that
 // await nothing at all, since the system that they were written for has calls that stand still.
 func (x *Index) Awaits(code Code) []Span {
+	if len(code.Text) > maxChecked {
+		return nil
+	}
+	c := x.walk(code)
+	if c == nil || c.dynamic {
+		return nil
+	}
+	return c.awaits
+}
+
+// walk returns a checker that has seen all of a program, or nil if the parser doesn't know all of
+// the program's syntax.
+func (x *Index) walk(code Code) *checker {
 	tree := parse(code.Text)
-	if tree == nil || len(code.Text) > maxChecked {
+	if tree == nil {
 		return nil
 	}
 	c := &checker{index: x, at: code.At, assigned: code.Assigned, spaces: map[string]*spaceUse{}, aliases: map[string]meaning{}}
@@ -132,10 +139,7 @@ func (x *Index) Awaits(code Code) []Span {
 		outside.add(name)
 	}
 	c.statements(tree.Body, outside)
-	if c.dynamic {
-		return nil
-	}
-	return c.awaits
+	return c
 }
 
 // parse gives nil for what can't be parsed.
