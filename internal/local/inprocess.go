@@ -43,6 +43,10 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	select {
 	case <-a.begun:
+		if err := r.Context().Err(); err != nil { // the handler may have answered because of it
+			body.CloseWithError(err)
+			return nil, err
+		}
 		return &http.Response{
 			Status: strconv.Itoa(a.status) + " " + http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Header: a.sent, Trailer: a.trailer, ContentLength: -1, Body: body, Request: r,
