@@ -297,7 +297,14 @@ func TestFormsCaptureNothing(t *testing.T) {
 		{"typescript", `return [{ ..."ab" }, { x: 1, ...null }, { ...[3], ...{ y: 2 } }]`, `[{"0":"a","1":"b"},{"x":1},{"0":3,"y":2}]`},
 		{"typescript", `const { a, ...rest } = { a: 1, b: 2 }; const f = ({ a, ...more }: any) => more; return [rest, f({ a: 1, c: 3 })]`, `[{"b":2},{"c":3}]`},
 		{"typescript", `const a = new Int32Array(2); Atomics.add(a, 0, 5); Atomics.store(a, 1, 3); return [Atomics.load(a, 0), Atomics.compareExchange(a, 1, 3, 9), a[1]]`, `[5,3,9]`},
-		{"typescript", `return [NaN, -Infinity, new Uint8Array([1, 2])]`, `["NaN","-Infinity",[1,2]]`},
+		{"typescript", `return [NaN, -Infinity, new Uint8Array([1, 2])]`, `["NaN","-Infinity","AQI="]`},
+		{"typescript", `return [Buffer.from("ab"), new Uint8Array([97, 98]).buffer, new Float64Array([0.5]), JSON.stringify(Buffer.from("a"))]`, `["YWI=","YWI=",[0.5],"{\"type\":\"Buffer\",\"data\":[97]}"]`},
+		{"typescript", `text("a"); const z = 3`, `"a"`},
+		{"typescript", `const text = (x: string) => x; text("a"); const z = 3`, `3`},
+		{"typescript", `return [typeof tools["a__".repeat(20000)], typeof tools.github["a_".repeat(20000)], "x__".repeat(20000) in tools.github]`, `["undefined","function",false]`},
+		{"python", "text('a')\nz = 3", `"a"`},
+		{"python", "import os\nos.environ['A'] = 'b'", `no value: the program returned None`},
+		{"python", "import locale\ntry:\n    locale.setlocale(locale.LC_ALL, 'de_DE.UTF-8')\nexcept locale.Error as e:\n    said = str(e)\n[locale.setlocale(locale.LC_ALL, ''), 'only \"C\"' in said]", `["C",true]`},
 		{"python", "[float('nan'), -float('inf'), b'ab']", `["NaN","-Infinity","YWI="]`},
 		{"typescript", `text("a"); text({ type: "text", text: "b" })`, `["a","b"]`},
 		{"python", "text('a')\ntext([1])", `["a",[1]]`},
@@ -313,6 +320,20 @@ func TestFormsCaptureNothing(t *testing.T) {
 		texts, failed, _ := r.do(x.language, x.code)
 		if failed || texts[0] != x.want {
 			t.Errorf("%s\n got %q\nwant %s", x.code, texts, x.want)
+		}
+	}
+}
+
+// A program that catches what exit throws has ended all the same: it calls nothing more.
+func TestExitIsFinal(t *testing.T) {
+	r := newFormRig(t)
+	for _, code := range []string{
+		`try { exit() } catch { await calc.add({ a: 1, b: 2 }) }; return 1`,
+		`try { final_answer(undefined) } catch { try { await callTool("calc.add", { a: 1, b: 2 }) } catch {} } return 1`,
+		`import fs from "node:fs/promises"; try { exit() } catch { await fs.writeFile("a.txt", "x") } return 1`,
+	} {
+		if texts, failed, calls := r.do("typescript", code); failed || len(calls) != 0 || texts[0] != "no value: the program returned undefined" {
+			t.Errorf("%s\n got %q, calls %q", code, texts, calls)
 		}
 	}
 }

@@ -52,9 +52,22 @@ func (v *valuer) value() {
 		v.note = ""
 		return
 	}
-	if v.lonely(); v.tail == "" {
+	if v.lonely(); v.tail == "" && !v.says() {
 		v.declares()
 	}
+}
+
+// says reports whether the program calls the runtime's text, whose argument is its value.
+func (v *valuer) says() bool {
+	if _, own := v.declared("text"); own {
+		return false
+	}
+	for i := range v.list {
+		if v.list[i].kind == word && v.text(i) == "text" && v.is(i+1, "(") && !v.is(i-1, ".") && !v.is(i-1, "?.") {
+			return true
+		}
+	}
+	return false
 }
 
 // declares makes the variables that the last statement declares the value: of one its value, of several an object.

@@ -5,6 +5,7 @@ import {
   nativeFromBase64, nativeFromHex, nativeToHex, record, replace, setPrototypeOf, slice, toLowerCase, typedArrayBuffer, typedArrayBytes, typedArrayLength,
   typedArrayOffset, typedArraySet, typedArraySlice, typedArraySubarray, typedArrayTag,
 } from "./primordials.js";
+import { writing } from "./json.js";
 import { decodeText, encodeUTF8 } from "./encoding.js";
 
 const aliases = record({
@@ -109,6 +110,7 @@ class Buffer extends Uint8ArrayCtor {
     return decode(start === undefined && end === undefined ? this : typedArraySubarray(this, start, end), encoding);
   }
   toJSON() {
+    if (writing()) return base64(this);
     const data = [];
     for (let i = 0; i < this.length; i++) define(data, i, this[i], true);
     return { type: "Buffer", data };

@@ -15,6 +15,7 @@ let files = new MapCtor(); // by id: {ok, bad, stack, fields}
 let outstanding = 0;       // calls that the host has not answered
 let asked = 0;             // requests for files that it has not
 let earlier = 0;           // of the calls, how many are of earlier programs of the session
+let ended;                 // what a call throws after exit or final_answer, which the program may have caught
 
 // A call is an array: nothing is made sooner, and its elements are its own.
 const ID = 0, PATH = 1, STACK = 2, RESOLVE = 3, REJECT = 4, PENDING = 5, OBSERVED = 6, EARLIER = 7, FAILURE = 8;
@@ -29,6 +30,7 @@ export function reset(session) {
   const before = calls;
   calls = privateMap();
   outstanding = earlier = 0;
+  ended = undefined;
   if (!session) { files = new MapCtor(); asked = 0; return; }
   mapForEach(before, (c) => {
     if (!c[PENDING]) return;
@@ -38,6 +40,9 @@ export function reset(session) {
     earlier++;
   });
 }
+
+/** Makes every further call of this program throw reason. */
+export function refuse(reason) { ended = reason; }
 
 // The arguments of a call, from the element from of args on: one object with named arguments, or an array of those by
 // position, of which the host knows the names.
@@ -66,6 +71,7 @@ const grab = (resolve, reject) => { resolving = resolve; rejecting = reject; };
 
 /** The same of a path that is one, and its part of the line. */
 export function callPath(path, part, args, from, at) {
+  if (ended !== undefined) throw ended;
   let json;
   try {
     json = argumentsJSON(args, from);
@@ -107,6 +113,7 @@ function observe(promise) {
  * Asks for something of the virtual file system; fields is what the protocol's File holds. One of ok and bad is called later.
  */
 export function askFile(fields, stack, ok, bad) {
+  if (ended !== undefined) throw ended;
   const id = nextID++;
   mapSet(files, id, record({ ok, bad, stack, fields }));
   asked++;
@@ -115,6 +122,7 @@ export function askFile(fields, stack, ok, bad) {
 
 /** The same, standing still until the host answers. */
 export function askFileNow(fields, stack) {
+  if (ended !== undefined) throw ended;
   const line = ask(fileLine(nextID++, fields));
   if (line === undefined) throw new ErrorCtor("the synchronous functions of node:fs are not available here: use those of node:fs/promises");
   const m = setPrototypeOf(parse(line), null);

@@ -2,7 +2,7 @@
 
 import {
   BigIntCtor, DateCtor, ErrorCtor, JSONParse, JSONStringify, MapCtor, RangeErrorCtor, SetCtor, TypeErrorCtor, TypedArrayProto, Uint8ArrayCtor, WeakMapCtor, apply,
-  arrayBufferBytes, base64, bigintToString, create, dataViewBuffer, dataViewBytes, dataViewOffset, dateGetTime, dateToISO, define,
+  base64, bigintToString, create, dataViewBuffer, dataViewBytes, dataViewOffset, dateGetTime, dateToISO, define,
   deleteProperty, exec, functionToString, getOwnPropertyDescriptor, getPrototypeOf, hasOwn, isArray, isFinite, isSafeInteger, keys, list,
   mapDelete, mapForEach, mapGet, mapSet, mapSize, objectToString, push, rawJSON, record, regexpToString, setForEach, slice, symbolToString,
   typedArrayBuffer, typedArrayBytes, typedArrayLength, typedArrayOffset, typedArrayTag, weakGet, weakSet,
@@ -18,8 +18,7 @@ export function parse(text, long) {
     typeof value === "number" && !isSafeInteger(value) && exec(integer, context.source) !== null ? BigIntCtor(context.source) : value);
 }
 
-const smallArray = 1024; // elements of a typed array that are written out
-const maxDepth = 128;    // of values that need the careful way
+const maxDepth = 128; // of values that need the careful way
 const maxNodes = 500_000;
 const maxIterator = 10_000;
 
@@ -27,24 +26,18 @@ const maxIterator = 10_000;
 
 function bytesOf(buffer, offset, length) { return new Uint8ArrayCtor(buffer, offset, length); }
 
+// Bytes are base64 text, as in Python; an array of other numbers is a list.
 function typedArray(v) {
   const tag = typedArrayTag(v), n = typedArrayLength(v);
-  if (n > smallArray) {
-    return { type: tag, length: n, base64: base64(bytesOf(typedArrayBuffer(v), typedArrayOffset(v), typedArrayBytes(v))) };
-  }
+  if (tag === "Uint8Array" || tag === "Uint8ClampedArray") return base64(bytesOf(typedArrayBuffer(v), typedArrayOffset(v), typedArrayBytes(v)));
   const out = [];
   for (let i = 0; i < n; i++) define(out, i, v[i], true);
   return out;
 }
 
-function arrayBuffer(v) {
-  return { type: "ArrayBuffer", length: arrayBufferBytes(v), base64: base64(new Uint8ArrayCtor(v)) };
-}
+function arrayBuffer(v) { return base64(new Uint8ArrayCtor(v)); }
 
-function dataView(v) {
-  const n = dataViewBytes(v);
-  return { type: "DataView", length: n, base64: base64(bytesOf(dataViewBuffer(v), dataViewOffset(v), n)) };
-}
+function dataView(v) { return base64(bytesOf(dataViewBuffer(v), dataViewOffset(v), dataViewBytes(v))); }
 
 function mapValue(v) {
   let strings = true;
@@ -134,6 +127,9 @@ for (let i = 0; i < iteratorProtos.length; i++) {
 export { teach };
 
 let nested = 0;
+
+/** Reports whether the runtime itself is writing a value, rather than a program's JSON.stringify. */
+export const writing = () => nested > 0;
 
 // Lends every class its toJSON for the time of one native stringify, so that plain data goes at native speed and the
 // rest is still right. A program's own toJSON comes first.

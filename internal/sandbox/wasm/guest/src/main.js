@@ -208,7 +208,12 @@ function deliver(line, long) {
   if (m.run !== undefined && phase === idle) start(setPrototypeOf(m.run, null));
 }
 
-helpers.leaving((v) => { if (phase === running) { value = v; phase = draining; } });
+helpers.leaving((v) => {
+  if (phase !== running) return;
+  value = v;
+  phase = draining;
+  calls.refuse(helpers.gone);
+});
 
 timers.failing((e, earlier) => {
   if (earlier) console_.line("error", "a timer of an earlier program failed: " + brief(e));

@@ -37,6 +37,7 @@ function memberOf(l, k) {
 }
 
 const none = create(null);
+const maxName = 1024; // characters of a name that is compared with those of tools
 
 // The traps of all listings; this is the listing.
 const traps = record({
@@ -98,6 +99,7 @@ function makeNamespace(name, members, partial) {
 // The member of a namespace that k stands for in another form. Of several, the call's error says which there are; so it does of a
 // member that isn't known, unless only a known one is asked for.
 function memberByForm(name, members, k, partial, known) {
+  if (k.length > maxName) return known ? undefined : toolFunction(name + "." + k);
   const whole = fold(k), space = fold(name);
   let found, several = false, group = false;
   if (whole === "") return undefined;
@@ -156,6 +158,7 @@ function spaceNamed(name) {
 
 // What tools[k] is where k is no namespace: a tool or a namespace in another form, or one of the runtime's functions.
 function byForm(k) {
+  if (k.length > maxName) return undefined;
   if (hasOwn(aliases, k)) return aliased(aliases[k]);
   const space = spaceNamed(k);
   if (space !== undefined) return mapGet(namespaces, space).ns;

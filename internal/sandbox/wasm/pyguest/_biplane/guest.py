@@ -56,6 +56,8 @@ class _Program:
         value = namespace.pop(rewrite.RESULT, _missing)
         if namespace.pop(rewrite.ASSIGNED, _missing) is _missing:
             self.note = None
+        elif helpers.said() or isinstance(value, types.ModuleType):  # a text is the value; os.environ["A"] = "b" means none
+            self.note, value = None, _missing
         elif inspect.isawaitable(value) and not isinstance(value, (values.Object, values.List, calls.ToolCall)):
             value = _missing  # a task that was begun is not waited for
         elif hasattr(type(value), "__next__") or hasattr(type(value), "__anext__"):

@@ -36,6 +36,11 @@ def forget():
     _kept.clear()
 
 
+def said():
+    """Reports whether the program called text."""
+    return bool(_texts)
+
+
 def value():
     """What text was given, for a program without a value of its own: one text as it is, several as a list; MISSING for none."""
     if not _texts:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import hmac
 import json
+import locale
 import os
 import re
 import sys
@@ -102,6 +103,16 @@ def loads(s, **options):
     return _loads(s, **options)
 
 
+_setlocale = locale.setlocale
+
+
+def setlocale(category, name=None):
+    """Reports the locale, or sets the one there is."""
+    if name not in (None, "", "C", "POSIX", "C.UTF-8"):
+        raise locale.Error("unsupported locale %r: the sandbox has only \"C\"; format numbers and dates with f-strings and strftime" % (name,))
+    return _setlocale(category, None if name is None else "C")
+
+
 def _pager():
     """_pyrepl.pager, which pydoc imports: without a terminal, pages are printed."""
     m = types.ModuleType("_pyrepl.pager")
@@ -132,6 +143,7 @@ def install():
     hashlib.pbkdf2_hmac = pbkdf2_hmac
     os.chmod = chmod
     json.loads = loads
+    locale.setlocale = setlocale
     _pager()
     os.chdir = chdir
     zoneinfo.reset_tzpath(to=["/lib/timezones"])
