@@ -1,0 +1,373 @@
+package biplane_test
+
+import (
+	"fmt"
+	"go/ast"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A ratchet counts something that should become rare. Its ceiling may only fall: lower it to the
+// count that the test reports.
+type ratchet struct {
+	name    string
+	ceiling int
+	advice  string
+	count   func(*tree) []string // the occurrences, each with its place
+}
+
+var ratchets = []ratchet{
+	{"words that comments avoid", 2900, "use the standard word: returns, accepts, the caller, again", avoidedWords},
+	{"comment lines over 100 columns", 3200, "wrap the comment", wideComments},
+	{"code lines over 120 columns", 4750, "break the line", wideCode},
+	{"one-word function names", 3900, "name the object, too: parseHeader, not parse", oneWordNames},
+	{"functions named after a state", 335, "use a verb of action: resolve, not resolved", stateNames},
+	{"structs with several mutexes", 10, "split the state, or hold one mutex", severalMutexes},
+	{"struct fields of a function type", 190, "name an interface", functionFields},
+	{"map[string]any outside tests", 165, "declare a struct", anyMaps},
+	{"fields of tool.Call", 24, "put what few calls have into a struct of its own", callFields},
+	{"fields of the largest struct", 82, "split its state", largestStruct},
+	{"methods of the largest type", 158, "split its state", mostMethods},
+	{"rooms under internal", 48, "put the package into the room it belongs to", rooms},
+	{"packages in the longest chain of imports", 11, "cut an import", longestChain},
+	{"packages that read the environment", 6, "read it in config or cli, and pass the value", environmentReaders},
+}
+
+func TestRatchets(t *testing.T) {
+	tr := &tree{sources: ownSources(t), files: goFiles(t)}
+	for _, r := range ratchets {
+		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) {
+			found := r.count(tr)
+			switch n := len(found); {
+			case n > r.ceiling:
+				t.Errorf("%s: %d, at most %d: %s\n%s", r.name, n, r.ceiling, r.advice, strings.Join(found, "\n"))
+			case n < r.ceiling:
+				t.Logf("%s: %d: the ceiling can fall from %d", r.name, n, r.ceiling)
+			}
+		})
+	}
+}
+
+// A tree is what the ratchets count in.
+type tree struct {
+	sources []source            // Go files without tests and generated ones
+	files   map[string][]string // the lines of all Go files that aren't generated, tests included
+}
+
+func ownSources(t *testing.T) []source {
+	return slices.DeleteFunc(sources(t), func(s source) bool { return s.generated() })
+}
+
+var generatedMark = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+func goFiles(t *testing.T) map[string][]string {
+	t.Helper()
+	files := map[string][]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "third_party"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && !generatedMark.Match(b) {
+			files[filepath.ToSlash(path)] = strings.Split(string(b), "\n")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// eachLine calls f with each line of the tree, in the order of the files' names.
+func (tr *tree) eachLine(f func(place, line string)) {
+	for _, path := range slices.Sorted(maps.Keys(tr.files)) {
+		for i, line := range tr.files[path] {
+			f(fmt.Sprintf("%s:%d", path, i+1), line)
+		}
+	}
+}
+
+func isComment(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "//") }
+
+// columns counts a tab as four columns.
+func columns(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
+
+var avoided = regexp.MustCompile(`(?i)\b(gives?|given by|takes|whoever|somebody|nobody|anew|by itself|of ours|of its own accord|` +
+	`where there is none|there are not|what it is of|those that|says whether|tells whether|says what|is told|was told|comes? to nothing|thereof)\b`)
+
+func avoidedWords(tr *tree) (found []string) {
+	tr.eachLine(func(place, line string) {
+		_, comment, ok := strings.Cut(line, "//")
+		if !ok || strings.HasPrefix(comment, "go:") {
+			return
+		}
+		for _, w := range avoided.FindAllString(comment, -1) {
+			found = append(found, place+": "+w)
+		}
+	})
+	return found
+}
+
+func wideComments(tr *tree) (found []string) {
+	tr.eachLine(func(place, line string) {
+		if isComment(line) && columns(line) > 100 {
+			found = append(found, place)
+		}
+	})
+	return found
+}
+
+func wideCode(tr *tree) (found []string) {
+	tr.eachLine(func(place, line string) {
+		if !isComment(line) && columns(line) > 120 {
+			found = append(found, place)
+		}
+	})
+	return found
+}
+
+// eachFunc calls f with each function and method outside tests.
+func (tr *tree) eachFunc(f func(place string, d *ast.FuncDecl)) {
+	for _, s := range tr.sources {
+		for _, d := range s.file.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok {
+				f(fmt.Sprintf("%s: %s", s.set.Position(d.Pos()), d.Name.Name), d)
+			}
+		}
+	}
+}
+
+func oneWordNames(tr *tree) (found []string) {
+	tr.eachFunc(func(place string, d *ast.FuncDecl) {
+		name := []rune(d.Name.Name)
+		if len(name) > 1 && !slices.ContainsFunc(name[1:], unicode.IsUpper) {
+			found = append(found, place)
+		}
+	})
+	return found
+}
+
+var notStates = regexp.MustCompile(`(?i)(need|seed|feed|speed|embed|exceed|proceed|succeed|read|sched)$`)
+
+// stateNames finds names like resolved. A function that returns one bool may have one.
+func stateNames(tr *tree) (found []string) {
+	tr.eachFunc(func(place string, d *ast.FuncDecl) {
+		name := d.Name.Name
+		if !strings.HasSuffix(name, "ed") && !slices.Contains([]string{"told", "made", "held", "kept", "sent", "given", "begun", "shown", "known", "met", "left", "lost", "put", "taken"}, name) || notStates.MatchString(name) {
+			return
+		}
+		if r := d.Type.Results; r != nil && len(r.List) == 1 && len(r.List[0].Names) < 2 {
+			if id, ok := r.List[0].Type.(*ast.Ident); ok && id.Name == "bool" {
+				return
+			}
+		}
+		found = append(found, place)
+	})
+	return found
+}
+
+// eachStruct calls f with each declared struct outside tests; name is its package's and its own.
+func (tr *tree) eachStruct(f func(place, name string, s *ast.StructType)) {
+	for _, src := range tr.sources {
+		ast.Inspect(src.file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				f(src.set.Position(spec.Pos()).String(), src.pkg+"."+spec.Name.Name, s)
+			}
+			return true
+		})
+	}
+}
+
+// fieldNames returns a name for each field of s; an embedded one has that of its type.
+func fieldNames(s *ast.StructType) (names []string) {
+	for _, f := range s.Fields.List {
+		for _, n := range f.Names {
+			names = append(names, n.Name)
+		}
+		if len(f.Names) == 0 {
+			names = append(names, fmt.Sprint(f.Type))
+		}
+	}
+	return names
+}
+
+func severalMutexes(tr *tree) (found []string) {
+	tr.eachStruct(func(place, name string, s *ast.StructType) {
+		n := 0
+		for _, f := range s.Fields.List {
+			if x, ok := f.Type.(*ast.SelectorExpr); ok && (x.Sel.Name == "Mutex" || x.Sel.Name == "RWMutex") {
+				n += max(1, len(f.Names))
+			}
+		}
+		if n > 1 {
+			found = append(found, place+": "+name)
+		}
+	})
+	return found
+}
+
+func functionFields(tr *tree) (found []string) {
+	tr.eachStruct(func(place, name string, s *ast.StructType) {
+		for _, f := range s.Fields.List {
+			if _, ok := f.Type.(*ast.FuncType); ok {
+				for _, n := range f.Names {
+					found = append(found, place+": "+name+"."+n.Name)
+				}
+			}
+		}
+	})
+	return found
+}
+
+func anyMaps(tr *tree) (found []string) {
+	for _, s := range tr.sources {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if m, ok := n.(*ast.MapType); ok && fmt.Sprint(m.Key) == "string" && isAny(m.Value) {
+				found = append(found, s.set.Position(m.Pos()).String())
+			}
+			return true
+		})
+	}
+	return found
+}
+
+func isAny(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name == "any"
+	case *ast.InterfaceType:
+		return len(x.Methods.List) == 0
+	}
+	return false
+}
+
+func callFields(tr *tree) (found []string) {
+	tr.eachStruct(func(_, name string, s *ast.StructType) {
+		if name == "tool.Call" {
+			found = fieldNames(s)
+		}
+	})
+	return found
+}
+
+func largestStruct(tr *tree) (found []string) {
+	tr.eachStruct(func(_, name string, s *ast.StructType) {
+		if names := fieldNames(s); len(names) > len(found) {
+			found = names
+			for i, n := range names {
+				found[i] = name + "." + n
+			}
+		}
+	})
+	return found
+}
+
+func mostMethods(tr *tree) (found []string) {
+	methods := map[string][]string{}
+	for _, s := range tr.sources {
+		for _, d := range s.file.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
+				name := s.pkg + "." + receiverName(d.Recv)
+				methods[name] = append(methods[name], name+"."+d.Name.Name)
+			}
+		}
+	}
+	for _, m := range methods {
+		if len(m) > len(found) {
+			found = m
+		}
+	}
+	return found
+}
+
+func receiverName(r *ast.FieldList) string {
+	x := r.List[0].Type
+	if s, ok := x.(*ast.StarExpr); ok {
+		x = s.X
+	}
+	if g, ok := x.(*ast.IndexExpr); ok {
+		x = g.X
+	}
+	return fmt.Sprint(x)
+}
+
+func rooms(tr *tree) []string {
+	names := map[string]bool{}
+	for _, s := range tr.sources {
+		if below, ok := strings.CutPrefix(s.path, "internal/"); ok {
+			name, _, _ := strings.Cut(below, "/")
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// longestChain returns the packages of the longest path in the graph of imports.
+func longestChain(tr *tree) (found []string) {
+	imports := map[string]map[string]bool{}
+	for _, s := range tr.sources {
+		for _, spec := range s.file.Imports {
+			if ours, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module); ok {
+				if imports[s.pkg] == nil {
+					imports[s.pkg] = map[string]bool{}
+				}
+				imports[s.pkg][strings.TrimPrefix(ours, "internal/")] = true
+			}
+		}
+	}
+	longest := map[string][]string{}
+	var walk func(pkg string) []string
+	walk = func(pkg string) []string {
+		if known, ok := longest[pkg]; ok {
+			return known
+		}
+		var below []string
+		for _, p := range slices.Sorted(maps.Keys(imports[pkg])) {
+			if c := walk(p); len(c) > len(below) {
+				below = c
+			}
+		}
+		longest[pkg] = append([]string{pkg}, below...)
+		return longest[pkg]
+	}
+	for pkg := range imports {
+		if c := walk(pkg); len(c) > len(found) {
+			found = c
+		}
+	}
+	return found
+}
+
+var readsEnvironment = []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv"}
+
+func environmentReaders(tr *tree) []string {
+	found := map[string]bool{}
+	for _, s := range tr.sources {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			x, ok := n.(*ast.SelectorExpr)
+			if ok && fmt.Sprint(x.X) == "os" && slices.Contains(readsEnvironment, x.Sel.Name) {
+				found[s.pkg] = true
+			}
+			return true
+		})
+	}
+	return slices.Sorted(maps.Keys(found))
+}
