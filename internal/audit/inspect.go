@@ -2,7 +2,9 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -69,24 +71,50 @@ func (l *Log) inspect(v View) error {
 	if err != nil {
 		return bad("%w", err)
 	}
-	newest := ""
-	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
-		return bad("the checkpoints can't be read: %w", err)
+	id, began, err := v.FirstExecution()
+	switch {
+	case err != nil:
+		return bad("the executions can't be read: %w", err)
+	case id != "" && !covers(v, began):
+		return bad("%s", olderExecution(id, began))
 	}
-	if newest == "" {
-		return nil
-	}
-	c, err := ParseCheckpoint(newest, l.signer.Public())
-	if err != nil {
-		return bad("the newest checkpoint was changed")
-	}
-	if c.Size > h.Size {
-		return bad("it has %d leaves, the newest checkpoint signs %d", h.Size, c.Size)
-	}
-	if root, err := tlog.TreeHash(c.Size, v); err != nil || root != c.Root {
-		return bad("%s", fmt.Sprintf("the hashes of the first %d leaves are not those that were signed", c.Size))
+	if err := l.inspectCheckpoints(v, h); err != nil {
+		return bad("%w", err)
 	}
 	return nil
+}
+
+// inspectCheckpoints looks at the newest checkpoint, and whether all that are stored are those that were sealed.
+func (l *Log) inspectCheckpoints(v View, h Head) error {
+	newest := ""
+	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
+		return fmt.Errorf("the checkpoints can't be read: %w", err)
+	}
+	if newest != "" {
+		c, err := ParseCheckpoint(newest, l.signer.Public())
+		if err != nil {
+			return errors.New("the newest checkpoint was changed")
+		}
+		if c.Size > h.Size {
+			return fmt.Errorf("it has %d leaves, the newest checkpoint signs %d", h.Size, c.Size)
+		}
+		if root, err := tlog.TreeHash(c.Size, v); err != nil || root != c.Root {
+			return fmt.Errorf("the hashes of the first %d leaves are not those that were signed", c.Size)
+		}
+	}
+	return v.Chained()
+}
+
+// covers reports whether a leaf is as old as an execution. It is mostly the first one, unless the clock was set back.
+func covers(v View, began time.Time) bool {
+	until, found := began.Add(executionSlack), errors.New("found")
+	err := v.Leaves(0, func(l Leaf) error {
+		if c, err := decode(l.Data); err == nil && !c.when().After(until) {
+			return found
+		}
+		return nil
+	})
+	return errors.Is(err, found)
 }
 
 // Against compares the log's head with the sealed one; nil: there is none. The error says which leaves are not those that were recorded.

@@ -240,6 +240,10 @@ func (v memoryView) Checkpoints(f func(string) error) error {
 	return nil
 }
 
+func (v memoryView) Chained() error { return nil }
+
+func (v memoryView) FirstExecution() (string, time.Time, error) { return "", time.Time{}, nil }
+
 func (v memoryView) Kept(_ int64, digest string) ([]byte, error) {
 	return slices.Clone(v.m.kept[digest].data), nil
 }

@@ -108,6 +108,11 @@ type View interface {
 	Leaves(from int64, f func(Leaf) error) error
 	// Checkpoints calls f with the text of each stored checkpoint, oldest first.
 	Checkpoints(f func(text string) error) error
+	// Chained returns an error of kind tool.Conflict that says how the stored checkpoints, or their times, differ from those that the store sealed: some were
+	// removed, replaced or put in.
+	Chained() error
+	// FirstExecution returns the oldest execution that stands beside the record, and when it began; an empty id if there is none.
+	FirstExecution() (id string, began time.Time, err error)
 	// Kept gives bytes that were kept of a leaf by its index and their digest; nil where there are none any more.
 	Kept(seq int64, digest string) ([]byte, error)
 	// AllKept calls f with all bytes that are kept and their digest, or with an error that names what can't be read.

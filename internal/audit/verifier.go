@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -28,6 +29,7 @@ type verifier struct {
 	open     map[string]int64 // begun and not ended: index by record
 	people   approvers
 	steps    []step
+	earliest time.Time       // time of a leaf; zero: there is none
 	odd      map[int64]int64 // of changed leaves that name another index than their own: that one
 }
 
@@ -95,6 +97,7 @@ func (v *verifier) run(ctx context.Context, view View) error {
 		v.fault(Fault{What: FaultStore, Seq: v.next, Last: v.next, Msg: fmt.Sprintf("the store can't be read from leaf %d on: %v", v.next, err)})
 	}
 	v.end()
+	v.executions(view)
 	if err := view.Check(); err != nil {
 		if ctx.Err() != nil {
 			return tool.AsError(ctx.Err())
@@ -138,6 +141,8 @@ func (v *verifier) checkpoints(view View) {
 	slices.SortStableFunc(v.marks, func(a, b mark) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	if cerr != nil {
 		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the stored checkpoints can't be read: %v", cerr)})
+	} else if err := view.Chained(); err != nil {
+		v.fault(Fault{What: FaultCheckpoint, Seq: -1, Last: -1, Msg: err.Error()})
 	}
 }
 
@@ -231,6 +236,9 @@ func (v *verifier) content(l Leaf, c *content) {
 	if at, ok := idTime(c.Record); c.Part != PartEnded && (!ok || c.when().Sub(at).Abs() > ClockSlack) {
 		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d has the id %s, which biplane gives no record of %s", l.Seq, c.Record, c.Time)})
 	}
+	if at := c.when(); v.earliest.IsZero() || at.Before(v.earliest) {
+		v.earliest = at
+	}
 	v.place(l.Seq, c.Seq, c.Record)
 	v.gone.leaf(l.Seq, c)
 	if f, ok := v.people.leaf(l.Seq, c); !ok {
@@ -275,6 +283,24 @@ func (v *verifier) end() {
 	v.r.Size = v.next
 	v.r.Root, _ = v.edge.root()
 	v.r.Unfinished = int64(len(v.open))
+}
+
+// executionSlack is how much earlier an execution may begin than the log by its times: a clock may be set back.
+const executionSlack = time.Second
+
+// executions compares the oldest execution with the log, which begins before it.
+func (v *verifier) executions(view View) {
+	id, began, err := view.FirstExecution()
+	switch {
+	case err != nil:
+		v.fault(Fault{What: FaultStore, Seq: -1, Last: -1, Msg: fmt.Sprintf("the executions can't be read: %v", err)})
+	case id != "" && (v.earliest.IsZero() || began.Before(v.earliest.Add(-executionSlack))):
+		v.fault(Fault{What: FaultExecution, Seq: -1, Last: -1, Msg: olderExecution(id, began)})
+	}
+}
+
+func olderExecution(id string, began time.Time) string {
+	return fmt.Sprintf("execution %s began %s, before all that is on the record: the record of that time was removed, or another was put in its place", id, began.UTC().Format(time.RFC3339))
 }
 
 // ends tells of leaves that were taken from the end of the log, and of those put there. size is how many it would have by the leaves' own indexes.

@@ -15,12 +15,13 @@ const (
 	FaultMoved      = "moved"      // a leaf stands at another index than its own, or two were swapped
 	FaultForm       = "form"       // a leaf is not what Biplane writes: no canonical JSON, or not of a known form
 	FaultPair       = "pair"       // a call ends that never began, or that has ended already
-	FaultCheckpoint = "checkpoint" // a checkpoint is not signed by the log's key, or out of order
+	FaultCheckpoint = "checkpoint" // a checkpoint is not signed by the log's key, or out of order; some were removed or replaced, or their times changed
 	FaultFork       = "fork"       // a checkpoint, or the sealed head, is of another log: leaves were rewritten with all their hashes
 	FaultTruncated  = "truncated"  // a checkpoint, or the sealed head, covers leaves that are not there any more
 	FaultSeal       = "seal"       // the sealed head was changed, or taken away
 	FaultWitness    = "witness"    // the record is not the one that its witness knows, or the witness was changed or taken away
 	FaultForged     = "forged"     // leaves were put at the end by somebody who had no key
+	FaultExecution  = "execution"  // an execution is older than the record: that was removed, or another put in its place
 	FaultApproval   = "approval"   // a call names an approver who, by the record, never decided on it
 	FaultPayload    = "payload"    // what is kept under a digest is not what was digested
 	FaultGone       = "gone"       // what was kept is not there, and retention did not throw it away

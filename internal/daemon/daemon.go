@@ -130,11 +130,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		d.first = program.NewAhead(program.Request{Source: p.Code, Language: p.Language, Session: p.Session != ""})
 		d.warm.Go(func() { stack.Grow(); d.first.Read() })
 	}
-	if err := checkKey(cfg.DataDir); err != nil {
-		return nil, err
-	}
 	d.store, err = store.Open(ctx, store.Config{
 		Path: cfg.DataDir, Owner: store.Owner{Config: cfg.Settings.File, Version: cfg.Version, Started: d.started}, Log: d.log, Tampered: d.tampered.tell,
+		Prepare: func() error { return checkKey(cfg.DataDir) },
 	})
 	if err != nil {
 		return nil, err

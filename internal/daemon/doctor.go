@@ -103,7 +103,7 @@ func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 		check.OK, check.Detail = true, c.DataDir+" is not there yet, and is made when it is needed"
 		return []Check{check}
 	}
-	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version}})
+	s, err := store.Open(ctx, store.Config{Path: c.DataDir, Owner: store.Owner{Version: c.Version}, Prepare: func() error { return checkKey(c.DataDir) }})
 	if owner, ok := Owned(err); ok {
 		check.OK, check.Detail = true, fmt.Sprintf("%s, in use by process %d", c.DataDir, owner.PID)
 		return []Check{check}

@@ -14,21 +14,52 @@ import (
 // keyFile is the name of the key's file in the data folder.
 const keyFile = "key"
 
-// checkKey makes the key of a new data folder, and is an error where a data folder has a database, and its key is gone: with a new one nothing sealed could be read again, and what
-// is written from then on could not be read with the old one.
+// newKeyFile is the name of the key's file in a data folder that is being made.
+const newKeyFile = keyFile + ".new"
+
+// checkKey makes the key of a new data folder, and its witness. A key without a database and without a witness was used before: both are
+// there before the key has its name. And with a new key beside a database, nothing that is sealed there could be read again. The caller
+// owns the folder.
 func checkKey(folder string) error {
-	name := filepath.Join(folder, keyFile)
-	if os.Getenv("BIPLANE_KEY") != "" || there(name) {
+	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
+	given, database := os.Getenv("BIPLANE_KEY") != "", there(filepath.Join(folder, store.File))
+	switch {
+	case !given && !there(name) && (!database || there(next)):
+		return makeKey(folder, database)
+	case !given && !there(name):
+		return tool.Errorf(tool.Conflict, "the data folder %s has a database, and its key is gone: put the key back as %s, or into $BIPLANE_KEY; to begin anew, move the folder away", folder, name)
+	case database, there(filepath.Join(folder, store.WitnessFile)): // whether they are those that the key sealed is seen when the record is opened
 		return nil
+	case !given || store.Marked(folder):
+		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are gone: restore all of the folder from a backup; to begin anew, "+
+			"move the folder away, with its key", folder, store.WitnessFile)
 	}
-	if !there(filepath.Join(folder, store.File)) {
-		// The key comes first, so that a process that ends here leaves no database without one. What goes wrong is told when both are opened.
-		if os.MkdirAll(folder, 0o700) == nil {
-			_, _ = secret.Open(name)
+	k, err := openKey(folder)
+	if err != nil {
+		return err
+	}
+	return store.Foresee(folder, k)
+}
+
+// makeKey makes a key and then a witness, or goes on where a start ended that had begun to. With a database there must be a witness already.
+func makeKey(folder string, database bool) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return tool.Errorf(tool.Unavailable, "make the data folder: %w; give another one with --data-dir", err)
+	}
+	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
+	k, err := secret.Open(next)
+	if err != nil {
+		return tool.Errorf(tool.Invalid, "%w", err)
+	}
+	if !database {
+		if err := store.Foresee(folder, k); err != nil {
+			return err
 		}
-		return nil
 	}
-	return tool.Errorf(tool.Conflict, "the data folder %s has a database, and its key is gone: put the key back as %s, or into $BIPLANE_KEY; to begin anew, move the folder away", folder, name)
+	if err := os.Rename(next, name); err != nil {
+		return tool.Errorf(tool.Unavailable, "name the key: %w", err)
+	}
+	return nil
 }
 
 // there reports whether there is a file of the name, or something that can't be looked at.

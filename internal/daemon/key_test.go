@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -36,5 +38,112 @@ func TestNoNewKeyBesideADatabase(t *testing.T) {
 	}
 	if there(key) {
 		t.Error("there is a new key")
+	}
+}
+
+// started starts a daemon in a folder, and ends it in order.
+func started(t *testing.T, folder string) error {
+	t.Helper()
+	d, err := New(t.Context(), Config{DataDir: folder})
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.signAudit(t.Context()), d.Close())
+}
+
+// A key that was used before, without the database and the witness that it sealed, is no new one: no start begins a record with it.
+func TestUsedKey(t *testing.T) {
+	t.Setenv("BIPLANE_KEY", "")
+	const mark = "biplane.sealed"
+	for name, c := range map[string]struct {
+		remove []string
+		empty  bool // an empty database is put in
+		given  bool // the key is in $BIPLANE_KEY
+	}{
+		"database and witness":                           {[]string{store.File, store.WitnessFile, mark}, false, false},
+		"database and witness, an empty database put in": {[]string{store.File, store.WitnessFile, mark}, true, false},
+		"database":                            {[]string{store.File, mark}, false, false},
+		"database of a given key":             {[]string{store.File, mark}, false, true},
+		"database and witness of a given key": {[]string{store.File, store.WitnessFile}, false, true},
+		"database and witness of a given key, an empty database put in": {[]string{store.File, store.WitnessFile, mark}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "data")
+			if c.given {
+				t.Setenv("BIPLANE_KEY", strings.Repeat("0f", 32))
+			}
+			for range 2 {
+				if err := started(t, folder); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if there(filepath.Join(folder, keyFile)) == c.given || there(filepath.Join(folder, newKeyFile)) {
+				t.Error("the key is not where it should be")
+			}
+			for _, name := range c.remove {
+				if err := os.Remove(filepath.Join(folder, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range []string{store.File + "-wal", store.File + "-shm"} {
+				_ = os.Remove(filepath.Join(folder, name))
+			}
+			if c.empty {
+				if err := os.WriteFile(filepath.Join(folder, store.File), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				err := started(t, folder)
+				if err == nil || tool.AsError(err).Kind != tool.Conflict || !strings.Contains(err.Error(), "restore all of the") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A first start that ends in its middle leaves what the next one goes on with.
+func TestBrokenFirstStart(t *testing.T) {
+	t.Setenv("BIPLANE_KEY", "")
+	steps := map[string]func(folder string) error{
+		"key": func(folder string) error { _, err := secret.Open(filepath.Join(folder, newKeyFile)); return err },
+		"key and witness": func(folder string) error {
+			k, err := secret.Open(filepath.Join(folder, newKeyFile))
+			if err == nil {
+				err = store.Foresee(folder, k)
+			}
+			return err
+		},
+		"all but the database": checkKey,
+		"all but the record": func(folder string) error {
+			s, err := store.Open(t.Context(), store.Config{Path: folder, Prepare: func() error { return checkKey(folder) }})
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		},
+		"all, and the key's name is lost": func(folder string) error {
+			if err := started(t, folder); err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile))
+		},
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := step(folder); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := started(t, folder); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !there(filepath.Join(folder, keyFile)) || there(filepath.Join(folder, newKeyFile)) {
+				t.Error("the key has not its name")
+			}
+		})
 	}
 }

@@ -88,7 +88,7 @@ func (a *Audit) compare(ctx context.Context) error {
 
 // known returns the head that the witness knows, or nil if there need be no witness yet. An error of kind Conflict says that the witness is gone, was
 // changed, or knows another record.
-func (a *Audit) known(ctx context.Context) (*audit.Head, error) {
+func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 	x, err := a.witness.load()
 	if err != nil {
 		return nil, err
@@ -106,29 +106,31 @@ func (a *Audit) known(ctx context.Context) (*audit.Head, error) {
 	case origin != x.origin:
 		return nil, tool.Errorf(tool.Conflict, "the record is %s, and the witness %s knows %s of %d entries", origin, WitnessFile, x.origin, x.Size)
 	}
-	return &x.Head, nil
+	return &x.Known, nil
 }
 
-// knownTo returns the head that the witness knows, or nil if that came after the moment that v shows.
-func (a *Audit) knownTo(ctx context.Context, v *record.View) (*audit.Head, error) {
-	head, err := a.known(ctx)
-	if err != nil || head == nil {
-		return nil, err
-	}
-	shown, err := v.Head()
-	if err != nil || shown.Size >= head.Size {
-		return head, nil // a head that can't be read is reported elsewhere
+// knownTo returns what the witness knows, or nil if that came after the moment that v shows.
+func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, error) {
+	k, err := a.known(ctx)
+	if err != nil || k == nil || hasAll(v, k) {
+		return k, err
 	}
 	later := false
-	err = a.view(ctx, func(v *record.View) error {
-		h, err := v.Head()
-		later = err == nil && h.Size >= head.Size
-		return nil
-	})
+	err = a.view(ctx, func(v *record.View) error { later = hasAll(v, k); return nil })
 	if err != nil || later {
 		return nil, err
 	}
-	return head, nil
+	return k, nil
+}
+
+// hasAll reports whether v shows as many entries and checkpoints as the witness knows of. A head that can't be read is reported elsewhere.
+func hasAll(v *record.View, k *record.Known) bool {
+	h, err := v.Head()
+	if err != nil {
+		return true
+	}
+	n, err := v.Checkpointed()
+	return h.Size >= k.Size && (err != nil || k.Chain == nil || n >= k.Chain.Count)
 }
 
 // Attest has the witness know the record as it is, if it has grown.
@@ -151,17 +153,18 @@ func (a *Audit) Attest(ctx context.Context) error {
 // attest has the witness know a head. All that it covers is on the disk by then.
 func (a *Audit) attest(ctx context.Context, origin string) error {
 	var h audit.Head
+	var c record.Chain
 	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
 			return err
 		}
-		h = w.edge.Head()
+		h, c = w.edge.Head(), w.edge.Chain()
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return a.witness.save(origin, h)
+	return a.witness.save(origin, h, c)
 }
 
 // Signer gives the key of the record, which is made once. A log can't change its name: an origin other than the one that it
@@ -174,11 +177,8 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	}
 	have, sealed, err := record.Name(ctx, a.s.read)
 	if err == nil && have == "" {
-		if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
+		if err := a.checkNew(ctx, sealed); err != nil {
 			return nil, err
-		}
-		if _, err := a.known(ctx); err != nil {
-			return nil, tool.Errorf(tool.Conflict, "%w: somebody removed it: restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one", err)
 		}
 		name := origin
 		if name == "" {
@@ -215,6 +215,27 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	}
 	a.origin = have
 	return audit.NewSigner(have, seed)
+}
+
+// checkNew makes sure that a record without a name is a new one, or was moved from an older form. Otherwise it was removed.
+func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
+	if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
+		return err
+	}
+	_, err := a.known(ctx)
+	if x, _ := a.witness.load(); err == nil && x == nil && sealed == nil && a.s.prepared {
+		err = tool.Errorf(tool.Conflict, "the database has no record, and the data folder has no witness %s, which a new folder has", WitnessFile)
+	}
+	var granted bool
+	if err == nil && a.s.isMarked() {
+		if err = fault.One(a.s.read.QueryRowContext(ctx, `SELECT grants IS NOT NULL FROM tail WHERE id = 1`), &granted); err == nil && !granted {
+			err = errOlder
+		}
+	}
+	if err != nil {
+		return tool.Errorf(tool.Conflict, "%w: somebody removed the record: restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one", err)
+	}
+	return nil
 }
 
 // name names the record: see record.Edge.Name.
@@ -293,6 +314,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 // Checkpoint signs the tree between two appends, with the disk's word for all before it.
 func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, error)) error {
 	var signed audit.Head
+	var chain record.Chain
 	err := a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.drain(ctx); err != nil {
 			return err
@@ -305,11 +327,14 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		if err != nil {
 			return fault.Refuse(err)
 		}
-		_, err = w.statement(ctx, `INSERT INTO audit_checkpoint (time, text) VALUES (?, ?)`, time.Now().UnixMicro(), text)
-		return err
+		if err := w.edge.Checkpoint(ctx, w.tx, time.Now(), text); err != nil {
+			return err
+		}
+		chain = w.edge.Chain()
+		return nil
 	})
 	if err == nil && a.origin != "" && a.broken == nil {
-		if err := a.witness.save(a.origin, signed); err != nil { // what the witness knows is still true
+		if err := a.witness.save(a.origin, signed, chain); err != nil { // what the witness knows is still true
 			a.s.log.Warn("audit: the record's witness", "err", err)
 		}
 	}
@@ -357,7 +382,7 @@ func (a *Audit) view(ctx context.Context, f func(*record.View) error) error {
 	var v *record.View
 	v = record.NewView(ctx, tx, a.key, record.Around{
 		Schema:  func() error { return schema(ctx, tx) },
-		Witness: func() (*audit.Head, error) { return a.knownTo(ctx, v) },
+		Witness: func() (*record.Known, error) { return a.knownTo(ctx, v) },
 	})
 	return f(v)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
@@ -20,13 +21,30 @@ func (s *Store) Pragma(ctx context.Context, set string) error {
 	return err
 }
 
+// seedOf returns the record's name and the seed of its key.
+func seedOf(ctx context.Context, a *Audit) (origin string, seed []byte, err error) {
+	origin, sealed, err := record.Name(ctx, a.s.read)
+	if err == nil {
+		seed, _, err = record.OpenSeed(a.key, origin, sealed)
+	}
+	return origin, seed, err
+}
+
+// headOf returns the record's name, its sealed head, and what that seals.
+func headOf(ctx context.Context, a *Audit) (origin string, head, text []byte, err error) {
+	if origin, _, err = seedOf(ctx, a); err != nil {
+		return "", nil, nil, err
+	}
+	if err := a.s.read.QueryRowContext(ctx, `SELECT head FROM tail`).Scan(&head); err != nil {
+		return "", nil, nil, err
+	}
+	text, err = a.key.Unseal("audit-head", head, []byte(origin))
+	return origin, head, text, err
+}
+
 // Unseal makes the record what a version left that sealed no heads.
 func Unseal(ctx context.Context, a *Audit) error {
-	origin, sealed, err := record.Name(ctx, a.s.read)
-	if err != nil {
-		return err
-	}
-	seed, _, err := record.OpenSeed(a.key, origin, sealed)
+	origin, seed, err := seedOf(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -68,15 +86,7 @@ func (s *Store) Waited(ctx context.Context) (n int64) {
 
 // Ungrant makes the folder what a version left that sealed only the record's head.
 func Ungrant(ctx context.Context, a *Audit) error {
-	origin, _, err := record.Name(ctx, a.s.read)
-	if err != nil {
-		return err
-	}
-	var head []byte
-	if err := a.s.read.QueryRowContext(ctx, `SELECT head FROM tail`).Scan(&head); err != nil {
-		return err
-	}
-	text, err := a.key.Unseal("audit-head", head, []byte(origin))
+	origin, _, text, err := headOf(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -87,13 +97,38 @@ func Ungrant(ctx context.Context, a *Audit) error {
 
 // Unwitness makes the record what a version left that had no witness: it sealed the record's key for another purpose.
 func Unwitness(ctx context.Context, a *Audit, purpose string) error {
-	origin, sealed, err := record.Name(ctx, a.s.read)
-	if err != nil {
-		return err
-	}
-	seed, _, err := record.OpenSeed(a.key, origin, sealed)
+	origin, seed, err := seedOf(ctx, a)
 	if err != nil {
 		return err
 	}
 	return a.s.writer.do(ctx, true, `UPDATE audit_log SET seed = ?`, a.key.Seal(purpose, seed, []byte(origin)))
+}
+
+// Unchain makes the folder what a version left that sealed the head and the witness without a chain of the checkpoints.
+func Unchain(ctx context.Context, a *Audit) error {
+	origin, head, text, err := headOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	var granted []byte
+	if err := a.s.read.QueryRowContext(ctx, `SELECT grants FROM tail`).Scan(&granted); err != nil {
+		return err
+	}
+	versions, err := a.key.Unseal(versionPurpose, granted, head)
+	if err != nil {
+		return err
+	}
+	older := a.key.Seal("audit-head", append(text[:40:40], 1), []byte(origin))
+	if err := a.s.writer.all(ctx, true, []step{{`UPDATE tail SET head = ?, grants = ?`, []any{older, a.key.Seal(versionPurpose, versions, older)}}}); err != nil {
+		return err
+	}
+	x, err := a.witness.load()
+	if err != nil {
+		return err
+	}
+	b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, x.count), uint64(x.Size))
+	b = append(append(b, x.Root[:]...), x.origin...)
+	sealed := a.key.Seal("audit-witness", b)
+	slot := binary.BigEndian.AppendUint16(nil, uint16(len(sealed)))
+	return a.witness.create(append(slot, sealed...))
 }

@@ -15,11 +15,13 @@ const markName = "biplane.sealed"
 var errOlder = errors.New("the folder has " + markName + ", and the database was never sealed: it was removed, or replaced by an older copy; " +
 	"restore the whole folder from a backup")
 
-func (s *Store) markPath() string { return filepath.Join(filepath.Dir(s.blobs), markName) }
+func (s *Store) markPath() string { return filepath.Join(s.dir, markName) }
 
-// isMarked reports whether the folder has the mark. If that can't be known, it has.
-func (s *Store) isMarked() bool {
-	_, err := os.Lstat(s.markPath())
+func (s *Store) isMarked() bool { return Marked(s.dir) }
+
+// Marked reports whether a data folder has the mark. If that can't be known, it has.
+func Marked(folder string) bool {
+	_, err := os.Lstat(filepath.Join(folder, markName))
 	return !errors.Is(err, os.ErrNotExist)
 }
 

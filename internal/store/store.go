@@ -38,6 +38,9 @@ type Config struct {
 	Path  string       // the data folder; made if it isn't there, with mode 0700
 	Owner Owner        // who owns the folder as long as the Store is open; PID is filled in
 	Log   *slog.Logger // nil: none
+	// Prepare is called when the folder is owned, before the database is made or opened. It sees to the key and, in a new folder, to the
+	// witness: with it a record is begun only in a folder that has a witness. Nil: nothing needs to be prepared.
+	Prepare func() error
 	// Tampered is called once for each row of a table that was changed without the folder's key. Row is empty if it is about all of
 	// the table. It must not use the Store. It may be nil.
 	Tampered func(table, row string, err error)
@@ -45,14 +48,15 @@ type Config struct {
 
 // A Store is all state, and the right to the data folder. It is safe for concurrent use.
 type Store struct {
-	lock   *lock
-	read   *sql.DB // query-only
-	write  *sql.DB // one connection, held by the writer
-	writer *writer
-	log    *slog.Logger
-	dir    string // the data folder
-	blobs  string // the folder of what is too large for the database
-	close  sync.Once
+	lock     *lock
+	read     *sql.DB // query-only
+	write    *sql.DB // one connection, held by the writer
+	writer   *writer
+	log      *slog.Logger
+	dir      string // the data folder
+	prepared bool   // see Config.Prepare
+	blobs    string // the folder of what is too large for the database
+	close    sync.Once
 
 	granted atomic.Pointer[grants] // nil: no key is known yet
 	alarm   alarm
@@ -76,6 +80,12 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	}()
 	if s.lock, err = lockFolder(ctx, c.Path, c.Owner); err != nil {
 		return nil, err
+	}
+	if c.Prepare != nil {
+		s.prepared = true
+		if err := c.Prepare(); err != nil {
+			return nil, err
+		}
 	}
 	path := filepath.Join(c.Path, File)
 	if err := touch(path); err != nil {

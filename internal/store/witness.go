@@ -13,6 +13,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -20,13 +21,14 @@ import (
 const WitnessFile = "biplane.witness"
 
 const (
-	witnessPurpose = "audit-witness"
+	witnessPurpose = "audit-witness-chain"
+	olderPurpose   = "audit-witness" // of versions whose witness knew nothing of checkpoints
 	// slotBytes is the size of each of the two slots of a witness.
 	slotBytes = 4096
 )
 
-// A witness is a file outside the database that knows the record: its name, and a head that it had when all of that was on the disk. Both are sealed with the
-// folder's key. Whoever empties the record's tables, deletes the database or puts older tables in its place has not the size that the witness knows.
+// A witness is a file outside the database that knows the record: its name, a head that it had when all of that was on the disk, and its checkpoints. All are
+// sealed with the folder's key. Whoever empties the record's tables, deletes the database or puts older tables in its place has not the size that the witness knows.
 //
 // The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are written in turn, in place. One is on the disk before the other
 // is written, so one of them is always whole. An older one is good, too, since it is a lower bound. mu orders writes.
@@ -41,8 +43,39 @@ type witness struct {
 // A witnessed is what a witness knows.
 type witnessed struct {
 	origin string
-	audit.Head
+	record.Known
 	count uint64 // of writes: the slot is count % 2
+}
+
+// encode returns the text that a slot seals.
+func (x *witnessed) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, x.count)
+	b = binary.BigEndian.AppendUint64(b, uint64(x.Size))
+	b = append(append(b, x.Root[:]...), x.Chain.Bytes()...)
+	return append(b, x.origin...)
+}
+
+// open opens the sealed text of a slot; nil: it isn't whole.
+func (w *witness) open(sealed []byte) *witnessed {
+	b, err := w.key.Unseal(witnessPurpose, sealed)
+	chained := err == nil
+	if !chained {
+		b, err = w.key.Unseal(olderPurpose, sealed)
+	}
+	if err != nil || len(b) < 16+tlog.HashSize {
+		return nil
+	}
+	x := &witnessed{count: binary.BigEndian.Uint64(b)}
+	x.Size, x.Root, b = int64(binary.BigEndian.Uint64(b[8:])), tlog.Hash(b[16:16+tlog.HashSize]), b[16+tlog.HashSize:]
+	if chained {
+		c, rest, ok := record.ParseChain(b)
+		if !ok {
+			return nil
+		}
+		x.Chain, b = &c, rest
+	}
+	x.origin = string(b)
+	return x
 }
 
 // load reads the witness; nil: there is none.
@@ -75,13 +108,7 @@ func (w *witness) read() (*witnessed, error) {
 		if n > slotBytes-2 || 2+n > len(data) {
 			continue
 		}
-		b, err := w.key.Unseal(witnessPurpose, data[2:2+n])
-		if err != nil || len(b) < 16+tlog.HashSize {
-			continue
-		}
-		x := &witnessed{count: binary.BigEndian.Uint64(b), origin: string(b[16+tlog.HashSize:])}
-		x.Size, x.Root = int64(binary.BigEndian.Uint64(b[8:])), tlog.Hash(b[16:16+tlog.HashSize])
-		if best == nil || x.count > best.count {
+		if x := w.open(data[2 : 2+n]); x != nil && (best == nil || x.count > best.count) {
 			best = x
 		}
 	}
@@ -91,8 +118,8 @@ func (w *witness) read() (*witnessed, error) {
 	return best, nil
 }
 
-// save notes a head that the disk has. One that is not larger than what is known changes nothing.
-func (w *witness) save(origin string, h audit.Head) (err error) {
+// save notes a head and a chain that the disk has. Those that are not larger than what is known change nothing.
+func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
@@ -100,17 +127,14 @@ func (w *witness) save(origin string, h audit.Head) (err error) {
 			return err
 		}
 	}
-	next := witnessed{origin: origin, Head: h}
-	if w.last != nil {
-		if w.last.origin == origin && w.last.Size >= h.Size {
+	next := witnessed{origin: origin, Known: record.Known{Head: h, Chain: &c}}
+	if l := w.last; l != nil {
+		if l.origin == origin && l.Size >= h.Size && l.Chain != nil && l.Chain.Count >= c.Count {
 			return nil
 		}
-		next.count = w.last.count + 1
+		next.count = l.count + 1
 	}
-	b := binary.BigEndian.AppendUint64(nil, next.count)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.Size))
-	b = append(append(b, h.Root[:]...), origin...)
-	sealed := w.key.Seal(witnessPurpose, b)
+	sealed := w.key.Seal(witnessPurpose, next.encode())
 	slot := make([]byte, slotBytes)
 	binary.BigEndian.PutUint16(slot, uint16(len(sealed)))
 	copy(slot[2:], sealed)
@@ -166,4 +190,15 @@ func (w *witness) create(slot []byte) error {
 		return err
 	}
 	return syncFolder(filepath.Dir(w.path))
+}
+
+// Foresee makes the witness of a new data folder, which knows of no entries. A database without a record is a new one only if there is
+// such a witness; see Config.Prepare. A witness that is there already is left as it is, and must be one that key opens.
+func Foresee(folder string, key *secret.Key) error {
+	w := &witness{path: filepath.Join(folder, WitnessFile), key: key}
+	x, err := w.load()
+	if err != nil || x != nil {
+		return err
+	}
+	return w.save("", audit.Head{}, record.Chain{})
 }

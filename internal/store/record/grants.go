@@ -10,11 +10,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The head says that the store has sealed what else grants something: headGrants follows the root. A version that didn't seal that
-// wrote a head without it. So the rows of an older version can be told from those whose seals were taken away.
+// The head says that the store has sealed what else grants something: headGrants or headChained follows the root. A version that
+// didn't seal that wrote a head without it. So the rows of an older version can be told from those whose seals were taken away.
 const (
-	headSize   = 8 + tlog.HashSize
-	headGrants = 1
+	headSize    = 8 + tlog.HashSize
+	headGrants  = 1
+	headChained = 2 // as headGrants; the chain of the checkpoints follows
 )
 
 // Grants says whether the store has sealed what grants something, by what the record knows of it.

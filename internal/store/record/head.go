@@ -19,17 +19,30 @@ import (
 type heading struct {
 	key    *secret.Key
 	origin string // of the record; empty: it has no name yet
+	chain  *Chain // of the checkpoints; nil: the head was sealed by a version that had none
 }
 
 func (h *heading) seal(t *tree) []byte {
 	root := t.root()
-	return h.key.Seal(headPurpose, append(append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), headGrants), []byte(h.origin))
+	b := append(append(binary.BigEndian.AppendUint64(nil, uint64(t.size)), root[:]...), headChained)
+	return h.key.Seal(headPurpose, h.chain.append(b), []byte(h.origin))
 }
 
-// open gives a sealed head.
+// open gives a sealed head, and sets the chain that was sealed with it.
 func (h *heading) open(sealed []byte) (*audit.Head, error) {
 	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
-	if err != nil || len(b) != headSize && (len(b) != headSize+1 || b[headSize] != headGrants) {
+	h.chain = nil
+	switch {
+	case err != nil, len(b) < headSize:
+		err = secret.ErrUnseal
+	case len(b) == headSize, len(b) == headSize+1 && b[headSize] == headGrants:
+	case len(b) == headSize+1+chainBytes && b[headSize] == headChained:
+		c := parseChain(b[headSize+1:])
+		h.chain = &c
+	default:
+		err = secret.ErrUnseal
+	}
+	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the sealed head of the record was changed, or sealed with another key")
 	}
 	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:headSize])}, nil

@@ -69,6 +69,12 @@ func CheckNameless(ctx context.Context, q Querier, key *secret.Key, sealed []byt
 		}
 	}
 	var some bool
+	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM execution)`).Scan(&some); err != nil {
+		return fault.Reading(ctx, err)
+	}
+	if some {
+		return tool.Errorf(tool.Conflict, "the database has executions, and no record that tells of them: somebody removed the record; restore all of the data folder from a backup, or use another folder with --data-dir, and keep this one")
+	}
 	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_leaf) OR EXISTS (SELECT 1 FROM audit_checkpoint)`).Scan(&some); err != nil {
 		return fault.Reading(ctx, err)
 	}

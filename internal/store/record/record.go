@@ -20,6 +20,7 @@ const (
 	namedPurpose     = "audit-named" // of records of older versions that need have no witness
 	witnessedPurpose = "audit-witnessed"
 	headPurpose      = "audit-head"
+	linkPurpose      = "audit-checkpoint"
 )
 
 // A Querier reads: a connection, or a transaction.
@@ -72,6 +73,9 @@ func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 		return err
 	}
 	if err := e.whole(ctx, tx, t, key); err != nil {
+		return err
+	}
+	if err := e.adoptChain(ctx, tx); err != nil {
 		return err
 	}
 	if e.span, err = loadSpan(ctx, tx, t.size/spanLeaves*spanLeaves); err != nil {

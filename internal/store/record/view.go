@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -23,8 +24,8 @@ type View struct {
 
 // Around is what a View asks of what is around the record.
 type Around struct {
-	Schema  func() error                // compares what there is in the database with what belongs there
-	Witness func() (*audit.Head, error) // see audit.View
+	Schema  func() error           // compares what there is in the database with what belongs there
+	Witness func() (*Known, error) // nil: there need be no witness
 }
 
 // NewView makes a View of a transaction that reads, whose context is ctx. key opens what is kept.
@@ -33,7 +34,20 @@ func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, around Around) *V
 }
 
 // Witness returns the head that the witness knows.
-func (v *View) Witness() (*audit.Head, error) { return v.around.Witness() }
+func (v *View) Witness() (*audit.Head, error) {
+	k, err := v.around.Witness()
+	if err != nil || k == nil {
+		return nil, err
+	}
+	return &k.Head, nil
+}
+
+// FirstExecution returns the oldest execution that the database has, and when it began; an empty id if there is none.
+func (v *View) FirstExecution() (id string, began time.Time, err error) {
+	var at int64
+	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT id, started FROM execution ORDER BY started LIMIT 1`), &id, &at)
+	return id, time.UnixMicro(at).UTC(), err
+}
 
 func (v *View) fail(err error) error { return fault.Reading(v.ctx, err) }
 

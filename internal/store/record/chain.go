@@ -1,0 +1,147 @@
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+	"github.com/biplane-dev/biplane/internal/secret"
+	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Chain authenticates the first checkpoints that are stored, and their times. Each link is a keyed digest of the link before it and
+// of a checkpoint with its time. The newest link is sealed with the record's head, and the witness has one, too. So a checkpoint that
+// was removed, replaced or put in, and a time that was changed, don't agree with them.
+type Chain struct {
+	Count int64             // checkpoints
+	Link  [sha256.Size]byte // the newest link; zero if there is none
+}
+
+// chainBytes is the size of an encoded Chain.
+const chainBytes = 8 + sha256.Size
+
+// next returns the chain with another checkpoint. at is its time in microseconds since 1970.
+func (c Chain) next(key *secret.Key, at int64, text string) Chain {
+	b := append(make([]byte, 0, sha256.Size+8+len(text)), c.Link[:]...)
+	b = append(binary.BigEndian.AppendUint64(b, uint64(at)), text...)
+	return Chain{c.Count + 1, key.MAC(linkPurpose, b)}
+}
+
+func (c Chain) append(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(b, uint64(c.Count)), c.Link[:]...)
+}
+
+// Bytes returns the encoded chain.
+func (c Chain) Bytes() []byte { return c.append(make([]byte, 0, chainBytes)) }
+
+// ParseChain decodes the chain at the beginning of b, and returns what follows it.
+func ParseChain(b []byte) (c Chain, rest []byte, ok bool) {
+	if len(b) < chainBytes {
+		return c, nil, false
+	}
+	return parseChain(b), b[chainBytes:], true
+}
+
+func parseChain(b []byte) Chain {
+	return Chain{int64(binary.BigEndian.Uint64(b)), [sha256.Size]byte(b[8:chainBytes])}
+}
+
+const selectCheckpoints = `SELECT time, text FROM audit_checkpoint ORDER BY id`
+
+// adoptChain makes the chain of the stored checkpoints if the head was sealed by a version that had none: they count as they are.
+func (e *Edge) adoptChain(ctx context.Context, q Querier) error {
+	if e.heading.chain != nil {
+		return nil
+	}
+	var c Chain
+	rows, err := q.QueryContext(ctx, selectCheckpoints)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var at int64
+		var text string
+		if err := rows.Scan(&at, &text); err != nil {
+			return err
+		}
+		c = c.next(e.heading.key, at, text)
+	}
+	e.heading.chain = &c
+	return rows.Err()
+}
+
+// Checkpoint stores a checkpoint. Grow must have been called in the same transaction.
+func (e *Edge) Checkpoint(ctx context.Context, tx Tx, at time.Time, text string) error {
+	_, err := tx.Statement(ctx, `INSERT INTO audit_checkpoint (time, text) VALUES (?, ?)`, at.UnixMicro(), text)
+	if err != nil {
+		return err
+	}
+	c := e.heading.chain.next(e.heading.key, at.UnixMicro(), text)
+	e.heading.chain, e.unsealed = &c, true
+	return nil
+}
+
+// Chain returns the chain of the stored checkpoints. Grow must have been called in the same transaction.
+func (e *Edge) Chain() Chain { return *e.heading.chain }
+
+// Known is what the witness knows of the record.
+type Known struct {
+	audit.Head
+	Chain *Chain // nil: the witness was written by a version that had none
+}
+
+// Checkpointed counts the stored checkpoints.
+func (v *View) Checkpointed() (n int64, err error) {
+	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT count(*) FROM audit_checkpoint`), &n)
+	return n, err
+}
+
+// Chained compares the stored checkpoints, and their times, with the chain that was sealed with the head, and with the one that the
+// witness knows. See audit.View. A head or a witness that can't be read is reported elsewhere.
+func (v *View) Chained() error {
+	var sealed, known *Chain
+	if h, head, err := readHead(v.ctx, v.tx, v.key); err == nil && head != nil {
+		sealed = h.chain
+	}
+	if k, err := v.around.Witness(); err == nil && k != nil {
+		known = k.Chain
+	}
+	var c, then Chain // then: as many as the witness knows
+	err := v.rows(selectCheckpoints, func(scan func(...any) error) error {
+		var at int64
+		var text string
+		if err := scan(&at, &text); err != nil {
+			return v.fail(err)
+		}
+		c = c.next(v.key, at, text)
+		if known != nil && c.Count <= known.Count {
+			then = c
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.against(sealed, "were sealed with the record"); err != nil {
+		return err
+	}
+	return then.against(known, "are known to its witness")
+}
+
+// against returns an error if the chain of what is stored is another than it should be; nil: nothing is known of that.
+func (c Chain) against(want *Chain, how string) error {
+	switch {
+	case want == nil || c == *want:
+		return nil
+	case c.Count < want.Count:
+		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, and %d %s: checkpoints were removed", c.Count, want.Count, how)
+	case c.Count > want.Count:
+		return tool.Errorf(tool.Conflict, "%d checkpoints are stored, and %d %s: checkpoints were put in", c.Count, want.Count, how)
+	}
+	return tool.Errorf(tool.Conflict, "%d checkpoints %s, and others are stored, or with other times: checkpoints were replaced, or their times changed",
+		want.Count, how)
+}
