@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/mcpserver"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
@@ -31,7 +32,7 @@ type index struct {
 
 	mu    sync.Mutex
 	made  int64 // changes when files were made
-	trees []tree
+	trees *queue.Cache[*tree, *tree]
 }
 
 // describe writes the typed call of an entry.
@@ -87,33 +88,44 @@ func (x *index) Types(ctx context.Context, p tool.Principal) map[string]string {
 // A tree is the declarations of some tools.
 type tree struct {
 	entries []*catalog.Entry
-	files   map[string]string
+	write   func() map[string]string // once
 }
 
 // maxTrees is of how many different choices of tools the declarations are kept.
 const maxTrees = 16
 
-// tree gives the declarations of all tools that p may see, made anew when these changed.
+// tree gives the declarations of all tools that p may see, made anew when these changed. Nobody else waits until they are written.
 func (x *index) tree(p tool.Principal) map[string]string {
 	changes := x.changes.Load() // before the entries are looked at
 	entries := x.visible(p).Entries()
+	return x.treeOf(p, changes, entries).write()
+}
+
+func (x *index) treeOf(p tool.Principal, changes int64, entries []*catalog.Entry) *tree {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.made != changes || len(x.trees) >= maxTrees {
-		x.made, x.trees = changes, nil
+	if x.trees == nil || x.made != changes {
+		x.made, x.trees = changes, queue.NewCache[*tree, *tree](maxTrees, 0)
 	}
-	for _, t := range x.trees {
+	for t := range x.trees.Keys() {
 		if slices.Equal(t.entries, entries) {
-			return t.files
+			t, _ = x.trees.Use(t)
+			return t
 		}
 	}
+	t := &tree{entries, sync.OnceValue(func() map[string]string { return declarations(entries) })}
+	x.trees.Put(p.ID, t, t, 0)
+	return t
+}
+
+// declarations writes the declarations of tools, as files.
+func declarations(entries []*catalog.Entry) map[string]string {
 	items := make([]typegen.Item, len(entries))
 	for i, e := range entries {
 		items[i] = typegen.Item{Tool: e.Tool, Names: typegen.Names{Namespace: e.Namespace, Member: e.Member}}
 	}
 	files := typegen.Tree(items)
 	maps.Copy(files, typegen.PythonTree(items))
-	x.trees = append(x.trees, tree{entries, files})
 	return files
 }
 

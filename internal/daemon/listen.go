@@ -120,17 +120,16 @@ func (c *connections) enter(conn net.Conn) {
 	c.all[conn] = &peer{from: from, idle: true, since: time.Now()}
 }
 
-// victim returns the connection that makes room for one from an address: of those of the address with the most. c.mu is held.
+// victim returns the connection that makes room for one from an address: of the address with the most that has an idle one. c.mu is held.
 func (c *connections) victim(from string) (oldest net.Conn) {
-	greediest, most := from, c.shares.Held(from)
-	for _, one := range c.all {
-		if n := c.shares.Held(one.from); n > most {
-			greediest, most = one.from, n
+	for _, address := range c.shares.More(from) {
+		for conn, one := range c.all {
+			if one.from == address && one.idle && (oldest == nil || one.since.Before(c.all[oldest].since)) {
+				oldest = conn
+			}
 		}
-	}
-	for conn, one := range c.all {
-		if one.from == greediest && one.idle && (oldest == nil || one.since.Before(c.all[oldest].since)) {
-			oldest = conn
+		if oldest != nil {
+			break
 		}
 	}
 	return oldest

@@ -151,8 +151,8 @@ func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 			t.Errorf("%s: python %s", c.who.ID, files["tools/shop/__init__.pyi"])
 		}
 	}
-	if len(x.trees) != 2 {
-		t.Errorf("%d trees for two views", len(x.trees))
+	if x.trees.Len() != 2 {
+		t.Errorf("%d trees for two views", x.trees.Len())
 	}
 }
 

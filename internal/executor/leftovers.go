@@ -1,14 +1,15 @@
 package executor
 
 import (
-	"container/list"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -27,21 +28,18 @@ type leftover struct {
 	at        time.Time
 }
 
-// leftovers keeps them by handle, bounded in bytes and age; the oldest go first. A handle means something to the
-// principal that made it only.
+// leftovers keeps them by handle, bounded in bytes and age; the oldest of the principal with the most go first. A handle means
+// something to the principal that made it only.
 type leftovers struct {
-	max int
 	age time.Duration
 	now func() time.Time
 
-	mu    sync.Mutex
-	by    map[string]*list.Element
-	order list.List // of *leftover, oldest first
-	size  int
+	mu  sync.Mutex
+	all *queue.Cache[string, *leftover]
 }
 
 func newLeftovers(max int, age time.Duration, now func() time.Time) *leftovers {
-	return &leftovers{max: max, age: age, now: now, by: map[string]*list.Element{}}
+	return &leftovers{age: age, now: now, all: queue.NewCache[string, *leftover](math.MaxInt, int64(max))}
 }
 
 // keep keeps l under its handle, a new one where it has none.
@@ -53,12 +51,10 @@ func (s *leftovers) keep(l *leftover) (handle string) {
 	l.size = len(l.value) + len(l.block) + len(l.data) + 256
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.by[l.handle]; ok {
-		return l.handle
-	}
-	s.by[l.handle] = s.order.PushBack(l)
-	s.size += l.size
 	s.trim()
+	if _, ok := s.all.Get(l.handle); !ok {
+		s.all.Put(l.principal, l.handle, l, int64(l.size))
+	}
 	return l.handle
 }
 
@@ -67,42 +63,38 @@ func (s *leftovers) get(principal, handle string) (*leftover, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trim()
-	if e, ok := s.by[handle]; ok {
-		if l := e.Value.(*leftover); l.principal == principal {
-			return l, nil
-		}
+	if l, ok := s.all.Get(handle); ok && l.principal == principal {
+		return l, nil
 	}
 	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the oldest go first when there are many. To make it again without repeating calls, send its program with after: the id of its execution", handle, prose.Span(s.age))
 }
 
-// trim drops what is too old or too much. s.mu is held.
+// trim drops what is too old. s.mu is held.
 func (s *leftovers) trim() {
 	old := s.now().Add(-s.age)
-	for e := s.order.Front(); e != nil; e = s.order.Front() {
-		l := e.Value.(*leftover)
-		if s.size <= s.max && l.at.After(old) {
+	for {
+		handle, l, ok := s.all.Oldest()
+		if !ok || l.at.After(old) {
 			return
 		}
-		s.order.Remove(e)
-		delete(s.by, l.handle)
-		s.size -= l.size
+		s.all.Remove(handle)
 	}
 }
 
-// history keeps executions: those under way, and the last finished ones, bounded in number, bytes and age.
+// history keeps executions: those under way, and the last finished ones, bounded in number, bytes and age. The oldest of the principal
+// with the most go first.
 type history struct {
-	max, maxBytes int
-	age           time.Duration
-	now           func() time.Time
+	bytes int64
+	age   time.Duration
+	now   func() time.Time
 
 	mu       sync.Mutex
 	by       map[string]*run
-	finished list.List // of *run, oldest first
-	size     int
+	finished *queue.Cache[string, *run]
 }
 
 func newHistory(max, bytes int, age time.Duration, now func() time.Time) *history {
-	return &history{max: max, maxBytes: bytes, age: age, now: now, by: map[string]*run{}}
+	return &history{bytes: int64(bytes), age: age, now: now, by: map[string]*run{}, finished: queue.NewCache[string, *run](max, int64(bytes))}
 }
 
 // begin keeps a run that is under way.
@@ -116,10 +108,12 @@ func (h *history) begin(r *run) {
 func (h *history) finish(r *run, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r.kept, r.ended = size+1024, h.now()
-	h.finished.PushBack(r)
-	h.size += r.kept
 	h.trim()
+	r.ended = h.now()
+	// One that is larger than all the room has all of it: it has just ended, and its caller waits for it.
+	for _, old := range h.finished.Put(r.principal.ID, r.id, r, min(int64(size)+1024, h.bytes)) {
+		delete(h.by, old.id)
+	}
 }
 
 // live gives the runs that are under way.
@@ -142,18 +136,16 @@ func (h *history) get(id string) (*run, bool) {
 	return r, ok
 }
 
-// trim drops what is too old or too much; the newest stays in any case. h.mu is held.
+// trim drops what is too old. h.mu is held.
 func (h *history) trim() {
 	old := h.now().Add(-h.age)
-	for e := h.finished.Front(); e != nil; e = h.finished.Front() {
-		r := e.Value.(*run)
-		over := h.finished.Len() > h.max || h.size > h.maxBytes && h.finished.Len() > 1
-		if !over && r.ended.After(old) {
+	for {
+		id, r, ok := h.finished.Oldest()
+		if !ok || r.ended.After(old) {
 			return
 		}
-		h.finished.Remove(e)
-		delete(h.by, r.id)
-		h.size -= r.kept
+		h.finished.Remove(id)
+		delete(h.by, id)
 	}
 }
 

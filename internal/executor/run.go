@@ -79,7 +79,6 @@ type run struct {
 	saved    time.Duration                             // how long that took
 	stray    *time.Timer                               // see strayed
 
-	kept  int       // bytes in the history; history's
 	ended time.Time // history's
 
 	shifting    sync.Mutex // see shift; before mu

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -13,7 +15,8 @@ func TestSightThatIsNotWorkedOutYet(t *testing.T) {
 	whole := catalog.New(catalog.Config{}).View()
 	all := func() func(*catalog.Entry) bool { return func(*catalog.Entry) bool { return true } }
 	p := tool.Principal{ID: "local:ann"}
-	s := &sights{whole: whole, by: map[string]*sight{keyOf(p): {made: time.Now()}}}
+	s := &sights{whole: whole, by: queue.NewCache[string, *sight](maxSeen, 0)}
+	s.by.Put(p.ID, keyOf(p), &sight{made: time.Now()}, 0)
 	done := make(chan *catalog.View, 1)
 	go func() { done <- s.get(p, whole, true, all) }()
 	select {
@@ -23,5 +26,23 @@ func TestSightThatIsNotWorkedOutYet(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("it waits for itself")
+	}
+}
+
+// A principal whose clients have many names doesn't have what others see worked out again and again.
+func TestSightsOfAGreedyPrincipal(t *testing.T) {
+	whole := catalog.New(catalog.Config{}).View()
+	var s sights
+	made := map[string]int{}
+	see := func(p tool.Principal) {
+		s.get(p, whole, false, func() func(*catalog.Entry) bool { made[p.ID]++; return func(*catalog.Entry) bool { return true } })
+	}
+	see(tool.Principal{ID: "ann"})
+	for i := range 2 * maxSeen {
+		see(tool.Principal{ID: "eve", Client: fmt.Sprint(i)})
+	}
+	see(tool.Principal{ID: "ann"})
+	if made["ann"] != 1 || made["eve"] != 2*maxSeen {
+		t.Errorf("%v", made)
 	}
 }

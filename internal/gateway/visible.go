@@ -10,6 +10,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -62,7 +63,7 @@ func (g *Gateway) Tools(p tool.Principal) []*catalog.Entry { return g.Visible(p)
 
 // Bounds on what is kept of views.
 const (
-	maxSeen = 256         // principals
+	maxSeen = 256         // views, of as many principals or of clients of theirs
 	fresh   = time.Second // for how long what depends on more than the policy and the catalog is kept
 )
 
@@ -70,7 +71,7 @@ const (
 type sights struct {
 	mu    sync.Mutex
 	whole *catalog.View // of which all are parts
-	by    map[string]*sight
+	by    *queue.Cache[string, *sight]
 }
 
 // keyOf tells apart principals that may see different things.
@@ -90,14 +91,14 @@ type sight struct {
 func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func() func(*catalog.Entry) bool) *catalog.View {
 	key, now := keyOf(p), time.Now()
 	s.mu.Lock()
-	if s.by == nil || s.whole != whole || len(s.by) >= maxSeen {
-		s.whole, s.by = whole, map[string]*sight{}
+	if s.by == nil || s.whole != whole {
+		s.whole, s.by = whole, queue.NewCache[string, *sight](maxSeen, 0)
 	}
-	last := s.by[key]
+	last, _ := s.by.Use(key)
 	v := last
 	if v == nil || fleeting && now.Sub(v.made) > fresh {
 		v = &sight{made: now}
-		s.by[key] = v
+		s.by.Put(p.ID, key, v, 0)
 	}
 	s.mu.Unlock()
 	v.once.Do(func() {

@@ -58,18 +58,18 @@ func (t *sessions) reserve(p tool.Principal) error {
 	}
 }
 
-// victimLocked returns the session that is closed to make room for one of a principal; empty when none may be.
+// victimLocked returns the session that is closed to make room for one of a principal: of the principal with the most that has an idle
+// one. It is empty when none may be closed.
 func (t *sessions) victimLocked(principal string) (oldest string) {
-	greediest, most := principal, t.room.Held(principal)
-	for _, s := range t.open {
-		if n := t.room.Held(s.owner); n > most {
-			greediest, most = s.owner, n
+	for _, owner := range t.room.More(principal) {
+		for id, s := range t.open {
+			if s.owner == owner && s.active == 0 && (owner != principal || time.Since(s.used) >= graceIdle) &&
+				(oldest == "" || s.used.Before(t.open[oldest].used)) {
+				oldest = id
+			}
 		}
-	}
-	for id, s := range t.open {
-		if s.owner == greediest && s.active == 0 && (greediest != principal || time.Since(s.used) >= graceIdle) &&
-			(oldest == "" || s.used.Before(t.open[oldest].used)) {
-			oldest = id
+		if oldest != "" {
+			break
 		}
 	}
 	return oldest

@@ -106,3 +106,33 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 		}
 	})
 }
+
+// When the principal with the most has nothing idle, an idle session of the next makes room.
+func TestIdleSessionOfTheNextGreediest(t *testing.T) {
+	table := newSessions(16, time.Hour, func(string) {})
+	defer table.stop()
+	open := func(who string, n int, idle bool) (err error) {
+		for i := range n {
+			p := tool.Principal{ID: who}
+			if err = table.reserve(p); err != nil {
+				return err
+			}
+			id := fmt.Sprint(who, i)
+			if table.opened(id, p, func() {}); idle {
+				table.end(id)
+			}
+		}
+		return nil
+	}
+	for who, n := range map[string]int{"eve": 8, "bob": 6} {
+		if err := open(who, n, who == "bob"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open("ann", 5, false); err != nil {
+		t.Error(err)
+	}
+	if e, b := table.room.Held("eve"), table.room.Held("bob"); e != 8 || b >= 6 {
+		t.Errorf("eve, whose sessions are in use, has %d, bob, whose are idle, %d", e, b)
+	}
+}

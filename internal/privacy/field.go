@@ -193,7 +193,7 @@ type lexicon struct {
 // lexicon gives that of a vault; nil where it can't be read.
 func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	g.mu.Lock()
-	l, ok := g.words[of]
+	l, ok := g.words.Use(of)
 	g.mu.Unlock()
 	if ok {
 		return l
@@ -206,10 +206,7 @@ func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	l = newLexicon(all)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.words) >= maxLexicons {
-		clear(g.words)
-	}
-	g.words[of] = l
+	g.words.Put(of.Owner, of, l, 0)
 	return l
 }
 

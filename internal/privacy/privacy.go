@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -42,7 +43,7 @@ type Guard struct {
 
 	mu      sync.Mutex // guards what follows
 	touched map[Scope]time.Time
-	words   map[Scope]*lexicon
+	words   *queue.Cache[Scope, *lexicon]
 }
 
 // New makes a Guard.
@@ -59,7 +60,7 @@ func New(cfg Config) *Guard {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[Scope]time.Time{}, words: map[Scope]*lexicon{}}
+	g := &Guard{cfg: cfg, paths: tool.ParsePaths(cfg.Fields), off: map[Kind]bool{}, touched: map[Scope]time.Time{}, words: queue.NewCache[Scope, *lexicon](maxLexicons, 0)}
 	for _, k := range Kinds() {
 		g.off[k] = cfg.Kinds != nil && !slices.Contains(cfg.Kinds, k)
 	}
@@ -102,7 +103,7 @@ const maxScopes = 1000
 func (g *Guard) forget(of Scope) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.words, of)
+	g.words.Remove(of)
 	delete(g.touched, of)
 }
 
@@ -125,7 +126,7 @@ func (g *Guard) Run(ctx context.Context) {
 			g.cfg.Log.Warn("throw away personal data that nobody used", "err", err)
 		case n > 0:
 			g.mu.Lock()
-			clear(g.words)
+			g.words.Clear()
 			g.mu.Unlock()
 			g.cfg.Log.Info("personal data that nobody used was thrown away", "values", n)
 		}

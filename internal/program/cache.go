@@ -1,11 +1,11 @@
 package program
 
 import (
-	"container/list"
 	"strings"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/queue"
 )
 
 const (
@@ -17,9 +17,8 @@ const (
 // longer than running it.
 type cache struct {
 	mu    sync.Mutex
-	view  *catalog.View         // the whole catalog that all were checked against
-	byKey map[key]*list.Element // of *kept
-	order list.List             // the latest first
+	view  *catalog.View // the whole catalog that all were checked against
+	byKey *queue.Cache[key, *Program]
 }
 
 type key struct {
@@ -30,11 +29,6 @@ type key struct {
 	view             *catalog.View // what is visible of the catalog
 }
 
-type kept struct {
-	key     key
-	program *Program
-}
-
 func keyOf(q Request, v *catalog.View) key {
 	return key{q.Source, q.Language, q.Session, q.Unchecked, strings.Join(q.Declared, "\n"), v}
 }
@@ -43,32 +37,24 @@ func keyOf(q Request, v *catalog.View) key {
 func (c *cache) get(k key, v *catalog.View) *Program {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.byKey[k]
-	if e == nil || c.view != v {
+	if c.byKey == nil || c.view != v {
 		return nil
 	}
-	c.order.MoveToFront(e)
-	return e.Value.(*kept).program
+	p, _ := c.byKey.Use(k)
+	return p
 }
 
-// put keeps a program, unless what it imports may be another the next time.
-func (c *cache) put(k key, v *catalog.View, p *Program) {
+// put keeps a program for the principal that sent it, unless what it imports may be another the next time.
+func (c *cache) put(owner string, k key, v *catalog.View, p *Program) {
 	if len(k.source)+len(k.declared) > maxKept || p.fleeting {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKey == nil || c.view != v {
-		c.view, c.byKey = v, map[key]*list.Element{}
-		c.order.Init()
+		c.view, c.byKey = v, queue.NewCache[key, *Program](maxCached, 0)
 	}
-	if c.byKey[k] != nil {
-		return
-	}
-	c.byKey[k] = c.order.PushFront(&kept{k, p})
-	if c.order.Len() > maxCached {
-		last := c.order.Back()
-		delete(c.byKey, last.Value.(*kept).key)
-		c.order.Remove(last)
+	if _, ok := c.byKey.Get(k); !ok {
+		c.byKey.Put(owner, k, p, 0)
 	}
 }

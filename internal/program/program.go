@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/program/check"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -29,8 +30,8 @@ type Preparer struct {
 	cache cache
 
 	mu      sync.Mutex
-	indexes map[*catalog.View]*check.Index // of the catalog as it is, by what is visible of it
-	whole   *catalog.View                  // the catalog of indexes
+	indexes *queue.Cache[*catalog.View, *check.Index] // of the catalog as it is, by what is visible of it
+	whole   *catalog.View                             // the catalog of indexes
 }
 
 // New makes a Preparer.
@@ -119,7 +120,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		place(e, q.Source)
 		return nil, e
 	}
-	p.cache.put(k, whole, prog)
+	p.cache.put(q.Principal.ID, k, whole, prog)
 	return prog, nil
 }
 
@@ -204,12 +205,13 @@ func (p *Preparer) indexOf(who tool.Principal) (x *check.Index, whole *catalog.V
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.whole != whole || len(p.indexes) >= maxIndexes {
-		p.whole, p.indexes = whole, map[*catalog.View]*check.Index{}
+	if p.indexes == nil || p.whole != whole {
+		p.whole, p.indexes = whole, queue.NewCache[*catalog.View, *check.Index](maxIndexes, 0)
 	}
-	if x = p.indexes[v]; x == nil {
+	x, ok := p.indexes.Use(v)
+	if !ok {
 		x = check.New(v)
-		p.indexes[v] = x
+		p.indexes.Put(who.ID, v, x, 0)
 	}
 	return x, whole
 }

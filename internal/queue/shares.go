@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +55,20 @@ func (s *Shares) Held(who string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held[who]
+}
+
+// More returns the principals that hold more than who, those with the most first, and then who: in this order they make room for who.
+func (s *Shares) More(who string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for p, n := range s.held {
+		if n > s.held[who] {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(s.held[b], s.held[a]), cmp.Compare(a, b)) })
+	return append(all, who)
 }
 
 // Take holds n more for a principal, until Give. An error, of the kind Limit, says whose limit was reached.

@@ -128,7 +128,7 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 	out := &Outcome{Execution: s.Execution}
 	for i, r := range s.Requests {
 		if picks[i] == leave {
-			if err := d.use(leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil && tool.AsError(err).Kind == tool.Limit {
+			if err := d.use(c.Principal.ID, leftKey(c.Principal.ID, r.ID), d.cfg.Now().Add(maxAge)); err != nil && tool.AsError(err).Kind == tool.Limit {
 				return nil, err
 			}
 			continue
@@ -162,7 +162,7 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 		return
 	}
 	// Once, before anything is decided: of two that come at the same time one is taken.
-	if err = d.use(s.Nonce, s.Expires); err == nil {
+	if err = d.use(s.Principal, s.Nonce, s.Expires); err == nil {
 		err = d.unchanged(ctx, s)
 	}
 	return
@@ -256,30 +256,47 @@ const maxUsed = 20_000
 
 func leftKey(principal, request string) string { return principal + " left " + request }
 
-// use remembers key until a time; an error of kind Conflict where it is remembered already.
-func (d *Desk) use(key string, until time.Time) error {
+// A use is a form or a request that is remembered.
+type use struct {
+	principal string // who answered
+	until     time.Time
+}
+
+// use remembers key until a time; an error of kind Conflict where it is remembered already. Principals share what is remembered.
+func (d *Desk) use(principal, key string, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.cfg.Now()
-	if now.Before(d.used[key]) {
+	if now.Before(d.used[key].until) {
 		return tool.Errorf(tool.Conflict, "the form was answered already: nothing was decided")
 	}
-	if len(d.used) >= maxUsed {
-		for k, t := range d.used {
-			if !now.Before(t) {
-				delete(d.used, k)
+	d.forget(key)
+	err := d.room.Take(principal, 1)
+	if err != nil {
+		for k, u := range d.used {
+			if !now.Before(u.until) {
+				d.forget(k)
 			}
 		}
+		err = d.room.Take(principal, 1)
 	}
-	if len(d.used) >= maxUsed {
-		return tool.Errorf(tool.Limit, "too many forms were answered in the last hour: nothing was decided; decide on the command line")
+	if err != nil {
+		return tool.Errorf(tool.Limit, "too many forms were answered in the last hour (%w): nothing was decided; decide on the command line", err)
 	}
-	d.used[key] = until
+	d.used[key] = use{principal, until}
 	return nil
+}
+
+// forget forgets what may be remembered. d.mu is held.
+func (d *Desk) forget(key string) {
+	if u, ok := d.used[key]; ok {
+		delete(d.used, key)
+		d.room.Give(u.principal, 1)
+	}
 }
 
 func (d *Desk) isUsed(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cfg.Now().Before(d.used[key])
+	return d.cfg.Now().Before(d.used[key].until)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 	"github.com/biplane-dev/biplane/internal/plan"
 	"github.com/biplane-dev/biplane/internal/prose"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -51,7 +52,8 @@ type Desk struct {
 	cfg Config
 
 	mu   sync.Mutex
-	used map[string]time.Time // forms that were answered, and requests that somebody left undecided, until when that matters
+	used map[string]use // forms that were answered, and requests that somebody left undecided
+	room *queue.Shares
 }
 
 // New makes a Desk.
@@ -62,7 +64,7 @@ func New(cfg Config) *Desk {
 	if cfg.Elsewhere == nil {
 		cfg.Elsewhere = func(request string) string { return "biplane approvals show " + request }
 	}
-	return &Desk{cfg: cfg, used: map[string]time.Time{}}
+	return &Desk{cfg: cfg, used: map[string]use{}, room: queue.NewShares("forms", "remembered", maxUsed)}
 }
 
 // A Call is that in which somebody is asked. The answer has to come in the same one.

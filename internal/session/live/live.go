@@ -6,7 +6,6 @@
 package live
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"log/slog"
@@ -77,10 +76,10 @@ type warm struct {
 	key   key
 	turns *queue.Turns // one at a time, in the order of arrival
 
-	users   int           // who has the turn, or waits for it; guarded by Sessions.mu, as are the next three
-	running bool          // a program has the turn
-	idle    *list.Element // in Sessions.idle, while there are no users
-	since   time.Time     // when that began
+	users   int       // who has the turn, or waits for it; guarded by Sessions.mu, as are the next three
+	running bool      // a program has the turn
+	idle    bool      // it is in Sessions.idle, while there are no users
+	since   time.Time // when that began
 
 	// What follows belongs to whoever has the turn.
 	loaded bool
@@ -111,16 +110,15 @@ type Sessions struct {
 
 	mu      sync.Mutex
 	by      map[key]*warm
-	idle    list.List // of *warm, the longest idle first
-	bytes   int64     // of the guests and files of idle
-	expired time.Time // when old ones were looked for
+	idle    *queue.Cache[key, *warm] // by the bytes of their guests and files; those of the owner with the most are closed first
+	expired time.Time                // when old ones were looked for
 	closed  bool
 }
 
 // New makes Sessions.
 func New(cfg Config) *Sessions {
 	cfg.Limits = cfg.Limits.Complete()
-	return &Sessions{cfg: cfg, by: map[key]*warm{}}
+	return &Sessions{cfg: cfg, by: map[key]*warm{}, idle: queue.NewCache[key, *warm](cfg.Limits.Hot, cfg.Limits.HotBytes)}
 }
 
 // A Hold is the right to a session, until it is released.
@@ -230,10 +228,9 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 
 // unlist takes l from those that are idle. s.mu is held.
 func (s *Sessions) unlist(l *warm) {
-	if l.idle != nil {
-		s.idle.Remove(l.idle)
-		l.idle = nil
-		s.bytes -= l.size()
+	if l.idle {
+		s.idle.Remove(l.key)
+		l.idle = false
 	}
 }
 
@@ -265,29 +262,32 @@ func (h *Hold) Release() {
 		if len(l.hot) == 0 {
 			delete(s.by, l.key)
 		} else {
-			l.since, l.idle = s.cfg.Now(), s.idle.PushBack(l)
-			s.bytes += l.size()
+			l.since, l.idle = s.cfg.Now(), true
+			for _, victim := range s.idle.Put(l.key.owner, l.key, l, l.size()) {
+				victim.idle = false
+				delete(s.by, victim.key)
+				out = append(out, victim)
+			}
 		}
-		out = s.surplus()
+		out = append(out, s.surplus()...)
 	}
 	s.mu.Unlock()
 	h.turns.Leave(h.turn)
 	closeAll(out)
 }
 
-// surplus takes out what is too old or too much; the caller closes it. s.mu is held.
+// surplus takes out what is too old; the caller closes it. s.mu is held.
 func (s *Sessions) surplus() (out []*warm) {
 	old := s.cfg.Now().Add(-s.cfg.Limits.Idle)
-	for e := s.idle.Front(); e != nil; e = s.idle.Front() {
-		l := e.Value.(*warm)
-		if !s.closed && s.idle.Len() <= s.cfg.Limits.Hot && s.bytes <= s.cfg.Limits.HotBytes && l.since.After(old) {
-			break
+	for {
+		_, l, ok := s.idle.Oldest()
+		if !ok || !s.closed && l.since.After(old) {
+			return out
 		}
 		s.unlist(l)
 		delete(s.by, l.key)
 		out = append(out, l)
 	}
-	return out
 }
 
 func closeAll(out []*warm) error {
@@ -313,8 +313,8 @@ func (s *Sessions) suspend() (next time.Duration, err error) {
 	s.mu.Lock()
 	out := s.surplus()
 	next = s.cfg.Limits.Idle
-	if e := s.idle.Front(); e != nil {
-		next = e.Value.(*warm).since.Add(s.cfg.Limits.Idle).Sub(s.cfg.Now())
+	if _, l, ok := s.idle.Oldest(); ok {
+		next = l.since.Add(s.cfg.Limits.Idle).Sub(s.cfg.Now())
 	}
 	s.mu.Unlock()
 	return next, closeAll(out)
@@ -343,7 +343,7 @@ func (s *Sessions) look(key key) (users int, running, hot bool) {
 	if l == nil {
 		return 0, false, false
 	}
-	return l.users, l.running, l.idle != nil || l.users > 0
+	return l.users, l.running, l.idle || l.users > 0
 }
 
 func def[T int | int64 | time.Duration](v *T, d T) {
