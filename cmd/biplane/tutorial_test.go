@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/peertest"
+)
+
+// The tutorial works as it is written: its files are written and its commands run, in order. A
+// block's first line says what it is: ```sh, ```sh exit 3, or ```yaml biplane.yaml for a file.
+func TestTutorial(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tutorial.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	npx := fmt.Sprintf("#!/bin/sh\nshift 2\nexec %q %q \"$@\"\n",
+		peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/server-filesystem/dist/index.js"))
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "bin", "npx"), npx, 0o700)
+
+	commands := 0
+	for i, part := range strings.Split(string(text), "```") {
+		if i%2 == 0 {
+			continue
+		}
+		head, body, _ := strings.Cut(part, "\n")
+		kind, argument, _ := strings.Cut(head, " ")
+		switch {
+		case kind == "sh":
+			want, _ := strconv.Atoi(strings.TrimPrefix(argument, "exit "))
+			runBlock(t, dir, body, want)
+			commands++
+		case argument != "":
+			writeFile(t, filepath.Join(dir, argument), body, 0o600)
+		}
+	}
+	if commands < 10 {
+		t.Errorf("%d blocks of commands ran, want at least 10: has the page changed its form?", commands)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "box", "todo.txt")); string(got) != "call Bob" {
+		t.Errorf("after the tutorial box/todo.txt is %q (%v), want %q", got, err, "call Bob")
+	}
+}
+
+// runBlock runs the commands of a block, which must exit with the code want. apr_... stands for the
+// one request that waits.
+func runBlock(t *testing.T, dir, body string, want int) {
+	t.Helper()
+	body = strings.ReplaceAll(body, "apr_...", "$(biplane approvals -o json | grep -o 'apr_[a-z0-9]*' | head -n 1)")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "-eu", "-c", body)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "HOME="+dir,
+		"XDG_DATA_HOME="+filepath.Join(dir, "data"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
+	out, err := c.CombinedOutput()
+	code := 0
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+		code = e.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if code != want {
+		t.Fatalf("exit code %d, want %d\n%s\n%s", code, want, body, out)
+	}
+}
+
+func writeFile(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,128 @@
+package biplane_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, name := range append(names, more...) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(b)
+	}
+	if len(texts) < 15 {
+		t.Fatalf("only %d pages found: this test looks in the wrong place", len(texts))
+	}
+	return texts
+}
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notASlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// slug returns the anchor that a heading has on GitHub.
+func slug(heading string) string {
+	return strings.ReplaceAll(notASlug.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+}
+
+// Links of the documents lead to files and headings that exist.
+func TestLinks(t *testing.T) {
+	texts := pages(t)
+	for name, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], ":") {
+				continue
+			}
+			target := name
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(name), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", name, m[0])
+				continue
+			}
+			if m[2] == "" {
+				continue
+			}
+			found := false
+			for _, h := range heading.FindAllStringSubmatch(texts[target], -1) {
+				found = found || slug(h[1]) == m[2]
+			}
+			if !found {
+				t.Errorf("%s: %s has no heading for the link %s", name, target, m[0])
+			}
+		}
+	}
+}
+
+// The index names every page.
+func TestIndexOfDocuments(t *testing.T) {
+	texts := pages(t)
+	for name := range texts {
+		base := filepath.Base(name)
+		if filepath.Dir(name) == "docs" && base != "README.md" && !strings.Contains(texts["docs/README.md"], "]("+base+")") {
+			t.Errorf("docs/README.md does not name %s", name)
+		}
+	}
+}
+
+const (
+	readmeLines   = 120
+	sentenceWords = 25
+)
+
+var (
+	codeBlock   = regexp.MustCompile("(?s)```.*?```")
+	endOfPhrase = regexp.MustCompile(`[.!?:](?:\s|$)|\n\n|\n- |\n#`)
+)
+
+// The README can be read in a minute.
+func TestReadmeIsShort(t *testing.T) {
+	text := pages(t)["README.md"]
+	if n := strings.Count(text, "\n"); n > readmeLines {
+		t.Errorf("README.md has %d lines, at most %d: move details to docs/", n, readmeLines)
+	}
+	for _, s := range endOfPhrase.Split(codeBlock.ReplaceAllString(text, "\n\n"), -1) {
+		if n := len(strings.Fields(s)); n > sentenceWords {
+			t.Errorf("README.md: a sentence of %d words, at most %d: %s", n, sentenceWords, strings.Join(strings.Fields(s), " "))
+		}
+	}
+}
+
+var roomRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+// The table of ARCHITECTURE.md names every package, and no other.
+func TestTableOfRooms(t *testing.T) {
+	named := map[string]bool{}
+	for _, m := range roomRow.FindAllStringSubmatch(pages(t)["ARCHITECTURE.md"], -1) {
+		if _, err := os.Stat(m[1]); err != nil && !strings.Contains(m[1], " ") && strings.Contains(m[1], "/") {
+			t.Errorf("ARCHITECTURE.md names %s, which does not exist", m[1])
+		}
+		named[m[1]] = true
+	}
+	for _, s := range sources(t) {
+		dir := filepath.ToSlash(filepath.Dir(s.path))
+		if strings.HasPrefix(dir, "internal/") && !named[dir] && !strings.HasSuffix(dir, "test") {
+			t.Errorf("ARCHITECTURE.md has no row for %s", dir)
+			named[dir] = true
+		}
+	}
+}
