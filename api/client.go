@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// answerBytes bounds an answer.
+// answerBytes is the maximum size of a response.
 const answerBytes = 256 << 20
 
-// A Client asks the HTTP API. It is safe for concurrent use.
+// A Client calls the HTTP API. It is safe for concurrent use.
 type Client struct {
 	Base string       // "http://127.0.0.1:8420"
 	HTTP *http.Client // nil: http.DefaultClient
 }
 
-// Status asks how the process is.
+// Status returns the status of the process.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return get[*Status](ctx, c, "/status")
 }
@@ -37,17 +37,17 @@ func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 	return get[[]Tool](ctx, c, "/tools")
 }
 
-// Tool gives all that is known of a tool, by any of its names.
+// Tool returns the full description of a tool, by any of its names.
 func (c *Client) Tool(ctx context.Context, path string) (*ToolDetail, error) {
 	return get[*ToolDetail](ctx, c, "/tools/"+url.PathEscape(path))
 }
 
-// AcceptHints has the weaker hints of a tool believed from now on, as long as they are those that claim identifies.
+// AcceptHints accepts the weaker hints of a tool, if they are still the ones that claim identifies.
 func (c *Client) AcceptHints(ctx context.Context, path, claim string) (*WeakerHints, error) {
 	return post[*WeakerHints](ctx, c, "/tools/"+url.PathEscape(path)+"/accept", map[string]string{"claim": claim})
 }
 
-// Search looks for tools. limit 0 is the default.
+// Search searches for tools. If limit is 0, the default applies.
 func (c *Client) Search(ctx context.Context, query string, limit int) (*Hits, error) {
 	q := url.Values{"query": {query}}
 	if limit > 0 {
@@ -56,17 +56,17 @@ func (c *Client) Search(ctx context.Context, query string, limit int) (*Hits, er
 	return get[*Hits](ctx, c, "/tools/search?"+q.Encode())
 }
 
-// Types gives the TypeScript declarations of all tools, as files by path.
+// Types returns the TypeScript declarations of all tools, by file path.
 func (c *Client) Types(ctx context.Context) (map[string]string, error) {
 	return get[map[string]string](ctx, c, "/tools/types")
 }
 
-// Sandboxes says what kinds of sandboxes there are.
+// Sandboxes returns the capabilities of each kind of sandbox.
 func (c *Client) Sandboxes(ctx context.Context) ([]Capability, error) {
 	return get[[]Capability](ctx, c, "/sandboxes")
 }
 
-// Run runs a program, and waits for its end unless r says otherwise.
+// Run runs a program. It waits for its end unless r.NoWait is set.
 func (c *Client) Run(ctx context.Context, r RunRequest) (*Execution, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Client) Run(ctx context.Context, r RunRequest) (*Execution, error) {
 	return ask[*Execution](ctx, c, http.MethodPost, "/executions", body)
 }
 
-// Execution gives an execution that was begun before, with its tokens counted.
+// Execution returns an execution that was started earlier, with its tokens counted.
 func (c *Client) Execution(ctx context.Context, id string) (*Execution, error) {
 	return get[*Execution](ctx, c, "/executions/"+url.PathEscape(id)+"?tokens=true")
 }
@@ -116,7 +116,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 	return out, nil
 }
 
-// do makes a request, and says why there is no answer.
+// do sends a request, and converts a transport error to an *Error.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	client := c.HTTP
 	if client == nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// The states of an execution, as the journal has them.
+// The states of an execution in the journal.
 const (
-	StateRunning     = "running"     // its program runs, or waits for its turn
+	StateRunning     = "running"     // its program is running or queued
 	StateWaiting     = "waiting"     // it waits for a person
-	StateDone        = "done"        // its program ended well
+	StateDone        = "done"        // its program succeeded
 	StateFailed      = "failed"      // its program ended with an error
-	StateInterrupted = "interrupted" // biplane ended, and it could not go on: Error says why
+	StateInterrupted = "interrupted" // biplane ended, and it could not be resumed: Error says why
 )
 
 // An ExecutionInfo is one execution in a list of them.
@@ -25,25 +25,26 @@ type ExecutionInfo struct {
 	Session   string     `json:"session"` // empty: none
 	Language  string     `json:"language"`
 	Started   time.Time  `json:"started"`
-	Ended     *time.Time `json:"ended"` // null while it goes on
+	Ended     *time.Time `json:"ended"` // null until it has ended
 	MS        int64      `json:"ms"`    // wall time so far
 	Calls     int        `json:"calls"`
-	Principal string     `json:"principal"`         // whose it is
-	Client    string     `json:"client,omitempty"`  // what sent the program
-	After     string     `json:"after,omitempty"`   // the execution of which it is a corrected form
+	Principal string     `json:"principal"`         // its owner
+	Client    string     `json:"client,omitempty"`  // the client that sent the program
+	After     string     `json:"after,omitempty"`   // the execution that it corrects
 	Problem   string     `json:"problem,omitempty"` // why it failed or was interrupted, in one line
 }
 
-// MaxExecutions is how many executions one page of their list may have.
+// MaxExecutions is the maximum number of executions in one page of the list.
 const MaxExecutions = 1000
 
 // An ExecutionPage is a part of the list of executions, newest first.
 type ExecutionPage struct {
 	Executions []ExecutionInfo `json:"executions"`
-	Next       string          `json:"next,omitempty"` // what to ask for the next part with; empty at the end
+	// value of ExecutionFilter.Before for the next page; empty at the end
+	Next string `json:"next,omitempty"`
 }
 
-// An ExecutionFilter says which executions are listed. What is zero filters nothing.
+// An ExecutionFilter selects executions. Zero fields match all.
 type ExecutionFilter struct {
 	States  []string
 	Session string
@@ -52,76 +53,80 @@ type ExecutionFilter struct {
 	Before  string // Next of an earlier page
 }
 
-// An ExecutionDetail is all that the journal has of an execution.
+// An ExecutionDetail is everything the journal holds about an execution.
 type ExecutionDetail struct {
 	ExecutionInfo
-	Calls   []ExecutionCall `json:"calls"` // in the order in which the program made them; here in place of their number
+	// in the order in which the program made them; replaces the number in ExecutionInfo
+	Calls   []ExecutionCall `json:"calls"`
 	Program string          `json:"program"`
-	Value   json.RawMessage `json:"value"` // null when there is none
+	Value   json.RawMessage `json:"value"` // null if there is none
 	Error   *ProgramError   `json:"error"` // null unless it failed or was interrupted
 	Console []ConsoleLine   `json:"console"`
 	Notes   []string        `json:"notes,omitempty"`
-	Labels  []string        `json:"labels,omitempty"` // of what it had read, and whoever sent it
+	Labels  []string        `json:"labels,omitempty"` // of the data it had read, and of its sender
 	Tier    string          `json:"tier"`
-	Engine  string          `json:"engine"`         // build that ran it
-	Lost    string          `json:"lost,omitempty"` // why it can't be replayed; empty when it can
-	Version string          `json:"version"`        // another one after each change
+	Engine  string          `json:"engine"`         // the build that ran it
+	Lost    string          `json:"lost,omitempty"` // why it can't be replayed; empty if it can
+	Version string          `json:"version"`        // differs after each change
 }
 
 // The states of a call.
 const (
-	CallPending = "pending"  // under way
+	CallPending = "pending"  // in progress
 	CallDone    = "done"     //
-	CallFailed  = "failed"   // the tool reported failure, or it could not be reached
+	CallFailed  = "failed"   // the tool reported failure, or could not be reached
 	CallNotMade = "not made" // nothing was sent
-	CallUnknown = "unknown"  // it was sent, and whether it took effect is not known
+	CallUnknown = "unknown"  // it was sent, but whether it took effect is unknown
 )
 
-// An ExecutionCall is one call of a program, as the journal has it.
+// An ExecutionCall is one call of a program, as recorded in the journal.
 type ExecutionCall struct {
-	Call      int             `json:"call"` // number in the execution, from 1
-	Tool      string          `json:"tool"`
-	State     string          `json:"state"`
-	Arguments json.RawMessage `json:"arguments,omitempty"` // absent when they are not kept, and from a list where they are large
-	Digest    string          `json:"digest"`              // SHA-256 of the tool and its arguments in canonical form (RFC 8785)
+	Call  int    `json:"call"` // number in the execution, from 1
+	Tool  string `json:"tool"`
+	State string `json:"state"`
+	// Arguments are absent if they are not kept. Lists omit large ones.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Digest    string          `json:"digest"` // SHA-256 of the tool and its arguments in canonical form (RFC 8785)
 	Decision  string          `json:"decision,omitempty"`
 	ReadOnly  bool            `json:"read_only"`
 	Started   time.Time       `json:"started,omitzero"`
 	MS        int64           `json:"ms"`
 	Bytes     int             `json:"bytes"`            // of the result
-	Result    string          `json:"result,omitempty"` // SHA-256 of what the program was given
-	Value     json.RawMessage `json:"value,omitempty"`  // what it was given, where one call was asked for
-	Error     string          `json:"error,omitempty"`
-	Order     int             `json:"order,omitempty"`  // in which its answer was given to the program, from 1
-	From      string          `json:"from,omitempty"`   // the execution whose journal answered it
-	Labels    []string        `json:"labels,omitempty"` // of what came of it
+	Result    string          `json:"result,omitempty"` // SHA-256 of the result that the program received
+	// the result that the program received, if a single call was requested
+	Value json.RawMessage `json:"value,omitempty"`
+	Error string          `json:"error,omitempty"`
+	// Order is the position, from 1, in which the program received its answer.
+	Order  int      `json:"order,omitempty"`
+	From   string   `json:"from,omitempty"`   // the execution whose journal answered it
+	Labels []string `json:"labels,omitempty"` // of the result
 }
 
-// A ReplayRequest says how to replay an execution.
+// A ReplayRequest specifies how to replay an execution.
 type ReplayRequest struct {
 	Until   int    `json:"until,omitempty"`   // number of the call to stop at; 0: the end
-	Program string `json:"program,omitempty"` // to be run in place of the execution's own
+	Program string `json:"program,omitempty"` // a program to run instead of the execution's own
 }
 
-// How a replay may end.
+// The states in which a replay may end.
 const (
-	ReplayDone     = "done"     // the program ended well
+	ReplayDone     = "done"     // the program succeeded
 	ReplayFailed   = "failed"   // the program ended with an error
-	ReplayStopped  = "stopped"  // at the call that was asked for
+	ReplayStopped  = "stopped"  // at the requested call
 	ReplayDiverged = "diverged" // the program made a call that isn't in the journal
 	ReplayCut      = "cut"      // the journal ends there: the program was stopped from outside
 )
 
-// A Replay is what came of running an execution again from its journal. Nothing was sent anywhere.
+// A Replay is the result of running an execution again from its journal. Nothing was sent anywhere.
 type Replay struct {
 	Execution string          `json:"execution"`
 	State     string          `json:"state"`
-	Same      bool            `json:"same"`              // the guest said the same bytes as then
-	Differs   string          `json:"differs,omitempty"` // where it first did something else
+	Same      bool            `json:"same"`              // the guest sent the same bytes as in the original run
+	Differs   string          `json:"differs,omitempty"` // where it first differed
 	Value     json.RawMessage `json:"value"`
 	Error     *ProgramError   `json:"error"`
 	Console   []ConsoleLine   `json:"console"`
-	Calls     []ExecutionCall `json:"calls"` // that it made; the last of one that was stopped or diverged was not answered
+	Calls     []ExecutionCall `json:"calls"` // calls made; the last call of a stopped or diverged replay has no answer
 	Notes     []string        `json:"notes,omitempty"`
 }
 
@@ -146,22 +151,23 @@ func (c *Client) Executions(ctx context.Context, f ExecutionFilter) (*ExecutionP
 	return get[*ExecutionPage](ctx, c, "/executions?"+q.Encode())
 }
 
-// Journal gives all that is kept of an execution.
+// Journal returns everything that is kept about an execution.
 func (c *Client) Journal(ctx context.Context, id string) (*ExecutionDetail, error) {
 	return get[*ExecutionDetail](ctx, c, "/executions/"+url.PathEscape(id)+"/journal")
 }
 
-// Watch is Journal as soon as there is more than in a version, or the execution has ended, or some seconds have passed.
+// Watch returns the same as Journal, once the execution has changed since the given version or has
+// ended, or after some seconds.
 func (c *Client) Watch(ctx context.Context, id, version string) (*ExecutionDetail, error) {
 	return get[*ExecutionDetail](ctx, c, "/executions/"+url.PathEscape(id)+"/journal?past="+url.QueryEscape(version))
 }
 
-// Call gives one call of an execution, with all of its arguments and its result.
+// Call returns one call of an execution, with its full arguments and its result.
 func (c *Client) Call(ctx context.Context, id string, n int) (*ExecutionCall, error) {
 	return get[*ExecutionCall](ctx, c, "/executions/"+url.PathEscape(id)+"/calls/"+strconv.Itoa(n))
 }
 
-// StopExecution stops an execution that runs or waits, and returns when it has ended.
+// StopExecution stops a running or waiting execution, and returns when it has ended.
 func (c *Client) StopExecution(ctx context.Context, id string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/executions/"+url.PathEscape(id), nil)
 	return err

@@ -11,20 +11,20 @@ import (
 // A Key is an API key, without its secret.
 type Key struct {
 	Name     string     `json:"name"`
-	ID       string     `json:"id"`    // stands in the key itself
-	State    string     `json:"state"` // one of the states of keys
+	ID       string     `json:"id"`    // part of the key itself
+	State    string     `json:"state"` // KeyActive, KeyExpired, KeyRevoked or KeyChanged
 	Person   string     `json:"person,omitempty"`
 	Roles    []string   `json:"roles"`
 	Scopes   []string   `json:"scopes"`
-	Tools    []string   `json:"tools,omitempty"` // patterns; none: all
+	Tools    []string   `json:"tools,omitempty"` // patterns; empty: all
 	Groups   []string   `json:"groups,omitempty"`
 	Created  time.Time  `json:"created"`
 	Expires  *time.Time `json:"expires,omitempty"`
 	Rotated  *time.Time `json:"rotated,omitempty"`
-	OldUntil *time.Time `json:"old_until,omitempty"` // the secret before the last rotation opens until then
+	OldUntil *time.Time `json:"old_until,omitempty"` // the secret before the last rotation is accepted until then
 	Used     *time.Time `json:"used,omitempty"`
 	Revoked  *time.Time `json:"revoked,omitempty"`
-	Key      string     `json:"key,omitempty"` // the key itself: only where it was just made, and never again
+	Key      string     `json:"key,omitempty"` // the key itself: only in the response that creates or rotates it
 }
 
 // The states of keys.
@@ -32,31 +32,31 @@ const (
 	KeyActive  = "active"
 	KeyExpired = "expired"
 	KeyRevoked = "revoked"
-	KeyChanged = "changed" // in the database, without the key of the data folder: it opens nothing
+	KeyChanged = "changed" // changed in the database without the data folder's key: it is not accepted
 )
 
-// A KeyRequest is a key that is to be made.
+// A KeyRequest describes a key to create.
 type KeyRequest struct {
 	Name           string   `json:"name"`
 	Person         string   `json:"person,omitempty"`
-	Roles          []string `json:"roles,omitempty"`           // none: user
-	Scopes         []string `json:"scopes,omitempty"`          // mcp, api; none: mcp
-	Tools          []string `json:"tools,omitempty"`           // patterns of paths; none: all
+	Roles          []string `json:"roles,omitempty"`           // default: user
+	Scopes         []string `json:"scopes,omitempty"`          // mcp, api; default: mcp
+	Tools          []string `json:"tools,omitempty"`           // patterns of paths; empty: all
 	Groups         []string `json:"groups,omitempty"`          // as policies and approvers name them
 	ExpiresSeconds int64    `json:"expires_seconds,omitempty"` // from now; 0: never
 }
 
-// A RotateRequest says how long the secret of a key goes on that is replaced.
+// A RotateRequest specifies how long the old secret of a rotated key is still accepted.
 type RotateRequest struct {
 	GraceSeconds int64 `json:"grace_seconds,omitempty"`
 }
 
-// Keys lists the API keys, revoked ones too.
+// Keys lists the API keys, including revoked ones.
 func (c *Client) Keys(ctx context.Context) ([]Key, error) {
 	return get[[]Key](ctx, c, "/keys")
 }
 
-// CreateKey makes a key. The answer holds it, once.
+// CreateKey creates a key. Only this response contains it.
 func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (*Key, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (*Key, error) {
 	return ask[*Key](ctx, c, http.MethodPost, "/keys", body)
 }
 
-// RotateKey gives a key another secret. The answer holds the key, once.
+// RotateKey replaces the secret of a key. Only this response contains the new key.
 func (c *Client) RotateKey(ctx context.Context, name string, r RotateRequest) (*Key, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Client) RotateKey(ctx context.Context, name string, r RotateRequest) (*
 	return ask[*Key](ctx, c, http.MethodPost, "/keys/"+url.PathEscape(name)+"/rotate", body)
 }
 
-// RevokeKey ends a key, at once and for good.
+// RevokeKey revokes a key, immediately and permanently.
 func (c *Client) RevokeKey(ctx context.Context, name string) (*Key, error) {
 	return ask[*Key](ctx, c, http.MethodDelete, "/keys/"+url.PathEscape(name), nil)
 }

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// A PolicyFile is a text of policies, in Cedar.
+// A PolicyFile is a file of policies in Cedar.
 type PolicyFile struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// A PolicyProblem is one thing that is wrong in policies.
+// A PolicyProblem is one error in the policies.
 type PolicyProblem struct {
 	File    string `json:"file"`
-	Line    int    `json:"line"` // 1-based; 0 when it is about the file as a whole
+	Line    int    `json:"line"` // 1-based; 0 if it concerns the whole file
 	Column  int    `json:"column"`
 	Policy  string `json:"policy,omitempty"` // its id
 	Message string `json:"message"`
 }
 
-// A PolicyReport is what a check of policies found.
+// A PolicyReport is the result of a check of policies.
 type PolicyReport struct {
-	Name     string          `json:"name"`     // of the policies in force; empty for files that were sent
-	Version  string          `json:"version"`  // empty where they could not be loaded
+	Name     string          `json:"name"`     // of the policies in force; empty for files in the request
+	Version  string          `json:"version"`  // empty if they could not be loaded
 	Policies int             `json:"policies"` // how many
-	Tools    int             `json:"tools"`    // that they were checked against
-	Problems []PolicyProblem `json:"problems"` // with any of them the policies are not to be used
+	Tools    int             `json:"tools"`    // number of tools they were checked against
+	Problems []PolicyProblem `json:"problems"` // if there are any, the policies must not be used
 	Warnings []PolicyProblem `json:"warnings"`
 }
 
-// A PolicyPrincipal says who asks, as policies see it. Without an ID it is the local user.
+// A PolicyPrincipal identifies a caller, as policies see it. Without an ID it is the local user.
 type PolicyPrincipal struct {
 	ID     string   `json:"id,omitempty"`
 	Name   string   `json:"name,omitempty"`
@@ -43,50 +43,52 @@ type PolicyPrincipal struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// A PolicyQuestion asks for the decision on a call, which is not made.
+// A PolicyQuestion asks for the decision on a call, without making the call.
 type PolicyQuestion struct {
-	Files     []PolicyFile    `json:"files,omitempty"` // decided under these; none: those in force
+	Files     []PolicyFile    `json:"files,omitempty"` // policies to decide under; empty: those in force
 	Principal PolicyPrincipal `json:"principal"`
 	Tool      string          `json:"tool"` // any of its names
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Program   bool            `json:"program,omitempty"` // the call comes from inside a program
-	Labels    []string        `json:"labels,omitempty"`  // of what its session has read
-	Reveal    []string        `json:"reveal,omitempty"`  // kinds of personal data ("email"): may the tool have them in the place of tokens? None: may it be called?
-	Time      time.Time       `json:"time,omitzero"`     // zero: now
+	Program   bool            `json:"program,omitempty"` // the call comes from a program
+	Labels    []string        `json:"labels,omitempty"`  // of the data that its session has read
+	// Reveal lists kinds of personal data ("email"). If set, the question is whether the tool may
+	// receive them instead of tokens. If empty, it is whether the tool may be called.
+	Reveal []string  `json:"reveal,omitempty"`
+	Time   time.Time `json:"time,omitzero"` // zero: now
 }
 
-// A PolicyAnswer is a decision, and how it came about.
+// A PolicyAnswer is a decision and how it was reached.
 type PolicyAnswer struct {
 	Tool      string        `json:"tool"`   // exact path
 	Effect    string        `json:"effect"` // "allow", "ask", "deny"
-	Policy    string        `json:"policy"` // ids of those that decided
+	Policy    string        `json:"policy"` // ids of the policies that decided
 	Version   string        `json:"version"`
 	Reason    string        `json:"reason"`
 	Approvers []string      `json:"approvers,omitempty"`
 	Tier      string        `json:"tier"`
-	Limits    []string      `json:"limits,omitempty"` // how much may be used, each with the policy that says so
-	Shown     bool          `json:"shown"`            // the tool is listed and found
-	Change    string        `json:"change"`           // the smallest change after which the effect would be another one
+	Limits    []string      `json:"limits,omitempty"` // usage limits, each with the policy that sets it
+	Shown     bool          `json:"shown"`            // the tool is listed and can be found
+	Change    string        `json:"change"`           // the smallest change that would change the effect
 	Policies  []PolicyTrace `json:"policies"`
 }
 
-// A PolicyTrace is what one policy said of a call.
+// A PolicyTrace is the evaluation of one policy for a call.
 type PolicyTrace struct {
 	ID      string   `json:"id"`
 	File    string   `json:"file"`
 	Line    int      `json:"line"`
 	Effect  string   `json:"effect"` // "permit" or "forbid"
 	Holds   bool     `json:"holds"`
-	Missing []string `json:"missing"` // its parts that are not so
+	Missing []string `json:"missing"` // its conditions that don't hold
 }
 
-// A PolicyReplayRequest asks which recorded decisions would be others.
+// A PolicyReplayRequest asks which recorded decisions would change.
 type PolicyReplayRequest struct {
-	Files []PolicyFile `json:"files,omitempty"` // none: the policies in force
+	Files []PolicyFile `json:"files,omitempty"` // empty: the policies in force
 	Since time.Time    `json:"since"`
 }
 
-// A PolicyReplay says which recorded decisions would be others.
+// A PolicyReplay reports which recorded decisions would change.
 type PolicyReplay struct {
 	Version   string            `json:"version"`
 	Since     time.Time         `json:"since"`
@@ -94,41 +96,42 @@ type PolicyReplay struct {
 	Same      int               `json:"same"`
 	Changed   []PolicyChange    `json:"changed"`
 	Undecided []PolicyUndecided `json:"undecided"`
-	More      bool              `json:"more,omitempty"` // there are more records than were looked at
+	More      bool              `json:"more,omitempty"` // there are more records than were examined
 }
 
-// A PolicyChange is a number of recorded calls whose decision would be another one.
+// A PolicyChange is a group of recorded calls whose decision would change in the same way.
 type PolicyChange struct {
 	Tool      string `json:"tool"`
 	Principal string `json:"principal"`
 	From      string `json:"from"` // effect
 	To        string `json:"to"`
-	Policy    string `json:"policy"` // that decides now
+	Policy    string `json:"policy"` // the policy that decides now
 	Reason    string `json:"reason"`
 	Calls     int    `json:"calls"`
 	Record    string `json:"record"` // the newest of them
 }
 
-// A PolicyUndecided is a number of recorded calls that could not be decided on again.
+// A PolicyUndecided is a group of recorded calls that could not be decided again.
 type PolicyUndecided struct {
 	Reason string `json:"reason"`
 	Calls  int    `json:"calls"`
 	Record string `json:"record"`
 }
 
-// PolicySchema gives the Cedar schema of all that policies can name here.
+// PolicySchema returns the Cedar schema of everything that policies can name.
 func (c *Client) PolicySchema(ctx context.Context) (string, error) {
 	return get[string](ctx, c, "/policy/schema")
 }
 
-// CheckPolicy checks policies against the tools that there are; those in force where no files are given.
+// CheckPolicy checks policies against the current tools. If files is empty, it checks the policies
+// in force.
 func (c *Client) CheckPolicy(ctx context.Context, files []PolicyFile) (*PolicyReport, error) {
 	return post[*PolicyReport](ctx, c, "/policy/check", struct {
 		Files []PolicyFile `json:"files,omitempty"`
 	}{files})
 }
 
-// ExplainPolicy decides on a call, which is not made, and says why.
+// ExplainPolicy decides on a call without making it, and explains the decision.
 func (c *Client) ExplainPolicy(ctx context.Context, q PolicyQuestion) (*PolicyAnswer, error) {
 	return post[*PolicyAnswer](ctx, c, "/policy/explain", q)
 }

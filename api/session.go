@@ -13,47 +13,51 @@ import (
 	"time"
 )
 
-// A Session is state that lives on between programs, and belongs to one principal.
+// A Session is state that persists between programs. It belongs to one principal.
 type Session struct {
-	Name         string    `json:"name"`
-	Owner        string    `json:"owner"`
-	Languages    []string  `json:"languages"` // that it has run
-	State        string    `json:"state"`     // "running", "hot" (in memory) or "suspended" (on disk only)
-	Created      time.Time `json:"created"`
-	Used         time.Time `json:"used"`
-	Expires      time.Time `json:"expires"`     // when it is ended if nobody uses it
-	Programs     int       `json:"programs"`    // that ended well
-	StateBytes   int64     `json:"state_bytes"` // of memory, packed
-	FileBytes    int64     `json:"file_bytes"`
-	Files        int       `json:"files"`
-	JournalBytes int64     `json:"journal_bytes"` // of what it can be rebuilt from; 0 when that was too much to keep
-	Engine       string    `json:"engine"`        // build of the engine that the state is of
-	Labels       []string  `json:"labels"`        // of what its programs have read: "confidential", "pii", "untrusted"
-	Note         string    `json:"note,omitempty"`
+	Name       string    `json:"name"`
+	Owner      string    `json:"owner"`
+	Languages  []string  `json:"languages"` // that it has run
+	State      string    `json:"state"`     // "running", "hot" (in memory) or "suspended" (only on disk)
+	Created    time.Time `json:"created"`
+	Used       time.Time `json:"used"`
+	Expires    time.Time `json:"expires"`     // when it is ended unless it is used again
+	Programs   int       `json:"programs"`    // programs that succeeded
+	StateBytes int64     `json:"state_bytes"` // of memory, compressed
+	FileBytes  int64     `json:"file_bytes"`
+	Files      int       `json:"files"`
+	// size of the journal that it can be rebuilt from; 0 if that was too large to keep
+	JournalBytes int64  `json:"journal_bytes"`
+	Engine       string `json:"engine"` // build of the engine that wrote the state
+	// of the data its programs have read: "confidential", "pii", "untrusted"
+	Labels []string `json:"labels"`
+	Note   string   `json:"note,omitempty"`
 }
 
-// A SessionSource is what a session is made of. In a fork To is the name of the copy.
+// A SessionSource is the source of a new session. For a fork, To is the name of the copy.
 type SessionSource struct {
 	To         string `json:"to,omitempty"`
 	Passphrase string `json:"passphrase,omitempty"`
 }
 
-// PassphraseHeader carries the passphrase of an imported session, in base64 (RFC 4648, section 4).
+// PassphraseHeader is the header with the passphrase of an imported session, in base64 (RFC 4648,
+// section 4).
 const PassphraseHeader = "Biplane-Passphrase"
 
-// A FileOp asks for something of a session's files but their bytes, which have routes of their own. Which of the fields
-// an operation reads, and what it gives, is as for programs.
+// A FileOp requests an operation on a session's files, other than reading or writing their content,
+// which have their own routes. The fields that an operation reads, and its result, are the same as
+// for programs.
 type FileOp struct {
 	Op        string `json:"op"` // "list", "stat", "mkdir", "rm", "rmdir", "rename", "copy", "truncate"
 	Path      string `json:"path"`
 	To        string `json:"to,omitempty"`
-	Offset    int64  `json:"offset,omitempty"` // "truncate": the size
-	Flag      string `json:"flag,omitempty"`   // "copy": "wx", the copy must not exist
+	Offset    int64  `json:"offset,omitempty"` // "truncate": the new size
+	Flag      string `json:"flag,omitempty"`   // "copy": "wx" if the copy must not exist
 	Recursive bool   `json:"recursive,omitempty"`
 	Force     bool   `json:"force,omitempty"`
 }
 
-// A FileInfo is what "stat" gives.
+// A FileInfo is the result of "stat".
 type FileInfo struct {
 	Dir      bool  `json:"dir"`
 	Size     int64 `json:"size"`
@@ -61,25 +65,25 @@ type FileInfo struct {
 	ReadOnly bool  `json:"readonly"`
 }
 
-// A DirEntry is one of those that "list" gives.
+// A DirEntry is an entry in the result of "list".
 type DirEntry struct {
 	Name string `json:"name"`
 	Dir  bool   `json:"dir"`
 }
 
-// A Skill is a saved module, which every program of its owner can import.
+// A Skill is a saved module that every program of its owner can import.
 type Skill struct {
 	Name        string    `json:"name"`  // of the file: "report.ts"
-	Owner       string    `json:"owner"` // who saved it
+	Owner       string    `json:"owner"` // the user who saved it
 	Own         bool      `json:"own"`   // the user is the owner
 	Description string    `json:"description,omitempty"`
-	Signatures  []string  `json:"signatures,omitempty"` // of what it exports
+	Signatures  []string  `json:"signatures,omitempty"` // of its exports
 	Import      string    `json:"import,omitempty"`     // a line that imports it
 	Size        int       `json:"size"`                 // bytes
 	Shared      bool      `json:"shared"`
-	Changed     bool      `json:"changed,omitempty"` // it is shared, and has changed since: others see it as it was
+	Changed     bool      `json:"changed,omitempty"` // it changed after it was shared: others see the shared version
 	Modified    time.Time `json:"modified"`
-	Source      string    `json:"source,omitempty"` // where one skill was asked for
+	Source      string    `json:"source,omitempty"` // only if a single skill was requested
 }
 
 // Sessions lists the user's sessions.
@@ -87,24 +91,24 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	return get[[]Session](ctx, c, "/sessions")
 }
 
-// Session gives one session.
+// Session returns one session.
 func (c *Client) Session(ctx context.Context, name string) (*Session, error) {
 	return get[*Session](ctx, c, sessionPath(name, ""))
 }
 
-// EndSession ends a session: nothing of it remains.
+// EndSession ends a session and deletes all of its data.
 func (c *Client) EndSession(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodDelete, sessionPath(name, ""), nil)
 	return err
 }
 
-// ForkSession makes an independent copy.
+// ForkSession makes an independent copy of a session.
 func (c *Client) ForkSession(ctx context.Context, from, to string) (*Session, error) {
 	return post[*Session](ctx, c, sessionPath(from, "/fork"), SessionSource{To: to})
 }
 
-// ExportSession writes a session as one file to w. With a passphrase any Biplane can import it that knows it, without one
-// only that which exported it.
+// ExportSession writes a session to w as a single file. With a passphrase, any Biplane that is
+// given it can import the file. Without one, only the Biplane that exported it can.
 func (c *Client) ExportSession(ctx context.Context, name, passphrase string, w io.Writer) error {
 	body, err := json.Marshal(SessionSource{Passphrase: passphrase})
 	if err != nil {
@@ -113,7 +117,7 @@ func (c *Client) ExportSession(ctx context.Context, name, passphrase string, w i
 	return c.download(ctx, http.MethodPost, sessionPath(name, "/export"), body, w)
 }
 
-// ImportSession makes a session of what ExportSession wrote.
+// ImportSession creates a session from the output of ExportSession.
 func (c *Client) ImportSession(ctx context.Context, name, passphrase string, r io.Reader) (*Session, error) {
 	header := http.Header{}
 	if passphrase != "" {
@@ -126,43 +130,43 @@ func (c *Client) ImportSession(ctx context.Context, name, passphrase string, r i
 	return &out, nil
 }
 
-// ReadFile writes the bytes of a session's file to w.
+// ReadFile writes the content of a session's file to w.
 func (c *Client) ReadFile(ctx context.Context, session, path string, w io.Writer) error {
 	return c.download(ctx, http.MethodGet, sessionPath(session, "/files?"+url.Values{"path": {path}}.Encode()), nil, w)
 }
 
-// WriteFile makes a file of a session, or replaces it, with the bytes of r.
+// WriteFile creates or replaces a file of a session with the content of r.
 func (c *Client) WriteFile(ctx context.Context, session, path string, r io.Reader) error {
 	return c.upload(ctx, sessionPath(session, "/files?"+url.Values{"path": {path}}.Encode()), nil, r, nil)
 }
 
-// StatFile tells of a file or directory of a session.
+// StatFile returns information about a file or directory of a session.
 func (c *Client) StatFile(ctx context.Context, session, path string) (*FileInfo, error) {
 	return post[*FileInfo](ctx, c, sessionPath(session, "/files"), FileOp{Op: "stat", Path: path})
 }
 
-// ListFiles gives what is in a directory of a session.
+// ListFiles returns the entries of a directory of a session.
 func (c *Client) ListFiles(ctx context.Context, session, path string) ([]DirEntry, error) {
 	return post[[]DirEntry](ctx, c, sessionPath(session, "/files"), FileOp{Op: "list", Path: path})
 }
 
-// ChangeFile does an operation that gives nothing.
+// ChangeFile performs an operation that has no result.
 func (c *Client) ChangeFile(ctx context.Context, session string, op FileOp) error {
 	_, err := post[json.RawMessage](ctx, c, sessionPath(session, "/files"), op)
 	return err
 }
 
-// Skills lists the user's skills and those that others share.
+// Skills lists the user's skills and those shared by others.
 func (c *Client) Skills(ctx context.Context) ([]Skill, error) {
 	return get[[]Skill](ctx, c, "/skills")
 }
 
-// Skill gives a skill with its source.
+// Skill returns a skill with its source.
 func (c *Client) Skill(ctx context.Context, name string) (*Skill, error) {
 	return get[*Skill](ctx, c, "/skills/"+url.PathEscape(name))
 }
 
-// ShareSkill lets others import a skill as it is now, or no longer.
+// ShareSkill shares a skill in its current version, or stops sharing it.
 func (c *Client) ShareSkill(ctx context.Context, name string, shared bool) error {
 	verb := "/unshare"
 	if shared {
@@ -172,7 +176,7 @@ func (c *Client) ShareSkill(ctx context.Context, name string, shared bool) error
 	return err
 }
 
-// RemoveSkill removes a skill, for others too.
+// RemoveSkill removes a skill, also for the users it is shared with.
 func (c *Client) RemoveSkill(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/skills/"+url.PathEscape(name), nil)
 	return err
@@ -189,7 +193,7 @@ func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) 
 	return ask[T](ctx, c, http.MethodPost, path, body)
 }
 
-// download writes the body of an answer to w. An answer that breaks off is an error.
+// download writes the body of a response to w. A truncated response is an error.
 func (c *Client) download(ctx context.Context, method, path string, body []byte, w io.Writer) error {
 	resp, err := c.send(ctx, method, path, nil, "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -208,13 +212,14 @@ func (c *Client) download(ctx context.Context, method, path string, body []byte,
 	return nil
 }
 
-// A FlawError says that an answer is complete, and what of it is not what was recorded.
+// A FlawError reports that a response is complete, but that part of it differs from what was
+// recorded.
 type FlawError struct{ Message string }
 
 // Error returns the message.
 func (e *FlawError) Error() string { return e.Message }
 
-// upload sends r, and reads the answer into v unless that is nil.
+// upload sends r, and decodes the response into v unless v is nil.
 func (c *Client) upload(ctx context.Context, path string, header http.Header, r io.Reader, v any) error {
 	resp, err := c.send(ctx, http.MethodPut, path, header, "application/octet-stream", r)
 	if err != nil {
@@ -234,7 +239,7 @@ func (c *Client) upload(ctx context.Context, path string, header http.Header, r 
 	return nil
 }
 
-// send makes a request and gives an answer that is 2xx.
+// send sends a request and returns its response if that is 2xx.
 func (c *Client) send(ctx context.Context, method, path string, header http.Header, contentType string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+Prefix+path, body)
 	if err != nil {
