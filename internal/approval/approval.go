@@ -1,10 +1,11 @@
-// Package approval holds calls until a person decides.
+// Package approval holds calls until a person decides on them.
 //
-// A call that policy leaves to a person becomes a Request: it says who asks, what for, with which arguments, and is bound
-// by a digest to all of that, to the program and to the policies. A person decides on it once, before it expires; the
-// decision is in the store before anybody acts on it, and lets one call through, with the bytes that were shown. The call
-// itself waits in memory only, as any slow call does: the program around it is suspended, and a process that starts again
-// makes the call anew and finds its request, decided or not.
+// A call that policy leaves to a person becomes a Request. It states who asks, which tool is called
+// and with which arguments. A digest binds it to all of that, to the program and to the policies. A
+// person decides on it once, before it expires. The decision is stored before it takes effect, and
+// lets one call through, with the bytes that were shown. The call itself waits in memory only, as
+// any slow call does: the program around it is suspended. After a restart, the process makes the
+// call again and finds its request, decided or not.
 package approval
 
 import (
@@ -19,41 +20,48 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config makes a Gate.
+// Config configures a Gate.
 type Config struct {
-	Store    Store         // nil: nobody can be asked, and every call that needs a person is denied
-	Expires  time.Duration // how long a request waits for a person; default 24 h
-	Separate bool          // nobody decides on a request of their own (separation of duties)
-	// Record puts a decision, To, on record before it is taken; with an error it isn't. It may be nil.
+	Store    Store         // nil: no one can be asked, and every call that needs a person is denied
+	Expires  time.Duration // how long a request stays pending; default 24 h
+	Separate bool          // users can't decide on their own requests (separation of duties)
+	// Record records a decision, with the new state to, before it takes effect. If it returns an
+	// error, the decision is not made. It may be nil.
 	Record func(ctx context.Context, d Decider, r *Request, to State, note string) error
-	// Refused is told of an attempt to decide on a request by somebody who may not. It may be nil.
+	// Refused is called when a principal tries to decide on a request but is not allowed to. It may
+	// be nil.
 	Refused func(ctx context.Context, d Decider, r *Request, to State, why error)
-	Changed func(Request)    // told of each request that was made or decided; may be nil
+	Changed func(Request)    // called after a request is created or decided; may be nil
 	Now     func() time.Time // default time.Now
 }
 
-// A Gate is where calls wait for a person. The zero Gate has nobody to ask.
+// A Gate holds calls until a person decides on them. The zero Gate has no one to ask.
 type Gate struct {
-	cfg  Config
-	asks *queue.Shares // requests of programs that wait; a program that a restart takes up asks again
-	turn chan struct{} // who has its token changes a request that is pending: of many deciders one is on record
+	cfg Config
+	// asks counts the requests of programs that wait. A program resumed after a restart counts
+	// again.
+	asks *queue.Shares
+	// turn is a lock: its holder may change a pending request. Of several simultaneous decisions,
+	// only one is recorded.
+	turn chan struct{}
 
 	mu      sync.Mutex
-	waiting map[string]*waiter // by the request's id
+	waiting map[string]*waiter // by request ID
 }
 
-// A waiter is what waits for one request: calls of the same subject.
+// A waiter holds the calls that wait for one request. They have the same subject.
 type waiter struct {
-	decided chan struct{} // closed when it is
+	decided chan struct{} // closed when the request is decided
 	calls   int
 	holding []*holding
 }
 
-// A holding tells a call that it is held, and then, once, that it no longer is: by whoever decides, who may come first.
+// A holding notifies a call that it is held, and then, once, that it no longer is. The decider
+// sends the second notification, and may be first.
 type holding struct {
 	call *tool.Call
 	mu   sync.Mutex
-	told bool // that it is held
+	told bool // the call was notified that it is held
 	over bool
 }
 
@@ -74,7 +82,7 @@ func (h *holding) release() {
 	h.over = true
 }
 
-// New makes a Gate.
+// New returns a Gate.
 func New(cfg Config) *Gate {
 	if cfg.Expires <= 0 {
 		cfg.Expires = 24 * time.Hour
@@ -85,10 +93,11 @@ func New(cfg Config) *Gate {
 	return &Gate{cfg: cfg, asks: queue.NewShares("calls of programs", "waiting for a person", MaxAsked), turn: make(chan struct{}, 1), waiting: map[string]*waiter{}}
 }
 
-// Wait returns the request that a person approved, with the arguments byte for byte, once one did; the approval is then used up. Else the
-// error is of kind Denied, whether a person refused, nobody decided in time, nobody can be asked, or what was approved is
-// not what would be called any more. When ctx ends, a request of a program is withdrawn, unless it ends because the
-// process shuts down; any other stays, to be found when the same call is made again.
+// Wait waits until a person approves the call, and returns its request, with the arguments byte for
+// byte. The approval is then used up. Otherwise the error is of kind Denied: a person refused, the
+// request expired, no one can be asked, or what was approved is not what would be called now. When
+// ctx ends, a request of a program is withdrawn, unless ctx ends because the process shuts down.
+// Any other request stays, and is found when the same call is made again.
 func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	if g.cfg.Store == nil {
 		return nil, tool.Errorf(tool.Denied, "%s needs a person's approval (%s), and nobody can be asked here", a.Call.Path, a.Reason)
@@ -111,8 +120,10 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	return g.await(ctx, a, r)
 }
 
-// room reports why a call can't be asked about: so many of its principal's wait that nobody would find the others'. Requests of calls from
-// outside outlive their calls, so they are counted in the store. With a nil error, a call of a program holds one of g.asks.
+// room returns an error if too many calls of the same principal already wait, since people would no
+// longer find the other requests. Requests of calls from outside outlive their calls, so they are
+// counted in the store. If room returns nil for a call of a program, the call holds one unit of
+// g.asks.
 func (g *Gate) room(ctx context.Context, fresh *Request) error {
 	if fresh.Execution != "" {
 		return g.share(ctx, fresh)
@@ -126,7 +137,7 @@ func (g *Gate) room(ctx context.Context, fresh *Request) error {
 		r := &all[i]
 		switch {
 		case r.Digest == fresh.Digest:
-			return nil // it has been asked about
+			return nil // already requested
 		case r.State == Pending && r.Execution == "" && r.Principal == fresh.Principal:
 			waiting++
 		}
@@ -137,7 +148,8 @@ func (g *Gate) room(ctx context.Context, fresh *Request) error {
 	return tool.Errorf(tool.Limit, "%s was not asked about: %d of your calls wait for a person already, which is the most", fresh.Tool, waiting)
 }
 
-// share takes a place among the requests of programs. A call that was asked about before a restart keeps its place.
+// share reserves a place among the requests of programs. A call that was requested before a restart
+// keeps its place.
 func (g *Gate) share(ctx context.Context, fresh *Request) error {
 	over := g.asks.Take(fresh.Principal, 1)
 	if over == nil {
@@ -158,8 +170,9 @@ func (g *Gate) share(ctx context.Context, fresh *Request) error {
 	return &e
 }
 
-// open gives the request of a call: the one that stands, or fresh. One that is about the call in another form, since policies or
-// the tool have changed while the process was away, and was not acted on, is withdrawn: the call is asked about as it is now.
+// open returns the request of a call: the one that still stands, or fresh. If the policies or the
+// tool have changed since the last start, and the old request was not acted on, it is withdrawn and
+// replaced by a new one.
 func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 	for {
 		why := "the call, its tool or the policies have changed"
@@ -171,7 +184,8 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 			g.changed(r)
 			return r, nil
 		case r.State == Approved && r.Execution == "" && !fresh.Created.Before(r.Expires):
-			why = "nobody made the call in time" // a client that gave up may ask again, but not for ever
+			// a client that gave up may ask again, but only until the request expires
+			why = "nobody made the call in time"
 		case r.Digest == fresh.Digest:
 			return r, nil
 		case r.State != Pending && r.State != Approved:
@@ -183,7 +197,7 @@ func (g *Gate) open(ctx context.Context, fresh *Request) (*Request, error) {
 	}
 }
 
-// request makes the Request of a call.
+// request returns a new Request for a call.
 func (g *Gate) request(a *Ask) *Request {
 	c, now := a.Call, g.cfg.Now().UTC().Truncate(time.Microsecond)
 	return &Request{
@@ -194,14 +208,14 @@ func (g *Gate) request(a *Ask) *Request {
 	}
 }
 
-// await waits until r is decided and takes the decision. The call is held no more when whoever decides is answered: who asks then what still
-// waits is told the truth.
+// await waits until r is decided, and returns the result. The hold is released before the decider
+// is answered, so that a list of pending calls fetched after that is accurate.
 func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	timer := time.NewTimer(r.Expires.Sub(g.cfg.Now()))
 	defer timer.Stop()
 	for {
 		h := &holding{call: a.Call}
-		w := g.join(r.ID, h) // before the store is asked: it may be decided in between
+		w := g.join(r.ID, h) // before the store is read: it may be decided in between
 		now, err := g.cfg.Store.Get(ctx, r.ID)
 		decided := err != nil || now == nil || now.State != Pending
 		if !decided {
@@ -227,7 +241,7 @@ func (g *Gate) await(ctx context.Context, a *Ask, r *Request) (*Request, error) 
 	}
 }
 
-// take makes of a decision what the call is to do.
+// take applies a decision to the call. It uses up an approval.
 func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	switch r.State {
 	case Approved:
@@ -235,7 +249,9 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 		if r.Execution == "" {
 			return nil, usedUp(r)
 		}
-		return r, nil // this call of the execution took it before its process ended: the journal knows whether it left
+		// This call of the execution used it before its process ended. The journal knows whether
+		// the call was sent.
+		return r, nil
 	case Denied:
 		return nil, tool.Errorf(tool.Denied, "%s was denied by %s%s: don't try it again unless they change their mind (request %s)", r.Tool, r.Decider, saying(r.Note), r.ID)
 	case Expired:
@@ -272,7 +288,8 @@ func saying(note string) string {
 	return fmt.Sprintf(" (%q)", note)
 }
 
-// ended is what becomes of a request whose call waits no more.
+// ended returns the error for a call that no longer waits, and withdraws its request if it came
+// from a program.
 func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -281,13 +298,13 @@ func (g *Gate) ended(ctx context.Context, r *Request, err error) error {
 	if r.Execution == "" || e.Kind == tool.Unavailable {
 		return e
 	}
-	_ = g.withdraw(context.WithoutCancel(ctx), r.ID, programEnded) // else it expires
+	_ = g.withdraw(context.WithoutCancel(ctx), r.ID, programEnded) // otherwise it expires
 	return e
 }
 
 const programEnded = "the program that waited has ended"
 
-// Ended withdraws what an execution asked for and nobody took: nothing waits for it any more.
+// Ended withdraws the requests of an execution that no call has used, since nothing waits for them.
 func (g *Gate) Ended(ctx context.Context, execution string) error {
 	if g.cfg.Store == nil || execution == "" {
 		return nil
@@ -305,7 +322,7 @@ func (g *Gate) Ended(ctx context.Context, execution string) error {
 	}
 }
 
-// withdraw ends a request that was not acted on.
+// withdraw withdraws a request that is pending, or approved but not used.
 func (g *Gate) withdraw(ctx context.Context, id, why string) error {
 	err := g.settle(ctx, id, Withdrawn, Decision{Time: g.cfg.Now(), Note: why})
 	if err != nil {
@@ -326,7 +343,8 @@ func (g *Gate) expire(ctx context.Context, r *Request) error {
 	return g.settle(ctx, r.ID, Expired, Decision{Time: g.cfg.Now()})
 }
 
-// settle takes a request that is pending to a state in which nobody decides on it, unless somebody just does.
+// settle moves a pending request to a final state without a person's decision, unless it is decided
+// first.
 func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) error {
 	done, err := g.alone(ctx)
 	if err != nil {
@@ -336,7 +354,7 @@ func (g *Gate) settle(ctx context.Context, id string, to State, d Decision) erro
 	return g.settled(ctx, id, to, d)
 }
 
-// settled is settle for whoever is alone.
+// settled is settle for a caller that holds the turn.
 func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) error {
 	moved, err := g.cfg.Store.Move(ctx, id, Pending, to, d)
 	if err == nil && moved {
@@ -346,7 +364,7 @@ func (g *Gate) settled(ctx context.Context, id string, to State, d Decision) err
 	return err
 }
 
-// alone waits until nobody else changes requests that are pending.
+// alone waits until no other goroutine changes pending requests. done ends the exclusive turn.
 func (g *Gate) alone(ctx context.Context) (done func(), err error) {
 	select {
 	case g.turn <- struct{}{}:
@@ -356,7 +374,7 @@ func (g *Gate) alone(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// told tells whoever wants to know how a request is now.
+// told calls Config.Changed with the request's current state.
 func (g *Gate) told(ctx context.Context, id string) {
 	if g.cfg.Changed == nil {
 		return

@@ -27,7 +27,7 @@ func ask(execution, id, args string) *approval.Ask {
 	}
 }
 
-// A waiting call, and how it ended.
+// A waiting is a waiting call and its result.
 type waiting struct {
 	args string
 	err  error
@@ -79,7 +79,7 @@ func decide(t *testing.T, g *approval.Gate, id string, approve bool) {
 	}
 }
 
-// scenario runs f in a bubble of time of its own.
+// scenario runs f in a synctest bubble.
 func scenario(t *testing.T, name string, cfg approval.Config, f func(t *testing.T, g *approval.Gate)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestAfterRestart(t *testing.T) {
 				ctx, stop := context.WithCancelCause(t.Context())
 				w := wait(ctx, g, ask("ex_1", "1", `{"n": 1}`))
 				id := pending(t, g)[0].ID
-				if decideWhen == "before" { // the process ends before its call could hear of it
+				if decideWhen == "before" { // the process ends before its call is notified
 					if _, err := store.Move(t.Context(), id, approval.Pending, map[bool]approval.State{true: approval.Approved, false: approval.Denied}[approve],
 						approval.Decision{Decider: "local:bob", Time: time.Now()}); err != nil {
 						t.Fatal(err)
@@ -283,7 +283,8 @@ func TestAfterRestart(t *testing.T) {
 			})
 		}
 	}
-	// Let through, and the process ended: the journal of the execution knows whether the call left.
+	// The call was let through, then the process ended: the execution's journal knows whether it
+	// was sent.
 	scenario(t, "made", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		w := wait(t.Context(), g, ask("ex_1", "1", `{}`))
 		decide(t, g, pending(t, g)[0].ID, true)
@@ -351,7 +352,7 @@ func TestWhatItIsBoundTo(t *testing.T) {
 
 func TestCallsFromOutside(t *testing.T) {
 	scenario(t, "a client that asks again", approval.Config{}, func(t *testing.T, g *approval.Gate) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the client's patience
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // when the client gives up
 		defer cancel()
 		w := wait(ctx, g, ask("", "1", `{}`))
 		id := pending(t, g)[0].ID

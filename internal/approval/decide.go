@@ -9,8 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Decide approves or denies a request; what it decides is on record before. The request is given as it is then. It is an error, and nothing is decided, where d
-// may not decide on it, it is not pending any more, or its time is over.
+// Decide approves or denies a request. The decision is recorded before it takes effect. It returns
+// the request after the decision. It returns an error, and decides nothing, if d may not decide on
+// the request, or if the request has expired or is no longer pending.
 func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, note string) (*Request, error) {
 	if g.cfg.Store == nil {
 		return nil, unknown(id)
@@ -52,8 +53,8 @@ func (g *Gate) Decide(ctx context.Context, d Decider, id string, approve bool, n
 	return g.put(ctx, d, r, to, note)
 }
 
-// put puts a decision on record and takes it. Whoever decides may leave meanwhile: what is on record is decided, and the calls that wait
-// hear of it.
+// put records a decision and stores it. The decider's ctx may end meanwhile: a recorded decision
+// still takes effect, and the waiting calls are notified.
 func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note string) (*Request, error) {
 	if g.cfg.Record != nil {
 		if err := g.cfg.Record(ctx, d, r, to, note); err != nil {
@@ -62,7 +63,7 @@ func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note st
 	}
 	ctx = context.WithoutCancel(ctx)
 	moved, err := g.cfg.Store.Move(ctx, r.ID, Pending, to, Decision{Decider: d.Principal.ID, Time: g.cfg.Now(), Note: note})
-	g.wake(r.ID) // with an error, too: it may have been moved
+	g.wake(r.ID) // even after an error: it may have been moved
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +80,14 @@ func (g *Gate) put(ctx context.Context, d Decider, r *Request, to State, note st
 	return now, nil
 }
 
-// May reports why d may not decide on r, whatever state it is in.
+// May returns an error that says why d may not decide on r, in whatever state r is.
 func (g *Gate) May(d Decider, r *Request) error { return d.may(r, g.cfg.Separate) }
 
 func unknown(id string) error {
 	return tool.Errorf(tool.NotFound, "there is no request %q: biplane approvals list shows those that wait", id)
 }
 
-// conflict says why a request can't be decided on any more.
+// conflict returns an error that says why a request can no longer be decided on.
 func conflict(r *Request) error {
 	what := string(r.State)
 	switch r.State {
@@ -98,7 +99,7 @@ func conflict(r *Request) error {
 	return tool.Errorf(tool.Conflict, "request %s is %s already", r.ID, what)
 }
 
-// wake has the calls that wait for a request look at it again.
+// wake makes the calls that wait for a request check it again.
 func (g *Gate) wake(id string) {
 	g.mu.Lock()
 	w := g.waiting[id]
@@ -113,7 +114,7 @@ func (g *Gate) wake(id string) {
 	}
 }
 
-// Get gives a request; an error of kind NotFound where there is none.
+// Get returns a request, or an error of kind NotFound if there is none.
 func (g *Gate) Get(ctx context.Context, id string) (*Request, error) {
 	if g.cfg.Store == nil {
 		return nil, unknown(id)
@@ -125,8 +126,8 @@ func (g *Gate) Get(ctx context.Context, id string) (*Request, error) {
 	return r, err
 }
 
-// List gives what q picks, newest first, without arguments that are over ListedArguments. What nobody decided on in time
-// is expired by then, though nothing waits for it any more.
+// List returns the requests that q selects, newest first, without arguments larger than
+// ListedArguments. It expires those whose time is over, even if no call waits for them.
 func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 	if g.cfg.Store == nil {
 		return nil, nil
@@ -141,7 +142,7 @@ func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 			if err := g.expire(ctx, &r); err != nil {
 				return nil, err
 			}
-			now, err := g.cfg.Store.Get(ctx, r.ID) // somebody may have decided just in time
+			now, err := g.cfg.Store.Get(ctx, r.ID) // it may have been decided just in time
 			if err != nil {
 				return nil, err
 			}

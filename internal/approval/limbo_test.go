@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What was asked about before the process ended is not what would be called by the next one: it is asked about anew, whether
-// somebody had said yes or not, and what they said yes to is not made.
+// If a call differs from the one requested before a restart, it is requested again. The old request
+// is not used, even if it was approved.
 func TestChangedWhileTheProcessWasAway(t *testing.T) {
 	for _, approved := range []bool{false, true} {
 		scenario(t, "policies", approval.Config{}, func(t *testing.T, _ *approval.Gate) {
@@ -45,7 +45,8 @@ func TestChangedWhileTheProcessWasAway(t *testing.T) {
 	}
 }
 
-// What an execution left unanswered is withdrawn when it has ended, what somebody approved and nothing took, too.
+// When an execution has ended, its open requests are withdrawn, including those that were approved
+// but not used.
 func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
 	scenario(t, "ended", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -81,12 +82,12 @@ func TestNothingWaitsForAnExecutionThatEnded(t *testing.T) {
 	})
 }
 
-// Of many who decide at once one does, and only what they decided is on record.
+// Of many simultaneous deciders one succeeds, and only that decision is recorded.
 func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 	var mu sync.Mutex
 	var recorded []approval.State
 	record := func(_ context.Context, _ approval.Decider, _ *approval.Request, to approval.State, _ string) error {
-		time.Sleep(time.Second) // of the bubble: the disk takes its time
+		time.Sleep(time.Second) // in the bubble: the disk is slow
 		mu.Lock()
 		defer mu.Unlock()
 		recorded = append(recorded, to)
@@ -127,7 +128,7 @@ func TestOneOfManyDecidersIsOnRecord(t *testing.T) {
 	})
 }
 
-// An approval of a call from outside is good until its request would have expired, and no longer.
+// An approval of a call from outside is valid until its request would have expired.
 func TestAnApprovalNobodyUsedIsOverInTime(t *testing.T) {
 	for wait1, asked := range map[time.Duration]int{30 * time.Second: 0, 2 * time.Minute: 1} {
 		scenario(t, wait1.String(), approval.Config{Expires: time.Minute}, func(t *testing.T, g *approval.Gate) {
@@ -153,7 +154,8 @@ func TestAnApprovalNobodyUsedIsOverInTime(t *testing.T) {
 	}
 }
 
-// A client that calls and gives up again and again doesn't hide what others wait for; what it asked for, it may ask for again.
+// A client that repeatedly calls and gives up doesn't hide the requests of others. It may repeat
+// the calls it has already requested.
 func TestAClientDoesNotFloodPeople(t *testing.T) {
 	scenario(t, "flood", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		once := func(a *approval.Ask) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A slow store is one at which something happens before or after what it does.
+// A slow store runs a hook after its operations.
 type slow struct {
 	approval.Store
 	mu    sync.Mutex
@@ -53,7 +53,8 @@ func (s *slow) Move(ctx context.Context, id string, from, to approval.State, d a
 	return moved, err
 }
 
-// Whoever decides may be gone, or the disk fail, at any moment: a decision that is in the store is heard of by the call that waits.
+// The decider may disconnect, or the disk fail, at any moment: the waiting call still sees a
+// decision that is in the store.
 func TestADecisionIsHeardOf(t *testing.T) {
 	for name, how := range map[string]struct {
 		fails error
@@ -94,7 +95,7 @@ func TestADecisionIsHeardOf(t *testing.T) {
 			leave()
 		})
 	}
-	// A decision that was on record when whoever decides left is taken, too.
+	// A decision that was recorded when the decider disconnected still takes effect.
 	leave := func() {}
 	record := func(context.Context, approval.Decider, *approval.Request, approval.State, string) error {
 		leave()
@@ -112,13 +113,13 @@ func TestADecisionIsHeardOf(t *testing.T) {
 	})
 }
 
-// A call that is decided on before it says that it is held doesn't say so any more.
+// A call that is decided before it reports that it is held no longer reports it.
 func TestDecidedBeforeItIsHeld(t *testing.T) {
 	store := &slow{Store: approvaltest.NewMemory()}
 	scenario(t, "at once", approval.Config{Store: store}, func(t *testing.T, g *approval.Gate) {
 		a := ask("ex_1", "1", `{}`)
 		a.Call.Held = func(*tool.Hold) { t.Error("the call says that it waits, after it was decided on") }
-		store.got = func() error { // the call has seen that it is pending
+		store.got = func() error { // the call has seen that the request is pending
 			all, err := g.List(t.Context(), approval.Query{States: []approval.State{approval.Pending}})
 			if err != nil || len(all) != 1 {
 				t.Error(all, err)
@@ -131,7 +132,8 @@ func TestDecidedBeforeItIsHeld(t *testing.T) {
 	})
 }
 
-// What nothing waits for any more isn't put to people: not when the call has failed because the store could not be read.
+// A request that no call waits for is not shown to people, even if the call failed because the
+// store could not be read.
 func TestACallThatFailsIsAskedAboutNoMore(t *testing.T) {
 	store := &slow{Store: approvaltest.NewMemory()}
 	scenario(t, "unreadable", approval.Config{Store: store}, func(t *testing.T, g *approval.Gate) {
@@ -143,7 +145,7 @@ func TestACallThatFailsIsAskedAboutNoMore(t *testing.T) {
 	})
 }
 
-// A list says of a request that is decided on at the last moment what was decided.
+// A list shows the decision of a request that is decided at the last moment.
 func TestListedAtTheLastMoment(t *testing.T) {
 	record := func(context.Context, approval.Decider, *approval.Request, approval.State, string) error {
 		time.Sleep(time.Second)
@@ -163,8 +165,9 @@ func TestListedAtTheLastMoment(t *testing.T) {
 	})
 }
 
-// Whatever happens at once, of each request: one decision, which is the one on record; a call made only where that approved it, and once;
-// nobody waits for what was decided on, nothing is pending that nobody waits for, and what says that it is held is pending.
+// In any order of events, each request has one decision, which is the one recorded. A call is made
+// only if it was approved, and once. No call waits for a decided request, nothing is pending
+// without a waiting call, and a held call's request is pending.
 func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) { anyOrder(t, seed) })
@@ -174,7 +177,7 @@ func TestAnyOrder(t *testing.T) {
 func anyOrder(t *testing.T, seed uint64) {
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	nap := func() error { // of everybody, at every step
+	nap := func() error { // of everyone, at every step
 		mu.Lock()
 		d := time.Duration(rnd.IntN(4)) * time.Millisecond
 		mu.Unlock()
@@ -200,7 +203,7 @@ func anyOrder(t *testing.T, seed uint64) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		others.Go(func() {
 			if n%3 != 1 {
-				time.Sleep(time.Second) // when all is over
+				time.Sleep(time.Second) // when everything is over
 			}
 			nap()
 			nap()
@@ -278,7 +281,7 @@ func anyOrder(t *testing.T, seed uint64) {
 	}
 }
 
-// A jittery store takes its time before and after all that it does, as others do something meanwhile.
+// A jittery store sleeps before and after each operation, so that others run meanwhile.
 type jittery struct {
 	approval.Store
 	nap func() error

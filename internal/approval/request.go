@@ -14,72 +14,79 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A State says how far a Request is.
+// A State is the state of a Request.
 type State string
 
-// The states of a Request. A person decides on one that is pending, once; what it was decided is taken by the call, once.
+// The states of a Request. A person decides on a pending one, once. The call uses the decision,
+// once.
 const (
-	Pending   State = "pending"
-	Approved  State = "approved"  // the call may be made, and has not been yet
-	Made      State = "made"      // approved, and the call was let through: the approval is used up
-	Denied    State = "denied"    // by a person
-	Expired   State = "expired"   // nobody decided in time
-	Withdrawn State = "withdrawn" // nothing waits for it any more: the program has ended, or what it was bound to has changed
+	Pending  State = "pending"
+	Approved State = "approved" // the call may be made, but has not been yet
+	Made     State = "made"     // approved, and the call was let through: the approval is used up
+	Denied   State = "denied"   // by a person
+	Expired  State = "expired"  // not decided in time
+	// Nothing waits for it any longer: the program has ended, or what it was bound to has changed.
+	Withdrawn State = "withdrawn"
 )
 
-// A Request asks a person about one call. All of it but the decision is fixed when it is made.
+// A Request asks a person about one call. Everything but the decision is fixed when it is created.
 type Request struct {
-	ID        string          `json:"id"`        // "apr_..."; not to be guessed
-	Subject   string          `json:"-"`         // the call that waits: at most one live request is about it
-	Digest    string          `json:"digest"`    // of all that the approval is bound to, SHA-256 in hexadecimal
-	Execution string          `json:"execution"` // that made the call; empty for a call from outside
+	ID string `json:"id"` // "apr_..."; not guessable
+	// Subject identifies the waiting call. At most one live request has a given subject.
+	Subject   string          `json:"-"`
+	Digest    string          `json:"digest"`    // of everything that the approval is bound to, SHA-256 in hexadecimal
+	Execution string          `json:"execution"` // the execution that made the call; empty for a call from outside
 	Call      string          `json:"call"`
 	Tool      string          `json:"tool"`      // exact path
-	Arguments json.RawMessage `json:"arguments"` // byte for byte what is sent when it is approved
-	Principal string          `json:"principal"` // ID of who asks
+	Arguments json.RawMessage `json:"arguments"` // the exact bytes that are sent if it is approved
+	Principal string          `json:"principal"` // ID of the principal who asks
 	Person    string          `json:"person,omitempty"`
 	Agent     string          `json:"agent,omitempty"`
 	Client    string          `json:"client,omitempty"`
 	Program   string          `json:"program,omitempty"` // digest of the program that made the call
-	Policy    string          `json:"policy"`            // ids of the policies that ask
+	Policy    string          `json:"policy"`            // ids of the policies that require approval
 	Version   string          `json:"policy_version"`
 	Reason    string          `json:"reason"`
 	Labels    []string        `json:"labels,omitempty"`    // of the data that the program has read
-	Approvers []string        `json:"approvers,omitempty"` // groups, a member of which decides; empty: any approver
+	Approvers []string        `json:"approvers,omitempty"` // groups whose members may decide; empty: any approver
 	Created   time.Time       `json:"created"`
 	Expires   time.Time       `json:"expires"`
 
 	State   State     `json:"state"`
 	Decider string    `json:"decided_by,omitempty"` // ID of the principal who decided
 	Decided time.Time `json:"decided,omitzero"`
-	Note    string    `json:"note,omitempty"` // what they said of it
+	Note    string    `json:"note,omitempty"` // from the decider
 }
 
-// Bounds on what a request holds, in bytes, and on how many there are: a person has to read them.
+// Limits on the size of a request, in bytes, and on the number of requests: a person has to read
+// them.
 const (
 	MaxArguments = 1 << 20
 	maxNote      = 1 << 10
-	// MaxWaiting is how many calls of a principal from outside of programs may wait at once.
+	// MaxWaiting is how many calls from outside programs may wait at once, per principal.
 	MaxWaiting = 100
-	// MaxAsked is how many calls of programs may wait at once. Principals share it (see queue.Shares).
+	// MaxAsked is how many calls of programs may wait at once. Principals share them (see
+	// queue.Shares).
 	MaxAsked = 400
 )
 
 // An Ask is a call that policy leaves to a person.
 type Ask struct {
-	Call      *tool.Call // as the door has it: with ID, Tool and Arguments
+	Call      *tool.Call // as seen by the gateway: with ID, Tool and Arguments
 	Policy    string
 	Version   string // of the policies
 	Reason    string
 	Labels    []string
 	Approvers []string
-	// Current reports, when the call is about to be made, why what was approved is not what would be called any more: the
-	// tool is gone or means something else, or the policies have changed. It may be nil.
+	// Current is called when the approved call is about to be made. It returns an error if what was
+	// approved is not what would be called now: the tool is gone or has changed, or the policies
+	// have changed. It may be nil.
 	Current func(context.Context) error
 }
 
-// subject names the call among all that may ask: a call of a program by its execution and ID, which are the same when the
-// execution is recovered; any other by what it is, so that a client that asks again finds its request.
+// subject identifies the call. For a call of a program it is its execution and ID, which stay the
+// same when the execution is recovered. For any other call it is its digest, so that a client that
+// asks again finds its request.
 func (a *Ask) subject() string {
 	if a.Call.Parent != "" {
 		return a.Call.Parent + "/" + a.Call.ID
@@ -87,7 +94,7 @@ func (a *Ask) subject() string {
 	return "call/" + a.digest()
 }
 
-// digest is that of all that an approval is bound to.
+// digest returns the digest of everything that an approval is bound to.
 func (a *Ask) digest() string {
 	h := sha256.New()
 	c := a.Call
@@ -104,10 +111,12 @@ func field(h hash.Hash, s string) {
 	io.WriteString(h, s)
 }
 
-// Everybody is the group, of those that policies name, of all who have the role "approver", whatever other groups they are in.
+// Everybody is the group, in policies, of all principals with the role "approver", whatever their
+// other groups.
 const Everybody = "approvers"
 
-// Requests are the calls that wait, for whoever shows them to people and takes their decisions; a *Gate has them.
+// Requests lists requests and decides on them. It is implemented by *Gate, and used by code that
+// shows requests to people.
 type Requests interface {
 	List(ctx context.Context, q Query) ([]Request, error)
 	Get(ctx context.Context, id string) (*Request, error)
@@ -115,14 +124,14 @@ type Requests interface {
 	Decide(ctx context.Context, d Decider, id string, approve bool, note string) (*Request, error)
 }
 
-// A Decider is who decides.
+// A Decider is a principal who decides on requests.
 type Decider struct {
 	Principal tool.Principal
-	Any       bool   // may decide on requests for any group: an administrator, or the user of this machine
-	Via       string // where they decide, for the record: "api", "client", "page"
+	Any       bool   // may decide on requests for any group: an administrator, or the local user
+	Via       string // where they decide, for the audit log: "api", "client", "page"
 }
 
-// may reports why d may not decide on r.
+// may returns an error that says why d may not decide on r.
 func (d Decider) may(r *Request, separate bool) error {
 	p := d.Principal
 	if separate && (p.ID == r.Principal || p.Person != "" && p.Person == r.Person) {

@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// One principal's programs can't fill what waits for a person: another's are still asked about, and are among all that a page lists.
+// The programs of one principal can't fill the queue of pending requests: another principal's
+// requests are still accepted, and are listed.
 func TestPrincipalsSharePendingRequests(t *testing.T) {
 	scenario(t, "two principals", approval.Config{}, func(t *testing.T, g *approval.Gate) {
 		by := func(who string, n int) *approval.Ask {
@@ -78,7 +79,8 @@ func TestPrincipalsSharePendingRequests(t *testing.T) {
 	})
 }
 
-// What was asked about before a restart is not refused after it, though others have taken the places meanwhile.
+// A call requested before a restart is not refused after it, even if others have taken the places
+// meanwhile.
 func TestARestartKeepsPlaces(t *testing.T) {
 	scenario(t, "restart", approval.Config{}, func(t *testing.T, _ *approval.Gate) {
 		store := approvaltest.NewMemory()

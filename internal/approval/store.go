@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A Query picks requests. Zero fields pick all.
+// A Query selects requests. Zero fields match all.
 type Query struct {
 	States    []State
 	Execution string
-	Before    string // requests older than the one with this id: the next page
-	Limit     int    // at most so many, 100 when 0; never more than 1000
+	Before    string // only requests older than this id: the next page
+	Limit     int    // maximum number of requests: default 100, at most 1000
 }
 
-// ListedArguments is up to how many bytes a list has a request's arguments.
+// ListedArguments is the maximum size, in bytes, of arguments in a list. Larger ones are omitted.
 const ListedArguments = 8 << 10
 
-// Max is how many requests q asks for, within its bounds.
+// Max returns the maximum number of requests that q asks for, within its limits.
 func (q Query) Max() int {
 	if q.Limit <= 0 {
 		return 100
@@ -25,29 +25,33 @@ func (q Query) Max() int {
 	return min(q.Limit, 1000)
 }
 
-// A Store keeps requests. It is safe for concurrent use. Errors are *tool.Errors; what it has said to be done is on the
-// disk. Package approvaltest has the suite that every Store must pass.
+// A Store stores requests. It is safe for concurrent use. Errors are *tool.Errors. When a method
+// succeeds, its change is on disk. Package approvaltest has the test suite that every Store must
+// pass.
 type Store interface {
-	// Open adds a request, unless there is one of the same subject that still stands (Request.Stands). Then it gives that one.
+	// Open adds a request, unless one with the same subject still stands (Request.Stands). It then
+	// returns that one.
 	Open(ctx context.Context, r *Request) (*Request, error)
-	// Get gives a request; nil when there is none.
+	// Get returns a request, or nil if there is none.
 	Get(ctx context.Context, id string) (*Request, error)
-	// List gives what q picks, newest first, without arguments that are over ListedArguments.
+	// List returns the requests that q selects, newest first, without arguments larger than
+	// ListedArguments.
 	List(ctx context.Context, q Query) ([]Request, error)
-	// Move takes a request from one state to another, with who decided, when and what they said, and reports whether it was in
-	// that state.
+	// Move moves a request from one state to another, with the decision, and reports whether it was
+	// in the first state.
 	Move(ctx context.Context, id string, from, to State, d Decision) (moved bool, err error)
 }
 
-// A Decision is who decided, when, and what they said.
+// A Decision records who decided, when, and their note.
 type Decision struct {
 	Decider string
 	Time    time.Time
 	Note    string
 }
 
-// Stands reports whether a request still answers for its subject: it is pending or approved, or it is about a call of an
-// execution, which is one call however often a restart makes it anew, and was decided on or has expired.
+// Stands reports whether a request still applies to its subject. It does if it is pending or
+// approved. One of an execution's call also does once it was used, denied or expired, because a
+// restart makes the same call again.
 func (r *Request) Stands() bool {
 	switch r.State {
 	case Pending, Approved:

@@ -13,13 +13,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/approval"
 )
 
-// A Store is what the suite tests: closing it must make later calls fail.
+// A Store is a store under test. After Close, its methods must fail.
 type Store interface {
 	approval.Store
 	io.Closer
 }
 
-// Run runs the suite. open gives a Store that holds nothing, and that the suite closes.
+// Run runs the suite. open returns an empty Store, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	for name, test := range map[string]func(*testing.T, Store){
 		"RoundTrip": roundTrip, "OneStands": oneStands, "Moves": moves, "List": list, "Parallel": parallel, "Closed": closed,
@@ -83,7 +83,7 @@ func oneStands(t *testing.T, s Store) {
 	move(t, s, "apr_1", approval.Pending, approval.Approved, true)
 	again("apr_1")
 	move(t, s, "apr_1", approval.Approved, approval.Made, true)
-	again("apr_1") // of an execution
+	again("apr_1") // since it is a call of an execution
 	denied := request("apr_d", "ex_1/c2")
 	add(t, s, denied)
 	move(t, s, "apr_d", approval.Pending, approval.Denied, true)
@@ -160,7 +160,7 @@ func list(t *testing.T, s Store) {
 	}
 }
 
-// Of many who decide at once, one does.
+// parallel checks that of many simultaneous decisions exactly one succeeds.
 func parallel(t *testing.T, s Store) {
 	add(t, s, request("apr_1", "a"))
 	var wg sync.WaitGroup

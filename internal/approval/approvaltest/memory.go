@@ -10,14 +10,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Memory is an approval.Store that holds requests in memory, for tests.
+// A Memory is an approval.Store in memory, for tests.
 type Memory struct {
 	mu     sync.Mutex
 	all    []*approval.Request // oldest first
 	closed bool
 }
 
-// NewMemory makes an empty Memory.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory { return &Memory{} }
 
 // Open adds a request.
@@ -38,7 +38,7 @@ func (m *Memory) Open(ctx context.Context, r *approval.Request) (*approval.Reque
 	return r, nil
 }
 
-// Get gives a request.
+// Get returns a request.
 func (m *Memory) Get(ctx context.Context, id string) (*approval.Request, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *Memory) Get(ctx context.Context, id string) (*approval.Request, error) 
 	return nil, nil
 }
 
-// List gives what q picks.
+// List returns the requests that q selects.
 func (m *Memory) List(ctx context.Context, q approval.Query) (out []approval.Request, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,7 @@ func (m *Memory) List(ctx context.Context, q approval.Query) (out []approval.Req
 	return out, nil
 }
 
-// Move takes a request from one state to another.
+// Move moves a request from one state to another.
 func (m *Memory) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *Memory) usable(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the Memory.
+// Close closes the Memory.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

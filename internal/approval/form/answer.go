@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What a person picks in a form.
+// The options of a form.
 const (
 	approveOne = "approve"
 	denyOne    = "deny"
@@ -25,26 +25,28 @@ const (
 	choose     = "as chosen below"
 )
 
-// An Answer is what a client sends back (MCP, ElicitResult).
+// An Answer is the client's answer to a form (MCP, ElicitResult).
 type Answer struct {
 	Action  string         // "accept", "decline", "cancel"
 	Content map[string]any // with "accept"
 }
 
-// An Outcome is what came of an answer.
+// An Outcome is the result of an answer.
 type Outcome struct {
-	Execution string // that the form was about; empty: a call of the client's own
-	Decided   int    // requests that were decided on
-	Denied    int    // of these
-	Late      error  // why the last of the others was not: somebody else has decided meanwhile; nil where that lets the call through
+	Execution string // the execution that the form was about; empty: a call of the client's own
+	Decided   int    // number of requests decided
+	Denied    int    // how many of them were denied
+	// Late says why the last of the other requests could not be decided: someone else decided it
+	// first. It is nil if that decision approved the call.
+	Late error
 }
 
-// A state is what is known of a form when its answer comes.
+// A state is the sealed state of a form, which comes back with the answer.
 type state struct {
 	Nonce     string    `json:"n"`
 	Principal string    `json:"p"`
 	Tool      string    `json:"t"`
-	Arguments string    `json:"a"` // digest of those of the call in which it was asked
+	Arguments string    `json:"a"` // digest of the arguments of the call in which the form was shown
 	Execution string    `json:"x,omitempty"`
 	Requests  []asked   `json:"r"`
 	Expires   time.Time `json:"e"`
@@ -67,11 +69,12 @@ func (d *Desk) seal(s *state) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(d.cfg.Key.Seal(purpose, text)), nil
 }
 
-// maxState is how long a state is at most.
+// maxState is the maximum length of a sealed state.
 const maxState = 16 << 10
 
-// Again gives the form anew whose state a client has sent without an answer, and what execution it is about; empty: a call of the
-// client's own. f is nil where nothing on it waits any more.
+// Again rebuilds the form for a state that a client sent without an answer. It also returns the
+// execution that the form is about; empty: a call of the client's own. f is nil if nothing on it is
+// pending any longer.
 func (d *Desk) Again(ctx context.Context, c Call, sent string) (f *Form, execution string, err error) {
 	s, err := d.unseal(c, sent)
 	if err != nil {
@@ -85,7 +88,8 @@ func (d *Desk) Again(ctx context.Context, c Call, sent string) (f *Form, executi
 	return f, "", err
 }
 
-// unseal opens the state of a form that was put to c's principal in this call, and is not too old.
+// unseal opens the state of a form. It returns an error unless the form was shown to c's principal
+// in this call and has not expired.
 func (d *Desk) unseal(c Call, sent string) (*state, error) {
 	s := &state{}
 	sealed, err := base64.RawURLEncoding.DecodeString(sent)
@@ -107,7 +111,7 @@ func (d *Desk) unseal(c Call, sent string) (*state, error) {
 	return s, nil
 }
 
-// again says how the question is put anew.
+// again returns the advice on how to be asked again.
 func again(s *state) string {
 	if s.Execution != "" {
 		return "call resume with {\"execution\": \"" + s.Execution + "\"} to be asked again"
@@ -115,8 +119,9 @@ func again(s *state) string {
 	return "make the call again, without requestState, to be asked again"
 }
 
-// Answer takes the answer to the form with the state sent, which was put in the call c. What the answer leaves undecided goes on waiting,
-// and isn't asked about again here for a while. An error says that the answer was refused, or that a decision couldn't be taken.
+// Answer accepts the answer to the form with the state sent, which was shown in the call c.
+// Requests that the answer leaves undecided stay pending, and are not shown here again for a while.
+// It returns an error if the answer was refused, or if a decision failed.
 func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outcome, error) {
 	s, who, picks, note, err := d.accept(ctx, c, sent, a)
 	if err != nil {
@@ -148,7 +153,7 @@ func (d *Desk) Answer(ctx context.Context, c Call, sent string, a Answer) (*Outc
 	return out, nil
 }
 
-// accept gives what an answer says, and who gave it, where it may be taken.
+// accept checks an answer, and returns its form, its decider and its decisions.
 func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *state, who approval.Decider, picks []string, note string, err error) {
 	if s, err = d.unseal(c, sent); err != nil {
 		return
@@ -161,14 +166,15 @@ func (d *Desk) accept(ctx context.Context, c Call, sent string, a Answer) (s *st
 	if picks, note, err = s.picks(a); err != nil {
 		return
 	}
-	// Once, before anything is decided: of two that come at the same time one is taken.
+	// Use the form up before anything is decided: of two simultaneous answers, only one is
+	// accepted.
 	if err = d.use(s.Principal, s.Nonce, s.Expires); err == nil {
 		err = d.unchanged(ctx, s)
 	}
 	return
 }
 
-// unchanged reports why a request is not the one that was shown.
+// unchanged returns an error if a request is not the one that was shown.
 func (d *Desk) unchanged(ctx context.Context, s *state) error {
 	for _, shown := range s.Requests {
 		r, err := d.cfg.Requests.Get(ctx, shown.ID)
@@ -182,7 +188,7 @@ func (d *Desk) unchanged(ctx context.Context, s *state) error {
 	return nil
 }
 
-// picks reads what the person picked for each request, strictly: what could mean two things decides nothing.
+// picks parses the decision for each request. It is strict: an ambiguous answer decides nothing.
 func (s *state) picks(a Answer) (picks []string, note string, err error) {
 	picks = slices.Repeat([]string{leave}, len(s.Requests))
 	switch a.Action {
@@ -251,18 +257,19 @@ func digest(args json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxUsed is how many forms and requests are remembered.
+// maxUsed is how many used forms and undecided requests are remembered.
 const maxUsed = 20_000
 
 func leftKey(principal, request string) string { return principal + " left " + request }
 
-// A use is a form or a request that is remembered.
+// A use is an answered form, or a request left undecided.
 type use struct {
 	principal string // who answered
 	until     time.Time
 }
 
-// use remembers key until a time; an error of kind Conflict where it is remembered already. Principals share what is remembered.
+// use remembers key until the given time. It returns an error of kind Conflict if key is remembered
+// already. Principals share the number of remembered keys.
 func (d *Desk) use(principal, key string, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

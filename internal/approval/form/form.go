@@ -1,9 +1,10 @@
-// Package form puts calls that wait for a person to the person at an agent's own client, as one form (MCP, client/elicitation), and
-// makes decisions of what they fill in.
+// Package form shows pending calls to the person at an agent's own client, as one form (MCP,
+// client/elicitation), and turns the answer into decisions.
 //
-// A form shows of each call what it is bound to, and its arguments in full; what is too large for that isn't on it. What comes
-// back is an answer to the form that was shown and to no other: the form has a state, sealed, that names who was asked, in
-// which call, the requests with their digests, and until when; it is answered once. All decisions go through the gate.
+// For each call a form shows what the approval is bound to, and the full arguments. Calls too large
+// for that are left out. An answer is accepted only for the form that was shown. The form has a
+// sealed state that names who was asked, in which call, the requests with their digests, and the
+// expiry. It can be answered once. All decisions go through the gate.
 package form
 
 import (
@@ -25,38 +26,41 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config makes a Desk. Requests, Key and Decider must be set.
+// Config configures a Desk. Requests, Key and Decider must be set.
 type Config struct {
 	Requests approval.Requests
-	Key      *secret.Key // seals states; the same one after a restart, so that forms outlive it
-	// Decider gives whoever is at a principal's client as one who decides; false: nothing is decided there.
+	Key      *secret.Key // seals states; stays the same after a restart, so that forms stay valid
+	// Decider returns the person at a principal's client as a decider. If it returns false, no
+	// decisions are made there.
 	Decider func(tool.Principal) (approval.Decider, bool)
-	// Elsewhere says where else a request is decided on, for what a form has no room for; nil: on the command line.
+	// Elsewhere returns where else a request can be decided, for calls that don't fit on a form;
+	// nil: on the command line.
 	Elsewhere func(request string) string
-	// Refused is told of an answer that was refused as a whole: forged, used already, another call's, somebody else's. It may be nil.
+	// Refused is called when an answer is refused as a whole: forged, used before, from another
+	// call or from another principal. It may be nil.
 	Refused func(ctx context.Context, c Call, why error)
 	Now     func() time.Time // default time.Now
 }
 
-// Bounds on a form.
+// Limits of a form.
 const (
 	maxCalls     = 10       // on one form
-	maxArguments = 8 << 10  // of one call, in bytes as they are shown
-	maxText      = 24 << 10 // of all of it
+	maxArguments = 8 << 10  // of one call, in bytes, as shown
+	maxText      = 24 << 10 // of the whole form
 	maxAge       = time.Hour
 	maxNote      = 1 << 10
 )
 
-// A Desk makes forms and takes their answers. It is safe for concurrent use.
+// A Desk builds forms and accepts their answers. It is safe for concurrent use.
 type Desk struct {
 	cfg Config
 
 	mu   sync.Mutex
-	used map[string]use // forms that were answered, and requests that somebody left undecided
+	used map[string]use // answered forms and requests left undecided
 	room *queue.Shares
 }
 
-// New makes a Desk.
+// New returns a Desk.
 func New(cfg Config) *Desk {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -67,37 +71,39 @@ func New(cfg Config) *Desk {
 	return &Desk{cfg: cfg, used: map[string]use{}, room: queue.NewShares("forms", "remembered", maxUsed)}
 }
 
-// A Call is that in which somebody is asked. The answer has to come in the same one.
+// A Call is the call in which a person is asked. The answer must come in the same call.
 type Call struct {
 	Principal tool.Principal
 	Tool      string // path
 	Arguments json.RawMessage
 }
 
-// A Form is what a client shows to its person.
+// A Form is a form for the client to show to its user.
 type Form struct {
 	Message string
-	Schema  json.RawMessage // of the answer: an object of texts (2025-06-18 and later)
-	State   string          // what Answer needs to know; opaque, and of no use to others
-	ids     []string
+	Schema  json.RawMessage // of the answer: an object of strings (2025-06-18 and later)
+	// State is passed to Answer. It is sealed, so clients can't read it.
+	State string
+	ids   []string
 }
 
-// Execution gives the form about all that an execution waits for and c's principal may decide on; nil where there is nothing, or
-// where they were asked already and left it. waiting is how many of its calls wait for anybody.
+// Execution returns a form with the pending requests of an execution that c's principal may decide
+// on. It is nil if there are none, or if the principal has already left all of them undecided.
+// waiting is how many of its calls are pending, whoever may decide on them.
 func (d *Desk) Execution(ctx context.Context, c Call, execution string) (f *Form, waiting int, err error) {
 	all, err := d.cfg.Requests.List(ctx, approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
 	if err != nil {
 		return nil, 0, err
 	}
 	all = slices.DeleteFunc(all, func(r approval.Request) bool { return r.Principal != c.Principal.ID })
-	slices.SortStableFunc(all, func(a, b approval.Request) int { // as the program made them
+	slices.SortStableFunc(all, func(a, b approval.Request) int { // in the order in which the program made them
 		return cmp.Or(cmp.Compare(len(a.Call), len(b.Call)), cmp.Compare(a.Call, b.Call))
 	})
 	f, err = d.form(c, execution, all)
 	return f, len(all), err
 }
 
-// Request is Execution for one call that a client makes by itself.
+// Request is like Execution, for one call that a client makes directly.
 func (d *Desk) Request(ctx context.Context, c Call, id string) (*Form, error) {
 	r, err := d.cfg.Requests.Get(ctx, id)
 	if err != nil {
@@ -109,7 +115,7 @@ func (d *Desk) Request(ctx context.Context, c Call, id string) (*Form, error) {
 	return d.form(c, "", []approval.Request{*r})
 }
 
-// Open reports whether anything on f still waits.
+// Open reports whether any request on f is still pending.
 func (d *Desk) Open(ctx context.Context, f *Form) bool {
 	for _, id := range f.ids {
 		if d.waits(ctx, id) {
@@ -119,7 +125,7 @@ func (d *Desk) Open(ctx context.Context, f *Form) bool {
 	return false
 }
 
-// Untouched reports whether all on f still waits.
+// Untouched reports whether all requests on f are still pending.
 func (d *Desk) Untouched(ctx context.Context, f *Form) bool {
 	for _, id := range f.ids {
 		if !d.waits(ctx, id) {
@@ -134,7 +140,7 @@ func (d *Desk) waits(ctx context.Context, id string) bool {
 	return err == nil && r.State == approval.Pending
 }
 
-// form makes a form of those of all that can be asked about here.
+// form builds a form of those requests in all that can be decided here.
 func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, error) {
 	who, ok := d.cfg.Decider(c.Principal)
 	if !ok {
@@ -172,7 +178,7 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 	return f, err
 }
 
-// message is what the person reads.
+// message returns the text that the person reads.
 func (d *Desk) message(s *state, blocks, elsewhere []string) string {
 	var b strings.Builder
 	switch {
@@ -193,7 +199,8 @@ func (d *Desk) message(s *state, blocks, elsewhere []string) string {
 	return b.String()
 }
 
-// show writes a request as lines, none of which what is in it can end, and reports whether all of it fits.
+// show formats a request as lines, and reports whether it fits. Nothing in the request can break a
+// line.
 func show(r *approval.Request, n int) (text string, fits bool) {
 	args, err := arguments(r)
 	if err != nil || len(args) > maxArguments {
@@ -218,7 +225,7 @@ func show(r *approval.Request, n int) (text string, fits bool) {
 	return b.String(), b.Len() <= maxArguments+4<<10
 }
 
-// arguments writes those of a call, or the calls of a plan.
+// arguments formats the arguments of a call, or the calls of a plan.
 func arguments(r *approval.Request) (string, error) {
 	if r.Tool != plan.Path {
 		args, err := oneLine(r.Arguments)
@@ -247,8 +254,8 @@ func arguments(r *approval.Request) (string, error) {
 	return b.String(), nil
 }
 
-// oneLine writes arguments without the white space between their tokens, which means nothing, and with all that doesn't show as
-// escapes. It gives an error where there are none: a list leaves large ones out.
+// oneLine formats arguments without insignificant white space, and with invisible characters
+// escaped. It returns an error if there are no arguments: a list omits large ones.
 func oneLine(args json.RawMessage) (string, error) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, args); err != nil {
@@ -257,7 +264,7 @@ func oneLine(args json.RawMessage) (string, error) {
 	return tool.VisibleLine(b.String()), nil
 }
 
-// schema is that of the answer.
+// schema returns the JSON schema of the answer.
 func schema(calls []asked) json.RawMessage {
 	type property struct {
 		Type        string   `json:"type"`
@@ -279,7 +286,7 @@ func schema(calls []asked) json.RawMessage {
 	}
 	text, err := tool.Marshal(map[string]any{"type": "object", "properties": props, "required": []string{"decision"}})
 	if err != nil {
-		panic(err) // texts always marshal
+		panic(err) // strings can always be marshaled
 	}
 	return text
 }

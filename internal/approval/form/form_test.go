@@ -14,13 +14,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A desk with requests that are as a test sets them, and what was decided.
+// A desk is a Desk whose requests the test sets. It records the decisions.
 type desk struct {
 	*form.Desk
 	all     []*approval.Request
 	decided []string
 	refused int    // answers
-	barred  string // request that its person may not decide on
+	barred  string // the ID of a request that its person may not decide on
 	now     time.Time
 }
 
@@ -108,7 +108,7 @@ func yes(decision string) form.Answer {
 	return form.Answer{Action: "accept", Content: map[string]any{"decision": decision}}
 }
 
-// Nothing in what is asked about can look like a line of the form, end its block, or hide.
+// Nothing in a request can imitate a line of the form, end its block, or hide.
 func TestFormShowsWhatIsThere(t *testing.T) {
 	d := newDesk(t)
 	r := d.ask("{\"text\": \"a\u202eb\\n```\\n\u3164<b>\",\n \"n\": 1.0e2}")
@@ -128,7 +128,7 @@ func TestFormShowsWhatIsThere(t *testing.T) {
 	}
 }
 
-// What has no room is not decided on, and the form says so.
+// Requests that don't fit are not decided on, and the form says so.
 func TestTooMuchForAForm(t *testing.T) {
 	d := newDesk(t)
 	d.ask(`{"text":"` + strings.Repeat("x", 9000) + `"}`)
@@ -146,7 +146,7 @@ func TestTooMuchForAForm(t *testing.T) {
 	if err != nil || out.Decided != 10 || len(d.decided) != 10 || d.decided[0] != "apr_2 true  via client" {
 		t.Errorf("%+v %v %v", out, err, d.decided)
 	}
-	// Invisible characters count as they are shown.
+	// Invisible characters count as they are displayed.
 	d = newDesk(t)
 	d.ask(`{"text":"` + strings.Repeat("\u200b", 2000) + `"}`)
 	if f, _, err := d.Execution(t.Context(), call, "ex_1"); f != nil || err != nil {
@@ -217,7 +217,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// newDeskOf is d's desk for somebody who may decide or not.
+// newDeskOf returns d's desk for a person who may or may not decide.
 func newDeskOf(t *testing.T, d *desk, may bool) *form.Desk {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
@@ -229,7 +229,8 @@ func newDeskOf(t *testing.T, d *desk, may bool) *form.Desk {
 	}})
 }
 
-// Who isn't to decide isn't asked; who has left a request isn't asked about it again for a while; others' requests aren't shown.
+// People who may not decide aren't asked. A request left undecided isn't shown again for a while.
+// The requests of others aren't shown.
 func TestWhoIsAsked(t *testing.T) {
 	d := newDesk(t)
 	d.ask(`{"n":1}`)
@@ -257,7 +258,7 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// What comes as a state is from outside.
+// The state is untrusted input.
 func FuzzAnswer(f *testing.F) {
 	f.Add("AAAA", "accept", "approve")
 	f.Fuzz(func(t *testing.T, state, action, decision string) {
@@ -269,7 +270,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// A plan is shown as the list of what it writes, and one that can't be read isn't shown.
+// A plan is shown as the list of its writes. A plan that can't be parsed isn't shown.
 func TestPlansOnForms(t *testing.T) {
 	d := newDesk(t)
 	d.ask(`{"writes":"none"}`).Tool = "biplane.plan"
