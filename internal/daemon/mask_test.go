@@ -143,6 +143,37 @@ mcpServers:
 	}
 }
 
+// TestSecretsOfPrograms has a program make a secret of its own parts: whoever asks for the execution, or reads its journal, doesn't have it either.
+func TestSecretsOfPrograms(t *testing.T) {
+	dir := t.TempDir()
+	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
+policy: open
+mcpServers: { off: { command: none, disabled: true, env: { TOK: '${UPTOK}' } } }
+`), func(name string) (string, bool) { return held, name == "UPTOK" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _ := runWith(t, daemon.Config{Settings: s, DataDir: dir, Version: "test"})
+	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: `const s = "up-tok/" + 4711 + "+value"; console.log(s); return { s, lines: btoa("a".repeat(40) + s + "b".repeat(40)).replace(/(.{76})/g, "$1\r\n") }`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.Client().Execution(t.Context(), x.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, v := range map[string]any{"the answer": x, "the execution": again} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat := strings.ReplaceAll(string(raw), `\r\n`, "")
+		if m := encoded.FindString(flat); m != "" || !strings.Contains(flat, "[redacted]") {
+			t.Errorf("%s shows %q: %s", what, m, raw)
+		}
+	}
+}
+
 // fetched returns what the API of the daemon answers on its socket.
 func fetched(t *testing.T, d *daemon.Daemon, path string) string {
 	t.Helper()

@@ -99,7 +99,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 			out.Tokens = &api.Tokens{Returned: t.Returned, KeptOut: t.KeptOut}
 		}
 	}
-	write(w, http.StatusOK, out)
+	s.writeHidden(w, out)
 }
 
 // wire gives an execution as the API shows it.

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -38,35 +37,6 @@ const (
 	bodies // not of routes: the bytes of their bodies
 	lanes
 )
-
-// laneOf has the lanes of routes that are not in reads.
-var laneOf = map[string]lane{
-	"GET /healthz":                                         opens,
-	"GET /readyz":                                          opens,
-	"GET " + resourcePath:                                  opens,
-	"GET " + resourcePath + "/mcp":                         opens,
-	"POST " + api.Prefix + "/executions":                   waits,
-	"GET " + api.Prefix + "/executions/{id}/journal":       waits,
-	"POST " + api.Prefix + "/executions/{id}/replay":       waits,
-	"POST " + api.Prefix + "/audit/verify":                 waits,
-	"GET " + api.Prefix + "/audit/export":                  waits,
-	"GET " + api.Prefix + "/audit/evidence":                waits,
-	"POST " + api.Prefix + "/policy/replay":                waits,
-	"POST " + api.Prefix + "/sessions/{session}/export":    waits,
-	"POST " + api.Prefix + "/upstreams/{upstream}/sign-in": waits,
-	"GET " + api.Prefix + "/upstreams/{upstream}/sign-in":  waits,
-	"PUT " + api.Prefix + "/sessions/{session}":            uploads,
-	"PUT " + api.Prefix + "/sessions/{session}/files":      uploads,
-	"GET " + api.Prefix + "/status":                        controls,
-	"DELETE " + api.Prefix + "/executions/{id}":            controls,
-	"DELETE " + api.Prefix + "/sessions/{session}":         controls,
-	"POST " + api.Prefix + "/approvals/{id}":               controls,
-	"POST " + api.Prefix + "/tools/{path}/accept":          controls,
-	"GET " + api.Prefix + "/keys":                          controls,
-	"POST " + api.Prefix + "/keys":                         controls,
-	"POST " + api.Prefix + "/keys/{key}/rotate":            controls,
-	"DELETE " + api.Prefix + "/keys/{key}":                 controls,
-}
 
 // A road has the lanes of the requests that come over it. The socket has one, the network another: neither fills the other's.
 type road [lanes]*queue.Shares

@@ -1,5 +1,5 @@
 // Package mask takes secret values out of texts and JSON: as they are, as JSON and URLs write them, in base64 at any alignment,
-// and in hexadecimal. A Masker knows the values; IsSecret and its kin say which values of a configuration are secret.
+// and in hexadecimal; also broken into lines. A Masker knows the values; IsSecret and its kin say which values of a configuration are secret.
 //
 // A text in which there is no secret costs one pass that skips most of its bytes, and is returned as it is.
 package mask
@@ -39,13 +39,16 @@ type Masker struct {
 	mu     sync.Mutex
 	fixed  []string
 	recent []string
+	held   map[string][]string
 	known  map[string]bool
 
 	table atomic.Pointer[table] // nil: no values
 }
 
 // New returns a Masker without values, which masks what has one of the shapes.
-func New(shapes ...Shape) *Masker { return &Masker{shapes: shapes, known: map[string]bool{}} }
+func New(shapes ...Shape) *Masker {
+	return &Masker{shapes: shapes, held: map[string][]string{}, known: map[string]bool{}}
+}
 
 // Add adds values. Those shorter than MinValue bytes are ignored.
 func (m *Masker) Add(values ...string) {
@@ -59,6 +62,34 @@ func (m *Masker) AddRecent(values ...string) {
 	if m != nil {
 		m.add(&m.recent, maxRecent, values)
 	}
+}
+
+// Hold sets the values that one holder has now, such as the tokens of an upstream: they are known until it holds others, however many
+// recent ones follow.
+func (m *Masker) Hold(holder string, values ...string) {
+	if m == nil {
+		return
+	}
+	var all []string
+	for _, v := range values {
+		all = append(all, parts(v)...)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Equal(m.held[holder], all) {
+		return
+	}
+	m.held[holder] = all
+	m.makeTable()
+}
+
+// makeTable makes the table of all values. The lock is held.
+func (m *Masker) makeTable() {
+	all := slices.Concat(m.fixed, m.recent)
+	for _, values := range m.held {
+		all = append(all, values...)
+	}
+	m.table.Store(newTable(all))
 }
 
 func (m *Masker) add(to *[]string, most int, values []string) {
@@ -78,7 +109,7 @@ func (m *Masker) add(to *[]string, most int, values []string) {
 		}
 	}
 	if changed {
-		m.table.Store(newTable(slices.Concat(m.fixed, m.recent)))
+		m.makeTable()
 	}
 }
 
@@ -232,72 +263,60 @@ func replace(data []byte, found []span) []byte {
 	return append(out, data[at:]...)
 }
 
-// fit returns the spans so that replacing them leaves valid JSON: each within one string, and around whole escapes. A number
-// with a span in it is replaced whole, by a string. A span across other tokens is dropped: it is no value of the JSON.
+// fit returns the spans so that replacing them leaves valid JSON: of each, what lies within strings, on whole characters. A number
+// with a part of a span in it is replaced whole, by a string. A span may reach over several tokens: of a value that is JSON itself, or
+// of values that overlap.
 func fit(data []byte, found []span) (out []span) {
-	next := 0
-	for i := 0; i < len(data) && next < len(found); {
+	for i := 0; i < len(data) && len(found) > 0; {
 		switch c := data[i]; {
 		case c == '"':
-			end, kept := inString(data, i, found[next:])
-			out = append(out, kept...)
-			i = end
+			i, out = inString(data, i+1, found, out)
 		case c == '-' || '0' <= c && c <= '9':
 			end := i + 1
 			for end < len(data) && strings.IndexByte("+-.eE0123456789", data[end]) >= 0 {
 				end++
 			}
-			for ; next < len(found) && found[next].to <= end; next++ {
-				if found[next].from < i || len(out) > 0 && out[len(out)-1].to > i {
-					continue
-				}
+			if found[0].from < end {
 				out = append(out, span{i, end, `"` + Redacted + `"`})
 			}
 			i = end
 		default:
 			i++
 		}
-		for next < len(found) && found[next].from < i {
-			next++
+		for len(found) > 0 && found[0].to <= i {
+			found = found[1:]
 		}
 	}
 	return out
 }
 
-// inString returns the end of the string that begins at start, and the spans that are inside of it, on whole characters.
-func inString(data []byte, start int, found []span) (end int, out []span) {
-	for next, i := 0, start+1; ; {
-		if data[i] == '"' {
-			if n := len(out); n > 0 && out[n-1].to > i { // it goes on outside
-				out = out[:n-1]
-			}
-			return i + 1, out
-		}
+// inString appends the parts of spans that lie in the string whose text begins at i, and returns where the string ends.
+func inString(data []byte, i int, found, out []span) (end int, _ []span) {
+	open := false // the last of out may grow
+	for data[i] != '"' {
 		n := 1
 		if data[i] == '\\' {
 			if n = 2; data[i+1] == 'u' {
 				n = 6
 			}
 		}
-		for next < len(found) && found[next].from < i {
-			next++
+		for len(found) > 0 && found[0].to <= i {
+			found, open = found[1:], false
 		}
-		if n > 1 && len(out) > 0 { // a span ends within this escape
-			if last := &out[len(out)-1]; last.to > i && last.to < i+n {
-				last.to = i + n
+		switch {
+		case len(found) == 0 || found[0].from >= i+n:
+		case open:
+			out[len(out)-1].to = i + n
+		default:
+			out, open = append(out, span{i, i + n, found[0].with}), true
+			if found[0].from < i { // only a part of it is here
+				out[len(out)-1].with = Redacted
 			}
-		}
-		for next < len(found) && found[next].from < i+n {
-			f := found[next]
-			f.from = i
-			if f.to < i+n {
-				f.to = i + n
-			}
-			if len(out) == 0 || out[len(out)-1].to <= f.from {
-				out = append(out, f)
-			}
-			next++
 		}
 		i += n
 	}
+	if open && found[0].to > i {
+		out[len(out)-1].with = Redacted
+	}
+	return i + 1, out
 }

@@ -236,3 +236,95 @@ func BenchmarkJSON(b *testing.B) {
 		}
 	}
 }
+
+// A value is found in base64 that is broken into lines, however the breaks are written, and JSON stays JSON.
+func TestLines(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.StringMatching(`[!-~]{8,60}`).Draw(t, "value")
+		m := of(v)
+		doc := rapid.StringMatching(`[a-z: ]{0,90}`).Draw(t, "before") + v + rapid.StringMatching(`[a-z: ]{0,90}`).Draw(t, "after")
+		code := base64.StdEncoding.EncodeToString([]byte(doc))
+		width := rapid.SampledFrom([]int{16, 60, 64, 72, 76}).Draw(t, "width")
+		eol := rapid.SampledFrom([]string{"\n", "\r\n", "\n    ", "\r\n\t"}).Draw(t, "end of line")
+		var lines []string
+		for ; len(code) > width; code = code[width:] {
+			lines = append(lines, code[:width])
+		}
+		text := strings.Join(append(lines, code), eol)
+		once, _ := json.Marshal(map[string]string{"body": text})
+		twice, _ := json.Marshal(string(once))
+		unwrap := func(s string) string {
+			s = strings.NewReplacer("\r", "", "\n", "", "\t", "", " ", "", "[redacted]", "").Replace(s)
+			for len(s)%4 != 0 {
+				s += "="
+			}
+			b, _ := base64.StdEncoding.DecodeString(s)
+			return string(b)
+		}
+		field := func(s string) string {
+			var x struct{ Body string }
+			if err := json.Unmarshal([]byte(s), &x); err != nil {
+				t.Fatalf("%q: %v", s, err)
+			}
+			return x.Body
+		}
+		inner := func(s string) string {
+			var x string
+			if err := json.Unmarshal([]byte(s), &x); err != nil {
+				t.Fatalf("%q: %v", s, err)
+			}
+			return x
+		}
+		for name, got := range map[string]string{"text": m.Text(text), "JSON": field(string(m.JSON(once))), "JSON in JSON": field(inner(string(m.JSON(twice))))} {
+			if got == text || strings.Contains(unwrap(got), v) {
+				t.Fatalf("%s: %q is in %q", name, v, got)
+			}
+		}
+	})
+	m := of("hush-hush-hush-hush-hush")
+	for _, s := range []string{"a line of words\nand another", "C:\\new\\names", "0123456789abcdef\n", "0123456789abcdef\\n", "0123456789abcdefghij\nklmnopqrst\n"} {
+		if got := m.Text(s); got != s {
+			t.Errorf("%q became %q", s, got)
+		}
+	}
+	if got := m.Text("x\nhush-hush-hush-hush-\n  hush y"); got != "x\n[redacted] y" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Of values that overlap, or that are JSON themselves, nothing stays in any string or number.
+func TestAcrossTokens(t *testing.T) {
+	m := of("hush-hush", `sh-hush","b":"silence`, "silence-please", `{"type":"account","key":"s3same-open","n":42}`, `"quoted-one"`)
+	for _, tt := range []struct{ in, want string }{
+		{`{"a":"hush-hush","b":"silence-please","c":"x"}`, `{"a":"[redacted]","[redacted]":"[redacted]","c":"x"}`},
+		{`{"a":"hush-hush","b":"silence"}`, `{"a":"[redacted]","[redacted]":"[redacted]"}`},
+		{`["rush-hush","b",1]`, `["rush-hush","b",1]`},
+		{`{"x":{"type":"account","key":"s3same-open","n":42},"y":42}`, `{"x":{"[redacted]":"[redacted]","[redacted]":"[redacted]","[redacted]":"[redacted]"},"y":42}`},
+		{`["quoted-one","other"]`, `["[redacted]","other"]`},
+		{`["a hush-hush b","","hush-hushsilence-please"]`, `["a [redacted] b","","[redacted][redacted]"]`},
+	} {
+		got := string(m.JSON([]byte(tt.in)))
+		if got != tt.want || !json.Valid([]byte(got)) {
+			t.Errorf("%s is %s, want %s", tt.in, got, tt.want)
+		}
+	}
+}
+
+// What is held stays known, however many others come, until others are held.
+func TestHold(t *testing.T) {
+	m := of("always-here")
+	m.Hold("crm", "crm-token", "crm-refresh", "")
+	m.Hold("erp", "erp-token")
+	for i := range 600 {
+		m.AddRecent(fmt.Sprintf("token-%04d", i))
+	}
+	if got := m.Text("always-here crm-token crm-refresh erp-token"); got != "[redacted] [redacted] [redacted] [redacted]" {
+		t.Error(got)
+	}
+	m.Hold("crm", "crm-other")
+	if got := m.Text("always-here crm-token crm-other erp-token"); got != "[redacted] crm-token [redacted] [redacted]" {
+		t.Error(got)
+	}
+	var none *mask.Masker
+	none.Hold("crm", "crm-token")
+}

@@ -166,30 +166,40 @@ func isBase64(c byte) bool { return isWord(c) || c == '+' || c == '/' || c == '-
 // window returns how many bytes around an escape may belong to a value with it.
 func (t *table) window() int { return 8*t.longest + 16 }
 
-// decoded appends the values that are written with escapes: \u0041, \/, %41.
+// decoded appends the values that are written with escapes (\u0041, \/, %41) or broken into lines.
 func (t *table) decoded(data []byte, found []span) []span {
-	triggers := []func([]byte) int{percent, t.escape}
-	for kind, trigger := range triggers {
+	within := func(trigger func([]byte) int) func(at, end int) int {
+		return func(at, end int) int {
+			if i := trigger(data[at:end]); i >= 0 {
+				return at + i
+			}
+			return -1
+		}
+	}
+	for _, kind := range []struct {
+		next   func(at, end int) int // where the first sign of it is; -1: there is none
+		decode func(data []byte, from, to int, found []span) []span
+	}{
+		{within(percent), t.unpercented},
+		{within(t.escape), t.unescaped},
+		{func(at, end int) int { return lineBreak(data, '\n', at, end) }, t.joined},
+		{func(at, end int) int { return lineBreak(data, '\\', at, end) }, t.joined},
+	} {
 		done := 0
 		for at := 0; at < len(data); {
-			i := trigger(data[at:])
+			i := kind.next(at, len(data))
 			if i < 0 {
 				break
 			}
-			from, to := max(done, at+i-t.window()), min(len(data), at+i+t.window())
-			for { // while the next escape is near
-				next := trigger(data[to:min(len(data), to+t.window())])
-				if next < 0 || to == len(data) {
+			from, to := max(done, i-t.window()), min(len(data), i+t.window())
+			for to < len(data) { // while the next one is near
+				next := kind.next(to, min(len(data), to+t.window()))
+				if next < 0 {
 					break
 				}
-				to = min(len(data), to+next+t.window())
+				to = min(len(data), next+t.window())
 			}
-			if kind == 0 {
-				text, pos := unpercented(data, from, to)
-				found = t.scan(text, pos, found)
-			} else {
-				found = t.unescaped(data, from, to, found)
-			}
+			found = kind.decode(data, from, to, found)
 			done, at = to, to
 		}
 	}
@@ -229,9 +239,9 @@ func (t *table) escape(data []byte) int {
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// unpercented decodes the escapes of a URL in data[from:to], and says where each byte comes from.
-func unpercented(data []byte, from, to int) (text []byte, pos []int32) {
-	text, pos = make([]byte, 0, to-from), make([]int32, 0, to-from+1)
+// unpercented appends the values in data[from:to] that are written with the escapes of a URL.
+func (t *table) unpercented(data []byte, from, to int, found []span) []span {
+	text, pos := make([]byte, 0, to-from), make([]int32, 0, to-from+1)
 	for i := from; i < to; i++ {
 		c, at := data[i], i
 		if c == '%' && i+2 < to && isHex(data[i+1]) && isHex(data[i+2]) {
@@ -240,7 +250,7 @@ func unpercented(data []byte, from, to int) (text []byte, pos []int32) {
 		}
 		text, pos = append(text, c), append(pos, int32(at))
 	}
-	return text, append(pos, int32(to))
+	return t.scan(text, append(pos, int32(to)), found)
 }
 
 // maxEscaped bounds how often a value in JSON may have been put into strings of JSON.
@@ -316,4 +326,86 @@ func unit(text []byte) (rune, bool) {
 	}
 	n, err := strconv.ParseUint(string(text[2:6]), 16, 32)
 	return rune(n), err == nil
+}
+
+// minWidth is the shortest line, in bytes, of a text that is broken into lines wherever they are full, as base64 is.
+const minWidth = 16
+
+// unbroken reports whether a text that is broken so may have c at the end or the beginning of a line.
+func unbroken(c byte) bool { return isBase64(c) || c == '.' }
+
+// lineBreak returns where the first break is between at and end after a full line; -1: there is none. sign is how it is written: a line
+// feed, or a backslash of an escape.
+func lineBreak(data []byte, sign byte, at, end int) int {
+	for at < end {
+		i := bytes.IndexByte(data[at:end], sign)
+		if i < 0 {
+			return -1
+		}
+		i += at
+		if sign == '\\' && (i+1 == end || data[i+1] != 'n' && data[i+1] != 'r' && data[i+1] != '\\') { // as most escapes
+			at = i + 2
+			continue
+		}
+		from := i
+		if sign == '\n' && i > 0 && data[i-1] == '\r' {
+			from--
+		}
+		width := 0
+		for width < minWidth && from-width > 0 && unbroken(data[from-width-1]) {
+			width++
+		}
+		if width == minWidth && breakLength(data[from:]) > 0 {
+			return from
+		}
+		at = i + 1
+	}
+	return -1
+}
+
+// maxBreak bounds a break with the indentation of the next line.
+const maxBreak = 64
+
+// breakLength returns the length of the line break at the beginning of a text, with the indentation that follows; 0: there is none. The
+// break may be written with the escapes of JSON, in strings of strings too.
+func breakLength(text []byte) int {
+	n, feeds := 0, 0
+	for n < len(text) && n < maxBreak {
+		c, size := text[n], 1
+		for c == '\\' && n+size < len(text) && size <= 1<<maxEscaped {
+			c = text[n+size]
+			size++
+		}
+		switch {
+		case size == 1 && (c == '\n' || c == '\r'), size > 1 && (c == 'n' || c == 'r'):
+			feeds++
+		case feeds > 0 && (size == 1 && (c == ' ' || c == '\t') || size > 1 && c == 't'):
+		default:
+			size = 0
+		}
+		if size == 0 {
+			break
+		}
+		n += size
+	}
+	if feeds == 0 || n == len(text) || !unbroken(text[n]) {
+		return 0
+	}
+	return n
+}
+
+// joined appends the values in data[from:to] that are broken into lines.
+func (t *table) joined(data []byte, from, to int, found []span) []span {
+	text, pos := make([]byte, 0, to-from), make([]int32, 0, to-from+1)
+	for i := from; i < to; {
+		if c := data[i]; (c == '\n' || c == '\r' || c == '\\') && len(text) > 0 && unbroken(text[len(text)-1]) {
+			if n := breakLength(data[i:to]); n > 0 {
+				i += n
+				continue
+			}
+		}
+		text, pos = append(text, data[i]), append(pos, int32(i))
+		i++
+	}
+	return t.scan(text, append(pos, int32(to)), found)
 }

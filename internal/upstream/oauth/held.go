@@ -64,7 +64,7 @@ func (c *Client) load(ctx context.Context) (held, error) {
 		c.hide(h.Access, h.Refresh, h.Client.Secret)
 	}
 	if c.changes == changes {
-		c.held = h
+		c.hold(h)
 	}
 	return h, nil
 }
@@ -84,9 +84,15 @@ func (c *Client) save(ctx context.Context, h *held) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hide(h.Access, h.Refresh, h.Client.Secret)
-	c.held = *h
+	c.hold(*h)
 	c.changes++
 	return nil
+}
+
+// hold makes h the sign-in that is used. Its credentials are masked as long as it is. The lock is held.
+func (c *Client) hold(h held) {
+	c.cfg.Mask.Hold(c.cfg.Name+" "+c.resource(), h.Access, h.Refresh, h.Client.Secret)
+	c.held = h
 }
 
 // renew gives a good access token: that of the store, or a new one. force: the server's refusal is the reason, and not

@@ -181,7 +181,8 @@ func (c *Client) Forget(ctx context.Context) (revoked bool, err error) {
 		return false, err
 	}
 	c.mu.Lock()
-	c.held, c.refused, c.challenge = held{}, "", challenge{}
+	c.hold(held{})
+	c.refused, c.challenge = "", challenge{}
 	c.changes++
 	c.mu.Unlock()
 	c.tell()

@@ -1,6 +1,8 @@
 package oauth_test
 
 import (
+	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
@@ -324,4 +327,39 @@ func TestRenewalOfAnotherProcess(t *testing.T) {
 	if got := <-done; got != token(t, c, false) || r.count("POST /token") != 2 {
 		t.Errorf("got %q after %d token requests", got, r.count("POST /token"))
 	}
+}
+
+// Tokens are masked from when they are had: those of a sign-in, renewed ones, and those that another process stored. The ones in use
+// stay masked however many others come.
+func TestTokensAreMasked(t *testing.T) {
+	r, s := newRig(t), newStore(t)
+	m, other := mask.New(), mask.New()
+	shown := func(what string, m *mask.Masker, token string) {
+		t.Helper()
+		for _, text := range []string{token, "it got Bearer " + token + ".", base64.StdEncoding.EncodeToString([]byte("x:" + token))} {
+			if got := m.Text(text); token == "" || got == text {
+				t.Errorf("%s is shown: %q", what, got)
+			}
+		}
+	}
+	c := r.open(t, oauth.Config{Store: s, Mask: m})
+	first := mustSignIn(t, c)
+	shown("the first token", m, first)
+	c.Refused(first, 401, nil)
+	second := token(t, c, true)
+	if second == first {
+		t.Fatal("it was not renewed")
+	}
+	refresh := r.last("refresh_token").Get("refresh_token")
+	shown("the renewed token", m, second)
+	shown("the old token", m, first)
+	shown("the refresh token", m, refresh)
+	for i := range 600 {
+		m.AddRecent(fmt.Sprintf("of-another-%04d", i))
+	}
+	shown("the token in use", m, second)
+	if got := token(t, r.open(t, oauth.Config{Store: s, Mask: other}), false); got != second {
+		t.Fatalf("another process has %q", got)
+	}
+	shown("the token of another process", other, second)
 }
