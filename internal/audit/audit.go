@@ -58,10 +58,6 @@ const (
 	details      = 32      // entries of a detail
 )
 
-// catalogOwn is the upstream of Biplane's own tools. What they do outside, they do by calls of their own, which wait for the disk
-// where they must; and with what is on the disk, all that was recorded before it is.
-const catalogOwn = "biplane"
-
 // Config is what a Log is made of.
 type Config struct {
 	Store     Store            // nil: a Memory of its own
@@ -143,7 +139,8 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	path, upstream, durable := c.Path, "", true
 	if c.Tool != nil {
 		path, upstream = c.Tool.Path(), c.Tool.Upstream
-		durable = !c.Tool.Annotations.Reads() && upstream != catalogOwn && d.Effect != "deny"
+		// Biplane's own tools act by calls of their own, which wait for the disk if they must.
+		durable = !c.Tool.Annotations.Reads() && upstream != tool.Own && d.Effect != "deny"
 	}
 	args := []byte(c.Arguments)
 	if args == nil {

@@ -123,10 +123,10 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 	}
 	yes := true
 	l := &ledger{store: s, log: audit.New(audit.Config{Store: stored, Key: key}), tools: map[string]*tool.Tool{
-		"bench.read":      {Upstream: "bench", Name: "read", Annotations: tool.Annotations{ReadOnly: &yes}},
-		"bench.wait":      {Upstream: "bench", Name: "wait"},
-		"bench.write":     {Upstream: "bench", Name: "write"},
-		"biplane.execute": {Upstream: "biplane", Name: "execute"},
+		"bench.read":     {Upstream: "bench", Name: "read", Annotations: tool.Annotations{ReadOnly: &yes}},
+		"bench.wait":     {Upstream: "bench", Name: "wait"},
+		"bench.write":    {Upstream: "bench", Name: "write"},
+		tool.ExecutePath: {Upstream: "biplane", Name: "execute"},
 	}}
 	x, err := executor.New(executor.Config{
 		Driver: driver, Key: key, Journal: s.Executions(key), Programs: program.New(program.Config{}), Door: func() tool.Caller { return l },
@@ -151,7 +151,7 @@ func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure
 	do := func(on bool) (time.Duration, error) {
 		l.on.Store(on)
 		start := time.Now()
-		res, err := l.Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: json.RawMessage(args), Principal: tool.Principal{ID: "local:bench", Client: "bench/1"}})
+		res, err := l.Call(ctx, &tool.Call{Path: tool.ExecutePath, Arguments: json.RawMessage(args), Principal: tool.Principal{ID: "local:bench", Client: "bench/1"}})
 		took := time.Since(start)
 		if err == nil && res.IsError {
 			err = fmt.Errorf("execute: %.300s", res.Raw)

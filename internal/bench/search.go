@@ -94,7 +94,7 @@ func ask(ctx context.Context, find tool.Caller, question string) error {
 	if err != nil {
 		return err
 	}
-	res, err := find.Call(ctx, &tool.Call{Path: "biplane.search", Arguments: args})
+	res, err := find.Call(ctx, &tool.Call{Path: tool.SearchPath, Arguments: args})
 	if err != nil {
 		return err
 	}

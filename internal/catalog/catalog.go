@@ -17,10 +17,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Reserved is the name of the upstream that holds our own tools (search, execute, resume). Its entries resolve, but
-// are in no list, overview or search result.
-const Reserved = "biplane"
-
 // Config says how a Catalog works; the zero value is sensible.
 type Config struct {
 	// Describe writes the typed call of an entry for the answers of search, in a language of programs (tool.Call.Language). Where

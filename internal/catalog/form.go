@@ -111,7 +111,7 @@ func (v *View) Alias(name string) string {
 	switch e, err := v.formed(name); {
 	case err != nil:
 		return name
-	case e != nil && e.Tool.Upstream != Reserved:
+	case e != nil && e.Tool.Upstream != tool.Own:
 		return e.Path()
 	case e != nil:
 		return ""

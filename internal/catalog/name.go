@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/biplane-dev/biplane/internal/lazily"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 const (
@@ -139,7 +140,7 @@ func composedNames(all []*upstream, unprefixed bool) []string {
 	for _, u := range all {
 		count += len(u.block.tools)
 		for _, n := range u.block.spelled {
-			if u.name == Reserved {
+			if u.name == tool.Own {
 				bare[n] += 2
 			} else if unprefixed && n != "" && len(n) <= maxComposed {
 				bare[n]++
@@ -153,7 +154,7 @@ func composedNames(all []*upstream, unprefixed bool) []string {
 	for _, u := range all {
 		prefix := composedSpelling(u.name) + "_"
 		for i, name := range u.block.spelled {
-			if u.name != Reserved && bare[name] != 1 {
+			if u.name != tool.Own && bare[name] != 1 {
 				name = prefix + name
 			}
 			out, owner, exact = append(out, name), append(owner, u), append(exact, u.block.tools[i].Name)
@@ -161,7 +162,7 @@ func composedNames(all []*upstream, unprefixed bool) []string {
 		}
 	}
 	for i, name := range out {
-		if owner[i].name == Reserved || len(name) <= maxComposed && taken[name] == 1 {
+		if owner[i].name == tool.Own || len(name) <= maxComposed && taken[name] == 1 {
 			continue
 		}
 		out[i] = suffixed(name[:min(len(name), composedCut)], owner[i].name+"\x00"+exact[i], func(s string) bool { return taken[s] > 0 })

@@ -100,11 +100,11 @@ func TestNamesProperty(t *testing.T) {
 		unprefixed := rapid.Bool().Draw(t, "unprefixed")
 		var sources []catalog.Source
 		for name, tools := range ups {
-			if name != catalog.Reserved {
+			if name != tool.Own {
 				sources = append(sources, source(name, tools...))
 			}
 		}
-		sources = append(sources, source(catalog.Reserved, "search", "execute", "resume"))
+		sources = append(sources, source(tool.Own, "search", "execute", "resume"))
 		build := func() *catalog.View {
 			c := catalog.New(catalog.Config{Unprefixed: unprefixed})
 			rand.Shuffle(len(sources), func(i, j int) { sources[i], sources[j] = sources[j], sources[i] })
@@ -118,7 +118,7 @@ func TestNamesProperty(t *testing.T) {
 		seen := map[string]*catalog.Entry{}
 		var total int
 		for name, tools := range ups {
-			if name != catalog.Reserved {
+			if name != tool.Own {
 				total += len(tools)
 			}
 		}
@@ -154,7 +154,7 @@ func TestNamesProperty(t *testing.T) {
 				t.Fatalf("exact path %q resolves to %q", e.Tool.Path(), got.Tool.Path())
 			}
 			for _, o := range []string{"search", "execute", "resume"} {
-				if e.Composed == o || e.Namespace == catalog.Reserved {
+				if e.Composed == o || e.Namespace == tool.Own {
 					t.Fatalf("%q takes our name: %q, %q", e.Tool.Path(), e.Composed, e.Namespace)
 				}
 			}
@@ -189,7 +189,7 @@ func TestNamesParse(t *testing.T) {
 func TestComposed(t *testing.T) {
 	long := strings.Repeat("long-", 20)
 	v := catalogOf(source("github", "list_issues", "list.issues", "create-issue"), source("github_list", "issues"), source("x", long),
-		source(catalog.Reserved, "search")).View()
+		source(tool.Own, "search")).View()
 	want := map[string]string{
 		"github.create-issue": "^github_create-issue$",
 		"github.list_issues":  "^github_list_issues_[0-9a-f]{6}$",
@@ -207,7 +207,7 @@ func TestComposed(t *testing.T) {
 	c := catalog.New(catalog.Config{Unprefixed: true})
 	c.Set(source("everything", "echo", "search"))
 	c.Set(source("other", "add"))
-	c.Set(source(catalog.Reserved, "search"))
+	c.Set(source(tool.Own, "search"))
 	for path, want := range map[string]string{"everything.echo": "echo", "everything.search": "everything_search", "other.add": "add", "biplane.search": "search"} {
 		if e, err := c.View().Resolve(path); err != nil || e.Composed != want {
 			t.Errorf("unprefixed: %s is %+v, %v, want %q", path, e, err, want)

@@ -69,7 +69,7 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 
 // prepare compiles t's schema once.
 func (s *schema) prepare(t *tool.Tool) {
-	s.once.Do(func() { s.compiled, s.err = compileSchema(t.InputSchema, t.Upstream == Reserved && t.Raw == nil) })
+	s.once.Do(func() { s.compiled, s.err = compileSchema(t.InputSchema, t.Upstream == tool.Own && t.Raw == nil) })
 }
 
 // look reads what is needed of t's schema beside its validation, once.

@@ -33,7 +33,7 @@ const searchSchema = `{"type":"object","properties":{` +
 // SearchDefinition gives the definition of the tool that SearchTool is.
 func SearchDefinition() *tool.Tool {
 	yes, no := true, false
-	return &tool.Tool{Upstream: Reserved, Name: "search", Title: "Search tools", Description: searchDescription,
+	return &tool.Tool{Upstream: tool.Own, Name: "search", Title: "Search tools", Description: searchDescription,
 		InputSchema: json.RawMessage(searchSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}}
 }
 

@@ -43,7 +43,7 @@ func smallCatalog() *catalog.Catalog {
 	c.Set(catalog.Source{Name: "linear", Health: tool.Health{State: tool.NeedsSignIn, Reason: "the server asks for OAuth"}})
 	c.Set(catalog.Source{Name: "db", Health: tool.Health{State: tool.Down, Reason: "exit status 1", Stale: true}, Tools: []*tool.Tool{
 		{Upstream: "db", Name: "query", Description: "Run SQL", InputSchema: schema}}})
-	c.Set(catalog.Source{Name: catalog.Reserved, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{catalog.SearchDefinition()}})
+	c.Set(catalog.Source{Name: tool.Own, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{catalog.SearchDefinition()}})
 	return c
 }
 

@@ -283,7 +283,7 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 		v.byName[name] = &u
 		v.byNamespace[u.namespace] = &u
 		all = append(all, &u)
-		if name != Reserved {
+		if name != tool.Own {
 			v.upstreams = append(v.upstreams, &u)
 		}
 	}
@@ -294,7 +294,7 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 		for _, e := range u.entries {
 			v.byComposed[e.Composed] = e
 		}
-		if u.name != Reserved {
+		if u.name != tool.Own {
 			v.entries = append(v.entries, u.entries...)
 		}
 	}

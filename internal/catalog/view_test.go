@@ -23,7 +23,7 @@ func kindOf(err error) tool.Kind {
 
 func TestResolve(t *testing.T) {
 	v := catalogOf(source("git-hub", "list-issues", "get.file", "delete"), source("a.b", "c"), source("a", "b.c", "d"),
-		source(catalog.Reserved, "search")).View()
+		source(tool.Own, "search")).View()
 	for path, want := range map[string]string{
 		"git-hub.list-issues":       "git-hub.list-issues",
 		"git_hub.list_issues":       "git-hub.list-issues",
@@ -60,7 +60,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("a safe path with tools. in front, and two exact paths: %v", err)
 	}
 	for _, e := range v.Entries() {
-		if e.Tool.Upstream == catalog.Reserved {
+		if e.Tool.Upstream == tool.Own {
 			t.Error("our own tools are listed")
 		}
 	}

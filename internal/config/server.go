@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/catalog"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Server is an MCP server of the configuration, in the shape that agents' clients use.
@@ -70,7 +71,7 @@ func (r *reader) servers(n *node, dir string) []Server {
 		switch {
 		case name == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl):
 			r.wrong(k, "mcpServers: %q is no name for an upstream: it has 1 to 100 characters", clip(name))
-		case name == "biplane":
+		case name == tool.Own:
 			r.wrong(k, "mcpServers: the name biplane is taken by biplane's own tools: choose another one; if this entry starts biplane itself, leave it out here, and keep it in the client's own file")
 		default:
 			if v.kind != mapNode {

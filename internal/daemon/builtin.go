@@ -45,8 +45,8 @@ func builtin() []*tool.Tool {
 	yes, no := true, false
 	return []*tool.Tool{
 		catalog.SearchDefinition(),
-		{Upstream: catalog.Reserved, Name: "execute", Title: "Run a program", Description: executeText, InputSchema: json.RawMessage(executeSchema)},
-		{Upstream: catalog.Reserved, Name: "resume", Title: "Wait for a program", Description: resumeText, InputSchema: json.RawMessage(resumeSchema),
+		{Upstream: tool.Own, Name: "execute", Title: "Run a program", Description: executeText, InputSchema: json.RawMessage(executeSchema)},
+		{Upstream: tool.Own, Name: "resume", Title: "Wait for a program", Description: resumeText, InputSchema: json.RawMessage(resumeSchema),
 			Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}},
 	}
 }

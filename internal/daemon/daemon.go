@@ -200,7 +200,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	own := builtin()
-	d.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
+	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: append(slices.Clone(own), networkTools()...), Health: tool.Health{State: tool.Ready}, Caller: masked(d.mask, table{
 		"search":  d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible), d.executor.Skills().List, d.privacy)),
 		"execute": d.upstreams.waitingFor(d.executor.Execute()),
 		"resume":  d.executor.Resume(),
@@ -216,7 +216,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 
 // warmExecute has the schema of execute compiled, which the first program would wait for.
 func (d *Daemon) warmExecute() {
-	if e, err := d.catalog.View().Resolve(catalog.Reserved + ".execute"); err == nil {
+	if e, err := d.catalog.View().Resolve(tool.Own + ".execute"); err == nil {
 		_ = e.Validate([]byte(`{"code":"0"}`)) // whoever calls it hears what is wrong
 	}
 }

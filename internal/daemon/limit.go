@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/limit"
 	"github.com/biplane-dev/biplane/internal/policy"
@@ -23,7 +22,7 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execu
 // readmit counts an execution that goes on after a restart, and what it uses from now on: by the rules, and by the policies that
 // would let it begin now.
 func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
-	c.Tool = &tool.Tool{Upstream: catalog.Reserved, Name: "execute"}
+	c.Tool = &tool.Tool{Upstream: tool.Own, Name: "execute"}
 	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels}).Grant
 	return d.ending(c, d.limits.Resume(context.Background(), c))
 }

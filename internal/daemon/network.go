@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/egress"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -20,9 +19,9 @@ func networkTools() []*tool.Tool {
 		return json.RawMessage(`{"type":"object","properties":{"url":{"type":"string","maxLength":8192},"method":{"type":"string","enum":[` + methods + `]},"headers":{"type":"object","additionalProperties":{"type":"string"}},"body":{"type":"string"},"base64":{"type":"boolean","description":"body is base64"}},"required":["url"],"additionalProperties":false}`)
 	}
 	return []*tool.Tool{
-		{Upstream: catalog.Reserved, Name: "fetch", Title: "Read from a host", Description: "What fetch(url) in a program calls.", InputSchema: schema(`"GET","HEAD"`),
+		{Upstream: tool.Own, Name: "fetch", Title: "Read from a host", Description: "What fetch(url) in a program calls.", InputSchema: schema(`"GET","HEAD"`),
 			Annotations: tool.Annotations{ReadOnly: &yes, Idempotent: &yes}},
-		{Upstream: catalog.Reserved, Name: "send", Title: "Send to a host", Description: "What fetch(url, { method }) in a program calls where the method may change something.",
+		{Upstream: tool.Own, Name: "send", Title: "Send to a host", Description: "What fetch(url, { method }) in a program calls where the method may change something.",
 			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`), Annotations: tool.Annotations{ReadOnly: &no},
 			// What a program that is planned is answered with is made of it.
 			OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"const":200},"statusText":{"const":"OK"},"url":{"type":"string","format":"uri"},"headers":{"type":"object"},"text":{"type":"string"}},"required":["status","statusText","url","headers","text"]}`)},

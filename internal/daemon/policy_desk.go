@@ -41,7 +41,7 @@ func (d *desk) tools(ctx context.Context) []*tool.Tool {
 	for _, e := range view.Entries() {
 		out = append(out, e.Tool)
 	}
-	if e := view.Entry(catalog.Reserved, "execute"); e != nil {
+	if e := view.Entry(tool.Own, "execute"); e != nil {
 		out = append(out, e.Tool)
 	}
 	return out

@@ -19,14 +19,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// Paths that the executor serves by itself: they are about executions.
-const (
-	resultPath  = "biplane.result"
-	executePath = "biplane.execute"
-	resumePath  = "biplane.resume"
-	ownPaths    = "biplane."
-)
-
 // failedKind is the kind of a ToolError where the tool ran and reported failure: none of the kinds of package tool,
 // which are about calls that could not be made.
 const failedKind = "failed"
@@ -84,7 +76,7 @@ func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 		}
 		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
 	}
-	if r.x.cfg.Plain == nil || len(path) > maxPath || strings.HasPrefix(path, ownPaths) {
+	if r.x.cfg.Plain == nil || len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
 		return c, ""
 	}
 	to, args := r.x.cfg.Plain(r.principal, path, c.Args)
@@ -105,9 +97,9 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 		return refuse(tool.Errorf(tool.NotFound, "no tool has the name %q: use search to find tools", prose.Cut(path, 80)))
 	}
 	switch path {
-	case resultPath:
+	case tool.ResultPath:
 		return 0, path, func() (json.RawMessage, error) { return r.readResult(c.Args) }, nil
-	case executePath, resumePath:
+	case tool.ExecutePath, tool.ResumePath:
 		return refuse(tool.Errorf(tool.Invalid, "a program can't start or resume programs: call the tools directly"))
 	}
 	lim, refused := r.x.cfg.Limits, 0

@@ -77,7 +77,7 @@ func fileError(err error) *sandbox.GuestError {
 // ownError is an error of ours, as a program hears of it.
 func ownError(err error) *sandbox.GuestError {
 	g := guestError(err)
-	g.Upstream = "biplane"
+	g.Upstream = tool.Own
 	return g
 }
 

@@ -128,7 +128,7 @@ func newFormRig(t testing.TB) *formRig {
 	for name, list := range tools {
 		r.catalog.Set(catalog.Source{Name: name, Tools: list, Health: tool.Health{State: tool.Ready}})
 	}
-	r.catalog.Set(catalog.Source{Name: catalog.Reserved, Tools: []*tool.Tool{catalog.SearchDefinition()}, Health: tool.Health{State: tool.Ready}})
+	r.catalog.Set(catalog.Source{Name: tool.Own, Tools: []*tool.Tool{catalog.SearchDefinition()}, Health: tool.Health{State: tool.Ready}})
 	visible := func(tool.Principal) *catalog.View {
 		return r.catalog.View().Only(func(e *catalog.Entry) bool { return e.Tool.Upstream != "secret" })
 	}
@@ -141,7 +141,7 @@ func newFormRig(t testing.TB) *formRig {
 			}
 			return nil, tool.NotSent(err)
 		}
-		if e.Tool.Upstream == catalog.Reserved {
+		if e.Tool.Upstream == tool.Own {
 			return search.Call(ctx, c)
 		}
 		r.mu.Lock()

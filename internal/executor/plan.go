@@ -276,18 +276,18 @@ func (r *run) askFor() error {
 	var n int
 	r.shift(func() {
 		n = len(r.exec.Calls)
-		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, plan.Path, "")
-		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: plan.Path, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
+		note := r.note(n, &sandbox.GuestCall{ID: journal.PlanCall, Args: raw}, tool.PlanPath, "")
+		r.exec.Calls = append(r.exec.Calls, execution.Call{Tool: tool.PlanPath, Args: r.short(raw), Pending: true, Begun: time.Now(), Note: note})
 		r.begin()
 	})
-	c := r.callOf(n, plan.Path, raw)
+	c := r.callOf(n, tool.PlanPath, raw)
 	c.Plan = tool.CallerFunc(r.carryOut)
 	var res *tool.Result
 	err = r.guard("a plan", func() (err error) {
 		res, err = r.x.cfg.Door().Call(r.ctx, c)
 		return err
 	})
-	value, _ := r.came(n, plan.Path, res, err)
+	value, _ := r.came(n, tool.PlanPath, res, err)
 	r.unhold(len(value))
 	return err
 }

@@ -126,7 +126,7 @@ func (r *run) begunBy(a arguments) *tool.Call {
 	if a.plan {
 		args["mode"] = "plan"
 	}
-	c := &tool.Call{Path: executePath, Principal: r.principal, Labels: r.labels.All()}
+	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.labels.All()}
 	c.Arguments, _ = tool.Marshal(args) // it is made of texts and a number
 	return c
 }

@@ -285,7 +285,7 @@ func (g *Gateway) limited(ctx context.Context, c *tool.Call, caller tool.Caller)
 	if g.cfg.Limits == nil && len(c.Grant.Bounds) > 0 {
 		return nil, &tool.Error{Kind: tool.Internal, Unsent: true, Msg: c.Path + " was not called: policy bounds how much it is used, and nothing here holds that"}
 	}
-	if g.cfg.Limits == nil || c.Tool.Upstream == catalog.Reserved && !policy.Network(c.Tool) { // programs are counted when they begin
+	if g.cfg.Limits == nil || c.Tool.Upstream == tool.Own && !policy.Network(c.Tool) { // programs are counted when they begin
 		return g.guarded(ctx, c, caller)
 	}
 	return g.cfg.Limits.Guard(ctx, c, func() (*tool.Result, error) { return g.guarded(ctx, c, caller) })

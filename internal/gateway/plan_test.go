@@ -14,7 +14,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/gateway"
-	"github.com/biplane-dev/biplane/internal/plan"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -55,7 +54,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = door.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: plan.Path, Arguments: json.RawMessage(c.args),
+				_, err = door.Call(t.Context(), &tool.Call{ID: "ex_1.1", Parent: "ex_1", Path: tool.PlanPath, Arguments: json.RawMessage(c.args),
 					Plan: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 						t.Error("it was carried out")
 						return tool.Text(false, ""), nil
@@ -72,7 +71,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 func TestPlanIsNoTool(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
 	for _, parent := range []string{"", "ex_1"} {
-		_, err := w.door.Call(t.Context(), &tool.Call{Path: plan.Path, Parent: parent, Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})
+		_, err := w.door.Call(t.Context(), &tool.Call{Path: tool.PlanPath, Parent: parent, Arguments: json.RawMessage(`{"writes":[{"tool":"shop.get-order","arguments":{"id":1}}]}`)})
 		if e := tool.AsError(err); e == nil || e.Kind != tool.NotFound {
 			t.Error(err)
 		}

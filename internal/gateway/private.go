@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -19,7 +18,7 @@ func scope(c *tool.Call) privacy.Scope {
 // reveal turns the tokens in a call's arguments back, where policy lets its tool have what they stand for. What it gives is a remark
 // for the call's record. Programs are given to our own tools as they were written.
 func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err error) {
-	if g.cfg.Privacy == nil || c.Tool.Upstream == catalog.Reserved {
+	if g.cfg.Privacy == nil || c.Tool.Upstream == tool.Own {
 		return "", nil
 	}
 	args, r, err := g.cfg.Privacy.Reveal(ctx, scope(c), c.Arguments, func(kinds []string) (bool, string) {
@@ -69,7 +68,7 @@ func list(names []string) string {
 // modelled reports whether what a call gives goes to a model as it is: one from outside, of an upstream's tool. What programs show the
 // executor looks after.
 func (g *Gateway) modelled(c *tool.Call) bool {
-	return g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream != catalog.Reserved
+	return g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream != tool.Own
 }
 
 // muffle hides personal data in what a tool says while it is called from outside.
@@ -100,7 +99,7 @@ func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 
 // shown is what came of a call as whoever made it may see it: a model sees tokens, a program all.
 func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
-	if g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream == catalog.Reserved {
+	if g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream == tool.Own {
 		return g.ownShown(ctx, c, r, err)
 	}
 	if !g.modelled(c) {

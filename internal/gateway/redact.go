@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"github.com/biplane-dev/biplane/internal/catalog"
 	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -9,7 +8,7 @@ import (
 // quiet reports whether policy leaves fields out of what the call gives. What its tool says meanwhile is not passed on then:
 // nobody can say which fields that holds. Programs are given results that were redacted already.
 func quiet(c *tool.Call, d policy.Decision) bool {
-	if len(d.Redact) == 0 || c.Tool.Upstream == catalog.Reserved {
+	if len(d.Redact) == 0 || c.Tool.Upstream == tool.Own {
 		return false
 	}
 	c.Progress, c.Log = nil, nil

@@ -34,7 +34,7 @@ func (g *Gateway) Shows(p tool.Principal, t *tool.Tool) bool {
 
 // hidden decides on a call of a tool that its principal may not see, which is denied.
 func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
-	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == catalog.Reserved {
+	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == tool.Own {
 		return policy.Decision{}, false
 	}
 	d := g.decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels})

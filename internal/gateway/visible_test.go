@@ -46,7 +46,7 @@ func doorUnder(t interface{ Fatal(...any) }, cat *catalog.Catalog, text string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cat.Set(catalog.Source{Name: catalog.Reserved, Tools: []*tool.Tool{catalog.SearchDefinition()}, Caller: cat.SearchTool(g.Visible), Health: tool.Health{State: tool.Ready}})
+	cat.Set(catalog.Source{Name: tool.Own, Tools: []*tool.Tool{catalog.SearchDefinition()}, Caller: cat.SearchTool(g.Visible), Health: tool.Health{State: tool.Ready}})
 	return g, record
 }
 

@@ -124,7 +124,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 
 func wireApproval(r *approval.Request) api.Approval {
 	kind, writes := api.KindCall, []api.PlannedWrite(nil)
-	if r.Tool == plan.Path {
+	if r.Tool == tool.PlanPath {
 		kind = api.KindPlan
 		if p, err := plan.Parse(r.Arguments); err == nil { // else it is a long one in a list
 			for _, w := range p.Writes {

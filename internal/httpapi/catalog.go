@@ -74,7 +74,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	res, err := s.cfg.Door.Call(r.Context(), &tool.Call{Path: "biplane.search", Arguments: raw, Principal: s.principal(r)})
+	res, err := s.cfg.Door.Call(r.Context(), &tool.Call{Path: tool.SearchPath, Arguments: raw, Principal: s.principal(r)})
 	if err != nil {
 		fail(w, err)
 		return

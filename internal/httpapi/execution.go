@@ -36,9 +36,9 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		args["timeout_seconds"] = req.TimeoutSeconds
 	}
 	ctx := r.Context()
-	id, state, err := s.execute(ctx, "biplane.execute", args)
+	id, state, err := s.execute(ctx, tool.ExecutePath, args)
 	for err == nil && (state == string(execution.Running) || state == string(execution.Queued)) && !req.NoWait {
-		id, state, err = s.execute(ctx, "biplane.resume", map[string]any{"execution": id})
+		id, state, err = s.execute(ctx, tool.ResumePath, map[string]any{"execution": id})
 	}
 	if err != nil {
 		fail(w, err)

@@ -295,7 +295,7 @@ func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
 // confined reports whether t is one of Biplane's own tools that reach nothing but what the patterns of a key name. Of the
 // others, biplane.fetch and biplane.send reach hosts of the network: a bounded key needs a pattern that names them.
 func confined(t *tool.Tool) bool {
-	return t.Upstream == "biplane" && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
+	return t.Upstream == tool.Own && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
 }
 
 // Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search". In a pattern * stands

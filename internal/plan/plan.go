@@ -19,9 +19,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// Path is what a request for a plan's approval names as its tool. No catalog has a tool of that name: nobody can call it.
-const Path = "biplane.plan"
-
 // A Plan is all that a program would write, in the order in which it would.
 type Plan struct {
 	Session  string  `json:"session,omitempty"`  // that the program runs in
@@ -55,7 +52,7 @@ func (p *Plan) Encode() (json.RawMessage, error) { return tool.Marshal(p) }
 // Definition is that of the tool which a request for a plan's approval names. Carrying a plan out twice is doing it once.
 func Definition() *tool.Tool {
 	yes, no := true, false
-	upstream, name, _ := strings.Cut(Path, ".")
+	upstream, name, _ := strings.Cut(tool.PlanPath, ".")
 	return &tool.Tool{
 		Upstream: upstream, Name: name, Title: "Carry out a plan", Description: "Runs a program again that was planned. It may make the calls of the plan, each once, and no others that write.",
 		InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: &no, Idempotent: &yes},

@@ -218,8 +218,8 @@ func (c *caseRun) tool(path string) (*tool.Tool, error) {
 	if t := c.tools[path]; t != nil {
 		return t, nil
 	}
-	if name, ok := strings.CutPrefix(path, reserved+"."); ok {
-		return &tool.Tool{Upstream: reserved, Name: name}, nil
+	if name, ok := strings.CutPrefix(path, tool.Own+"."); ok {
+		return &tool.Tool{Upstream: tool.Own, Name: name}, nil
 	}
 	var known []string
 	for p := range c.tools {

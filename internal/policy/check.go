@@ -82,7 +82,7 @@ func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnin
 
 // unknown says which of the tools and upstreams that the rule names there are not.
 func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
-	paths, upstreams := []string{reserved + ".execute"}, append([]string{reserved}, unlisted...)
+	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
 	later := func(kind, id string) bool {
 		return kind == "Tool" && slices.ContainsFunc(unlisted, func(u string) bool { return strings.HasPrefix(id, u+".") })
 	}

@@ -10,6 +10,8 @@ import (
 	public "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // An Explanation says how a decision came about.
@@ -33,7 +35,7 @@ type Trace struct {
 // Explain decides on r, and says why.
 func (e *Engine) Explain(r Request) Explanation {
 	x := Explanation{Decision: e.Decide(r)}
-	if r.File == nil && (r.Tool == nil || own(r.Tool)) || len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == reserved) {
+	if r.File == nil && (r.Tool == nil || own(r.Tool)) || len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own) {
 		return x
 	}
 	w, err := e.world(r)

@@ -25,7 +25,7 @@ const (
 
 // Network reports whether a tool is one of ours that reaches the network: its calls are decided on as "connect" to the host that they name.
 func Network(t *tool.Tool) bool {
-	return t != nil && t.Upstream == reserved && (t.Name == fetchTool || t.Name == sendTool)
+	return t != nil && t.Upstream == tool.Own && (t.Name == fetchTool || t.Name == sendTool)
 }
 
 // A Target is where a request of a program goes.

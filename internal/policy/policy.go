@@ -220,7 +220,7 @@ func (e *Engine) decide(r Request) Decision {
 	case effect == cedar.Allow && Network(r.Tool):
 		return unheld(e.granted(satisfied, false))
 	case effect == cedar.Allow:
-		return e.granted(satisfied, r.Tool.Upstream == reserved)
+		return e.granted(satisfied, r.Tool.Upstream == tool.Own)
 	case len(satisfied) > 0:
 		return Decision{Effect: Deny, Policy: idsOf(satisfied), Reason: because(satisfied, "it is forbidden")}
 	}

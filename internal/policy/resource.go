@@ -75,7 +75,7 @@ func (e *Engine) factsOf(r Request) (*facts, error) {
 // settled gives the decision on a request that needs no look at the policies.
 func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	switch {
-	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == reserved):
+	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own):
 		return Decision{Effect: Deny, Policy: "builtin", Reason: "only tools of upstreams are given personal data"}, true
 	case r.File != nil && strings.HasPrefix(r.File.Path, "tools/"), r.File == nil && r.Tool != nil && own(r.Tool):
 		return Decision{Effect: Allow, Policy: "builtin", Reason: "it shows only what may be seen anyway", Grant: tool.Grant{Tier: e.cfg.Tier}}, true

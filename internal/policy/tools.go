@@ -94,14 +94,12 @@ const (
 	callAction    = "call"
 	executeAction = "execute"
 	revealAction  = "reveal"
-
-	reserved = "biplane" // the upstream of our own tools
 )
 
 // own reports whether a tool is one of ours that shows nothing but what policy lets be seen: search lists tools that may
 // be called, and resume gives whoever ran a program its result.
 func own(t *tool.Tool) bool {
-	return t.Upstream == reserved && (t.Name == "search" || t.Name == "resume")
+	return t.Upstream == tool.Own && (t.Name == "search" || t.Name == "resume")
 }
 
 // facts are what policies can know of a tool.
@@ -136,7 +134,7 @@ func (e *Engine) facts(t *tool.Tool) *facts {
 func newFacts(t *tool.Tool, rules []Rule) *facts {
 	h := t.Annotations
 	f := &facts{tool: t, action: callAction}
-	if t.Upstream == reserved && t.Name == "execute" {
+	if t.Upstream == tool.Own && t.Name == "execute" {
 		f.action = executeAction
 	}
 	var tags, labels []string
@@ -206,7 +204,7 @@ func (e *Engine) SourceOf(t *tool.Tool) []string {
 	switch {
 	case Network(t):
 		return tool.Joined(comes, []string{"untrusted"})
-	case t.Upstream == reserved:
+	case t.Upstream == tool.Own:
 		return nil
 	}
 	return comes

@@ -130,7 +130,7 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 
 // leaves reports whether a tool sends its arguments anywhere: of Biplane's own those do by which programs reach the network.
 func leaves(t *tool.Tool) bool {
-	return t != nil && (t.Upstream != Own || t.Name == "fetch" || t.Name == "send")
+	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send")
 }
 
 // noted takes what has tokens: to be counted, or else estimated. m.mu is held.
@@ -148,7 +148,7 @@ func (m *Meter) Ran(p tool.Principal, cpu time.Duration, ended bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[m.slot(p, Key{Upstream: Own, Tool: "execute"})].Add(n)
+	m.counts[m.slot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
 }
 
 // maxSlots is how many keys are told apart between two writes. What is over it is counted without its client and agent.

@@ -18,9 +18,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Own is the upstream of Biplane's own tools, which are what using it costs.
-const Own = "biplane"
-
 // A Who is on whose behalf something was used; the facts are those of a tool.Principal.
 type Who struct {
 	Principal string `json:"principal"`
@@ -177,7 +174,7 @@ func (l *Line) add(r *Row, p Price) {
 // itself. It would have read what stayed inside programs, and written what programs wrote. What it read and wrote to use
 // Biplane's own tools it would not have. It can be less than nothing.
 func (c *Counts) saved(upstream string) (read, written int64) {
-	if upstream == Own {
+	if upstream == tool.Own {
 		return c.Kept - c.Read, c.Unwritten - c.Written
 	}
 	return c.Kept, c.Unwritten

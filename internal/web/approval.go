@@ -194,7 +194,7 @@ func (s *Server) detail(v *visit, d *detailData) {
 func (s *Server) shown(v *visit, r *approval.Request) shown {
 	c := shown{Request: *r, Bytes: len(r.Arguments)}
 	c.Text, c.Cut = text(r.Arguments)
-	if r.Tool == plan.Path && !c.Cut {
+	if r.Tool == tool.PlanPath && !c.Cut {
 		if p, err := plan.Parse(r.Arguments); err == nil {
 			for _, w := range p.Writes {
 				args, _ := text(w.Arguments)

@@ -227,7 +227,7 @@ func show(r *approval.Request, n int) (text string, fits bool) {
 
 // arguments formats the arguments of a call, or the calls of a plan.
 func arguments(r *approval.Request) (string, error) {
-	if r.Tool != plan.Path {
+	if r.Tool != tool.PlanPath {
 		args, err := oneLine(r.Arguments)
 		return "  arguments: " + args + "\n", err
 	}

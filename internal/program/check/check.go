@@ -343,7 +343,7 @@ func (c *checker) callTool(e *ast.CallExpression, s *scope) {
 
 // toolCall checks a call of the tool of a path.
 func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expression, s *scope) {
-	if c.tolerant || strings.HasPrefix(path, catalog.Reserved+".") {
+	if c.tolerant || strings.HasPrefix(path, tool.Own+".") {
 		return
 	}
 	entry, err := c.resolve(path)
