@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A server that answers one principal's bad calls with errors is there: nobody's good calls are kept from it.
+// A server that answers one principal's bad calls with errors is up: the good calls of others still
+// reach it.
 func TestAnsweredErrorsKeepNobodyAway(t *testing.T) {
 	r := raw(t, "")
 	r.Ready(t)

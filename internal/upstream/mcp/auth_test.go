@@ -16,11 +16,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 )
 
-// A purse is an mcp.Auth whose tokens a test puts in.
+// A purse is an mcp.Auth with tokens set by a test.
 type purse struct {
 	mu      sync.Mutex
 	token   string
-	next    string // what a renewal gives; "": nothing
+	next    string // the token after a renewal; "": none
 	err     error
 	refused []string
 	renewed int
@@ -59,7 +59,7 @@ func (p *purse) set(f func()) {
 	f()
 }
 
-// A door lets in who has its token.
+// A door is a server that accepts only its token.
 type door struct {
 	mu    sync.Mutex
 	token string
@@ -98,7 +98,8 @@ func guardedWeb(token string) (*rawWeb, *door) {
 	return &rawWeb{gate: d.gate, special: map[string]func(http.ResponseWriter, *http.Request, rawMessage){"echo": d.echo}}, d
 }
 
-// TestToken checks that every request carries the token, and that one which is refused is sent again once, with a renewed one.
+// TestToken checks that every request carries the token. A request whose token is refused is sent
+// again once, with a renewed one.
 func TestToken(t *testing.T) {
 	p, d := guardedWeb("one")
 	a := newPurse("one")
@@ -123,8 +124,8 @@ func TestToken(t *testing.T) {
 	})
 }
 
-// TestTokenEnds checks that an upstream whose token can't be renewed says what to do, and comes back when somebody has signed
-// in, by this process or another.
+// TestTokenEnds checks that an upstream whose token can't be renewed says what to do. It reconnects
+// after a sign-in, by this process or another.
 func TestTokenEnds(t *testing.T) {
 	for _, here := range []bool{true, false} {
 		p, d := guardedWeb("one")
@@ -147,7 +148,7 @@ func TestTokenEnds(t *testing.T) {
 		if _, err := r.Do(t.Context(), "echo", `{}`); err != nil {
 			t.Error(err)
 		}
-		if here { // somebody signs out: it notices without a call
+		if here { // a user signs out: it notices without a call
 			a.set(func() { a.token = "" })
 			a.changed <- struct{}{}
 			r.Wait(t, "signed out", func(s upstream.Snapshot) bool { return s.Health.State == tool.NeedsSignIn })
@@ -156,7 +157,7 @@ func TestTokenEnds(t *testing.T) {
 	}
 }
 
-// TestScope checks that a call for which rights are missing fails alone.
+// TestScope checks that a call with insufficient rights fails alone.
 func TestScope(t *testing.T) {
 	p, d := guardedWeb("one")
 	a := newPurse("one")
@@ -177,7 +178,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestTokenUnknown checks that an upstream is down, not in want of a person, while it can't be told what the token is.
+// TestTokenUnknown checks that an upstream is down, not waiting for a sign-in, while its token is
+// unknown.
 func TestTokenUnknown(t *testing.T) {
 	p, _ := guardedWeb("one")
 	a := newPurse("")
@@ -191,8 +193,8 @@ func TestTokenUnknown(t *testing.T) {
 	r.Ready(t)
 }
 
-// TestTokenStays checks that a token goes to no other server, and that a header of the configuration is all that is sent where
-// there is one.
+// TestTokenStays checks that a token is sent to no other server, and that an Authorization header
+// in the configuration replaces the token.
 func TestTokenStays(t *testing.T) {
 	stranger := &rawWeb{}
 	elsewhere := stranger.serve(t)

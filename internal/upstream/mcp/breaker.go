@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// The breaker's numbers.
+// Parameters of the breaker.
 const (
-	breakAfter  = 5 // failures of calls in a row
+	breakAfter  = 5 // consecutive failures of calls
 	breakLonger = time.Minute
 )
 
-// A breaker refuses calls for a while after many have failed in a row for reasons of the connection, then lets one
-// through to see. Failures of one principal's calls keep only that principal's away; those of others must fail as often before
-// they are refused. It is not safe for concurrent use.
+// A breaker refuses calls for a while after many consecutive calls failed because of the
+// connection. It then lets one call through as a probe. Failures of one principal's calls block
+// only that principal. The calls of others must fail as often before they are refused. It is not
+// safe for concurrent use.
 type breaker struct {
-	first       string // principal of the first of the failures in a row
-	own, others streak // of its calls; of everybody else's
+	first       string // principal of the first of the consecutive failures
+	own, others streak // of the calls of first; of everyone else's
 	last        string
 }
 
-// A streak is failures in a row.
+// A streak is a series of consecutive failures.
 type streak struct {
 	failures int
-	until    time.Time // calls are refused before; zero when closed
+	until    time.Time // calls are refused until then; zero when closed
 	pause    time.Duration
-	trying   bool // a call was let through to see
+	trying   bool // a call was let through as a probe
 }
 
-// of returns the streak that decides on calls of a principal.
+// of returns the streak that applies to calls of a principal.
 func (b *breaker) of(principal string) *streak {
 	if principal == b.first && b.others.failures < breakAfter {
 		return &b.own
@@ -36,7 +37,8 @@ func (b *breaker) of(principal string) *streak {
 	return &b.others
 }
 
-// allow says whether a principal's call may be made now; if not, when to ask again.
+// allow reports whether a principal may make a call now. If not, wait is the time until the next
+// try.
 func (b *breaker) allow(now time.Time, principal string) (ok bool, wait time.Duration) {
 	s := b.of(principal)
 	switch {
@@ -51,15 +53,15 @@ func (b *breaker) allow(now time.Time, principal string) (ok bool, wait time.Dur
 	return true, 0
 }
 
-// succeeded notes that a call got through. It says whether that changed anything.
+// succeeded records a successful call. It reports whether the breaker was open.
 func (b *breaker) succeeded() bool {
 	changed := b.bad()
 	*b = breaker{}
 	return changed
 }
 
-// failed notes that a principal's call did not get through. It says whether the breaker opened, which it does for first and then ever
-// longer.
+// failed records a failed call of a principal. It reports whether the breaker opened. It opens for
+// the duration first, and then for ever longer ones.
 func (b *breaker) failed(now time.Time, principal, why string, first time.Duration) bool {
 	if b.own.failures == 0 && b.others.failures == 0 {
 		b.first = principal
@@ -76,23 +78,23 @@ func (b *breaker) failed(now time.Time, principal, why string, first time.Durati
 	return true
 }
 
-// undecided notes that a call ended without telling anything of the connection.
+// undecided records that a call ended without telling anything about the connection.
 func (b *breaker) undecided() { b.own.trying, b.others.trying = false, false }
 
-// bad says whether calls fail often.
+// bad reports whether calls fail often.
 func (b *breaker) bad() bool { return b.own.failures >= breakAfter || b.others.failures >= breakAfter }
 
-// The numbers of coming back.
+// Parameters of reconnecting.
 const (
 	quickRetry = 100 * time.Millisecond
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 	signInWait = 5 * time.Minute
-	longEnough = 30 * time.Second // a connection that lived so long was a good one
+	longEnough = 30 * time.Second // a connection that lasted this long counts as good
 )
 
-// retryDelay is how long to wait before attempt n, counted from 1 since the last good connection: hardly at all for the
-// first, then ever longer, never all at the same moment.
+// retryDelay returns the delay before attempt n, counted from 1 since the last good connection. It
+// is short for the first attempt and then grows, with jitter.
 func retryDelay(n int) time.Duration {
 	d := quickRetry
 	if n > 1 {

@@ -15,16 +15,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// quickWait is the longest that a call waits for a server that is down to be tried again.
+// quickWait is the longest time that a call waits for the next connection attempt to a server that
+// is down.
 const quickWait = 2 * time.Second
 
-// patientAttempts is the number of failed attempts after which calls don't wait for another.
+// patientAttempts is the number of failed attempts after which calls no longer wait for another.
 const patientAttempts = 3
 
-// maxRounds bounds how often a server may ask for a call to be repeated with the state that it gave (2026-07-28).
+// maxRounds limits how often a server may ask to repeat a call with the state that it sent
+// (2026-07-28).
 const maxRounds = 3
 
-// Call calls a tool and gives the answer as it came. See upstream.Upstream for what it waits for and when it repeats.
+// Call calls a tool and returns the result as received. See upstream.Upstream for what it waits for
+// and when it repeats a call.
 func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if c.Tool == nil {
 		return nil, tool.Errorf(tool.Internal, "upstream %q: a call without a tool", u.cfg.Name)
@@ -42,21 +45,21 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 	for try := 0; ; try++ {
 		s, err := u.ready(ctx, c.Principal.ID)
 		if err != nil {
-			return nil, tool.NotSent(err) // and what was sent before did nothing
+			return nil, tool.NotSent(err) // and what was sent before had no effect
 		}
 		answer, err := u.ask(ctx, s, c, args)
 		if isFault(err, faultSession) {
 			s.over(err)
-			if try == 0 { // it did nothing: it doesn't know us any more
+			if try == 0 { // it had no effect: the server no longer knows the session
 				continue
 			}
 		}
 		if isFault(err, faultUnsent) && try == 0 && s.gone(ctx) {
-			continue // it never heard of the call
+			continue // the server never received the call
 		}
 		u.judge(s, c.Principal.ID, err)
 		if e, ok := wireError(err); ok && e.Code == codeHeaderMismatch && try == 0 && u.refresh(ctx, s) != nil {
-			continue // it did nothing: the tool's schema has changed
+			continue // it had no effect: the tool's schema has changed
 		}
 		if err != nil {
 			e := u.explain(c.Tool, err)
@@ -76,8 +79,8 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 	}
 }
 
-// gone says whether the session, on which something could not be sent, is over. The end of a process is noticed in two
-// places, one of which may be a little later.
+// gone reports whether a session on which a message could not be sent has ended. The end of a
+// process is noticed in two places, one of which may be slightly later.
 func (s *session) gone(ctx context.Context) bool {
 	if s.profile.kind == kindStdio {
 		select {
@@ -89,7 +92,8 @@ func (s *session) gone(ctx context.Context) bool {
 	return s.ctx.Err() != nil
 }
 
-// ready gives the connection for a call of a principal, waiting for one that is being made.
+// ready returns the connection for a call of a principal. It waits for one that is being
+// established.
 func (u *Upstream) ready(ctx context.Context, principal string) (*session, error) {
 	limit := time.NewTimer(u.cfg.ConnectTimeout)
 	defer limit.Stop()
@@ -125,7 +129,7 @@ func (u *Upstream) ready(ctx context.Context, principal string) (*session, error
 	}
 }
 
-// unavailable says that there is no connection, why, and what to do.
+// unavailable returns an error that says why there is no connection, and what to do.
 func (u *Upstream) unavailable(h tool.Health, next time.Duration) error {
 	switch {
 	case h.State == tool.NeedsSignIn:
@@ -146,7 +150,7 @@ func (u *Upstream) signIn() string {
 	return "run biplane connect " + u.cfg.Name
 }
 
-// ended is the error of a call whose ctx is done.
+// ended returns the error of a call whose ctx is done.
 func ended(ctx context.Context, name string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &tool.Error{Kind: tool.Timeout, Msg: fmt.Sprintf("upstream %q did not answer before the deadline", name), Err: context.Cause(ctx)}
@@ -154,7 +158,8 @@ func ended(ctx context.Context, name string) error {
 	return &tool.Error{Kind: tool.Canceled, Msg: "canceled", Err: context.Cause(ctx)}
 }
 
-// ask makes the call, in as many rounds as the server needs to remember what it was doing.
+// ask makes the call. It repeats the call, with the state that the server returned, for as many
+// rounds as the server asks.
 func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
 	q := query{method: "tools/call", name: c.Tool.Name, idle: u.cfg.Timeout, progress: c.Progress, log: c.Log}
 	if d, ok := u.cfg.timeoutOf(c.Tool); ok {
@@ -162,7 +167,7 @@ func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byt
 	}
 	q.ceiling = max(u.cfg.MaxTime, q.idle)
 	if q.progress == nil {
-		q.progress = func(tool.Progress) {} // still asked for: it renews the time
+		q.progress = func(tool.Progress) {} // still requested: it renews the timeout
 	}
 	if q.log != nil {
 		s.askForLogs(ctx)
@@ -190,13 +195,13 @@ func (u *Upstream) ask(ctx context.Context, s *session, c *tool.Call, args []byt
 	}
 }
 
-// An inputRequired is the error of a tool that asks something back.
+// An inputRequired is the error of a tool that asks for input.
 type inputRequired struct{ what string }
 
 func (e inputRequired) Error() string { return e.what }
 
-// unfinished looks at the resultType of an answer (2026-07-28). It gives the state to call again with, if the server only
-// wants to be called again.
+// unfinished examines the resultType of a result (2026-07-28). If the server only wants the call to
+// be repeated, it returns the state to repeat it with.
 func unfinished(answer json.RawMessage) (state json.RawMessage, err error) {
 	var v struct {
 		Type     string `json:"resultType"`
@@ -228,7 +233,8 @@ func unfinished(answer json.RawMessage) (state json.RawMessage, err error) {
 	return nil, inputRequired{cleanLine(strings.Join(asked, "; "), 300)}
 }
 
-// judge tells the breaker how a call of a principal went, and has the connection looked at where that is in doubt.
+// judge reports the result of a principal's call to the breaker. If it casts doubt on the
+// connection, the connection is checked.
 func (u *Upstream) judge(s *session, principal string, err error) {
 	f, isFault := faultOf(err)
 	doubt := false
@@ -244,14 +250,14 @@ func (u *Upstream) judge(s *session, principal string, err error) {
 		doubt = true
 	case f.kind == faultTimeout:
 		u.breaker.undecided()
-		doubt = time.Since(time.Unix(0, s.heard.Load())) >= u.cfg.Timeout // not a word in all that time
+		doubt = time.Since(time.Unix(0, s.heard.Load())) >= u.cfg.Timeout // no message in all that time
 	default:
 		u.breaker.undecided()
 	}
 	after := before
 	if u.current == s {
 		after = u.health()
-		if before.Stale { // of the list, which calls say nothing of
+		if before.Stale { // of the list, which calls say nothing about
 			after = before
 		}
 	}
@@ -271,7 +277,8 @@ func (u *Upstream) judge(s *session, principal string, err error) {
 	}
 }
 
-// explain makes an error for whoever called: which tool, what happened, whether it may have taken effect.
+// explain returns an error for the caller: which tool, what happened, whether it may have taken
+// effect.
 func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 	path := t.Path()
 	if e, ok := wireError(err); ok && !isFault(err, faultSignIn, faultScope, faultSession) {
@@ -305,12 +312,13 @@ func (u *Upstream) explain(t *tool.Tool, err error) *tool.Error {
 		Msg: fmt.Sprintf("upstream %q: %s; whether %s took effect is not known", u.cfg.Name, f.msg, path)}
 }
 
-// answers reports whether a status of HTTP comes from a server that works: about the request, or of a defect that the request met.
+// answers reports whether an HTTP status comes from a working server: it is about the request, or
+// about a bug that the request triggered.
 func answers(status int) bool {
 	return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout || status == http.StatusInternalServerError
 }
 
-// answeredError is the error of a call that the server answered with one.
+// answeredError returns the error of a call to which the server responded with an error.
 func answeredError(path string, e *jsonrpc.Error) *tool.Error {
 	msg := cleanLine(e.Message, 2000)
 	lower := strings.ToLower(msg)

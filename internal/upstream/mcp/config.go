@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// complete checks a configuration and fills in the defaults. Its errors name the upstream and the setting.
+// complete validates a configuration and sets the defaults. Its errors name the upstream and the
+// setting.
 func (c *Config) complete() error {
 	bad := func(format string, a ...any) error {
 		return tool.Errorf(tool.Invalid, "upstream %q: "+format, append([]any{c.Name}, a...)...)
@@ -79,7 +80,7 @@ func (c *Config) defaults() {
 	}
 }
 
-// setType settles the kind of transport and says what is wrong with it.
+// setType normalizes the type of transport. It returns a problem, or "".
 func (c *Config) setType() string {
 	switch strings.ToLower(c.Type) {
 	case "":
@@ -89,7 +90,7 @@ func (c *Config) setType() string {
 		return ""
 	case kindStdio:
 		c.Type = kindStdio
-	case kindHTTP, "streamable-http", "streamable_http", "streamablehttp": // as various clients write it
+	case kindHTTP, "streamable-http", "streamable_http", "streamablehttp": // as various clients spell it
 		c.Type = kindHTTP
 	case kindSSE:
 		c.Type = kindSSE
@@ -105,7 +106,8 @@ func (c *Config) setType() string {
 	return ""
 }
 
-// checkURL says what is wrong with the address and the headers. It does not repeat their values: they may be secret.
+// checkURL returns what is wrong with the address and the headers, or "". It does not repeat their
+// values: they may be secret.
 func (c *Config) checkURL() string {
 	if c.URL == "" {
 		if len(c.Headers) > 0 {
@@ -137,14 +139,14 @@ func (c *Config) checkURL() string {
 	return ""
 }
 
-// address is the parsed URL; nil without one.
+// address returns the parsed URL, or nil if there is none.
 func (c *Config) address() *url.URL {
 	if c.URL == "" {
 		return nil
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil // complete refused it
+		return nil // complete rejected it
 	}
 	u.Fragment = ""
 	return u
@@ -158,8 +160,8 @@ func (c *Config) headers() http.Header {
 	return h
 }
 
-// timeoutOf returns the time that a call of a tool may take where it has one of its own: that of its exact name, else the shortest
-// of its other names.
+// timeoutOf returns the configured timeout of a tool: that of its exact name, otherwise the
+// shortest of its other names. ok is false if it has none.
 func (c *Config) timeoutOf(t *tool.Tool) (least time.Duration, ok bool) {
 	if d, ok := c.Timeouts[t.Name]; ok {
 		return d, true

@@ -61,7 +61,7 @@ func TestLookPath(t *testing.T) {
 	}
 }
 
-// TestBreakerStates walks the breaker through its states.
+// TestBreakerStates tests all states of the breaker.
 func TestBreakerStates(t *testing.T) {
 	now := time.Now()
 	var b breaker
@@ -85,7 +85,7 @@ func TestBreakerStates(t *testing.T) {
 	}
 	allowed(false)
 	now = now.Add(time.Second)
-	allowed(true) // to see
+	allowed(true) // as a probe
 	allowed(false)
 	b.undecided()
 	allowed(true)
@@ -153,7 +153,8 @@ func TestHeaderValues(t *testing.T) {
 	}
 }
 
-// Failures of one principal's calls keep its calls away, and others' only when theirs fail as well.
+// Failures of one principal's calls block its calls. They block others' calls only if those fail as
+// well.
 func TestBreakerOfPrincipals(t *testing.T) {
 	now := time.Now()
 	var b breaker

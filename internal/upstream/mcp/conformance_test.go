@@ -18,9 +18,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 )
 
-// TestConformance runs the client scenarios of the MCP conformance suite that concern an upstream as it is now. Those on
-// authorization (auth/*) are run with what signs in, by package oauth; those on answering a server's questions
-// (sep-2322-client-request-state, elicitation-*) ask for what it declares not to have.
+// TestConformance runs the client scenarios of the MCP conformance suite that concern an upstream.
+// Those on authorization (auth/*) are run by package oauth. Those on answering a server's questions
+// (sep-2322-client-request-state, elicitation-*) need capabilities that it doesn't declare.
 func TestConformance(t *testing.T) {
 	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
 	exe, err := os.Executable()
@@ -51,7 +51,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// runConformanceClient is the client that the suite starts: an upstream that does what the scenario asks.
+// runConformanceClient is the client that the suite starts: an upstream that does what the scenario
+// requires.
 func runConformanceClient(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
@@ -92,7 +93,7 @@ type conformanceCall struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// conformanceCalls are the calls that the scenario asks for.
+// conformanceCalls returns the calls that the scenario requires.
 func conformanceCalls(s upstream.Snapshot) (calls []conformanceCall) {
 	var given struct {
 		Calls []conformanceCall `json:"toolCalls"`

@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// connect makes a connection and lists the tools, in the way that worked last time if there is one.
+// connect connects and lists the tools. It tries the transport and revision that worked last time,
+// if any.
 func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 	u.mu.Lock()
 	known := u.known
@@ -24,13 +25,13 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 			err = context.Cause(ctx)
 		}
 		if known != (profile{}) && !isFault(err, faultUnsent, faultSignIn, faultScope) {
-			u.update(func() { u.known = profile{} }) // it may have become another: look again next time
+			u.update(func() { u.known = profile{} }) // it may have changed: detect it again next time
 		}
 		return nil, nil, err
 	}
 	list, err := s.list(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
 	if _, ok := wireError(err); (ok && !isFault(err, faultScope) || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
-		u.mu.Lock() // it is there, and may answer calls: what is known of its tools is served
+		u.mu.Lock() // it is connected, and may answer calls: serve the last known tools
 		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, stale: true}
 		u.mu.Unlock()
 		old.trouble = "its tools can't be listed: " + u.reason(err)
@@ -47,13 +48,14 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 	return s, list, nil
 }
 
-// open makes a session with the transport that is configured or known, or finds out which it is.
+// open opens a session with the configured or known transport. If there is none, it detects the
+// transport.
 func (u *Upstream) open(ctx context.Context, known profile) (*session, error) {
 	switch {
 	case u.kind == kindStdio:
 		s, err := u.dial(ctx, kindStdio, known.version)
 		if isFault(err, faultUnsent, faultLost) && known.version == "" && ctx.Err() == nil && s != nil {
-			// Some servers of earlier revisions exit when the first thing they hear is not initialize.
+			// Some servers of earlier revisions exit if the first message is not initialize.
 			s, err = u.dial(ctx, kindStdio, newestStateful)
 		}
 		return opened(s, err)
@@ -82,8 +84,8 @@ func opened(s *session, err error) (*session, error) {
 	return s, nil
 }
 
-// dial makes one connection and agrees on a revision. With an error the session is closed; it is nil if not even the
-// transport could be opened.
+// dial makes one connection and negotiates a revision. If it returns an error, the session is
+// closed. The session is nil if the transport could not be opened.
 func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, error) {
 	var t transport
 	switch kind {
@@ -105,13 +107,14 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 		return nil, err
 	}
 	if err := s.handshake(ctx, u.me, version, u.cfg.pace.probe); err != nil {
-		if isFault(err, faultUnsent, faultLost) && kind == kindStdio { // its end is noticed twice: by who writes, and by who reads its last words
+		// both the writer and the reader of its last output notice its end
+		if isFault(err, faultUnsent, faultLost) && kind == kindStdio {
 			select {
 			case <-s.ctx.Done():
 			case <-time.After(2 * lastWords):
 			}
 		}
-		if s.ctx.Err() != nil { // it says more than that our message could not be sent
+		if s.ctx.Err() != nil { // more informative than that our message could not be sent
 			err = s.cause()
 		}
 		s.close()
@@ -120,10 +123,10 @@ func (u *Upstream) dial(ctx context.Context, kind, version string) (*session, er
 	return s, nil
 }
 
-// settleTime is the wait after word of a change of the list, for more of it.
+// settleTime is how long to wait after a list change notification, since more may follow.
 const settleTime = 100 * time.Millisecond
 
-// serve keeps the list of tools current until the connection is over or ctx is done.
+// serve keeps the list of tools up to date until the connection ends or ctx is done.
 func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error {
 	if s.modern.Load() && s.watching {
 		s.wg.Go(s.listen)
@@ -134,7 +137,7 @@ func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error 
 		rest(again, s, list)
 	}
 	var last time.Time
-	soon := false // a list is due that more changes don't put off
+	soon := false // a refresh is due, and more changes don't postpone it
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -167,20 +170,21 @@ func (u *Upstream) serve(ctx context.Context, s *session, list *toolList) error 
 	}
 }
 
-// rest sets when to ask for a good list again, should the server not say that it has changed.
+// rest schedules the next refresh of a list that expires, if the server doesn't announce changes.
 func rest(again *time.Timer, s *session, list *toolList) {
 	if again.Stop(); list.fresh > 0 && !s.watching {
 		again.Reset(list.fresh)
 	}
 }
 
-// refresh asks for the list again. When that fails, the old one stays, marked stale, and it gives nil.
+// refresh lists the tools again. If that fails, the old list stays, marked stale, and refresh
+// returns nil.
 func (u *Upstream) refresh(ctx context.Context, s *session) *toolList {
 	limited, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
 	defer cancel()
 	list, err := s.list(limited, u.cfg.Name, u.cfg.ConnectTimeout)
 	if ctx.Err() != nil || s.ctx.Err() != nil {
-		return nil // serve sees it
+		return nil // serve notices it
 	}
 	if err != nil {
 		u.log.Warn("tools not listed", "reason", u.reason(err))
@@ -204,7 +208,7 @@ func sameTools(a, b []*tool.Tool) bool {
 	return slices.EqualFunc(a, b, func(x, y *tool.Tool) bool { return string(x.Raw) == string(y.Raw) })
 }
 
-// check asks whether the server is still there, and ends the connection if it is not.
+// check checks that the server still answers, and ends the connection if it doesn't.
 func (u *Upstream) check(ctx context.Context, s *session) {
 	q := query{method: "ping", idle: u.cfg.pace.check, once: true}
 	if s.modern.Load() {
@@ -215,12 +219,12 @@ func (u *Upstream) check(ctx context.Context, s *session) {
 		return
 	}
 	if f, ok := faultOf(err); ok && f.kind == faultStatus && f.status < 500 {
-		return // it is there
+		return // it answers
 	}
 	s.over(&fault{kind: faultLost, msg: "is not answering any more: " + err.Error(), err: err})
 }
 
-// listen subscribes to changes of the list (2026-07-28) for as long as the session lives.
+// listen subscribes to list changes (2026-07-28) until the session ends.
 func (s *session) listen() {
 	for tries := 0; ; tries++ {
 		began := time.Now()
@@ -237,6 +241,6 @@ func (s *session) listen() {
 		if !sleep(s.ctx, retryDelay(tries+1)) {
 			return
 		}
-		s.missed() // whatever changed in between
+		s.missed() // there may have been changes in between
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream"
 )
 
-// The bounds of a list of tools and of one definition in it.
+// Limits of a list of tools and of each definition in it.
 const (
 	maxTools       = 10000
 	maxPages       = 500
@@ -25,23 +25,23 @@ const (
 	maxDefinition  = 1 << 20
 	maxSchemaDepth = 128
 	maxDescription = 64 << 10
-	maxBroken      = 100 // reported; more are counted
+	maxBroken      = 100 // listed individually; the rest are only counted
 	minFresh       = 60_000
 	maxFresh       = 86_400_000 // milliseconds, see toolList.fresh
 )
 
-// A toolList is what a server offers.
+// A toolList is the list of tools of a server.
 type toolList struct {
 	tools    []*tool.Tool
 	broken   []upstream.Broken
 	bindings map[string][]binding
-	trouble  string        // why it may not be all, "" if it is
-	stale    bool          // it is that of an earlier connection
-	fresh    time.Duration // how long the server says that it holds (2026-07-28); 0: it didn't say
+	trouble  string        // why the list may be incomplete, otherwise ""
+	stale    bool          // it is from an earlier connection
+	fresh    time.Duration // how long the server says it is valid (2026-07-28); 0: unspecified
 }
 
-// list asks for all tools, page by page. An error means that there is no list; a list that never ends is cut short and
-// says so. patience is for one page.
+// list lists all tools, page by page. An error means that there is no list. An endless list is cut
+// short, with the reason in trouble. patience is the timeout of one page.
 func (s *session) list(ctx context.Context, name string, patience time.Duration) (*toolList, error) {
 	l := &toolList{bindings: map[string][]binding{}}
 	var raw []json.RawMessage
@@ -85,7 +85,7 @@ func (s *session) list(ctx context.Context, name string, patience time.Duration)
 	return l, nil
 }
 
-// endless says why a list that claims to go on is cut short.
+// endless says why a list with another page is cut short, or "" if it isn't.
 func endless(tools, pages, size int, again bool) string {
 	const cut = "its list of tools was cut short: "
 	switch {
@@ -101,7 +101,7 @@ func endless(tools, pages, size int, again bool) string {
 	return ""
 }
 
-// read makes tools of definitions. A bad one costs itself only.
+// read parses definitions into tools. An invalid definition affects only its own tool.
 func (l *toolList) read(upstreamName string, raw []json.RawMessage, bound bool) {
 	seen := map[string]bool{}
 	hidden := 0
@@ -137,7 +137,8 @@ func (l *toolList) read(upstreamName string, raw []json.RawMessage, bound bool) 
 	}
 }
 
-// parseTool reads one definition (MCP Tool). With an error it may still give the name.
+// parseTool parses one definition (MCP Tool). If it returns an error, it may still return a tool
+// with its name.
 func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 	var f map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &f); err != nil || f == nil {
@@ -150,7 +151,7 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 	if err != nil {
 		return &tool.Tool{Name: text(f["name"])}, err
 	}
-	if !bytes.Equal(shown, raw) { // what is left out is left out everywhere
+	if !bytes.Equal(shown, raw) { // what is removed here is removed everywhere
 		f = nil
 		if err := json.Unmarshal(shown, &f); err != nil {
 			return nil, errors.New("the definition can't be read")
@@ -168,7 +169,7 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 		t.OutputSchema = s
 	}
 	var a map[string]json.RawMessage
-	_ = json.Unmarshal(f["annotations"], &a) // hints only: what is wrong in them is left out
+	_ = json.Unmarshal(f["annotations"], &a) // hints only: ignore invalid ones
 	if t.Title == "" {
 		t.Title = text(a["title"])
 	}
@@ -184,7 +185,7 @@ func parseTool(raw json.RawMessage) (*tool.Tool, error) {
 	return t, nil
 }
 
-// checkName says what is wrong with a tool's name.
+// checkName returns an error if a tool's name is invalid.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -202,8 +203,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// inputSchema checks the schema of the arguments. A missing one, or one that doesn't say that arguments are an object,
-// is harmless.
+// inputSchema checks the schema of the arguments. It accepts a missing schema, or one that doesn't
+// say that arguments are an object.
 func inputSchema(s json.RawMessage) (json.RawMessage, error) {
 	if len(s) == 0 || string(s) == "null" {
 		return json.RawMessage(`{"type":"object"}`), nil
@@ -237,14 +238,14 @@ func inputSchema(s json.RawMessage) (json.RawMessage, error) {
 
 func isObject(v json.RawMessage) bool { return bytes.HasPrefix(trim(v), []byte("{")) }
 
-// text is a JSON string, "" if v is none.
+// text decodes a JSON string. It returns "" if v is none.
 func text(v json.RawMessage) string {
 	var s string
 	_ = json.Unmarshal(v, &s)
 	return s
 }
 
-// hint is a JSON boolean, nil if v is none.
+// hint decodes a JSON boolean. It returns nil if v is none.
 func hint(v json.RawMessage) *bool {
 	var b *bool
 	if json.Unmarshal(v, &b) != nil {
@@ -253,7 +254,7 @@ func hint(v json.RawMessage) *bool {
 	return b
 }
 
-// clip cuts s to at most n bytes, at the boundary of a rune.
+// clip truncates s to at most n bytes, at a rune boundary.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

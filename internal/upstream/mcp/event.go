@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// errEventSize ends a stream whose event is larger than a message may be.
+// errEventSize ends a stream with an event larger than the message limit.
 var errEventSize = errors.New("a server-sent event larger than a message may be")
 
-// An event is one server-sent event (WHATWG HTML, section 9.2.6). Unlike a browser we also want events without data: they
-// carry ids and delays for resumption.
+// An event is one server-sent event (WHATWG HTML, section 9.2.6). Unlike browsers, we also want
+// events without data: they carry ids and delays for resumption.
 type event struct {
 	name  string // "" means "message"
 	id    string // of this event; "" if it set none
@@ -21,11 +21,11 @@ type event struct {
 	data  []byte // nil if it had no data; never reused
 }
 
-// An eventReader reads server-sent events. All that it buffers is bounded by max.
+// An eventReader reads server-sent events. Its buffer is limited to max bytes.
 type eventReader struct {
 	r      *bufio.Reader
 	max    int
-	begun  bool // the byte order mark is behind us
+	begun  bool // past the byte order mark
 	skipLF bool // the last line ended in CR: a LF that follows belongs to it
 	buf    []byte
 }
@@ -34,7 +34,7 @@ func newEventReader(r io.Reader, maxSize int) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 32<<10), max: maxSize}
 }
 
-// next gives the next event. An event that the stream's end cuts off is dropped.
+// next returns the next event. An event truncated by the end of the stream is dropped.
 func (e *eventReader) next() (event, error) {
 	var ev event
 	size, seen := 0, false
@@ -58,7 +58,7 @@ func (e *eventReader) next() (event, error) {
 	}
 }
 
-// set applies one field and says whether it is one we know.
+// set sets one field and reports whether it is a known one.
 func (ev *event) set(field string, value []byte) bool {
 	switch field {
 	case "data":
@@ -80,17 +80,17 @@ func (ev *event) set(field string, value []byte) bool {
 			return false
 		}
 		ev.retry = time.Duration(n) * time.Millisecond
-	default: // comments and what we don't know
+	default: // comments and unknown fields
 		return false
 	}
 	return true
 }
 
-// line gives the next line without its end, which may be LF, CR or CRLF. It never waits for the byte after a CR. The
-// slice is good until the next call.
+// line returns the next line without its end, which may be LF, CR or CRLF. It never waits for the
+// byte after a CR. The slice is valid until the next call.
 func (e *eventReader) line() ([]byte, error) {
 	if e.buf = e.buf[:0]; cap(e.buf) > 1<<20 {
-		e.buf = nil // one large event must not be held for as long as the stream lives
+		e.buf = nil // don't keep a large buffer for the lifetime of the stream
 	}
 	for {
 		if _, err := e.r.Peek(1); err != nil {

@@ -32,7 +32,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// count is how many lines have all the words.
+// count returns the number of lines that contain all the words.
 func (l *logBuffer) count(words ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// TestFailingIsLoggedOnce checks that the reason why a server can't be reached is warned of once, is the same every time,
-// and that an end of ours is no reason.
+// TestFailingIsLoggedOnce checks that the reason why a server can't be reached is logged as a
+// warning once, and doesn't vary. Closing the upstream is not such a reason.
 func TestFailingIsLoggedOnce(t *testing.T) {
 	var log logBuffer
 	cfg := self(t, "raw:broken")
@@ -72,8 +72,8 @@ func TestFailingIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestEndedWhileConnecting checks that a server that never spoke MCP gets no hour to exit, and that an end of ours is no
-// reason for a warning.
+// TestEndedWhileConnecting checks that a server that never spoke MCP doesn't get an hour to exit,
+// and that closing the upstream logs no warning.
 func TestEndedWhileConnecting(t *testing.T) {
 	var log logBuffer
 	cfg := self(t, "raw:sleep")
@@ -91,7 +91,7 @@ func TestEndedWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestBabble checks that a program that writes without end and never speaks MCP is given up.
+// TestBabble checks that a program that writes without end and never speaks MCP is abandoned.
 func TestBabble(t *testing.T) {
 	for mode, first := range map[string]string{"babble": `"usage: peer [-x] file"`, "drone": `"......`} {
 		t.Run(mode, func(t *testing.T) {

@@ -8,24 +8,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// A faultKind says what a failure means for the connection and for repeating what failed.
+// A faultKind classifies a failure: what it means for the connection and for a retry.
 type faultKind int
 
 const (
 	faultLost    faultKind = iota // the connection broke: whether the call took effect is unknown
-	faultUnsent                   // the server never saw the message
-	faultSession                  // the server knows our session no longer and did nothing: a new one is made
+	faultUnsent                   // the server never received the message
+	faultSession                  // the server no longer knows the session and did nothing: open a new one
 	faultSignIn                   // it asks for credentials
-	faultScope                    // it wants credentials that allow more, for this request; others may be fine
-	faultStatus                   // it answered with an HTTP error that says nothing of the above
-	faultSize                     // it answered with more than a message may be
-	faultGarbled                  // it answered with something that is not an answer
+	faultScope                    // it asks for credentials with more rights, for this request; others may succeed
+	faultStatus                   // it answered with another HTTP error
+	faultSize                     // its answer exceeds the message limit
+	faultGarbled                  // its answer is not a valid answer
 	faultTimeout                  // it did not answer in time
-	faultClosed                   // we are closing
+	faultClosed                   // the connection is being closed
 )
 
-// A fault is a failure of a connection, or of one exchange on it, as opposed to an error that the server answered with
-// (a *jsonrpc.Error, which Err may hold).
+// A fault is a failure of a connection, or of one exchange on it. An error in the server's response
+// is a *jsonrpc.Error instead, which err may hold.
 type fault struct {
 	kind   faultKind
 	msg    string // what happened, for people; does not name the upstream
@@ -41,19 +41,19 @@ func faultf(k faultKind, format string, a ...any) *fault {
 func (f *fault) Error() string { return f.msg }
 func (f *fault) Unwrap() error { return f.err }
 
-// faultOf finds the fault in err.
+// faultOf returns the fault in err's chain.
 func faultOf(err error) (*fault, bool) {
 	var f *fault
 	return f, errors.As(err, &f)
 }
 
-// isFault says whether err is a fault of one of the kinds.
+// isFault reports whether err is a fault of one of the kinds.
 func isFault(err error, kinds ...faultKind) bool {
 	f, ok := faultOf(err)
 	return ok && slices.Contains(kinds, f.kind)
 }
 
-// wireError finds the error that the server answered with.
+// wireError returns the error in err's chain that the server responded with.
 func wireError(err error) (*jsonrpc.Error, bool) {
 	var e *jsonrpc.Error
 	return e, errors.As(err, &e)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// What a server may write before it speaks MCP, since its last message.
+// Limits of what a server may write before it speaks MCP, since its last message.
 const (
 	babbleLines = 1000
 	babbleBytes = 4 << 20
@@ -14,18 +14,18 @@ const (
 
 var errBabble = errors.New("more text than a server has reason to write before it speaks MCP")
 
-// A guard reads what a server writes, and bounds what it writes before the handshake that is no message. A program that is
-// no MCP server at all may write without end.
+// A guard reads the output of a server. Before the handshake is over, it limits output that is not
+// a message: a program that is no MCP server may write without end.
 type guard struct {
 	src   io.Reader
-	ready *atomic.Bool // the handshake is over: nothing is bounded any more
+	ready *atomic.Bool // the handshake is over: no limits apply
 
-	first string // of the lines that are no messages
+	first string // first line that is not a message
 	lines int
 	bytes int // read since the last message
 }
 
-// Read reads. It fails with errBabble when there was too much.
+// Read reads from src. It fails with errBabble when the limit is exceeded.
 func (g *guard) Read(p []byte) (int, error) {
 	if g.bytes > babbleBytes && !g.ready.Load() {
 		return 0, errBabble
@@ -35,7 +35,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note counts a line, and says whether it is one too many.
+// note counts a line, and reports whether the limit is exceeded.
 func (g *guard) note(text []byte, message bool) bool {
 	if message {
 		g.lines, g.bytes = 0, 0

@@ -10,7 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// The revisions that we speak, newest first. Since 2026-07-28 there is no handshake: every request says its revision.
+// The supported revisions, newest first. Since 2026-07-28 there is no handshake: every request
+// states its revision.
 var revisions = [...]string{revision2026, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
 const (
@@ -24,14 +25,15 @@ const (
 	codeUnsupportedRevision = -32022
 )
 
-// The kinds of transport, as configuration names them.
+// The kinds of transport, as named in the configuration.
 const (
 	kindStdio = "stdio"
 	kindHTTP  = "http"
 	kindSSE   = "sse"
 )
 
-// A profile is how a server turned out to be spoken to. It is remembered, so that coming back is quick.
+// A profile is the transport and revision that worked with a server. It is remembered to reconnect
+// quickly.
 type profile struct {
 	kind    string
 	version string
@@ -39,7 +41,7 @@ type profile struct {
 
 func (p profile) modern() bool { return p.version >= revision2026 }
 
-// An identity is how we introduce ourselves.
+// An identity is how Biplane introduces itself.
 type identity struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -49,8 +51,9 @@ func (c identity) json() []byte {
 	return append(append(append(append([]byte(`{"name":`), quote(c.Name)...), `,"version":`...), quote(c.Version)...), '}')
 }
 
-// handshake agrees on a revision. known is what this server spoke last time, "" if that isn't known; patience is how long
-// it may be silent to a question that servers of earlier revisions don't know.
+// handshake negotiates a revision. known is the revision this server spoke last time, or "".
+// patience is how long to wait for the answer to a request that servers of earlier revisions don't
+// know.
 func (s *session) handshake(ctx context.Context, me identity, known string, patience time.Duration) error {
 	switch {
 	case s.profile.kind == kindSSE:
@@ -74,7 +77,8 @@ func (s *session) handshake(ctx context.Context, me identity, known string, pati
 		cancel()
 		return s.settle(ctx, me, <-found)
 	}
-	// A server that is slow to start answers both, in order; one that drops what it doesn't know answers the second.
+	// A server that starts slowly answers both, in order. One that drops unknown requests answers
+	// the second.
 	err := s.initialize(ctx, me, newestStateful)
 	cancel()
 	if late := <-found; err != nil && late.err == nil {
@@ -83,20 +87,20 @@ func (s *session) handshake(ctx context.Context, me identity, known string, pati
 	return err
 }
 
-// A discovery is what server/discover answers.
+// A discovery is the result of server/discover.
 type discovery struct {
 	Versions     []string        `json:"supportedVersions"`
 	Capabilities json.RawMessage `json:"capabilities"`
 	Meta         json.RawMessage `json:"_meta"`
 }
 
-// A finding is the outcome of asking for it.
+// A finding is the outcome of a discovery.
 type finding struct {
 	discovery
 	err error
 }
 
-// settle goes by the outcome of discover.
+// settle completes the handshake according to the outcome of discover.
 func (s *session) settle(ctx context.Context, me identity, f finding) error {
 	err := f.err
 	if err == nil {
@@ -126,7 +130,8 @@ func (s *session) settle(ctx context.Context, me identity, f finding) error {
 	return s.initialize(ctx, me, version)
 }
 
-// common is the newest revision that both sides know, from the data of an UnsupportedProtocolVersionError.
+// common returns the newest revision that both sides support, from the data of an
+// UnsupportedProtocolVersionError.
 func common(e *jsonrpc.Error) string {
 	var v struct {
 		Supported []string `json:"supported"`
@@ -140,20 +145,21 @@ func common(e *jsonrpc.Error) string {
 	return ""
 }
 
-// modernMeta is what every request says about us since 2026-07-28: we declare no capability.
+// modernMeta returns the members of _meta that identify the client in every request since
+// 2026-07-28. It declares no capabilities.
 func modernMeta(me identity) []byte {
 	b := append([]byte(`"io.modelcontextprotocol/protocolVersion":"`+revision2026+`","io.modelcontextprotocol/clientInfo":`), me.json()...)
 	return append(b, `,"io.modelcontextprotocol/clientCapabilities":{}`...)
 }
 
-// discover asks a server of revision 2026-07-28 what it is.
+// discover sends server/discover to a server that may speak revision 2026-07-28.
 func (s *session) discover(ctx context.Context, me identity) (f finding) {
 	ask := func() (json.RawMessage, error) {
 		return s.request(ctx, query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
 	}
 	answer, err := ask()
 	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision && common(e) == revision2026 {
-		answer, err = ask() // it refuses what it says it supports: once may be an accident of a change over there
+		answer, err = ask() // it refuses a revision it lists as supported: the server may just have been upgraded
 	}
 	if f.err = err; err != nil {
 		return f
@@ -164,7 +170,7 @@ func (s *session) discover(ctx context.Context, me identity) (f finding) {
 	return f
 }
 
-// initialize makes the handshake of the revisions before 2026-07-28.
+// initialize performs the handshake of the revisions before 2026-07-28.
 func (s *session) initialize(ctx context.Context, me identity, version string) error {
 	ask := func(version string) (json.RawMessage, error) {
 		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":{},"clientInfo":`), me.json()...)
@@ -196,14 +202,14 @@ func (s *session) initialize(ctx context.Context, me identity, version string) e
 	s.found(v.Server, v.Capabilities)
 	s.t.settled(v.Version)
 	err = s.t.send(ctx, &message{method: "notifications/initialized", body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
-	if isFault(err, faultStatus) { // some don't take notifications, and work all the same
+	if isFault(err, faultStatus) { // some servers refuse notifications, but work otherwise
 		s.odd("did not take a notification", "error", err)
 		return nil
 	}
 	return err
 }
 
-// found notes what the server says of itself. What is odd in that does no harm.
+// found stores what the server says about itself. Invalid parts are ignored.
 func (s *session) found(server, capabilities json.RawMessage) {
 	var me identity
 	_ = json.Unmarshal(server, &me)

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Revision 2026-07-28 has a client repeat parts of a message as HTTP headers, for whoever routes or inspects requests
-// without reading them (Streamable HTTP, "Request Metadata").
+// Since revision 2026-07-28 a client repeats parts of a message as HTTP headers, for intermediaries
+// that route or inspect requests without reading bodies (Streamable HTTP, "Request Metadata").
 
-// A binding says that an argument goes out as the header Mcp-Param-<header> too.
+// A binding maps an argument to the header Mcp-Param-<header>, which repeats it.
 type binding struct {
 	path   []string // of property names
 	header string
 }
 
-// maxBindingDepth bounds how deep we look for bindings in a schema.
+// maxBindingDepth limits how deep bindings are searched in a schema.
 const maxBindingDepth = 32
 
-// mirror sets the headers that repeat m.
+// mirror sets the headers that repeat parts of m.
 func mirror(h http.Header, m *message) {
 	h.Set("Mcp-Method", m.method)
 	if m.name != "" {
@@ -33,7 +33,7 @@ func mirror(h http.Header, m *message) {
 	}
 }
 
-// bindings finds what a tool's schema binds to headers. An error makes the tool unusable over HTTP.
+// bindings returns the bindings in a tool's schema. An error makes the tool unusable over HTTP.
 func bindings(schema json.RawMessage) ([]binding, error) {
 	if !strings.Contains(string(schema), `x-mcp-header`) {
 		return nil, nil
@@ -84,7 +84,7 @@ func bindingName(header, typ json.RawMessage) (string, error) {
 	return name, nil
 }
 
-// isToken says whether s can be a header's name (RFC 9110, section 5.6.2).
+// isToken reports whether s is a valid header name (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for _, c := range s {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -95,7 +95,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// boundHeaders gives the headers that the arguments are bound to, without their prefix.
+// boundHeaders returns the headers for the bound arguments, without their prefix.
 func boundHeaders(bs []binding, args json.RawMessage) map[string]string {
 	if len(bs) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func boundHeaders(bs []binding, args json.RawMessage) map[string]string {
 	return out
 }
 
-// lookup finds the value at a path of property names; nil if there is none.
+// lookup returns the value at a path of property names, or nil.
 func lookup(v json.RawMessage, path []string) json.RawMessage {
 	for _, name := range path {
 		var m map[string]json.RawMessage
@@ -121,8 +121,8 @@ func lookup(v json.RawMessage, path []string) json.RawMessage {
 	return v
 }
 
-// primitive is a string, a boolean or an integer as text. Integers that a double can't hold are left out, as the
-// revision asks.
+// primitive returns a string, a boolean or an integer as text. Integers that a double can't
+// represent are omitted, as the revision requires.
 func primitive(v json.RawMessage) (string, bool) {
 	switch {
 	case len(v) == 0 || string(v) == "null":
@@ -141,7 +141,8 @@ func primitive(v json.RawMessage) (string, bool) {
 	return strconv.FormatInt(int64(f), 10), true
 }
 
-// headerValue is s as a header's value: as it is where that is safe, else in the revision's Base64 form.
+// headerValue encodes s as a header value: unchanged if that is safe, otherwise in the revision's
+// Base64 form.
 func headerValue(s string) string {
 	const prefix, suffix = "=?base64?", "?="
 	plain := strings.Trim(s, " \t") == s && !(strings.HasPrefix(s, prefix) && strings.HasSuffix(s, suffix))

@@ -29,7 +29,7 @@ func raw(t testing.TB, mode string) *upstreamtest.Running {
 	return start(t, mcp.Hasten(cfg))
 }
 
-// kindOf is the kind of the *tool.Error that err is.
+// kindOf returns the kind of err if it is a *tool.Error.
 func kindOf(err error) tool.Kind {
 	var e *tool.Error
 	if !errors.As(err, &e) {
@@ -38,7 +38,7 @@ func kindOf(err error) tool.Kind {
 	return e.Kind
 }
 
-// working checks that a call goes through.
+// working checks that a call succeeds.
 func working(t testing.TB, r *upstreamtest.Running) {
 	t.Helper()
 	const args = `{"content":[],"n":1}`
@@ -48,7 +48,7 @@ func working(t testing.TB, r *upstreamtest.Running) {
 	}
 }
 
-// TestHostileAnswers checks that what a server does wrong in answering costs no more than the call.
+// TestHostileAnswers checks that an invalid answer affects only its call.
 func TestHostileAnswers(t *testing.T) {
 	r := raw(t, "")
 	r.Ready(t)
@@ -94,7 +94,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHostileLogs checks what is kept of a server that prints to its standard output.
+// TestHostileLogs checks which lines are kept from a server that prints to its standard output.
 func TestHostileLogs(t *testing.T) {
 	r := raw(t, "")
 	r.Ready(t)
@@ -114,7 +114,8 @@ func TestHostileLogs(t *testing.T) {
 	}
 }
 
-// TestDeath checks that a server that ends in the middle of a call fails that call, says why, and comes back.
+// TestDeath checks that a server that ends during a call fails that call with the reason, and is
+// restarted.
 func TestDeath(t *testing.T) {
 	for _, c := range []struct{ tool, want string }{
 		{"die", `exited with status 3; the last line on its standard error: "fatal: out of luck"; whether peer.die took effect is not known`},
@@ -134,7 +135,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// TestDeaf checks that a server that reads no more is found out, and started again.
+// TestDeaf checks that a server that stops reading is detected and restarted.
 func TestDeaf(t *testing.T) {
 	cfg := self(t, "raw:")
 	cfg.Timeout, cfg.Timeouts = 100*time.Millisecond, map[string]time.Duration{"go deaf": 20 * time.Second}
@@ -158,7 +159,8 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// TestBackoff checks that a server that can't live is tried ever less often, and that calls say so at once.
+// TestBackoff checks that a server that can't start is retried ever less often, and that calls fail
+// at once with the reason.
 func TestBackoff(t *testing.T) {
 	r := raw(t, "broken")
 	s := r.Wait(t, "down", func(s upstream.Snapshot) bool { return s.Health.State == tool.Down })
@@ -182,7 +184,7 @@ func TestMissingCommand(t *testing.T) {
 	}
 }
 
-// TestRevisions checks what is agreed on with servers of all sorts.
+// TestRevisions checks the negotiated revision for various servers.
 func TestRevisions(t *testing.T) {
 	for mode, want := range map[string]string{
 		"":          "2025-11-25",
@@ -221,7 +223,8 @@ func TestMute(t *testing.T) {
 	}
 }
 
-// TestProbeIsRemembered checks that a server that has to be started twice to find out its revision is started once after.
+// TestProbeIsRemembered checks that a server that has to be started twice to detect its revision is
+// started once afterwards.
 func TestProbeIsRemembered(t *testing.T) {
 	r := raw(t, "")
 	r.Ready(t)
@@ -232,7 +235,7 @@ func TestProbeIsRemembered(t *testing.T) {
 	}
 }
 
-// A reported is what the scripted server says of itself.
+// A reported is the scripted server's report on itself.
 type reported struct {
 	Seen, Cancelled, Env []string
 	Pgid, Pid            int
@@ -250,7 +253,7 @@ func report(t testing.TB, r *upstreamtest.Running) (v reported) {
 	return v
 }
 
-// TestCancelOverStdio checks that the server is told which call nobody waits for any more.
+// TestCancelOverStdio checks that the server receives a cancellation for a call that timed out.
 func TestCancelOverStdio(t *testing.T) {
 	for _, mode := range []string{"", "modern"} {
 		r := raw(t, mode)
@@ -268,7 +271,7 @@ func TestCancelOverStdio(t *testing.T) {
 	}
 }
 
-// TestEnvironment checks what a server gets to see of ours.
+// TestEnvironment checks which environment variables a server inherits.
 func TestEnvironment(t *testing.T) {
 	cfg := self(t, "raw:")
 	cfg.Env["GIVEN"], cfg.Env["HOME"] = "yes", "/elsewhere"
@@ -286,13 +289,13 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// alive says whether a process runs.
+// alive reports whether a process is running.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(b), ") Z ") && syscall.Kill(pid, 0) == nil
 }
 
-// TestOrphans checks that what a server starts ends with it.
+// TestOrphans checks that the processes that a server starts end with it.
 func TestOrphans(t *testing.T) {
 	if _, err := os.Stat("/proc/self/exe"); err != nil {
 		t.Skip("no /proc here")
@@ -323,7 +326,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestStubborn checks that a server that ignores all requests to end is killed.
+// TestStubborn checks that a server that ignores all requests to exit is killed.
 func TestStubborn(t *testing.T) {
 	r := raw(t, "stubborn")
 	r.Ready(t)
@@ -352,7 +355,7 @@ func TestServerAsks(t *testing.T) {
 	}
 }
 
-// TestDefinitions checks that a broken definition costs that tool only.
+// TestDefinitions checks that an invalid definition affects only its tool.
 func TestDefinitions(t *testing.T) {
 	cfg := self(t, "raw:definitions")
 	r := start(t, cfg)
@@ -373,7 +376,7 @@ func TestDefinitions(t *testing.T) {
 	if string(s.Tools[1].InputSchema) != `{"type":"object"}` || string(s.Tools[2].InputSchema) != `{"type":"object"}` || s.Tools[4].OutputSchema != nil {
 		t.Errorf("schemas %s %s %s", s.Tools[1].InputSchema, s.Tools[2].InputSchema, s.Tools[4].OutputSchema)
 	}
-	// What doesn't show reaches nobody, in no field and by no way.
+	// Invisible text is removed from every field.
 	shady := s.Tools[6]
 	if want := `{"name":"shady","title":"ab","description":"cd","annotations":{"title":"ef","readOnlyHint":true},` +
 		`"inputSchema":{"type":"object","properties":{"a":{"description":"gh","enum":["one"]}}}}`; string(shady.Raw) != want {
@@ -393,7 +396,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestEndlessLists checks that a list without an end is cut short, and still served.
+// TestEndlessLists checks that an endless list is cut short, and still served.
 func TestEndlessLists(t *testing.T) {
 	for mode, want := range map[string]string{"endless": "more than 500 pages", "samecursor": "same cursor twice"} {
 		t.Run(mode, func(t *testing.T) {
@@ -407,7 +410,7 @@ func TestEndlessLists(t *testing.T) {
 	}
 }
 
-// TestUnlistable checks that a server whose list can't be read is called all the same.
+// TestUnlistable checks that a server whose list is invalid can still be called.
 func TestUnlistable(t *testing.T) {
 	r := raw(t, "unlistable")
 	s := r.Wait(t, "degraded", func(s upstream.Snapshot) bool { return s.Health.State == tool.Degraded })

@@ -22,14 +22,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/upstreamtest"
 )
 
-// A rawWeb is the scripted server over Streamable HTTP, with sessions unless its mode is modern. A call of a tool in
-// special is handled by that instead.
+// A rawWeb is the scripted server over Streamable HTTP, with sessions unless its mode is modern. A
+// call of a tool in special is handled by its function.
 type rawWeb struct {
 	mode    string
 	asJSON  bool
 	special map[string]func(w http.ResponseWriter, r *http.Request, m rawMessage)
 	get     http.HandlerFunc // nil: 405
-	gate    http.HandlerFunc // before everything else, if it writes a header that is all; nil: none
+	gate    http.HandlerFunc // runs before everything else; if it writes a header, nothing follows; nil: none
 
 	mu       sync.Mutex
 	sessions int
@@ -109,7 +109,7 @@ func (p *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, out.Bytes())
 }
 
-// answer sends messages, one a line, as an event stream or as one body.
+// answer sends messages, one per line, as an event stream or as one body.
 func (p *rawWeb) answer(w http.ResponseWriter, lines []byte) {
 	if p.asJSON {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -143,7 +143,7 @@ func startWebRaw(t testing.TB, p *rawWeb) *upstreamtest.Running {
 		Timeouts: map[string]time.Duration{"loris": 300 * time.Millisecond}, Headers: map[string]string{"Authorization": "Bearer secret-token-1"}}))
 }
 
-// TestHostileWeb checks that what a server does wrong over HTTP costs no more than the call.
+// TestHostileWeb checks that an invalid HTTP response affects only its call.
 func TestHostileWeb(t *testing.T) {
 	status := func(code int, typ, body string) func(http.ResponseWriter, *http.Request, rawMessage) {
 		return func(w http.ResponseWriter, _ *http.Request, _ rawMessage) {
@@ -246,7 +246,7 @@ func TestHostileWeb(t *testing.T) {
 	}
 }
 
-// TestSession checks that a session is kept, ended, and made anew when the server forgets it.
+// TestSession checks that a session is kept, closed, and replaced when the server forgets it.
 func TestSession(t *testing.T) {
 	p := &rawWeb{asJSON: true}
 	r := startWebRaw(t, p)
@@ -279,7 +279,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestNotRepeated checks that a call that was under way when another found the session gone is not made again.
+// TestNotRepeated checks that a call in progress is not repeated when another call finds the
+// session gone.
 func TestNotRepeated(t *testing.T) {
 	made := make(chan struct{}, 10)
 	p := &rawWeb{asJSON: true, special: map[string]func(http.ResponseWriter, *http.Request, rawMessage){
@@ -311,7 +312,8 @@ func TestNotRepeated(t *testing.T) {
 	}
 }
 
-// TestResume checks that a stream that breaks is resumed after its last event, with the server's own delay.
+// TestResume checks that a broken stream is resumed after its last event, with the server's own
+// delay.
 func TestResume(t *testing.T) {
 	waiting := make(chan rawMessage, 1)
 	p := &rawWeb{
@@ -325,7 +327,7 @@ func TestResume(t *testing.T) {
 			switch r.Header.Get("Last-Event-ID") {
 			case "":
 				http.Error(w, "", http.StatusMethodNotAllowed)
-			case "e-1": // breaks again, one event further
+			case "e-1": // breaks again, one event later
 				stream(w)("id: e-2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n")
 			case "e-2":
 				m := <-waiting
@@ -342,7 +344,7 @@ func TestResume(t *testing.T) {
 	working(t, r)
 }
 
-// TestSignIn checks that a server that wants credentials is said to.
+// TestSignIn checks that a server that requires credentials is reported as such.
 func TestSignIn(t *testing.T) {
 	gate := func(code int, challenge string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -368,7 +370,7 @@ func TestSignIn(t *testing.T) {
 				if !strings.Contains(s.Health.Reason, c.want) {
 					t.Errorf("reason %q, want %q", s.Health.Reason, c.want)
 				}
-				if c.state == tool.NeedsSignIn { // calls don't wait for that
+				if c.state == tool.NeedsSignIn { // calls don't wait for a sign-in
 					if _, err := r.Do(t.Context(), "echo", `{}`); kindOf(err) != tool.Unavailable || !strings.Contains(err.Error(), "run biplane connect peer") {
 						t.Errorf("got %v", err)
 					}
@@ -397,7 +399,7 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// TestBreaker checks that calls that fail one after the other are not made for a while.
+// TestBreaker checks that no calls are made for a while after consecutive failures.
 func TestBreaker(t *testing.T) {
 	var broken atomic.Bool
 	var made atomic.Int64
@@ -424,7 +426,9 @@ func TestBreaker(t *testing.T) {
 	if !strings.Contains(s.Health.Reason, "502") || len(s.Tools) != 1 || s.Health.Stale {
 		t.Errorf("%+v", s.Health)
 	}
-	for refused := false; !refused; { // where all this took longer than the pause, one call is made to see, and the next pause is longer
+	// If all this took longer than the pause, one call is made as a probe, and the next pause is
+	// longer.
+	for refused := false; !refused; {
 		before := made.Load()
 		_, err := r.Do(t.Context(), "echo", `{}`)
 		if refused = strings.Contains(fmt.Sprint(err), "is not called for now"); refused && made.Load() != before {
@@ -445,7 +449,7 @@ func TestBreaker(t *testing.T) {
 	r.Ready(t)
 }
 
-// TestForeignEndpoint checks that the old transport is not sent to another server.
+// TestForeignEndpoint checks that the old transport doesn't post to another server.
 func TestForeignEndpoint(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"http://127.0.0.2:1/messages": "named an endpoint at another server, http://127.0.0.2:1: refused",
@@ -466,7 +470,7 @@ func TestForeignEndpoint(t *testing.T) {
 	}
 }
 
-// TestNoEndpoint checks that a stream that never names an endpoint is given up.
+// TestNoEndpoint checks that a stream that never names an endpoint is abandoned.
 func TestNoEndpoint(t *testing.T) {
 	p := &rawWeb{get: func(w http.ResponseWriter, r *http.Request) {
 		for send := stream(w); r.Context().Err() == nil; time.Sleep(10 * time.Millisecond) { // a slow server
@@ -480,7 +484,7 @@ func TestNoEndpoint(t *testing.T) {
 	}
 }
 
-// TestNeither checks what is said of a server that is no MCP server.
+// TestNeither checks the error for a server that is no MCP server.
 func TestNeither(t *testing.T) {
 	w := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(w.Close)
@@ -491,7 +495,7 @@ func TestNeither(t *testing.T) {
 	}
 }
 
-// TestUnreachable checks that a server that is not there is waited for.
+// TestUnreachable checks that an upstream keeps trying to reach a server that is down.
 func TestUnreachable(t *testing.T) {
 	w := httptest.NewServer(&rawWeb{asJSON: true})
 	url := w.URL
@@ -503,7 +507,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestMirroredHeaders checks the headers that revision 2026-07-28 asks for.
+// TestMirroredHeaders checks the headers that revision 2026-07-28 requires.
 func TestMirroredHeaders(t *testing.T) {
 	p := &rawWeb{mode: "modern", asJSON: true}
 	r := startWebRaw(t, p)

@@ -17,22 +17,22 @@ import (
 
 const (
 	maxRedirects  = 5
-	maxErrorBody  = 64 << 10 // bytes read of an HTTP error
+	maxErrorBody  = 64 << 10 // bytes read of an HTTP error response
 	notifyTimeout = 10 * time.Second
 )
 
-// A web is what the two transports over HTTP share: one server's address, the headers that every request to it carries,
-// and the rules for where those may go.
+// A web is what the two HTTP transports share: the address of a server, the headers of every
+// request to it, and the rules for where those headers may be sent.
 type web struct {
 	client *http.Client
-	own    *http.Transport // ours to close; nil if the client was given
+	own    *http.Transport // owned by the web, which closes it; nil if the client was given
 	url    *url.URL
 	header http.Header
 	auth   Auth // may be nil
 	max    int
 }
 
-// newWeb makes a web. given and auth may be nil.
+// newWeb returns a web. given and auth may be nil.
 func newWeb(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMessage int) *web {
 	w := &web{url: u, header: header, auth: auth, max: maxMessage}
 	client := http.Client{}
@@ -51,14 +51,14 @@ func newWeb(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMe
 		}
 		client.Transport = w.own
 	}
-	client.Timeout = 0 // streams are long; each exchange has its own end
+	client.Timeout = 0 // streams are long; each exchange has its own timeout
 	client.CheckRedirect = w.redirect
 	w.client = &client
 	return w
 }
 
-// redirect follows what stays with the same server and the same method: anything else would hand our headers to a
-// stranger, or lose the message.
+// redirect follows redirects that keep the server and the method. Any other would send our headers
+// to another server, or lose the message.
 func (w *web) redirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -71,7 +71,7 @@ func (w *web) redirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// sameServer says whether to is of the origin of from, or that origin over TLS.
+// sameServer reports whether to has the origin of from, or that origin over TLS.
 func sameServer(from, to *url.URL) bool {
 	if from.Scheme == to.Scheme {
 		return hostPort(from) == hostPort(to)
@@ -88,8 +88,9 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// do sends one HTTP request with our headers and the token of whoever signed in. One whose token is refused is sent again,
-// once, with a renewed one: the server did nothing. The error is a *fault, or the end of ctx.
+// do sends one HTTP request with the configured headers and the access token. If the token is
+// refused, do sends the request again, once, with a renewed one: the server did nothing. The error
+// is a *fault, or that of ctx.
 func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, set func(http.Header)) (*http.Response, error) {
 	token, err := w.token(ctx, to, false)
 	if err != nil {
@@ -119,8 +120,8 @@ func (w *web) do(ctx context.Context, method string, to *url.URL, body []byte, s
 	return resp, err
 }
 
-// token gives the token for a request: "" when there is none, or when the request goes anywhere but to the server that it is
-// for.
+// token returns the access token for a request. It is "" if there is none, or if the request goes
+// to another server than the one the token is for.
 func (w *web) token(ctx context.Context, to *url.URL, renew bool) (string, error) {
 	if w.auth == nil || to.Scheme != w.url.Scheme || hostPort(to) != hostPort(w.url) {
 		return "", nil
@@ -134,7 +135,7 @@ func (w *web) token(ctx context.Context, to *url.URL, renew bool) (string, error
 	return token, nil
 }
 
-// once sends one HTTP request with our headers, and the token if there is one.
+// once sends one HTTP request with the configured headers, and the token if there is one.
 func (w *web) once(ctx context.Context, method string, to *url.URL, token string, body []byte, set func(http.Header)) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
@@ -163,11 +164,11 @@ func (w *web) once(ctx context.Context, method string, to *url.URL, token string
 	return resp, nil
 }
 
-// httpFault sorts an error of http.Client.Do.
+// httpFault classifies an error of http.Client.Do.
 func httpFault(err error) error {
 	var ue *url.Error
 	if errors.As(err, &ue) {
-		err = ue.Err // the rest is the method and the url, which may hold credentials
+		err = ue.Err // drop the method and the url, which may hold credentials
 	}
 	var op *net.OpError
 	var certErr *tls.CertificateVerificationError
@@ -183,7 +184,7 @@ func httpFault(err error) error {
 	return faultf(faultLost, "%w", err)
 }
 
-// mediaType is the media type of a response, "" if there is none.
+// mediaType returns the media type of a response, or "".
 func mediaType(r *http.Response) string {
 	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
@@ -193,8 +194,8 @@ func mediaType(r *http.Response) string {
 	return t
 }
 
-// refused makes an error of a response whose status is not 2xx, and closes it. A JSON-RPC error in it is kept as the
-// fault's err.
+// refused converts a response whose status is not 2xx to an error, and closes it. A JSON-RPC error
+// in its body becomes the fault's err.
 func refused(r *http.Response, inSession bool) error {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 	_ = r.Body.Close()
@@ -230,7 +231,7 @@ func refused(r *http.Response, inSession bool) error {
 	return f
 }
 
-// readBody reads a whole body, bounded.
+// readBody reads a whole body, up to the message limit.
 func (w *web) readBody(r io.Reader) ([]byte, error) {
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(r, int64(w.max)+1))

@@ -8,8 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// askForLogs tells a server of a revision before 2026-07-28, once, that log messages are wanted; since then each request
-// says so itself. Whoever doesn't want them doesn't get them, so all levels are asked for.
+// askForLogs asks a server of a revision before 2026-07-28, once, to send log messages. Since then
+// each request asks for them itself. All levels are requested, since messages are dropped for calls
+// that don't want them.
 func (s *session) askForLogs(ctx context.Context) {
 	if !s.logs || s.modern.Load() || s.askedLogs.Swap(true) {
 		return
@@ -20,8 +21,9 @@ func (s *session) askForLogs(ctx context.Context) {
 	}
 }
 
-// logged brings a log message to the call that it belongs to: the one in whose exchange it came, else the only one under
-// way. With several, it can't be known whose it is, and it is nobody's: it may tell of what another caller does.
+// logged passes a log message to its call: the one in whose exchange it arrived, or else the only
+// one in progress. If there are several, the message is dropped, since it may reveal what another
+// caller does.
 func (s *session) logged(params json.RawMessage, from int64) {
 	var v struct {
 		Level string `json:"level"`
@@ -38,11 +40,11 @@ func (s *session) logged(params json.RawMessage, from int64) {
 	}
 	select {
 	case p.logs <- tool.Log{Level: v.Level, Raw: append(json.RawMessage(nil), params...)}:
-	default: // it is slow to take them: some are lost
+	default: // the receiver is slow: some are dropped
 	}
 }
 
-// onlyCall gives the call under way, if there is exactly one.
+// onlyCall returns the call in progress, if there is exactly one.
 func (s *session) onlyCall() *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()

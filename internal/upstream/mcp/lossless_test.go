@@ -17,14 +17,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/upstreamtest"
 )
 
-// numbers that a careless reader changes.
+// Numbers that a careless parser changes.
 var oddNumbers = []string{"0", "-0", "1.0", "1e0", "1E+2", "9007199254740993", "-9223372036854775809", "18446744073709551616",
 	"123456789012345678901234567890", "1e400", "-1e-400", "0.1000", "1.7976931348623157e309", "5e-324"}
 
-// odd pieces of strings, as JSON writes them.
+// Unusual parts of JSON strings.
 var oddPieces = []string{"a", "é", "\\u00e9", "\\u2028", "\u2028", "\\n", "\\/", "/", "\\\"", "\\\\", "<", "\\u003c", "&", "😀", "\\ud83d\\ude00", "\\ud83d", "\\u0000", "\x7f", "data:", "id:", " "}
 
-// jsonText generates JSON text in all the ways of writing it.
+// jsonText generates JSON text in all syntactic variants.
 func jsonText(depth int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		max := 6
@@ -54,7 +54,7 @@ func space(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "", " ", "\t ", "  "}).Draw(t, "space")
 }
 
-// objectText generates an object: unknown members, the same one twice, content of kinds that nobody knows.
+// objectText generates an object: unknown members, duplicate members, content of unknown types.
 func objectText(t *rapid.T, depth int) string {
 	var members []string
 	for range rapid.IntRange(0, 4).Draw(t, "members") {
@@ -111,12 +111,13 @@ func (p *rawSSE) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&rawPeer{out: chanWriter(p.stream)}).handle(m)
 }
 
-// A chanWriter is an io.Writer whose writes can be received.
+// A chanWriter is an io.Writer that sends its writes to a channel.
 type chanWriter chan string
 
 func (c chanWriter) Write(b []byte) (int, error) { c <- string(b); return len(b), nil }
 
-// rawWays are the ways to reach the scripted server, whose tool echo answers with its arguments as they came.
+// rawWays returns the ways to reach the scripted server, whose tool echo returns its arguments
+// unchanged.
 func rawWays(t *testing.T) map[string]mcp.Config {
 	old := httptest.NewServer(&rawSSE{})
 	t.Cleanup(func() { old.CloseClientConnections(); old.Close() })
@@ -151,8 +152,8 @@ func echoes(rt *rapid.T, t *testing.T, r *upstreamtest.Running, text string) {
 	}
 }
 
-// TestLineBreaks checks arguments that are written on several lines: over stdio a message is one, so white space between
-// tokens becomes other white space.
+// TestLineBreaks checks arguments that span several lines. Over stdio a message is one line, so
+// white space between tokens is replaced by other white space.
 func TestLineBreaks(t *testing.T) {
 	const args = "{\n\t\"content\": [],\r\n \"s\": \"a\\nb\"\n}"
 	for _, mode := range []string{"raw:", "raw:modern"} {
@@ -170,7 +171,8 @@ func TestLineBreaks(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is one call after the other, and many at once, of a tool that does nothing, over stdio and HTTP.
+// BenchmarkCall measures sequential and parallel calls of a tool that does nothing, over stdio and
+// HTTP.
 func BenchmarkCall(b *testing.B) {
 	web := httptest.NewServer(&rawWeb{asJSON: true})
 	b.Cleanup(func() { web.CloseClientConnections(); web.Close() })

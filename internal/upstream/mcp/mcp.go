@@ -1,13 +1,16 @@
-// Package mcp makes an upstream of an MCP server: a process of ours that speaks over its standard input and output, or a
-// server on the network that speaks Streamable HTTP or the older HTTP+SSE. It speaks the revisions 2026-07-28,
-// 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05.
+// Package mcp implements an upstream for an MCP server. The server is a child process that speaks
+// over its standard input and output, or a server on the network that speaks Streamable HTTP or the
+// older HTTP+SSE. The package supports the revisions 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26
+// and 2024-11-05.
 //
-// Arguments and results pass through byte for byte: it frames JSON-RPC messages itself and reads of a payload only what it
-// must know. It trusts a server with nothing: sizes, depths, times and numbers are bounded, and what a server does wrong
-// costs that message, that tool or that call; at worst the connection, which then comes back by itself.
+// Arguments and results pass through byte for byte: the package frames JSON-RPC messages itself and
+// parses only the parts of a payload that it needs. It does not trust servers. Sizes, depths, times
+// and counts are limited. A server's error affects only that message, that tool or that call; at
+// worst the connection, which is then reopened.
 //
-// A server that runs as our process gets an environment of its own: of ours only PATH, HOME, USER, LOGNAME, SHELL, TERM,
-// TZ, the language (LANG, LANGUAGE, LC_*), the temporary folder (TMPDIR) and XDG_*; then what is configured for it.
+// A server that runs as a child process gets its own environment. It inherits only PATH, HOME,
+// USER, LOGNAME, SHELL, TERM, TZ, the language (LANG, LANGUAGE, LC_*), the temporary folder
+// (TMPDIR) and XDG_*. The configured variables are added.
 package mcp
 
 import (
@@ -28,61 +31,73 @@ import (
 type Config struct {
 	Name string // of the upstream; required
 
-	Command string            // program to run; without a slash it is looked for in the server's PATH
+	Command string            // program to run; without a slash it is searched in the server's PATH
 	Args    []string          // its arguments
-	Env     map[string]string // variables that it gets besides what it inherits (see the package's doc)
-	Dir     string            // its working directory; "" is ours
-	Environ []string          // what it inherits from, as os.Environ gives it; nil is our own environment
+	Env     map[string]string // variables in addition to the inherited ones (see the package doc)
+	Dir     string            // its working directory; "" is the current one
+	Environ []string          // the environment it inherits from, in the form of os.Environ; nil is os.Environ()
 
 	URL     string            // of a server on the network, http or https
-	Headers map[string]string // that every request to it carries; their values are never logged
-	Auth    Auth              // signs in to it; nil, or an Authorization header: Headers are all there is
-	Type    string            // "stdio", "http", "sse"; "" finds out, starting from what is given
+	Headers map[string]string // headers of every request to it; their values are never logged
+	// Auth signs in to the server. If it is nil, or Headers has an Authorization header, only
+	// Headers are sent.
+	Auth Auth
+	Type string // "stdio", "http", "sse"; "" detects the type
 
-	Timeout        time.Duration            // longest silence of a call; progress renews it; 0 is 60 s
-	Timeouts       map[string]time.Duration // the same for tools by exact name
-	MaxTime        time.Duration            // longest time of a call, however much progress it reports; 0 is 30 min, or Timeout if that is longer
-	ConnectTimeout time.Duration            // to start it, agree on a revision and list the tools; 0 is 60 s
-	MaxMessage     int                      // largest message that it may send, bytes; 0 is 64 MiB
+	Timeout  time.Duration            // longest silence of a call; progress resets it; default 60 s
+	Timeouts map[string]time.Duration // the same for individual tools, by exact name
+	// MaxTime is the longest duration of a call, even if it reports progress. The default is 30
+	// min, or Timeout if that is longer.
+	MaxTime        time.Duration
+	ConnectTimeout time.Duration // to start it, negotiate a revision and list the tools; default 60 s
+	MaxMessage     int           // largest message that it may send, in bytes; default 64 MiB
 
-	OnChange      func()       // told that Snapshot gives something new; called by one goroutine at a time; may be nil
+	// OnChange is called when Snapshot has changed, by one goroutine at a time. It may be nil.
+	OnChange      func()
 	Log           *slog.Logger // nil discards
-	ClientName    string       // how we introduce ourselves; "" is biplane
+	ClientName    string       // name sent to servers; "" is biplane
 	ClientVersion string       // "" is dev
-	HTTPClient    *http.Client // to use instead of one of our own, for example with other certificates; nil for ours
+	HTTPClient    *http.Client // nil uses a new client; another one may have other certificates, for example
 
-	Mask *mask.Masker // takes secrets out of all that the server says; New adds those of this configuration; nil for one of our own
+	// Mask removes secrets from everything the server sends. New adds the secrets of this
+	// configuration. If nil, a new one is used.
+	Mask *mask.Masker
 
-	pace pace // its zero value is the usual pace
+	pace pace // the zero value is the usual pace
 }
 
-// An Auth gives the access tokens for one server. It is safe for concurrent use.
+// An Auth provides the access tokens for one server. It is safe for concurrent use.
 type Auth interface {
-	// Token gives the token that requests carry now; "" when a person has to sign in. renew: the server refused what it gave
-	// before, and wants another one. The error says that it can't be told now, for example because the one that would renew
-	// it doesn't answer.
+	// Token returns the current access token, or "" if a person has to sign in. If renew is set,
+	// the server refused the last token and another one is needed. An error means that the token is
+	// temporarily unknown, for example because the authorization server doesn't answer.
 	Token(ctx context.Context, renew bool) (string, error)
-	// Refused notes that the server answered a request that carried token (or none, "") with status, 401 or 403.
+	// Refused is called when the server answered a request that carried token ("" for none) with
+	// status 401 or 403.
 	Refused(token string, status int, h http.Header)
-	// Changed receives when somebody signed in or out.
+	// Changed returns a channel that receives a value when a user signs in or out.
 	Changed() <-chan struct{}
-	// Redact takes credentials out of a text.
+	// Redact removes credentials from a text.
 	Redact(s string) string
 }
 
-// A pace is how patient we are where no configuration says so. Tests that wait for impatience are quicker.
+// A pace holds timeouts that are not configurable. Tests use shorter ones.
 type pace struct {
-	probe   time.Duration // silence to server/discover after which a server is taken for one that doesn't know it
-	check   time.Duration // silence to a ping after which a server is taken for dead
-	grace   time.Duration // for a process to exit after its input was closed, and again after it was asked to; see briefGrace
-	spacing time.Duration // between lists of tools, however often a server says that they changed
-	breaks  time.Duration // without calls, when many have failed in a row
-	look    time.Duration // between looks at whether somebody has signed in by another process
+	// probe is how long to wait for the answer to server/discover before assuming that the server
+	// doesn't know it.
+	probe time.Duration
+	check time.Duration // time without an answer to a ping after which a server is considered dead
+	// grace is how long a process may take to exit after its input is closed, and again after
+	// SIGTERM. See briefGrace.
+	grace   time.Duration
+	spacing time.Duration // minimum time between lists of tools, however often a server announces changes
+	breaks  time.Duration // pause of calls after many consecutive failures
+	look    time.Duration // interval of checks whether a user signed in through another process
 }
 
 var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second, breaks: 5 * time.Second, look: 2 * time.Second}
 
-// The defaults of a Config.
+// The default values of a Config.
 const (
 	defaultTimeout        = time.Minute
 	defaultMaxTime        = 30 * time.Minute
@@ -94,32 +109,32 @@ const (
 type Upstream struct {
 	cfg    Config
 	me     identity
-	kind   string // "" is not known yet: HTTP of one kind or the other
+	kind   string // "" is not known yet: one of the two HTTP transports
 	url    *url.URL
 	header http.Header
 	env    []string
 	ring   *ring
 	log    *slog.Logger
-	notify chan struct{} // capacity 1: Snapshot has something new
-	probes chan *session // capacity 1: is it still there?
+	notify chan struct{} // capacity 1: Snapshot has changed
+	probes chan *session // capacity 1: sessions to check
 
 	mu       sync.Mutex
 	running  bool
 	closed   bool
 	current  *session // nil when not connected
 	known    profile  // what worked last time
-	attempts int      // failed since the last good connection
+	attempts int      // failed attempts since the last good connection
 	next     time.Time
 	wake     chan struct{} // closed and replaced when any of the above changes
 	breaker  breaker
 	snap     upstream.Snapshot
-	broken   string // why the list may be stale though connected
-	warned   string // the reason that the log has a warning of, since the last connection
+	broken   string // why the list may be stale although connected
+	warned   string // the reason last logged as a warning since the last connection
 }
 
 var _ upstream.Upstream = (*Upstream)(nil)
 
-// New checks the configuration. Nothing is started before Run.
+// New returns an Upstream after validating the configuration. Nothing is started before Run.
 func New(cfg Config) (*Upstream, error) {
 	u := &Upstream{notify: make(chan struct{}, 1), probes: make(chan *session, 1), wake: make(chan struct{})}
 	if err := cfg.complete(); err != nil {
@@ -128,7 +143,7 @@ func New(cfg Config) (*Upstream, error) {
 	u.cfg, u.log = cfg, cfg.Log
 	u.me = identity{Name: cfg.ClientName, Version: cfg.ClientVersion}
 	u.kind, u.url, u.header = cfg.Type, cfg.address(), cfg.headers()
-	if u.header.Get("Authorization") != "" { // whoever wrote it means it
+	if u.header.Get("Authorization") != "" { // an explicit header overrides sign-in
 		u.cfg.Auth = nil
 	}
 	environ := cfg.Environ
@@ -142,10 +157,10 @@ func New(cfg Config) (*Upstream, error) {
 	return u, nil
 }
 
-// Name is the upstream's name in the configuration.
+// Name returns the upstream's name in the configuration.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
-// Snapshot says how the upstream is now.
+// Snapshot returns the current state of the upstream.
 func (u *Upstream) Snapshot() upstream.Snapshot {
 	u.mu.Lock()
 	s := u.snap
@@ -154,7 +169,8 @@ func (u *Upstream) Snapshot() upstream.Snapshot {
 	return s
 }
 
-// Run connects and stays connected until ctx is done; then it returns nil, when everything it started is gone.
+// Run connects and stays connected until ctx is done. It then returns nil, once everything it
+// started has ended.
 func (u *Upstream) Run(ctx context.Context) error {
 	u.mu.Lock()
 	again := u.running
@@ -176,7 +192,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	return nil
 }
 
-// tell calls OnChange when there is something new, until stop is closed.
+// tell calls OnChange after each change, until stop is closed.
 func (u *Upstream) tell(stop <-chan struct{}) {
 	onChange := u.cfg.OnChange
 	if onChange == nil {
@@ -187,13 +203,13 @@ func (u *Upstream) tell(stop <-chan struct{}) {
 		case <-u.notify:
 			onChange()
 		case <-stop:
-			onChange() // it is closed now
+			onChange() // the upstream is closed now
 			return
 		}
 	}
 }
 
-// update changes the state under the lock and tells everybody who waits for a change.
+// update changes the state under the lock and wakes the goroutines that wait for a change.
 func (u *Upstream) update(change func()) {
 	u.mu.Lock()
 	change()
@@ -206,7 +222,7 @@ func (u *Upstream) update(change func()) {
 	}
 }
 
-// supervise connects, serves, and comes back, until ctx is done.
+// supervise connects, serves and reconnects until ctx is done.
 func (u *Upstream) supervise(ctx context.Context) {
 	for {
 		var lived time.Duration
@@ -217,7 +233,7 @@ func (u *Upstream) supervise(ctx context.Context) {
 			err = u.serve(ctx, s, list)
 			lived = time.Since(began)
 		}
-		if ctx.Err() != nil { // whatever it was, it is not why this ends
+		if ctx.Err() != nil { // the error is not the reason for this end
 			err = faultf(faultClosed, "closed")
 		}
 		wait := u.failed(err, lived)
@@ -230,8 +246,8 @@ func (u *Upstream) supervise(ctx context.Context) {
 	}
 }
 
-// rest waits before the next attempt, which comes earlier when somebody signs in or out, here or, while signIn is what it waits
-// for, by another process. It is false when ctx ended first.
+// rest waits before the next attempt. It returns early when a user signs in or out in this process,
+// or, if signIn is set, signs in through another process. It returns false if ctx ended first.
 func (u *Upstream) rest(ctx context.Context, d time.Duration, signIn bool) bool {
 	if u.cfg.Auth == nil {
 		return sleep(ctx, d)
@@ -259,7 +275,8 @@ func (u *Upstream) rest(ctx context.Context, d time.Duration, signIn bool) bool 
 	}
 }
 
-// changed receives when somebody signed in or out; nil where nobody can.
+// changed returns a channel that receives a value when a user signs in or out, or nil without an
+// Auth.
 func (u *Upstream) changed() <-chan struct{} {
 	if u.cfg.Auth == nil {
 		return nil
@@ -281,14 +298,14 @@ func (u *Upstream) attach(s *session, list *toolList) {
 	})
 }
 
-// listed takes a new list. The lock is held.
+// listed stores a new list. u.mu must be held.
 func (u *Upstream) listed(list *toolList) {
 	u.snap.Tools, u.snap.Broken, u.broken = list.tools, list.broken, list.trouble
 	u.snap.Health = u.health()
-	u.snap.Health.Stale = list.stale && len(list.tools) > 0 // a list that never came is missing, not stale
+	u.snap.Health.Stale = list.stale && len(list.tools) > 0 // a list never received is missing, not stale
 }
 
-// health is how a connected upstream is. The lock is held.
+// health returns the health of a connected upstream. u.mu must be held.
 func (u *Upstream) health() tool.Health {
 	switch {
 	case u.breaker.bad():
@@ -299,8 +316,8 @@ func (u *Upstream) health() tool.Health {
 	return tool.Health{State: tool.Ready}
 }
 
-// failed notes the end of a connection that lived so long, or that none could be made, and says how long to wait before
-// the next attempt.
+// failed records the end of a connection after the duration lived, or a failed attempt. It returns
+// the delay before the next attempt.
 func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 	reason := u.reason(err)
 	level := slog.LevelWarn
@@ -314,7 +331,7 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 		}
 		state := tool.Down
 		switch {
-		case isFault(err, faultSession): // nothing is wrong: it forgot us, or somebody signed in or out
+		case isFault(err, faultSession): // not an error: the server forgot the session, or a user signed in or out
 			level = min(level, slog.LevelInfo)
 		case isFault(err, faultSignIn, faultScope):
 			state, wait = tool.NeedsSignIn, signInWait
@@ -332,7 +349,8 @@ func (u *Upstream) failed(err error, lived time.Duration) (wait time.Duration) {
 	return wait
 }
 
-// reason is an error as one line for people, without credentials that a server may have repeated.
+// reason formats an error as one line for people, without credentials that a server may have
+// repeated.
 func (u *Upstream) reason(err error) string { return cleanLine(u.redact(err.Error()), 500) }
 
 func (u *Upstream) redact(s string) string {
@@ -342,7 +360,7 @@ func (u *Upstream) redact(s string) string {
 	return u.cfg.Mask.Text(s)
 }
 
-// command makes the command that starts the server.
+// command returns the command that starts the server.
 func (u *Upstream) command() (command, error) {
 	path, err := lookPath(u.cfg.Command, u.cfg.Dir, u.env)
 	if err != nil {
@@ -351,7 +369,8 @@ func (u *Upstream) command() (command, error) {
 	return command{path: path, args: u.cfg.Args, env: u.env, dir: u.cfg.Dir}, nil
 }
 
-// addSecrets adds the credentials in the configuration, wherever a server might repeat them.
+// addSecrets adds the credentials in the configuration to the mask, since a server might repeat
+// them.
 func (c *Config) addSecrets() {
 	c.Mask.AddNamed(c.Env)
 	c.Mask.AddNamed(c.Headers)

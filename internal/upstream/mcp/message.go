@@ -11,19 +11,20 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// maxDepth bounds how deep what comes from a server may nest; deeper JSON is refused before anything parses it.
+// maxDepth limits the nesting of JSON from a server; deeper JSON is rejected before it is parsed.
 const maxDepth = 512
 
-// maxBatch bounds the messages in one JSON-RPC batch (revision 2025-03-26 only).
+// maxBatch limits the messages in one JSON-RPC batch (revision 2025-03-26 only).
 const maxBatch = 1000
 
 var errDepth = fmt.Errorf("nests deeper than %d levels", maxDepth)
 
-// decode reads one JSON-RPC message or a batch of them. Payloads (params, results) are parts of data, the bytes that came.
+// decode parses one JSON-RPC message or a batch of them. Payloads (params, results) are slices of
+// data, the bytes as received.
 //
-// It is lenient where leniency costs nothing: an error response without an id gives a Response whose ID is not valid, and
-// a response that is understandable but not quite JSON-RPC (no version tag, an error of the wrong shape) is still one,
-// because a call that fails now is better than one that runs into its timeout.
+// It is lenient where that is harmless. An error response without an id becomes a Response with an
+// invalid ID. A response that is understandable but not quite JSON-RPC (no version tag, an error of
+// the wrong shape) is accepted, since a call that fails now is better than one that times out.
 func decode(data []byte) ([]jsonrpc.Message, error) {
 	data = trim(data)
 	if len(data) == 0 {
@@ -48,14 +49,15 @@ func decode(data []byte) ([]jsonrpc.Message, error) {
 	}
 	out := make([]jsonrpc.Message, 0, len(parts))
 	for _, p := range parts {
-		if m, err := decodeOne(p); err == nil { // one bad part costs itself only
+		if m, err := decodeOne(p); err == nil { // an invalid part affects only itself
 			out = append(out, m)
 		}
 	}
 	return out, nil
 }
 
-// decodeOne reads one message, which is valid JSON. It is jsonrpc.DecodeMessage without its copies, and lenient.
+// decodeOne parses one message, which must be valid JSON. It is a lenient jsonrpc.DecodeMessage
+// without copies.
 func decodeOne(data []byte) (jsonrpc.Message, error) {
 	if data[0] != '{' {
 		return nil, errors.New("not a JSON object")
@@ -77,7 +79,7 @@ func decodeOne(data []byte) (jsonrpc.Message, error) {
 			fault = value
 		}
 	})
-	if string(fault) == "null" { // as some write next to a result
+	if string(fault) == "null" { // as some servers write next to a result
 		fault = nil
 	}
 	switch {
@@ -107,7 +109,7 @@ func decodeOne(data []byte) (jsonrpc.Message, error) {
 	return r, nil
 }
 
-// readID reads an id; one that is neither an integer nor a string is not valid.
+// readID parses an id. The result is invalid unless the id is an integer or a string.
 func readID(raw json.RawMessage) (id jsonrpc.ID) {
 	if len(raw) > 0 && raw[0] == '"' {
 		var s string
@@ -122,7 +124,7 @@ func readID(raw json.RawMessage) (id jsonrpc.ID) {
 	return id
 }
 
-// readError reads the error of a response, whatever it looks like.
+// readError parses the error of a response, whatever its form.
 func readError(raw json.RawMessage) *jsonrpc.Error {
 	e := &jsonrpc.Error{}
 	if json.Unmarshal(raw, e) != nil {
@@ -134,7 +136,8 @@ func readError(raw json.RawMessage) *jsonrpc.Error {
 	return e
 }
 
-// members gives the members of an object, in order, their values as parts of data. The object must be valid JSON.
+// members calls take for each member of an object, in order. Values are slices of data. The object
+// must be valid JSON.
 func members(data []byte, take func(key string, value json.RawMessage)) {
 	for i := 1; i < len(data); {
 		i += spaces(data[i:])
@@ -165,7 +168,7 @@ func spaces(b []byte) int {
 	return len(b)
 }
 
-// valueLen is the length of the JSON value that b begins with.
+// valueLen returns the length of the JSON value at the start of b.
 func valueLen(b []byte) int {
 	level, inString := 0, false
 	for i := 0; i < len(b); i++ {
@@ -186,7 +189,7 @@ func valueLen(b []byte) int {
 			if level--; level == 0 {
 				return i + 1
 			}
-			if level < 0 { // the end of what the value is in
+			if level < 0 { // the end of the enclosing value
 				return i
 			}
 		case level == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'):
@@ -196,10 +199,10 @@ func valueLen(b []byte) int {
 	return len(b)
 }
 
-// trim takes the white space of JSON, which is less than that of Unicode, from both ends.
+// trim removes JSON white space, which is less than that of Unicode, from both ends.
 func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
-// checkJSON says whether data is one JSON value that nests no deeper than depth.
+// checkJSON returns an error unless data is one JSON value that nests no deeper than depth.
 func checkJSON(data []byte, depth int) error {
 	level, inString := 0, false
 	for i := 0; i < len(data); i++ {
@@ -226,8 +229,8 @@ func checkJSON(data []byte, depth int) error {
 	return nil
 }
 
-// appendRequest writes a request, or a notification when id is 0. fields are the members of params after _meta, already
-// JSON, so that arguments go out as the bytes that came in.
+// appendRequest appends a request, or a notification if id is 0. fields are the members of params
+// after _meta, already encoded, so that arguments are sent byte for byte.
 func appendRequest(b []byte, id int64, method string, meta, fields []byte) []byte {
 	b = append(b, `{"jsonrpc":"2.0",`...)
 	if id != 0 {
@@ -236,7 +239,7 @@ func appendRequest(b []byte, id int64, method string, meta, fields []byte) []byt
 		b = append(b, ',')
 	}
 	b = append(b, `"method":"`...)
-	b = append(b, method...) // ours: never needs escaping
+	b = append(b, method...) // a constant: never needs escaping
 	b = append(b, `"`...)
 	if len(meta)+len(fields) > 0 {
 		b = append(b, `,"params":{`...)
@@ -254,19 +257,19 @@ func appendRequest(b []byte, id int64, method string, meta, fields []byte) []byt
 	return append(b, '}')
 }
 
-// quote is s as a JSON string.
+// quote encodes s as a JSON string.
 func quote(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		panic(err) // strings always encode
+		panic(err) // strings can always be encoded
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// oversizeID finds the id of a response that was too large to keep, from its first and last bytes. Encoders write the id
-// before the result or after it.
+// oversizeID extracts the id of a response that was too large to keep, from its first and last
+// bytes. Encoders write the id before or after the result.
 func oversizeID(head, tail []byte) (int64, bool) {
 	key := []byte(`"id":`)
 	if i := bytes.Index(head[:min(len(head), 64)], key); i >= 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
-// FuzzDecode checks that whatever comes is refused or understood as the official decoder understands it, and that payloads
-// are the bytes that came.
+// FuzzDecode checks that any input is either rejected or decoded as by the official decoder, and
+// that payloads are the input's bytes.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[],"n":9007199254740993}}`,
@@ -70,7 +70,8 @@ func nonEmpty(p []byte) [][]byte {
 	return [][]byte{p}
 }
 
-// compare checks our decoding against the official one. Ids that are not integers are theirs to round, and ours to refuse.
+// compare compares our decoding with the official one. The official decoder rounds ids that are not
+// integers; ours rejects them.
 func compare(t *testing.T, got, want jsonrpc.Message) {
 	t.Helper()
 	switch want := want.(type) {
@@ -115,7 +116,8 @@ func TestBatchBound(t *testing.T) {
 	}
 }
 
-// FuzzEvents checks that a stream of events never gives more than its bound, and reads the same however it is cut.
+// FuzzEvents checks that an event never exceeds its limit, and that the result doesn't depend on
+// how the stream is split.
 func FuzzEvents(f *testing.F) {
 	for _, s := range []string{
 		"data: {}\n\n", "event: endpoint\ndata: /messages?x=1\n\n", "id: 1\nretry: 100\ndata:\n\ndata: a\ndata: b\n\n", "\xef\xbb\xbfdata: bom\r\n\r\n",
@@ -150,7 +152,7 @@ func allEvents(r io.Reader, limit int) (out []event, err error) {
 	}
 }
 
-// A cutReader gives n bytes at a time.
+// A cutReader returns n bytes per Read.
 type cutReader struct {
 	data []byte
 	n    int
@@ -178,7 +180,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventAfterCR checks that an event whose lines end in CR does not wait for what follows.
+// TestEventAfterCR checks that an event whose lines end in CR is returned without waiting for more
+// input.
 func TestEventAfterCR(t *testing.T) {
 	r, w := io.Pipe()
 	defer func() { _ = w.Close() }()

@@ -29,7 +29,7 @@ func start(t testing.TB, cfg mcp.Config) *upstreamtest.Running {
 	return upstreamtest.Start(t, maker(cfg))
 }
 
-// maker makes upstreams of a configuration.
+// maker returns a function that makes upstreams with cfg.
 func maker(cfg mcp.Config) func(testing.TB, func()) upstream.Upstream {
 	return func(t testing.TB, onChange func()) upstream.Upstream {
 		t.Helper()
@@ -63,7 +63,7 @@ func killChild(t testing.TB, _ upstream.Upstream) {
 	}
 }
 
-// textIs checks that an answer is one text.
+// textIs checks that a result is one text.
 func textIs(want string) func(*tool.Result) error {
 	return func(r *tool.Result) error {
 		if r.IsError || len(r.Content) != 1 || !strings.Contains(string(r.Content[0]), want) {
@@ -90,7 +90,8 @@ func TestEverythingOverStdio(t *testing.T) {
 	}))
 }
 
-// A webPeer is a server on the network, run as a process that can be killed and started again on the same port.
+// A webPeer is a server on the network. It runs as a process that can be killed and restarted on
+// the same port.
 type webPeer struct {
 	cmd  []string
 	port string
@@ -150,7 +151,7 @@ func TestEverythingOverHTTP(t *testing.T) {
 func TestEverythingOverSSE(t *testing.T) {
 	w := startWeb(t, peertest.Server(t, "everything", "sse"))
 	upstreamtest.Run(t, everythingCases(upstreamtest.Peer{
-		New:  maker(mcp.Config{URL: w.url("/sse")}), // finds out by itself which transport it is
+		New:  maker(mcp.Config{URL: w.url("/sse")}), // detects the transport
 		Kill: w.restart,
 	}))
 }
@@ -193,7 +194,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMain runs the tests, or is one of the servers that they start.
+// TestMain runs the tests, or acts as one of the servers that they start.
 func TestMain(m *testing.M) {
 	switch mode := os.Getenv(peerMode); mode {
 	case "":

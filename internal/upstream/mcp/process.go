@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// A process is a server that runs as our child, in a process group of its own.
+// A process is a server that runs as a child process, in its own process group.
 type process struct {
-	stdin, stdout, stderr *os.File // our ends
+	stdin, stdout, stderr *os.File // our ends of the pipes
 
-	done   chan struct{} // closed when it has exited, its group was killed, and it was reaped
+	done   chan struct{} // closed after it has exited, its group was killed, and it was reaped
 	status string        // how it ended, for people; set before done is closed
 	pid    int
 }
 
-// A command is what to start.
+// A command is a command to start.
 type command struct {
 	path string
 	args []string
@@ -29,8 +29,8 @@ type command struct {
 	dir  string
 }
 
-// startProcess starts c. The goroutine that starts it also waits for it, on one thread from beginning to end, because
-// the kernel's parent-death signal is tied to that thread.
+// startProcess starts c. The goroutine that starts it also waits for it, on a single thread,
+// because the kernel's parent-death signal is tied to that thread.
 func startProcess(c command) (*process, error) {
 	var theirs [3]*os.File
 	p := &process{done: make(chan struct{})}
@@ -71,7 +71,7 @@ func closeFile(f *os.File) {
 	}
 }
 
-// run is the life of the process.
+// run starts the process, waits for its end and reaps it.
 func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	release := prepare(cmd)
 	defer release()
@@ -84,7 +84,8 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 		return
 	}
 	if awaitExit(p.pid) {
-		signalGroup(p.pid, true) // what it left behind; before it is reaped, so that the number can't be someone else's
+		// Kill what it left behind before it is reaped, while the process ID can't be reused.
+		signalGroup(p.pid, true)
 		err = cmd.Wait()
 	} else {
 		err = cmd.Wait()
@@ -100,7 +101,7 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	close(p.done)
 }
 
-// exitStatus tells how a process ended.
+// exitStatus describes how a process ended.
 func exitStatus(ps *os.ProcessState) string {
 	if ps.Exited() {
 		return fmt.Sprintf("exited with status %d", ps.ExitCode())
@@ -108,7 +109,7 @@ func exitStatus(ps *os.ProcessState) string {
 	return "was ended by a " + ps.String() // "signal: killed"
 }
 
-// exited says whether the process is gone, waiting for that no longer than d.
+// exited reports whether the process has ended, waiting for that at most d.
 func (p *process) exited(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -120,8 +121,9 @@ func (p *process) exited(d time.Duration) bool {
 	}
 }
 
-// stop ends the process and its whole group: by closing its input, which is how an MCP server is told to exit, then by
-// asking, then by killing. grace is the patience at each of the first two.
+// stop ends the process and its whole group. It closes the standard input, which asks an MCP server
+// to exit; then it sends SIGTERM; then it kills the group. grace is the timeout of each of the
+// first two steps.
 func (p *process) stop(grace time.Duration) {
 	closeFile(p.stdin)
 	if p.exited(grace) {
@@ -135,8 +137,8 @@ func (p *process) stop(grace time.Duration) {
 	<-p.done
 }
 
-// lookPath finds the executable file that name means for a child with environment env and working directory dir. It is
-// exec.LookPath for the child's PATH instead of ours.
+// lookPath returns the path of the executable name for a child process with environment env and
+// working directory dir. It is exec.LookPath with the child's PATH.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		path := name
@@ -155,7 +157,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 		}
 	}
 	for _, d := range filepath.SplitList(path) {
-		if !filepath.IsAbs(d) { // "" and "." would run what lies in the working directory
+		if !filepath.IsAbs(d) { // "" and "." would run files in the working directory
 			continue
 		}
 		if p := filepath.Join(d, name); executable(p) == nil {
@@ -180,8 +182,9 @@ func executable(path string) error {
 	return nil
 }
 
-// inherited says whether a server gets this variable of our environment without being given it: what programs need to
-// find each other, their user's folders and the language; no credentials of ours, no settings meant for another server.
+// inherited reports whether a server inherits this environment variable. It is true for what
+// programs need to find each other, their user's folders and the language. It is false for
+// credentials and for settings meant for other servers.
 func inherited(key string) bool {
 	switch key {
 	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
@@ -191,7 +194,8 @@ func inherited(key string) bool {
 	return strings.HasPrefix(key, "LC_") || strings.HasPrefix(key, "XDG_")
 }
 
-// childEnv is the environment of a server: what it inherits from environ, and what it was given.
+// childEnv returns the environment of a server: what it inherits from environ, and the configured
+// variables.
 func childEnv(environ []string, given map[string]string) []string {
 	var env []string
 	for _, e := range environ {

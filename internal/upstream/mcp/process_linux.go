@@ -8,15 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepare puts cmd into a process group of its own and has the kernel kill it when we die without a chance to. It locks
-// the goroutine to its thread, because the kernel takes the thread for the parent; release undoes that.
+// prepare puts cmd into its own process group and has the kernel kill it if we die first. It locks
+// the goroutine to its thread, because the kernel treats the thread as the parent; release undoes
+// that.
 func prepare(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return runtime.UnlockOSThread
 }
 
-// awaitExit returns when the process has exited, leaving it to be reaped; false if it could not wait.
+// awaitExit waits until the process has exited, without reaping it. It returns false if it could
+// not wait.
 func awaitExit(pid int) bool {
 	for {
 		var info unix.Siginfo
@@ -26,7 +28,7 @@ func awaitExit(pid int) bool {
 	}
 }
 
-// signalGroup asks the process group to end, or kills it. The leader must not have been reaped.
+// signalGroup sends SIGTERM or SIGKILL to the process group. The leader must not have been reaped.
 func signalGroup(pid int, kill bool) {
 	sig := syscall.SIGTERM
 	if kill {

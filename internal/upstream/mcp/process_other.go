@@ -10,10 +10,10 @@ import (
 // prepare does nothing: there are no process groups here.
 func prepare(*exec.Cmd) (release func()) { return func() {} }
 
-// awaitExit can't wait here without reaping.
+// awaitExit returns false: it can't wait here without reaping.
 func awaitExit(int) bool { return false }
 
-// signalGroup ends the process itself: there is no asking here, and no group.
+// signalGroup kills the process itself: here are neither groups nor SIGTERM.
 func signalGroup(pid int, _ bool) {
 	if p, err := os.FindProcess(pid); err == nil {
 		_ = p.Kill()

@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// prepare puts cmd into a process group of its own.
+// prepare puts cmd into its own process group.
 func prepare(cmd *exec.Cmd) (release func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return func() {}
 }
 
-// awaitExit can't wait here without reaping.
+// awaitExit returns false: it can't wait here without reaping.
 func awaitExit(int) bool { return false }
 
-// signalGroup asks the process group to end, or kills it.
+// signalGroup sends SIGTERM or SIGKILL to the process group.
 func signalGroup(pid int, kill bool) {
 	sig := syscall.SIGTERM
 	if kill {

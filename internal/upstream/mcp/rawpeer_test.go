@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A rawPeer is a scripted server that does what no server should, and never re-encodes what it is given.
+// A rawPeer is a scripted server that violates the protocol, and never re-encodes what it receives.
 type rawPeer struct {
 	mode      string
 	out       io.Writer
@@ -24,7 +24,7 @@ type rawPeer struct {
 	asked     map[string]chan string
 }
 
-// A rawMessage is a message as it came.
+// A rawMessage is a message as received.
 type rawMessage struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -40,7 +40,7 @@ type rawMessage struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// runRawPeer is the main function of the server that BIPLANE_TEST_PEER=raw:<mode> makes of the test binary.
+// runRawPeer is the main function of the test binary if BIPLANE_TEST_PEER is raw:<mode>.
 func runRawPeer(mode string) {
 	p := &rawPeer{mode: mode, out: os.Stdout, asked: map[string]chan string{}}
 	switch mode {
@@ -65,7 +65,7 @@ func runRawPeer(mode string) {
 			}
 		}
 	case "slowstart":
-		time.Sleep(time.Second) // longer than a probe is given
+		time.Sleep(time.Second) // longer than the timeout of a probe
 	}
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -121,7 +121,7 @@ func (p *rawPeer) discover(m rawMessage) {
 	switch p.mode {
 	case "modern":
 		p.line(`{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"raw","version":"1"}}}}`, m.ID)
-	case "silent", "mute": // what it doesn't know it drops
+	case "silent", "mute": // drops unknown messages
 	case "strict": // exits when the first message is not initialize
 		os.Exit(1)
 	default:
@@ -150,7 +150,7 @@ func (p *rawPeer) initialize(m rawMessage) {
 	p.line(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID, version)
 }
 
-// rawList is one page of tools.
+// rawList returns one page of tools.
 func rawList(mode, cursor string) string {
 	const tools = `"tools":[{"name":"echo"}]`
 	switch mode {
@@ -166,7 +166,7 @@ func rawList(mode, cursor string) string {
 	return `{` + tools + `}`
 }
 
-// definitions is a list in which some tools are no good.
+// definitions is a list in which some tools are invalid.
 var definitions = `{"tools":[
 	{"name":"good","title":"Good","description":"d","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}}},
 	 "outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"destructiveHint":"no","idempotentHint":null},"x":1.0},
@@ -193,14 +193,15 @@ var definitions = `{"tools":[
 	{"name":"shady argument","inputSchema":{"type":"object","properties":{"a\u202e":{}}}}
 ]}`
 
-// rawAnswer is the answer to a call of the tool echo: its arguments, byte for byte, are the result.
+// rawAnswer returns the answer to a call of the tool echo: its arguments, byte for byte, are the
+// result.
 func rawAnswer(m rawMessage) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, m.Params.Arguments)
 }
 
 const fine = `{"content":[{"type":"text","text":"fine"}]}`
 
-// call does what the tool's name says.
+// call handles a call, according to the tool's name.
 func (p *rawPeer) call(m rawMessage) {
 	ok := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, fine)
 	switch name := m.Params.Name; name {
@@ -209,9 +210,9 @@ func (p *rawPeer) call(m rawMessage) {
 	case "never":
 	case "fail -32603", "fail -32000":
 		p.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":"it broke"}}`, m.ID, strings.TrimPrefix(name, "fail "))
-	case "go deaf": // it lives, but reads no more
+	case "go deaf": // it lives, but stops reading
 		p.line("%s", ok)
-		<-time.After(time.Hour) // a process of which nothing would ever go on ends itself
+		<-time.After(time.Hour) // a process that hangs for good ends itself
 	case "garbage":
 		p.line("Listening on port 3000\n[info] started\n\x1b[2J\x1b[31mred\x1b[0m\n\n\r\n{\n{\"jsonrpc\":\"2.0\",\"id\":\n}\nnull\n7\n\"x\"\n[1,2]\n[]\n{}\n{\"a\":1}\n\xff\xfe\x00\xf0\n%s", ok)
 	case "wrong ids":
@@ -293,7 +294,7 @@ func (p *rawPeer) call(m rawMessage) {
 	}
 }
 
-// ask asks the client for all that a server may, and answers with what it got.
+// ask sends every request that a server may send, and answers with the responses.
 func (p *rawPeer) ask(m rawMessage) {
 	var answers []string
 	for i, method := range []string{"ping", "roots/list", "sampling/createMessage", "elicitation/create", "no/such"} {

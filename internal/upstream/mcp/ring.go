@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	ringLines = 100 // lines kept
-	ringWidth = 400 // bytes kept of a line
+	ringLines = 100 // number of lines kept
+	ringWidth = 400 // bytes kept of each line
 )
 
-// A ring keeps the last lines that a server wrote for people. Both their number and their length are bounded, and nothing
-// in them can move a terminal's cursor.
+// A ring buffer keeps the last lines of log output of a server. Their number and length are
+// limited. Nothing in them can move a terminal's cursor.
 type ring struct {
-	secrets *mask.Masker // takes out secrets; may be nil
+	secrets *mask.Masker // removes secrets; may be nil
 
 	mu    sync.Mutex
 	lines []string
@@ -29,9 +29,9 @@ type ring struct {
 	count int // lines ever added
 }
 
-// add keeps a line.
+// add adds a line.
 func (r *ring) add(line string) {
-	line = r.secrets.Text(cleanLine(r.secrets.Text(line), ringWidth)) // escape sequences may have parted one
+	line = r.secrets.Text(cleanLine(r.secrets.Text(line), ringWidth)) // escape sequences may have split a secret
 	if line == "" {
 		return
 	}
@@ -46,21 +46,21 @@ func (r *ring) add(line string) {
 	r.next = (r.next + 1) % ringLines
 }
 
-// all gives the lines, oldest first.
+// all returns the lines, oldest first.
 func (r *ring) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append(append([]string(nil), r.lines[r.next:]...), r.lines[:r.next]...)
 }
 
-// total is how many lines were added so far.
+// total returns the number of lines added so far.
 func (r *ring) total() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
 }
 
-// last gives the newest line that was added after the first n, or "".
+// last returns the newest line added after the first n, or "".
 func (r *ring) last(n int) string {
 	if l := r.all(); len(l) > 0 && r.total() > n {
 		return l[len(l)-1]
@@ -68,7 +68,7 @@ func (r *ring) last(n int) string {
 	return ""
 }
 
-// copyLines keeps the lines of src until it ends.
+// copyLines adds the lines of src until it ends.
 func (r *ring) copyLines(src io.Reader) {
 	b := bufio.NewReaderSize(src, 16<<10)
 	for {
@@ -85,8 +85,8 @@ func (r *ring) copyLines(src io.Reader) {
 	}
 }
 
-// cleanLine makes one printable line of at most width bytes: escape sequences and control characters go, bytes that are
-// not UTF-8 become U+FFFD.
+// cleanLine converts s to one printable line of at most width bytes. Escape sequences and control
+// characters are removed. Bytes that are not UTF-8 become U+FFFD.
 func cleanLine(s string, width int) string {
 	if len(s) > 16*width {
 		s = s[:16*width]
@@ -113,10 +113,10 @@ func cleanLine(s string, width int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// hidden reports whether c moves, reorders or hides text rather than showing.
+// hidden reports whether c moves, reorders or hides text instead of being displayed.
 func hidden(c rune) bool { return c < ' ' || plaintext.Hidden(c) }
 
-// snippet is the beginning of data as one printable line.
+// snippet returns the beginning of data as one printable line.
 func snippet(data []byte, width int) string {
 	return cleanLine(string(bytes.TrimSpace(data[:min(len(data), 4*width)])), width)
 }

@@ -23,13 +23,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/upstreamtest"
 )
 
-// peerMode makes the test binary a server instead: see TestMain.
+// peerMode is the environment variable that makes the test binary act as a server: see TestMain.
 const peerMode = "BIPLANE_TEST_PEER"
 
-// quickExit is GORACE for the servers: else the race detector waits a second at every exit.
+// quickExit is GORACE for the servers: otherwise the race detector waits a second at every exit.
 const quickExit = "atexit_sleep_ms=0"
 
-// self is the configuration that starts this test binary as a server.
+// self returns the configuration that starts this test binary as a server.
 func self(t testing.TB, mode string) mcp.Config {
 	t.Helper()
 	exe, err := os.Executable()
@@ -39,10 +39,11 @@ func self(t testing.TB, mode string) mcp.Config {
 	return mcp.Config{Command: exe, Env: map[string]string{peerMode: mode, "GORACE": quickExit}}
 }
 
-// anyObject is the schema of tools that take anything.
+// anyObject is a schema that accepts any object.
 var anyObject = json.RawMessage(`{"type":"object"}`)
 
-// sdkServer is a server of the official SDK, which speaks all revisions. Its tool sleep sends to slept when it begins, and when it is canceled.
+// sdkServer returns a server of the official SDK, which speaks all revisions. Its tool sleep sends
+// to slept when it starts, and when it is canceled.
 func sdkServer(slept chan<- struct{}) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "sdk-peer", Version: "1.2.3"}, &sdk.ServerOptions{PageSize: 3})
 	text := func(s string) *sdk.CallToolResult {
@@ -82,7 +83,7 @@ func sdkServer(slept chan<- struct{}) *sdk.Server {
 			if err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i}); err != nil {
 				return nil, err
 			}
-			time.Sleep(20 * time.Millisecond) // a server that never comes to an end
+			time.Sleep(20 * time.Millisecond) // a server that never finishes
 		}
 		return nil, ctx.Err()
 	})
@@ -92,7 +93,7 @@ func sdkServer(slept chan<- struct{}) *sdk.Server {
 			if err != nil {
 				return nil, err
 			}
-			time.Sleep(120 * time.Millisecond) // a server that works on something
+			time.Sleep(120 * time.Millisecond) // a server at work
 		}
 		return text("done"), nil
 	})
@@ -106,7 +107,7 @@ func sdkServer(slept chan<- struct{}) *sdk.Server {
 
 func sdkCases(p upstreamtest.Peer) upstreamtest.Peer {
 	p.Echo = func(i int) upstreamtest.Case {
-		args := fmt.Sprintf(`{"i":%d,"delay":%d}`, i, i*37%50) // answers come out of order
+		args := fmt.Sprintf(`{"i":%d,"delay":%d}`, i, i*37%50) // answers arrive out of order
 		return upstreamtest.Case{Tool: "echo", Args: args, Check: textIs(fmt.Sprintf(`{\"i\":%d,`, i))}
 	}
 	p.Fails = &upstreamtest.Case{Tool: "fail", Args: `{}`}
@@ -118,10 +119,10 @@ func sdkCases(p upstreamtest.Peer) upstreamtest.Peer {
 type way struct {
 	name     string
 	revision string
-	config   func(t testing.TB, slept chan<- struct{}) mcp.Config // slept is not told over stdio
+	config   func(t testing.TB, slept chan<- struct{}) mcp.Config // nothing is sent to slept over stdio
 }
 
-// web is a way over HTTP.
+// web returns a way over HTTP.
 func web(name, revision, typ string, handler func(get func(*http.Request) *sdk.Server) http.Handler) way {
 	return way{name, revision, func(t testing.TB, slept chan<- struct{}) mcp.Config {
 		t.Helper()
@@ -185,7 +186,7 @@ func TestRevision(t *testing.T) {
 	})
 }
 
-// TestCancelReachesServer checks that a server hears when nobody wants the answer any more.
+// TestCancelReachesServer checks that a server is told when an answer is no longer wanted.
 func TestCancelReachesServer(t *testing.T) {
 	for _, w := range ways[1:] { // over stdio the notification is checked with a scripted server
 		t.Run(w.name, func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestListChanged(t *testing.T) {
 		if before != 6 { // on two pages
 			t.Errorf("%d tools, want 6", before)
 		}
-		for grown := 1; len(r.Snapshot().Tools) == before; grown++ { // the subscription may not be made yet
+		for grown := 1; len(r.Snapshot().Tools) == before; grown++ { // the subscription may not be active yet
 			if _, err := r.Do(t.Context(), "grow", `{}`); err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +244,7 @@ func TestProgress(t *testing.T) {
 		if strings.HasSuffix(w.name, "json") {
 			t.Skip("an answer in one piece carries no progress")
 		}
-		cfg.Timeouts = map[string]time.Duration{"progress": time.Second} // it takes 1.2 s and never pauses so long
+		cfg.Timeouts = map[string]time.Duration{"progress": time.Second} // it takes 1.2 s, with shorter pauses
 		r := start(t, cfg)
 		r.Ready(t)
 		var seen []tool.Progress
@@ -285,7 +286,7 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
-// TestRemembered checks that coming back doesn't probe for the revision again.
+// TestRemembered checks that a reconnect doesn't probe for the revision again.
 func TestRemembered(t *testing.T) {
 	r := start(t, self(t, "sdk"))
 	if s := r.Ready(t); s.Protocol != "2026-07-28" {

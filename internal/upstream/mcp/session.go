@@ -18,89 +18,91 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A transport carries the messages of one connection. What it receives it gives to the sink that it was started with.
+// A transport carries the messages of one connection. It passes received messages to the sink given
+// to start.
 type transport interface {
-	// start opens the connection, within ctx, and gives what comes to the sink until stop.
+	// start opens the connection, within ctx, and passes received messages to the sink until stop.
 	start(ctx context.Context, to sink) error
-	// send hands over one message. A notification or response has been taken by the other side, or is in line to be, when
-	// it returns. A request is on its way; its answer, or the failure of its exchange, goes to the sink. ctx bounds the
-	// handing over only.
+	// send sends one message. When it returns, a notification or response was accepted by the
+	// server or is queued. A request is on its way; its answer, or its failure, goes to the sink.
+	// ctx limits only the sending.
 	send(ctx context.Context, m *message) error
-	// settled says that revision version was agreed on.
+	// settled is called when revision version was negotiated.
 	settled(version string)
-	// stop closes the connection and returns when nothing of it is left. It may be called twice.
+	// stop closes the connection and returns when all of its goroutines have ended. It may be
+	// called twice.
 	stop()
 }
 
-// A sink takes what a transport receives.
+// A sink receives messages from a transport.
 type sink interface {
-	// receive takes one message or batch. from is the request whose exchange it came in, 0 if there is no such thing. The
-	// error says why it is no message.
+	// receive handles one message or batch. from is the request in whose exchange it arrived, or 0.
+	// It returns an error if data is not a message.
 	receive(data []byte, from int64) error
-	// waiting says whether the request is still unanswered.
+	// waiting reports whether the request is still unanswered.
 	waiting(id int64) bool
-	// failed ends one request.
+	// failed ends one request with an error.
 	failed(id int64, err error)
 	// over ends the connection.
 	over(err error)
-	// missed says that notifications may have been lost.
+	// missed is called when notifications may have been lost.
 	missed()
-	// odd counts and logs what a server should not do.
+	// odd counts and logs a protocol violation of the server.
 	odd(what string, args ...any)
 }
 
-// A message is one thing to send.
+// A message is a message to send.
 type message struct {
-	id      int64  // of a request; else 0
+	id      int64  // of a request; otherwise 0
 	method  string // "" for a response
-	name    string // of the tool, for the header that revision 2026-07-28 asks for
+	name    string // of the tool, for the header that revision 2026-07-28 requires
 	params  map[string]string
-	version string // revision that the message itself declares; "" before 2026-07-28
+	version string // revision stated in the message itself; "" before 2026-07-28
 	body    []byte
-	abort   func() // set by send where one exchange can be given up; may be nil
+	abort   func() // set by send if a single exchange can be aborted; may be nil
 }
 
-// A pending request waits for its answer.
+// A pending is a request that waits for its answer.
 type pending struct {
 	done     chan struct{} // closed when result or err is set
 	result   json.RawMessage
 	err      error
 	progress chan tool.Progress
-	told     bool          // the server is to be told when we stop waiting
-	logs     chan tool.Log // nil: nobody wants them
-	call     bool          // of a tool
+	told     bool          // the server must be told when we stop waiting
+	logs     chan tool.Log // nil: not wanted
+	call     bool          // it is a tools/call
 }
 
-// A session is one connection to a server: it numbers requests, brings answers back to whoever asked, and answers what
-// the server asks of us. Nothing that the server does, short of ending the connection, ends it.
+// A session is one connection to a server. It numbers requests, dispatches their answers, and
+// answers requests of the server. No error of the server ends it, except the end of the connection.
 type session struct {
 	log    *slog.Logger
-	mask   *mask.Masker // of all that comes from the server
+	mask   *mask.Masker // for everything received from the server
 	t      transport
-	ctx    context.Context // ends when the session does
+	ctx    context.Context // canceled when the session ends
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // what works for the session
+	wg     sync.WaitGroup // the session's goroutines
 	sends  sync.WaitGroup // the answers and notifications being sent in the background
-	slots  chan struct{}  // bounds them
+	slots  chan struct{}  // limits their number
 
 	lastID  atomic.Int64
-	heard   atomic.Int64 // when something last came, Unix nanoseconds
+	heard   atomic.Int64 // when something was last received, Unix nanoseconds
 	oddness atomic.Int64
 	changed chan struct{} // capacity 1: the list of tools may have changed
-	modern  atomic.Bool   // 2026-07-28 was agreed on
+	modern  atomic.Bool   // 2026-07-28 was negotiated
 
 	askedLogs atomic.Bool // see askForLogs
 
 	// Set by the handshake, before the session is shared.
-	meta     []byte // members of _meta that every request carries (2026-07-28), else empty
+	meta     []byte // members of _meta in every request (2026-07-28), otherwise empty
 	profile  profile
 	name     string // what the server calls itself
-	watching bool   // the server says when its list changes
+	watching bool   // the server announces changes of its list
 	logs     bool   // the server can send log messages
 
 	mu       sync.Mutex
-	pending  map[int64]*pending // nil when the session is over
-	closing  bool               // nothing new is sent in the background
+	pending  map[int64]*pending // nil after the session has ended
+	closing  bool               // no more messages are sent in the background
 	bindings map[string][]binding
 }
 
@@ -110,8 +112,8 @@ func newSession(t transport, log *slog.Logger) *session {
 	return s
 }
 
-// close ends the session and returns when nothing of it is left. Within a second, the server is told to stop what it is
-// still doing for us.
+// close ends the session and returns when all of its goroutines have ended. For up to a second, it
+// sends the server cancellations of the requests in progress.
 func (s *session) close() {
 	s.mu.Lock()
 	s.closing = true
@@ -135,7 +137,7 @@ func (s *session) close() {
 	s.wg.Wait()
 }
 
-// cause says why the session is over.
+// cause returns the reason why the session ended.
 func (s *session) cause() error {
 	if err := context.Cause(s.ctx); err != nil {
 		return err
@@ -143,22 +145,23 @@ func (s *session) cause() error {
 	return faultf(faultClosed, "closed")
 }
 
-// A query is one request to make.
+// A query is a request to make.
 type query struct {
 	method   string
 	fields   []byte // members of params, JSON
 	name     string // see message
 	params   map[string]string
-	progress func(tool.Progress) // not nil: ask for progress; called by request itself
-	log      func(tool.Log)      // not nil: ask for log messages; called by request itself
-	idle     time.Duration       // longest silence; progress renews it; 0: no bound
-	ceiling  time.Duration       // longest time in all; 0: no bound
+	progress func(tool.Progress) // not nil: request progress; called by request itself
+	log      func(tool.Log)      // not nil: request log messages; called by request itself
+	idle     time.Duration       // longest silence; progress resets it; 0: no limit
+	ceiling  time.Duration       // longest total time; 0: no limit
 	once     bool                // don't tell the server when we stop waiting (initialize must not be cancelled)
-	meta     []byte              // instead of the session's
-	version  string              // that the message declares, instead of the session's
+	meta     []byte              // used instead of the session's
+	version  string              // stated in the message, instead of the session's
 }
 
-// request asks and waits for the answer. The error is the server's *jsonrpc.Error, a *fault, or the end of ctx.
+// request sends a request and waits for the answer. The error is the server's *jsonrpc.Error, a
+// *fault, or that of ctx.
 func (s *session) request(ctx context.Context, q query) (json.RawMessage, error) {
 	id := s.lastID.Add(1)
 	p := &pending{done: make(chan struct{}), progress: make(chan tool.Progress, 16), call: q.method == "tools/call"}
@@ -193,7 +196,8 @@ func (s *session) request(ctx context.Context, q query) (json.RawMessage, error)
 	return nil, err
 }
 
-// hand gives a request to the transport, within the time that its answer has. It fails when the session is over.
+// hand passes a request to the transport, within the timeout of its answer. It fails when the
+// session has ended.
 func (s *session) hand(ctx context.Context, m *message, patience time.Duration) error {
 	if patience <= 0 {
 		patience = defaultConnectTimeout
@@ -213,7 +217,7 @@ func (s *session) hand(ctx context.Context, m *message, patience time.Duration) 
 	return faultf(faultUnsent, "takes no messages (none within %s)", patience)
 }
 
-// message makes the request for q.
+// message returns the request for q.
 func (s *session) message(id int64, q query) *message {
 	meta := q.meta
 	if meta == nil {
@@ -237,7 +241,7 @@ func (s *session) message(id int64, q query) *message {
 	return m
 }
 
-// declared is the revision that messages themselves declare.
+// declared returns the revision that messages state themselves.
 func (s *session) declared() string {
 	if s.modern.Load() {
 		return revision2026
@@ -245,7 +249,7 @@ func (s *session) declared() string {
 	return ""
 }
 
-// wait waits for the answer, renewing the time at each progress. It returns nil when there is one.
+// wait waits for the answer. Progress resets the timeout. It returns nil when there is an answer.
 func (p *pending) wait(ctx context.Context, q query) error {
 	idle, ceiling := newTimer(q.idle), newTimer(q.ceiling)
 	defer idle.stop()
@@ -272,7 +276,7 @@ func (p *pending) wait(ctx context.Context, q query) error {
 	}
 }
 
-// drain reports the progress and the log messages that came before the answer.
+// drain reports the progress and the log messages that arrived before the answer.
 func (p *pending) drain(q query) {
 	for {
 		select {
@@ -299,7 +303,7 @@ func (s *session) await(id int64, p *pending) error {
 	return nil
 }
 
-// asUnsent is why a session is over, for a request that was never sent on it.
+// asUnsent converts the reason why a session ended to an error for a request that was never sent.
 func asUnsent(err error) error {
 	f, ok := faultOf(err)
 	if !ok {
@@ -317,7 +321,7 @@ func (s *session) forget(id int64) {
 	delete(s.pending, id)
 }
 
-// take removes a request that is to be answered; nil if nobody waits for it.
+// take removes a request that is to be answered. It returns nil if the request is not pending.
 func (s *session) take(id int64) *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +330,7 @@ func (s *session) take(id int64) *pending {
 	return p
 }
 
-// peek finds a request without removing it.
+// peek returns a request without removing it.
 func (s *session) peek(id int64) *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,21 +355,21 @@ func (s *session) over(err error) {
 		return
 	}
 	s.cancel(err)
-	lost := &fault{kind: faultLost, msg: err.Error()} // whatever ended it: they were under way
+	lost := &fault{kind: faultLost, msg: err.Error()} // whatever the reason was: they were in progress
 	for _, p := range pending {
 		p.err = lost
 		close(p.done)
 	}
 }
 
-// bind sets which arguments go out as headers too.
+// bind sets which arguments are repeated as headers.
 func (s *session) bind(b map[string][]binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bindings = b
 }
 
-// bound gives the bindings of a tool.
+// bound returns the bindings of a tool.
 func (s *session) bound(name string) []binding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,11 +379,11 @@ func (s *session) bound(name string) []binding {
 func (s *session) missed() {
 	select {
 	case s.changed <- struct{}{}:
-	default: // one is waiting already
+	default: // one is pending already
 	}
 }
 
-// odd logs the first of the oddities and then ever fewer, so that a hostile server can't fill a disk.
+// odd logs the first violations and then ever fewer, so that a hostile server can't fill a disk.
 func (s *session) odd(what string, args ...any) {
 	if n := s.oddness.Add(1); bits.OnesCount64(uint64(n)) == 1 {
 		s.log.Warn(what, append(args, "oddities", n)...)
@@ -412,10 +416,10 @@ func (s *session) receive(data []byte, from int64) error {
 	return nil
 }
 
-// response brings an answer to whoever waits for it.
+// response dispatches an answer to its request.
 func (s *session) response(r *jsonrpc.Response, from int64) {
 	id, ok := r.ID.Raw().(int64)
-	if !r.ID.IsValid() && from != 0 { // an error that could not name the request, in the exchange of that request
+	if !r.ID.IsValid() && from != 0 { // an error without an id, in the exchange of the request
 		id, ok = from, true
 	}
 	var p *pending
@@ -439,7 +443,7 @@ func (s *session) response(r *jsonrpc.Response, from int64) {
 	close(p.done)
 }
 
-// asked answers a request of the server. We declare no capability, so ping is all that it may ask.
+// asked answers a request of the server. Since no capabilities were declared, only ping is allowed.
 func (s *session) asked(r *jsonrpc.Request) {
 	if s.modern.Load() {
 		s.odd("ignored a request: servers make none since 2026-07-28", "method", cleanLine(r.Method, 80))
@@ -458,7 +462,7 @@ func (s *session) asked(r *jsonrpc.Request) {
 	s.background(&message{body: body})
 }
 
-// notified takes a notification. from is the request whose exchange it came in, 0 if there is no such thing.
+// notified handles a notification. from is the request in whose exchange it arrived, or 0.
 func (s *session) notified(r *jsonrpc.Request, from int64) {
 	switch r.Method {
 	case "notifications/progress":
@@ -477,7 +481,7 @@ func (s *session) notified(r *jsonrpc.Request, from int64) {
 	}
 }
 
-// progressed brings progress to the request it belongs to. When that is slow to take it, some is lost.
+// progressed passes progress to its request. If the receiver is slow, some is dropped.
 func (s *session) progressed(params json.RawMessage) {
 	var v struct {
 		Token    int64   `json:"progressToken"`
@@ -496,7 +500,7 @@ func (s *session) progressed(params json.RawMessage) {
 	}
 }
 
-// unanswered gives the requests that the server is to be told of when we stop waiting.
+// unanswered returns the requests whose end the server must be told about.
 func (s *session) unanswered() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -509,7 +513,7 @@ func (s *session) unanswered() []int64 {
 	return ids
 }
 
-// cancellation tells the server that nobody waits for an answer any more.
+// cancellation returns a notification that cancels a request.
 func (s *session) cancellation(id int64, reason string) *message {
 	fields := strconv.AppendInt([]byte(`"requestId":`), id, 10)
 	fields = append(append(fields, `,"reason":`...), quote(reason)...)
@@ -517,7 +521,7 @@ func (s *session) cancellation(id int64, reason string) *message {
 	return &message{method: method, version: s.declared(), body: appendRequest(nil, 0, method, s.meta, fields)}
 }
 
-// background sends what nobody waits for. When the server takes nothing, it is dropped.
+// background sends a message without waiting. If the server accepts none, the message is dropped.
 func (s *session) background(m *message) {
 	select {
 	case s.slots <- struct{}{}:
@@ -541,7 +545,7 @@ func (s *session) background(m *message) {
 	})
 }
 
-// A timer is a time.Timer that need not be there.
+// A timer is a time.Timer that may be absent.
 type timer struct {
 	t *time.Timer
 	c <-chan time.Time

@@ -9,8 +9,8 @@ import (
 	"net/url"
 )
 
-// An sse is the HTTP+SSE transport of revision 2024-11-05: all that the server says comes on one stream, whose first event
-// names the address that messages are posted to.
+// An sse is the HTTP+SSE transport of revision 2024-11-05. The server sends everything on one
+// stream, whose first event names the address for posting messages.
 type sse struct {
 	*web
 	*workers
@@ -51,7 +51,7 @@ func (t *sse) start(ctx context.Context, to sink) error {
 	return nil
 }
 
-// first reads the event that names the endpoint. It must be of the server that we were told to talk to.
+// first reads the event that names the endpoint. The endpoint must be on the configured server.
 func (t *sse) first(events *eventReader) (*url.URL, error) {
 	for {
 		ev, err := events.next()
@@ -119,14 +119,14 @@ func (t *sse) send(ctx context.Context, m *message) error {
 	return nil
 }
 
-// end ends the connection where err says that it is of no more use.
+// end ends the connection if err makes it unusable.
 func (t *sse) end(err error) {
 	if isFault(err, faultSession, faultSignIn) {
 		t.to.over(err)
 	}
 }
 
-// post delivers a message. Its answer, if any, comes on the stream.
+// post sends a message. Its answer, if any, arrives on the stream.
 func (t *sse) post(ctx context.Context, m *message) error {
 	resp, err := t.do(ctx, http.MethodPost, t.endpoint, m.body, func(h http.Header) { h.Set("Content-Type", "application/json") })
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A stdio is the transport to a server that is our child: one message a line on its standard input and output.
+// A stdio is the transport to a child process: one message per line on its standard input and
+// output.
 type stdio struct {
 	cmd   command
 	max   int
@@ -21,8 +22,8 @@ type stdio struct {
 
 	to    sink
 	proc  *process
-	heard int         // lines in ring before this process
-	ready atomic.Bool // a revision was agreed on
+	heard int         // number of lines in ring before this process
+	ready atomic.Bool // a revision was negotiated
 	queue chan *message
 	quit  chan struct{} // closed by stop
 	once  sync.Once
@@ -31,7 +32,7 @@ type stdio struct {
 
 const (
 	briefGrace = 100 * time.Millisecond // for a process that never spoke MCP: it has nothing to save
-	lastWords  = time.Second            // for the standard error of a process that has exited to be read to its end
+	lastWords  = time.Second            // time to read the rest of the standard error of a process that has exited
 )
 
 func newStdio(cmd command, maxMessage int, grace time.Duration, r *ring) *stdio {
@@ -76,7 +77,7 @@ func (t *stdio) write() {
 		case <-t.proc.done:
 			return
 		case m := <-t.queue:
-			if m.id != 0 && !t.to.waiting(m.id) { // given up while in line
+			if m.id != 0 && !t.to.waiting(m.id) { // canceled while queued
 				continue
 			}
 			line := m.body
@@ -86,7 +87,7 @@ func (t *stdio) write() {
 				}
 			}
 			if _, err := t.proc.stdin.Write(append(line, '\n')); err != nil {
-				if !t.proc.exited(time.Second) { // else the reader says why
+				if !t.proc.exited(time.Second) { // otherwise the reader reports the reason
 					t.to.over(faultf(faultLost, "closed its standard input: %w", err))
 				}
 				return
@@ -95,8 +96,8 @@ func (t *stdio) write() {
 	}
 }
 
-// read gives each line to the sink. Lines that can't be messages are logs of servers that don't know where logs go: they
-// are kept with the standard error.
+// read passes each line to the sink. Lines that can't be messages come from servers that log to
+// standard output: they are kept with the standard error.
 func (t *stdio) read(errDone <-chan struct{}) {
 	g := &guard{src: t.proc.stdout, ready: &t.ready}
 	r := bufio.NewReaderSize(g, 64<<10)
@@ -109,7 +110,7 @@ func (t *stdio) read(errDone <-chan struct{}) {
 		case dropped > 0:
 			t.oversize(line, dropped)
 		case len(text) == 0:
-		case err != nil && !json.Valid(text): // cut off by the end: that is the failure to report
+		case err != nil && !json.Valid(text): // truncated by the end, which is the failure to report
 			t.ring.add("stdout: " + string(text[:min(len(text), 4*ringWidth)]))
 		case text[0] == '{' || text[0] == '[' && !looksLikeLog(text):
 			message = t.to.receive(text, 0) == nil
@@ -127,14 +128,14 @@ func (t *stdio) read(errDone <-chan struct{}) {
 	}
 }
 
-// looksLikeLog tells "[info] started" from a batch, which is an array of objects.
+// looksLikeLog distinguishes "[info] started" from a batch, which is an array of objects.
 func looksLikeLog(text []byte) bool {
 	rest := bytes.TrimLeft(text[1:], " \t")
 	return len(rest) == 0 || rest[0] != '{'
 }
 
-// readLine reads to the next LF. Of a line longer than limit it gives the first and last bytes, and the number of bytes in
-// all as dropped. The slice is the caller's to keep.
+// readLine reads to the next LF. For a line longer than limit, it returns the first and last bytes,
+// and the total number of bytes as dropped. The caller may keep the slice.
 func readLine(r *bufio.Reader, limit int) (line []byte, dropped int, err error) {
 	const ends = 256
 	for {
@@ -158,7 +159,7 @@ func readLine(r *bufio.Reader, limit int) (line []byte, dropped int, err error) 
 	}
 }
 
-// oversize fails the call whose answer was too large, if that can be told.
+// oversize fails the call whose answer was too large, if its id is known.
 func (t *stdio) oversize(ends []byte, size int) {
 	t.to.odd("dropped a message that is too large", "bytes", size, "limit", t.max)
 	if id, ok := oversizeID(ends, bytes.TrimSpace(ends)); ok {
@@ -170,7 +171,7 @@ func tooLarge(limit int) error {
 	return faultf(faultSize, "answered with more than %s", byteSize(limit))
 }
 
-// byteSize is n bytes, for people.
+// byteSize formats n bytes for people.
 func byteSize(n int) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -181,12 +182,12 @@ func byteSize(n int) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// ended says why there is nothing more to read.
+// ended returns an error that says why there is no more output.
 func (t *stdio) ended(errDone <-chan struct{}) error {
 	how := "closed its standard output"
 	if t.proc.exited(time.Second) {
 		how = t.proc.status
-		select { // its last words
+		select { // its last output
 		case <-errDone:
 		case <-time.After(lastWords):
 		}

@@ -14,21 +14,22 @@ import (
 const (
 	minRetry      = 500 * time.Millisecond // between attempts to resume a stream
 	maxRetry      = 30 * time.Second
-	resumeTries   = 5 // attempts to resume without anything new
+	resumeTries   = 5 // consecutive attempts to resume without a new event
 	drainTimeout  = time.Second
 	deleteTimeout = 2 * time.Second
 )
 
-// A streamable is the Streamable HTTP transport, in the form of 2025-03-26 to 2025-11-25 (sessions, a stream for what the
-// server sends by itself, resumption) and in that of 2026-07-28 (none of these, but headers that repeat the message).
+// A streamable is the Streamable HTTP transport, in two forms. That of 2025-03-26 to 2025-11-25 has
+// sessions, a stream for messages that the server initiates, and resumption. That of 2026-07-28 has
+// none of these, but headers that repeat parts of the message.
 type streamable struct {
 	*web
-	*workers // its ctx is that of all exchanges
+	*workers // its ctx is the parent of all exchanges
 	to       sink
 
 	mu      sync.Mutex
 	session string // Mcp-Session-Id; "" if there is none
-	version string // agreed on, of those that have a handshake; "" before
+	version string // negotiated revision, of those with a handshake; "" before
 }
 
 func newStreamable(w *web) *streamable { return &streamable{web: w, workers: newWorkers()} }
@@ -38,7 +39,7 @@ func (t *streamable) start(_ context.Context, to sink) error {
 	return nil
 }
 
-// settled opens the stream for what the server sends by itself, which revisions with a handshake have.
+// settled opens the stream for messages that the server initiates, in revisions with a handshake.
 func (t *streamable) settled(version string) {
 	if version >= revision2026 {
 		return
@@ -85,7 +86,7 @@ func (t *streamable) inSession() bool {
 	return t.session != ""
 }
 
-// headers sets what every request has.
+// headers sets the headers of every request.
 func (t *streamable) headers(h http.Header, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +112,7 @@ func (t *streamable) post(ctx context.Context, m *message) (*http.Response, erro
 	})
 }
 
-// exchange posts a request and brings what comes back to the sink.
+// exchange posts a request and passes the response to the sink.
 func (t *streamable) exchange(ctx context.Context, m *message) {
 	resp, err := t.post(ctx, m)
 	if err != nil {
@@ -147,7 +148,8 @@ func (t *streamable) exchange(ctx context.Context, m *message) {
 	}
 }
 
-// refuse ends a request that was answered with an HTTP error, and the session with it where that is what it says.
+// refuse fails a request that was answered with an HTTP error, and ends the session if the error
+// says so.
 func (t *streamable) refuse(resp *http.Response, m *message) {
 	err := refused(resp, t.inSession())
 	t.to.failed(m.id, err)
@@ -156,7 +158,7 @@ func (t *streamable) refuse(resp *http.Response, m *message) {
 	}
 }
 
-// follow reads the stream that answers m, resuming it where the server gave the means to.
+// follow reads the stream that answers m. It resumes the stream if the server supports that.
 func (t *streamable) follow(ctx context.Context, resp *http.Response, m *message) {
 	var at position
 	defer func() {
@@ -196,13 +198,14 @@ func brokeOff(err error) error {
 	return faultf(faultLost, "broke off in the middle of its answer: %w", err)
 }
 
-// A position is where we are in a stream.
+// A position is the current position in a stream.
 type position struct {
 	id    string        // of the last event that had one
-	retry time.Duration // that the server wants us to wait; 0: it didn't say
+	retry time.Duration // delay that the server asks for; 0: unspecified
 }
 
-// read brings a stream's messages to the sink until it ends, or request id is answered. moved: there was something new.
+// read passes a stream's messages to the sink until it ends, or request id is answered. moved
+// reports whether there was a new event.
 func (t *streamable) read(resp *http.Response, id int64, at *position) (moved bool, err error) {
 	events := newEventReader(resp.Body, t.max)
 	for {
@@ -223,21 +226,21 @@ func (t *streamable) read(resp *http.Response, id int64, at *position) (moved bo
 		if len(ev.data) == 0 || ev.name != "" && ev.name != "message" {
 			continue
 		}
-		_ = t.to.receive(ev.data, id) // what can't be read is ignored: the answer may still come
+		_ = t.to.receive(ev.data, id) // ignore invalid messages: the answer may still come
 		if id != 0 && !t.to.waiting(id) {
 			return true, nil
 		}
 	}
 }
 
-// drain reads what follows an answer, so that the connection can be used again.
+// drain reads the data after an answer, so that the connection can be reused.
 func (t *streamable) drain(resp *http.Response) {
 	stop := time.AfterFunc(drainTimeout, func() { _ = resp.Body.Close() })
 	defer stop.Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 }
 
-// resume asks for the rest of a stream. It returns nil when that can't be had.
+// resume requests the rest of a stream. It returns nil if that is not available.
 func (t *streamable) resume(ctx context.Context, at *position) *http.Response {
 	wait := min(max(at.retry, minRetry), maxRetry)
 	if at.retry > 0 {
@@ -267,7 +270,7 @@ func (t *streamable) get(ctx context.Context, lastEvent string) (*http.Response,
 	})
 }
 
-// listen keeps the stream open on which the server sends what nobody asked for. Servers need not have one.
+// listen keeps open the stream for messages that the server initiates. Servers need not have one.
 func (t *streamable) listen() {
 	var at position
 	for opened, failures := false, 0; ; {
@@ -281,7 +284,7 @@ func (t *streamable) listen() {
 			return
 		case err != nil:
 		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
-			if opened && at.id == "" { // what was sent in between is lost
+			if opened && at.id == "" { // messages sent in between are lost
 				t.to.missed()
 			}
 			opened = true
@@ -301,7 +304,7 @@ func (t *streamable) listen() {
 	}
 }
 
-// sleep waits; false when ctx ended first.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -324,7 +327,7 @@ func (t *streamable) stop() {
 	t.close()
 }
 
-// errorIn finds a JSON-RPC error in the body of an HTTP error.
+// errorIn returns the JSON-RPC error in the body of an HTTP error.
 func errorIn(body []byte) (*jsonrpc.Error, bool) {
 	messages, err := decode(body)
 	if err != nil || len(messages) != 1 {

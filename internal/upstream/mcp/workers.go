@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// workers are the goroutines of a transport: they share a ctx, none begins after halt, and halt waits for them.
+// A workers is the set of goroutines of a transport. They share a ctx. None starts after halt, and
+// halt waits for them.
 type workers struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -21,7 +22,7 @@ func newWorkers() *workers {
 	return w
 }
 
-// spawn runs f unless we are stopping.
+// spawn runs f in a goroutine, unless halt was called.
 func (w *workers) spawn(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +33,7 @@ func (w *workers) spawn(f func()) bool {
 	return true
 }
 
-// halt ends ctx and waits for all; first: it was the first time.
+// halt cancels ctx and waits for all goroutines. It reports whether this was the first call.
 func (w *workers) halt() (first bool) {
 	w.mu.Lock()
 	first = !w.stopped

@@ -8,10 +8,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxAddress bounds the addresses that servers name, bytes.
+// maxAddress is the maximum length of an address from a server, in bytes.
 const maxAddress = 2048
 
-// address reads an address that a server named. local says whether it may be on this machine, without TLS.
+// address parses an address from a server. local reports whether it may be on this machine, without
+// TLS.
 func address(what, text string, local bool) (*url.URL, error) {
 	if len(text) > maxAddress {
 		return nil, tool.Errorf(tool.Unavailable, "the %s is longer than %d bytes", what, maxAddress)
@@ -31,8 +32,9 @@ type insecure string
 
 func (e insecure) Error() string { return string(e) }
 
-// checkSecure says why nothing secret may go to u. What is on this machine may be asked only where local says so: else a
-// server far away could have us ask what only we can reach.
+// checkSecure returns an error if nothing secret may be sent to u. Addresses on this machine are
+// allowed only if local is set. Otherwise a remote server could make us query hosts that only we
+// can reach.
 func checkSecure(u *url.URL, local bool) error {
 	switch {
 	case loopback(u) && !local:
@@ -47,7 +49,7 @@ func checkSecure(u *url.URL, local bool) error {
 	return insecure("is neither https nor http")
 }
 
-// loopback says whether u names this machine.
+// loopback reports whether u is on this machine.
 func loopback(u *url.URL) bool {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if host == "localhost" || named(u) {
@@ -60,13 +62,13 @@ func loopback(u *url.URL) bool {
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// named says whether u names this machine by a name below localhost, for which a name server may be asked, and may say
-// anything.
+// named reports whether u names this machine by a name below localhost. A name server may be asked
+// for such a name, and may return any address.
 func named(u *url.URL) bool {
 	return strings.HasSuffix(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), ".localhost")
 }
 
-// sameOrigin compares scheme, host and port.
+// sameOrigin reports whether scheme, host and port are equal.
 func sameOrigin(a, b *url.URL) bool {
 	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
@@ -78,8 +80,8 @@ func port(u *url.URL) string {
 	return map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
 }
 
-// canonical is the address of a server as a resource identifier (RFC 8707 section 2): without query and fragment, scheme
-// and host in lower case, no lone slash at the end.
+// canonical returns the address of a server as a resource identifier (RFC 8707 section 2): without
+// query and fragment, scheme and host in lower case, no lone trailing slash.
 func canonical(u *url.URL) string {
 	v := url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path, RawPath: u.RawPath}
 	if v.Path == "/" {
@@ -88,8 +90,9 @@ func canonical(u *url.URL) string {
 	return v.String()
 }
 
-// covers says whether tokens for resource are for the server at u, too: the same origin, and a path that is the server's or
-// above it. RFC 9728 section 3.3 wants them the same; servers that name their origin for all that is below are many.
+// covers reports whether tokens for resource are also for the server at u: same origin, and a path
+// equal to or above the server's. RFC 9728 section 3.3 requires equality, but many servers name
+// their origin for everything below.
 func covers(resource, u *url.URL) bool {
 	if !sameOrigin(resource, u) || resource.RawQuery != "" {
 		return false
@@ -98,7 +101,8 @@ func covers(resource, u *url.URL) bool {
 	return above == path || strings.HasPrefix(path, above+"/") && !strings.Contains(path, "/..") && !strings.Contains(strings.ToLower(path), "%2e")
 }
 
-// wellKnown puts suffix between the host and the path of u (RFC 8414 section 3.1, RFC 9728 section 3.1).
+// wellKnown inserts suffix between the host and the path of u (RFC 8414 section 3.1, RFC 9728
+// section 3.1).
 func wellKnown(u *url.URL, suffix string) *url.URL {
 	path := strings.TrimSuffix(u.EscapedPath(), "/")
 	v := &url.URL{Scheme: u.Scheme, Host: u.Host}

@@ -17,8 +17,8 @@ const (
 	maxCallback  = 16 << 10 // bytes of an authorization response
 )
 
-// A callback is where the browser is sent after a sign-in: a port of 127.0.0.1 (RFC 8252 section 7.3), which is open as
-// long as the flow is.
+// A callback is the redirect target of a sign-in: a port of 127.0.0.1 (RFC 8252 section 7.3) that
+// is open during the flow.
 type callback struct {
 	flow     *Flow
 	listener net.Listener
@@ -37,13 +37,13 @@ func listen(f *Flow, port int) (*callback, error) {
 	b := &callback{flow: f, listener: l}
 	b.server = &http.Server{Handler: b, ReadTimeout: 10 * time.Second, WriteTimeout: codeTime + 10*time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: maxCallback}
 	b.server.SetKeepAlivesEnabled(false)
-	b.wg.Go(func() { _ = b.server.Serve(l) }) // its end is that of the flow
+	b.wg.Go(func() { _ = b.server.Serve(l) }) // it ends with the flow
 	return b, nil
 }
 
 func (b *callback) url() string { return "http://" + b.listener.Addr().String() + callbackPath }
 
-// close lets an answer that is being given be given.
+// close stops the server. It lets a response in progress complete.
 func (b *callback) close() {
 	b.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -55,7 +55,7 @@ func (b *callback) close() {
 	b.wg.Wait()
 }
 
-// ServeHTTP takes the authorization response.
+// ServeHTTP handles the authorization response.
 func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -76,7 +76,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page(w, "Signed in to "+b.flow.c.cfg.Name, "You can close this window, and go back to where you came from.")
 }
 
-// page writes a page, without anything that a server could have put into it as more than text.
+// page writes a page. Text from servers is escaped.
 func page(w http.ResponseWriter, title, text string) {
 	fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%[1]s</title><body style=\"font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:15vh auto;padding:0 1em\"><h1>%[1]s</h1><p>%[2]s\n",
 		html.EscapeString(title), html.EscapeString(text))

@@ -2,22 +2,24 @@ package oauth
 
 import "strings"
 
-// Bounds on what is read of challenges and scopes.
+// Limits of challenges and scopes.
 const (
 	maxChallenge = 16 << 10 // bytes of all WWW-Authenticate headers
 	maxScopes    = 100
 	maxScope     = 256 // bytes of one
 )
 
-// A challenge is what a server said when it refused a request (RFC 6750 section 3, RFC 9728 section 5.1).
+// A challenge is the reason that a server sent with a refusal (RFC 6750 section 3, RFC 9728 section
+// 5.1).
 type challenge struct {
 	metadata string   // resource_metadata
 	scopes   []string // scope
 	code     string   // error
 }
 
-// parseChallenge reads the Bearer challenge of WWW-Authenticate headers (RFC 9110 section 11.6.1). What it can't read it
-// skips: a server with another scheme, or a bad one, may still be signed in to.
+// parseChallenge parses the Bearer challenge of WWW-Authenticate headers (RFC 9110 section 11.6.1).
+// It skips invalid parts: a sign-in may still work if the server sent another scheme or an invalid
+// challenge.
 func parseChallenge(headers []string) (c challenge) {
 	room := maxChallenge
 	for _, h := range headers {
@@ -50,10 +52,10 @@ func parseChallenge(headers []string) (c challenge) {
 	return c
 }
 
-// params reads a header of challenges: schemes, each followed by parameters or one token68.
+// A params parses a header of challenges: schemes, each followed by parameters or one token68.
 type params struct{ rest string }
 
-// next gives a scheme, or a parameter; ok is false at the end.
+// next returns the next scheme or parameter. ok is false at the end.
 func (p *params) next() (scheme, name, value string, ok bool) {
 	for {
 		p.rest = strings.TrimLeft(p.rest, " \t,")
@@ -64,7 +66,7 @@ func (p *params) next() (scheme, name, value string, ok bool) {
 		for n < len(p.rest) && isTokenChar(p.rest[n]) {
 			n++
 		}
-		if n == 0 { // not of the grammar
+		if n == 0 { // not in the grammar
 			p.rest = p.rest[1:]
 			continue
 		}
@@ -79,7 +81,7 @@ func (p *params) next() (scheme, name, value string, ok bool) {
 	}
 }
 
-// value takes a token or a quoted string.
+// value parses a token or a quoted string.
 func (p *params) value() string {
 	if !strings.HasPrefix(p.rest, `"`) {
 		n := strings.IndexAny(p.rest, ", \t")
@@ -104,14 +106,15 @@ func (p *params) value() string {
 		}
 	}
 	p.rest = ""
-	return "" // it never ended
+	return "" // unterminated
 }
 
 func isTokenChar(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~/", c) >= 0
 }
 
-// cleanScopes leaves out what is no scope (RFC 6749 section 3.3), what is there twice, and what is too much.
+// cleanScopes removes invalid scopes (RFC 6749 section 3.3), duplicates, and scopes beyond the
+// limits.
 func cleanScopes(in []string) (out []string) {
 	seen := map[string]bool{}
 	for _, s := range in {

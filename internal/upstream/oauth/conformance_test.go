@@ -24,10 +24,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
-// clientMode is the environment variable by which the suite's client is this binary.
+// clientMode is the environment variable that makes this binary act as the suite's client.
 const clientMode = "BIPLANE_TEST_CLIENT"
 
-// TestMain runs the tests, or is the client that the conformance suite starts.
+// TestMain runs the tests, or acts as the client that the conformance suite starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(clientMode) == "" {
 		os.Exit(m.Run())
@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// scenarios are the client scenarios of the MCP conformance suite on authorization, with the revisions that they are run in.
+// scenarios are the client scenarios on authorization of the MCP conformance suite, with the
+// revisions they are run in.
 var scenarios = map[string][]string{
 	"auth/metadata-default":               {"2025-11-25", "2026-07-28"},
 	"auth/metadata-var1":                  {"2025-11-25", "2026-07-28"},
@@ -77,7 +78,8 @@ var scenarios = map[string][]string{
 	"auth/wif-jwt-bearer":                   {"2026-07-28"},
 }
 
-// TestConformance runs the scenarios. Those in testdata/conformance.yaml must fail, each with its reason there.
+// TestConformance runs the scenarios. Those in testdata/conformance.yaml must fail, for the reasons
+// stated there.
 func TestConformance(t *testing.T) {
 	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
 	exe, err := os.Executable()
@@ -105,8 +107,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// runClient is the client that the suite starts: an upstream that does what the scenario asks, and signs in where
-// it must.
+// runClient is the client that the suite starts: an upstream that does what the scenario requires,
+// and signs in if necessary.
 func runClient(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
@@ -170,16 +172,16 @@ func runClient(args []string) error {
 	return nil
 }
 
-// A person signs in, as the suite's servers want: without being asked anything.
+// A person signs in without a prompt, as the suite's servers expect.
 type person struct {
 	client *oauth.Client
-	signs  int // how often
+	signs  int // number of sign-ins
 }
 
-// document is the metadata document that the suite expects as client_id where it is supported.
+// document is the metadata document that the suite expects as client_id if it is supported.
 const document = "https://conformance-test.local/client-metadata.json"
 
-// newPerson makes a Client with a store of its own, in dir.
+// newPerson returns a person whose Client has its own store in dir.
 func newPerson(ctx context.Context, dir, url string) (*person, func(), error) {
 	cfg := oauth.Config{Name: "suite", URL: url, ClientID: document}
 	var given struct {
@@ -206,7 +208,8 @@ func newPerson(ctx context.Context, dir, url string) (*person, func(), error) {
 	return &person{client: c}, func() { s.Close() }, err
 }
 
-// issuer is who the suite's server says signs in: for once it is where a client was registered.
+// issuer returns the authorization server named by the suite's server. The client is assumed to be
+// registered there.
 func issuer(ctx context.Context, server string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(server, "/mcp", "/.well-known/oauth-protected-resource/mcp", 1), nil)
 	if err != nil {
@@ -221,12 +224,12 @@ func issuer(ctx context.Context, server string) (string, error) {
 		Servers []string `json:"authorization_servers"`
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&meta); err != nil || len(meta.Servers) == 0 {
-		return "", nil // the scenario is of another kind
+		return "", nil // another kind of scenario
 	}
 	return meta.Servers[0], nil
 }
 
-// signIn does what `biplane connect` and a browser do. Whoever is refused again and again gives up.
+// signIn does what `biplane connect` and a browser do. It gives up after several refusals.
 func (p *person) signIn(ctx context.Context) error {
 	if p.signs++; p.signs > 3 {
 		return errors.New("signed in often enough")

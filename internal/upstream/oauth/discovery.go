@@ -11,17 +11,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxIssuers bounds how many of the authorization servers that a server names are tried.
+// maxIssuers is the maximum number of authorization servers of one server that are tried.
 const maxIssuers = 3
 
-// A resourceMeta is protected resource metadata (RFC 9728 section 2), as far as it is used.
+// A resourceMeta holds the fields in use of protected resource metadata (RFC 9728 section 2).
 type resourceMeta struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// A serverMeta is authorization server metadata (RFC 8414 section 2, RFC 9207 section 3), as far as it is used.
+// A serverMeta holds the fields in use of authorization server metadata (RFC 8414 section 2, RFC
+// 9207 section 3).
 type serverMeta struct {
 	Issuer        string   `json:"issuer"`
 	Authorization string   `json:"authorization_endpoint"`
@@ -35,8 +36,9 @@ type serverMeta struct {
 	SaysIssuer    bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// findResource finds the server's metadata: where its challenge says, else at the well-known places. A server that has none,
-// as in revision 2025-03-26, is taken for its own authorization server: guessed.
+// findResource fetches the server's metadata from the address in its challenge, or else from the
+// well-known addresses. A server without metadata, as in revision 2025-03-26, is assumed to be its
+// own authorization server; guessed is then true.
 func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMeta, guessed bool, err error) {
 	places, err := c.resourcePlaces(ch)
 	if err != nil {
@@ -55,7 +57,7 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 		}
 		var m resourceMeta
 		if err := a.decode(&m); err != nil {
-			if ch.metadata == "" || i > 0 { // some answer every path with a page
+			if ch.metadata == "" || i > 0 { // some servers answer every path with a page
 				continue
 			}
 			return nil, false, tool.Errorf(tool.Unavailable, "protected resource metadata: %w", err)
@@ -66,7 +68,7 @@ func (c *Client) findResource(ctx context.Context, ch challenge) (_ *resourceMet
 	return &resourceMeta{Resource: c.resource(), Servers: []string{origin.String()}}, true, nil
 }
 
-// resourcePlaces says where to look for the server's metadata, in order.
+// resourcePlaces returns the addresses to try for the server's metadata, in order.
 func (c *Client) resourcePlaces(ch challenge) ([]*url.URL, error) {
 	var places []*url.URL
 	if ch.metadata != "" {
@@ -85,7 +87,7 @@ func (c *Client) resourcePlaces(ch challenge) ([]*url.URL, error) {
 	return places, nil
 }
 
-// checkResource says why metadata is not this server's.
+// checkResource returns an error if the metadata is not this server's.
 func (c *Client) checkResource(m *resourceMeta) error {
 	u, err := address("resource in its metadata", m.Resource, c.web.local)
 	if err != nil {
@@ -101,7 +103,7 @@ func (c *Client) checkResource(m *resourceMeta) error {
 	return nil
 }
 
-// find finds the metadata of the server and of its authorization server.
+// find fetches the metadata of the server and of its authorization server.
 func (c *Client) find(ctx context.Context, ch challenge) (*resourceMeta, *serverMeta, error) {
 	rm, guessed, err := c.findResource(ctx, ch)
 	if err != nil {
@@ -118,7 +120,7 @@ func (c *Client) find(ctx context.Context, ch challenge) (*resourceMeta, *server
 	return rm, m, err
 }
 
-// allowed leaves the one authorization server of the configuration, where it names one.
+// allowed restricts issuers to the one in the configuration, if there is one.
 func (c *Client) allowed(issuers []string) ([]string, error) {
 	if c.cfg.Issuer == "" {
 		return issuers, nil
@@ -130,13 +132,15 @@ func (c *Client) allowed(issuers []string) ([]string, error) {
 		line(strings.Join(issuers, ", ")), c.cfg.Name, line(c.cfg.Issuer))
 }
 
-// sameIssuer compares issuers; a lone slash at the end, which some libraries add to every address, makes no other one.
+// sameIssuer compares issuers. It ignores a trailing slash, which some libraries add to every
+// address.
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// errNoMetadata says that an authorization server has no metadata.
+// errNoMetadata means that an authorization server has no metadata.
 var errNoMetadata = errors.New("no metadata (RFC 8414, OpenID Connect Discovery)")
 
-// findServer finds the metadata of the first of the authorization servers that has some, and checks it.
+// findServer fetches and checks the metadata of the first authorization server that has valid
+// metadata.
 func (c *Client) findServer(ctx context.Context, issuers []string) (*serverMeta, error) {
 	var first error
 	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
@@ -151,7 +155,8 @@ func (c *Client) findServer(ctx context.Context, issuers []string) (*serverMeta,
 	return nil, first
 }
 
-// serverAt asks one authorization server for its metadata, at the places and in the order of the specification.
+// serverAt fetches the metadata of one authorization server, from the addresses and in the order of
+// the specification.
 func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, error) {
 	u, err := address("authorization server that it names", issuer, c.web.local)
 	if err != nil {
@@ -179,7 +184,8 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 	return nil, tool.Errorf(tool.Unavailable, "authorization server %s has %w", line(issuer), errNoMetadata)
 }
 
-// checkServer says why metadata must not be used. The issuer must be who was asked (RFC 8414 section 3.3).
+// checkServer returns an error if the metadata must not be used. Its issuer must be the one that
+// was asked (RFC 8414 section 3.3).
 func (c *Client) checkServer(m *serverMeta, issuer string) error {
 	if !sameIssuer(m.Issuer, issuer) {
 		return tool.Errorf(tool.Denied, "the metadata at authorization server %s is of another one, %s", line(issuer), line(m.Issuer))

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	beginTime = time.Minute      // to find everything out and be registered
+	beginTime = time.Minute      // for discovery and registration
 	codeTime  = 30 * time.Second // to exchange the code
 )
 
@@ -32,15 +32,16 @@ type Flow struct {
 	state    string
 	verifier string
 	listener *callback
-	ctx      context.Context // of the exchange; ends with Close
+	ctx      context.Context // of the exchange; canceled by Close
 	cancel   context.CancelFunc
 	once     sync.Once // the code is exchanged once
 	done     chan struct{}
 	err      error // set before done is closed
 }
 
-// Begin finds out how to sign in, registers a client, and waits for the redirect on a port of this machine. What to ask for is what
-// the server's last refusal said, and what was granted before. It takes a minute at most; the error says what to do.
+// Begin discovers how to sign in, registers a client, and listens for the redirect on a local port.
+// It asks for the scopes in the server's last refusal, and for those granted before. It takes at
+// most a minute. Its error says what to do.
 func (c *Client) Begin(ctx context.Context) (*Flow, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, beginTime, tool.Errorf(tool.Unavailable, "the servers did not answer within %s", beginTime))
 	defer cancel()
@@ -54,7 +55,8 @@ func (c *Client) Begin(ctx context.Context) (*Flow, error) {
 	return f, nil
 }
 
-// explain makes an error one that can be shown: without credentials, without what speaks to a terminal.
+// explain converts an error to one that can be shown: without credentials or terminal escape
+// sequences.
 func (c *Client) explain(err error) *tool.Error {
 	e := tool.AsError(err)
 	return &tool.Error{Kind: e.Kind, Msg: oneLine(c.Redact("sign in to upstream \""+c.cfg.Name+"\": "+e.Msg), 1000), Err: err}
@@ -75,7 +77,7 @@ func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
 	if f.listener, err = listen(f, c.cfg.RedirectPort); err != nil {
 		return nil, err
 	}
-	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // a person takes longer than ctx is good for
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // a person takes longer than ctx allows
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -95,14 +97,15 @@ func (c *Client) begin(ctx context.Context) (_ *Flow, err error) {
 	return f, err
 }
 
-// offline is the scope by which OpenID providers give refresh tokens.
+// offline is the scope that makes OpenID providers issue refresh tokens.
 const offline = "offline_access"
 
-// scopes picks what to ask for: the configuration's word, else the challenge's, else the metadata's; with what was granted
-// before by the same issuer, so that nothing is lost by asking for more.
+// scopes returns the scopes to ask for: those of the configuration, otherwise those of the
+// challenge, otherwise those of the metadata. Scopes granted before by the same issuer are added,
+// so that asking for more loses nothing.
 func (c *Client) scopes(ctx context.Context, ch challenge, rm *resourceMeta, m *serverMeta) []string {
 	var s []string
-	if h, err := c.load(ctx); err == nil && h.Issuer == m.Issuer { // one that can't be read is replaced
+	if h, err := c.load(ctx); err == nil && h.Issuer == m.Issuer { // an unreadable one is replaced
 		s = slices.Concat(h.Scopes, h.Wants)
 	}
 	switch {
@@ -119,7 +122,8 @@ func (c *Client) scopes(ctx context.Context, ch challenge, rm *resourceMeta, m *
 	return cleanScopes(s)
 }
 
-// authorization is the address that a person opens (RFC 6749 section 4.1.1, RFC 7636, RFC 8707).
+// authorization returns the address that a person opens (RFC 6749 section 4.1.1, RFC 7636, RFC
+// 8707).
 func (f *Flow) authorization() (string, error) {
 	u, err := url.Parse(f.meta.Authorization)
 	if err != nil {
@@ -143,7 +147,8 @@ func (f *Flow) authorization() (string, error) {
 	return u.String(), nil
 }
 
-// Paste takes the address that the browser was sent to, where it runs on another machine, and finishes the sign-in.
+// Paste completes the sign-in with the address that the browser was sent to, if it runs on another
+// machine.
 func (f *Flow) Paste(text string) error {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
@@ -153,11 +158,11 @@ func (f *Flow) Paste(text string) error {
 	return f.answer(u.Query())
 }
 
-// errOther says that a redirect belongs to another sign-in; this one goes on.
+// errOther means that a redirect belongs to another sign-in; this one continues.
 var errOther = &tool.Error{Kind: tool.Invalid, Msg: "this address belongs to another sign-in: open the one that biplane connect printed last"}
 
-// answer takes the authorization response (RFC 6749 section 4.1.2). One with another state is refused and changes nothing;
-// the first one with ours ends the flow, as it says.
+// answer handles the authorization response (RFC 6749 section 4.1.2). A response with another state
+// is rejected and changes nothing. The first one with the right state ends the flow.
 func (f *Flow) answer(q url.Values) error {
 	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.state)) != 1 || len(q["state"]) != 1 {
 		return errOther
@@ -177,7 +182,8 @@ func (f *Flow) answer(q url.Values) error {
 	return f.err
 }
 
-// accept checks the issuer (RFC 9207 section 2.4) before anything else is believed, and exchanges the code.
+// accept checks the issuer (RFC 9207 section 2.4) before it uses anything else, and exchanges the
+// code.
 func (f *Flow) accept(q url.Values) error {
 	iss, said := q.Get("iss"), q.Has("iss")
 	switch {
@@ -209,10 +215,10 @@ func (f *Flow) accept(q url.Values) error {
 	if f.ctx.Err() != nil {
 		return errClosed
 	}
-	return f.c.signedIn(context.WithoutCancel(ctx), g) // half of it would be a sign-out
+	return f.c.signedIn(context.WithoutCancel(ctx), g) // a half-saved sign-in would be a sign-out
 }
 
-// signedIn stores a new sign-in, whatever was there before.
+// signedIn stores a new sign-in and replaces the previous one.
 func (c *Client) signedIn(ctx context.Context, g grant) error {
 	if err := c.cfg.Store.Forget(ctx, c.cfg.Name); err != nil {
 		return err
@@ -228,7 +234,7 @@ func (c *Client) signedIn(ctx context.Context, g grant) error {
 	return nil
 }
 
-// Wait waits until the person has signed in, or the sign-in failed, or ctx is done.
+// Wait waits until the sign-in has succeeded or failed, or ctx is done.
 func (f *Flow) Wait(ctx context.Context) error {
 	select {
 	case <-f.done:
@@ -238,14 +244,14 @@ func (f *Flow) Wait(ctx context.Context) error {
 	}
 }
 
-// errClosed says that an answer came too late.
+// errClosed means that an answer came too late.
 var errClosed = &tool.Error{Kind: tool.Conflict, Msg: "this sign-in was given up: run biplane connect again"}
 
-// Close stops waiting for the redirect, gives up what it led to, and returns when nothing of the flow is left: from then on
-// nothing signs in with it. It may be called twice.
+// Close stops listening for the redirect, cancels an exchange in progress, and returns when the
+// flow has ended. After that it can no longer sign in. It may be called twice.
 func (f *Flow) Close() {
 	f.cancel()
-	f.once.Do(func() { // else an answer is being taken, or was
+	f.once.Do(func() { // otherwise an answer is being processed, or was
 		f.err = errClosed
 		close(f.done)
 	})

@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	early       = 30 * time.Second       // before its end a token is refreshed
-	claimTime   = 40 * time.Second       // that who renews a sign-in has for it; longer than an answer may take
-	claimPause  = 100 * time.Millisecond // between looks at whether another process has renewed it
-	renewPause  = time.Minute            // between renewals that a server's refusals cause
-	youth       = 10 * time.Second       // that a renewed token is used for, however short it lives
-	failPause   = 5 * time.Second        // after a renewal that failed, for all who want one
-	renewBounds = 2 * answerTime         // of one renewal
-	storeTime   = 5 * time.Second        // for the store, where nobody else bounds it
+	early       = 30 * time.Second       // a token is refreshed this long before it expires
+	claimTime   = 40 * time.Second       // time for one process to renew a sign-in; longer than an answer may take
+	claimPause  = 100 * time.Millisecond // between checks whether another process has renewed it
+	renewPause  = time.Minute            // between renewals caused by a server's refusals
+	youth       = 10 * time.Second       // minimum time that a renewed token is used, however short its lifetime
+	failPause   = 5 * time.Second        // after a failed renewal, for all callers
+	renewBounds = 2 * answerTime         // for one renewal
+	storeTime   = 5 * time.Second        // for the store, if the caller sets no limit
 )
 
-// A held sign-in is a grant as it is stored.
+// A held is a grant as it is stored.
 type held struct {
 	grant
 	Server  string    `json:"server"`           // the address that its tokens may be sent to
-	Claimed time.Time `json:"claimed,omitzero"` // until when one process alone renews it
-	Wants   []string  `json:"wants,omitempty"`  // scopes that the server missed since
+	Claimed time.Time `json:"claimed,omitzero"` // until then, only one process renews it
+	Wants   []string  `json:"wants,omitempty"`  // scopes that the server has found missing since
 
 	revision string
 }
 
-// good says whether the access token can be used.
+// good reports whether the access token can be used.
 func (h *held) good(now time.Time) bool {
 	return h.Access != "" && (h.Expires.IsZero() || now.Add(early).Before(h.Expires))
 }
 
-// claimed says whether another process is renewing the sign-in. A claim for later than there can be any is one of another
-// clock.
+// claimed reports whether another process is renewing the sign-in. A claim further in the future
+// than possible comes from another clock, and is ignored.
 func (c *Client) claimed(h *held, now time.Time) bool {
 	wait := h.Claimed.Sub(now)
 	return !c.cfg.Alone && wait > 0 && wait <= claimTime
@@ -69,7 +69,7 @@ func (c *Client) load(ctx context.Context) (held, error) {
 	return h, nil
 }
 
-// save stores the sign-in in the place of the one that it was made from.
+// save stores the sign-in, replacing the state it was derived from.
 func (c *Client) save(ctx context.Context, h *held) error {
 	h.Server = c.resource()
 	text, err := json.Marshal(h)
@@ -89,14 +89,14 @@ func (c *Client) save(ctx context.Context, h *held) error {
 	return nil
 }
 
-// hold makes h the sign-in that is used. Its credentials are masked as long as it is. The lock is held.
+// hold makes h the current sign-in, and masks its credentials as long as it is. c.mu must be held.
 func (c *Client) hold(h held) {
 	c.cfg.Mask.Hold(c.cfg.Name+" "+c.resource(), h.Access, h.Refresh, h.Client.Secret)
 	c.held = h
 }
 
-// renew gives a good access token: that of the store, or a new one. force: the server's refusal is the reason, and not
-// only that the token is old.
+// renew returns a valid access token: the stored one, or a new one. force means that the server
+// refused the token, not only that it is about to expire.
 func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -143,7 +143,8 @@ func (c *Client) renew(ctx context.Context, force bool) (string, error) {
 	}
 }
 
-// want stores that scopes are missing, unless somebody is renewing the sign-in: what they get must not be lost for it.
+// want stores missing scopes. It skips that while the sign-in is being renewed, since the new
+// tokens must not be lost to a conflict.
 func (c *Client) want(ctx context.Context, scopes []string) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -166,7 +167,7 @@ func (c *Client) want(ctx context.Context, scopes []string) error {
 	return nil
 }
 
-// leftover is a token that is about to expire and can't be refreshed, for as long as it is any good.
+// leftover returns a token that is about to expire and can't be refreshed, as long as it is valid.
 func leftover(h *held, refused string, now time.Time) string {
 	if h.Access == "" || h.Access == refused || !h.Expires.IsZero() && !now.Before(h.Expires) {
 		return ""
@@ -174,8 +175,9 @@ func leftover(h *held, refused string, now time.Time) string {
 	return h.Access
 }
 
-// refresh claims the sign-in, refreshes and stores it. again: another process changed it meanwhile. Once the request has
-// left it is seen through, since its answer may be the only copy of the next refresh token.
+// refresh claims the sign-in, refreshes its tokens and stores them. again means that another
+// process changed it meanwhile. Once the request is sent, refresh ignores the end of ctx, since the
+// answer may be the only copy of the next refresh token.
 func (c *Client) refresh(ctx context.Context, h held, refused string) (token string, again bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewBounds)
 	defer cancel()
@@ -219,7 +221,8 @@ func (c *Client) refresh(ctx context.Context, h held, refused string) (token str
 	return "", false, rerr
 }
 
-// drop has new tokens revoked that came too late: somebody signed out meanwhile, and revoked the old ones only.
+// drop revokes new tokens that came too late: a user signed out meanwhile, which revoked only the
+// old ones.
 func (c *Client) drop(ctx context.Context, g *grant) {
 	if h, err := c.load(ctx); err != nil || h.revision != "" || g.Revocation == "" {
 		return
@@ -231,7 +234,7 @@ func (c *Client) drop(ctx context.Context, g *grant) {
 
 func conflict(err error) bool { return tool.AsError(err).Kind == tool.Conflict }
 
-// pause waits; false when ctx ended first.
+// pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -17,7 +17,8 @@ import (
 
 const prmPath, asPath = "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server/as"
 
-// What servers say wrong ends the sign-in before anything secret has left, and says what is wrong.
+// Invalid metadata ends the sign-in before anything secret is sent, with an error that says what is
+// wrong.
 func TestHostileMetadata(t *testing.T) {
 	body := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
@@ -100,10 +101,11 @@ func TestHostileMetadata(t *testing.T) {
 	}
 }
 
-// The answer of the authorization server is believed only if it is for this flow, and of who was asked.
+// The authorization response is accepted only if it is for this flow, and from the issuer that was
+// asked.
 func TestHostileAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
-		says  bool // it promises to say its issuer
+		says  bool // its metadata promises an issuer in the response
 		reply func(r *rig, back url.Values)
 		kind  tool.Kind
 		text  string
@@ -148,7 +150,7 @@ func TestHostileAnswer(t *testing.T) {
 	}
 }
 
-// Who doesn't know the state can't end the sign-in, nor finish it; who does can do it once.
+// Only a response with the right state can end or complete the sign-in, and only once.
 func TestHostileState(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t, oauth.Config{})
@@ -251,7 +253,7 @@ func TestHostileTokens(t *testing.T) {
 	}
 }
 
-// A server elsewhere can't have us ask what is on this machine.
+// A remote server can't make us query hosts on this machine.
 func TestNoRequestsInside(t *testing.T) {
 	for _, place := range []string{"http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/", "https://0.0.0.0/", "https://a.localhost/", "http://169.254.169.254/latest", "https://127.0.0.1.:1/"} {
 		var asked []string
@@ -282,7 +284,7 @@ func TestNoRequestsInside(t *testing.T) {
 	}
 }
 
-// Without TLS nothing is asked, and no token leaves, whatever is stored.
+// Without TLS no request is sent, and no token, even if one is stored.
 func TestNothingInTheClear(t *testing.T) {
 	transport := tripper(func(q *http.Request) (*http.Response, error) { return nil, errors.New("asked " + q.URL.String()) })
 	c, err := oauth.New(oauth.Config{Name: "x", URL: "http://far.example/mcp", Store: newStore(t), HTTPClient: &http.Client{Transport: transport}})
@@ -296,7 +298,7 @@ func TestNothingInTheClear(t *testing.T) {
 	}
 }
 
-// A server that never answers holds nobody who gives up.
+// A server that never answers doesn't delay a canceled sign-in.
 func TestSlowServer(t *testing.T) {
 	r := newRig(t)
 	came := make(chan struct{})
@@ -307,7 +309,7 @@ func TestSlowServer(t *testing.T) {
 	wants(t, err, tool.Canceled, "")
 }
 
-// A sign-in that can't be read is as good as none, and can be replaced.
+// An unreadable sign-in counts as none, and can be replaced.
 func TestUnreadableSignIn(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	if _, err := s.Save(t.Context(), "up", r.URL+"/mcp", []byte("nonsense"), ""); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
-// Whoever gives up, or signs out, while the code is being exchanged is not signed in afterwards.
+// After a cancellation or sign-out during the exchange of the code, the user is not signed in.
 func TestGivenUp(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t, oauth.Config{})
@@ -48,7 +48,7 @@ func TestGivenUp(t *testing.T) {
 	wants(t, late.Paste(late.Redirect+"?code=x&state="+u.Query().Get("state")), tool.Conflict, "given up")
 }
 
-// Whoever signs out while tokens are being renewed is signed out, and the new tokens are revoked as well.
+// After a sign-out during a renewal the user is signed out, and the new tokens are revoked as well.
 func TestForgottenMeanwhile(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	r.life = 5
@@ -85,10 +85,10 @@ func TestForgottenMeanwhile(t *testing.T) {
 	}
 }
 
-// A store whose answers come late.
+// A lateStore is a store with delayed answers.
 type lateStore struct {
 	oauth.Store
-	loaded, leave chan struct{} // nil: not late
+	loaded, leave chan struct{} // nil: not delayed
 }
 
 func (s *lateStore) Load(ctx context.Context, upstream, resource string) ([]byte, string, error) {
@@ -102,7 +102,7 @@ func (s *lateStore) Load(ctx context.Context, upstream, resource string) ([]byte
 	return text, revision, err
 }
 
-// What was read before somebody signed out is not used after it.
+// A state read before a sign-out is not used after it.
 func TestReadTooEarly(t *testing.T) {
 	r := newRig(t)
 	s := &lateStore{Store: newStore(t)}
@@ -127,7 +127,8 @@ func TestReadTooEarly(t *testing.T) {
 	}
 }
 
-// However short tokens live, and however often they are asked for, the authorization server is asked now and then only.
+// However short tokens live, and however often they are requested, the authorization server is
+// asked rarely.
 func TestNoStorm(t *testing.T) {
 	r := newRig(t)
 	r.life = 1
@@ -150,7 +151,7 @@ func TestNoStorm(t *testing.T) {
 	}
 }
 
-// An authorization server that fails is left alone for a while, by all who wait for it.
+// An authorization server that fails is left alone for a while, by all callers.
 func TestNoStormWhileAway(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t, oauth.Config{})
@@ -172,8 +173,8 @@ func TestNoStormWhileAway(t *testing.T) {
 	}
 }
 
-// A token that was renewed because it was old, and is refused soon after, is renewed once more; one that was renewed because
-// it was refused is not.
+// A token that was renewed because it was about to expire, and is refused soon after, is renewed
+// once more. One that was renewed because it was refused is not.
 func TestRefusedAfterRenewal(t *testing.T) {
 	r := newRig(t)
 	r.life = 5
@@ -194,10 +195,10 @@ func TestRefusedAfterRenewal(t *testing.T) {
 	}
 }
 
-// A process that was killed in the middle of a renewal holds nobody up who knows that it is dead.
+// A process that was killed during a renewal doesn't delay one that knows it is dead.
 func TestKilledWhileRenewing(t *testing.T) {
 	r, s := newRig(t), newStore(t)
-	r.life = 25 // old at once, and good until the end of the test
+	r.life = 25 // to be renewed at once, and valid until the end of the test
 	if err := signIn(t, r.open(t, oauth.Config{Store: s})); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestKilledWhileRenewing(t *testing.T) {
 	killed := r.open(t, oauth.Config{Store: s})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := killed.Token(t.Context(), false); err != nil { // it has the one that is about to end
+		if _, err := killed.Token(t.Context(), false); err != nil { // it returns the token that is about to expire
 			t.Error(err)
 		}
 	})

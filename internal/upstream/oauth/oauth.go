@@ -1,13 +1,15 @@
-// Package oauth signs in to servers over HTTP that want OAuth 2.1 access tokens, as the authorization chapter of MCP says
-// (revisions 2025-11-25 and 2026-07-28), and keeps the tokens good.
+// Package oauth signs in to HTTP servers that require OAuth 2.1 access tokens, as specified in the
+// authorization chapter of MCP (revisions 2025-11-25 and 2026-07-28), and renews the tokens.
 //
-// A Client serves one server. A person signs in with a Flow: protected resource metadata (RFC 9728), authorization server
-// metadata (RFC 8414, OpenID Connect Discovery), a client registered by hand, by a metadata document or dynamically (RFC
-// 7591), the authorization code grant with PKCE (RFC 7636) and a redirect to this machine (RFC 8252). What comes of it is
-// kept in a Store for this server's address only, and refreshed, by one process at a time.
+// A Client serves one server. A person signs in with a Flow. It uses protected resource metadata
+// (RFC 9728), authorization server metadata (RFC 8414, OpenID Connect Discovery), and a client
+// registered by hand, by a metadata document or dynamically (RFC 7591). It uses the authorization
+// code grant with PKCE (RFC 7636) and a redirect to this machine (RFC 8252). The tokens are kept in
+// a Store for this server's address only. One process at a time refreshes them.
 //
-// What servers say is hostile: their addresses must be https (loopback http where the server itself is on loopback), their
-// answers are bounded, redirects to other origins are not followed, and a token leaves for the origin it was issued for only.
+// Servers are not trusted. Their addresses must be https (http on loopback only if the server
+// itself is on loopback). Their answers are limited in size. Redirects to other origins are not
+// followed. A token is sent only to the origin it was issued for.
 package oauth
 
 import (
@@ -23,58 +25,67 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Config says what to sign in to. Name, URL and Store must be set.
+// A Config describes the server to sign in to. Name, URL and Store must be set.
 type Config struct {
 	Name string // of the upstream
-	URL  string // of the server: what tokens are for
+	URL  string // of the server that tokens are for
 
-	ClientID     string   // registered by hand, or the https address of a metadata document; "" registers by itself
-	ClientSecret string   // that belongs to it; "" for a public client
-	Issuer       string   // the one authorization server that may be used; must be given with ClientSecret, which is for it
-	Scopes       []string // to ask for, instead of those that the server names
-	RedirectPort int      // of the redirect to this machine, where the server wants a certain one; 0: any that is free
+	// ClientID was registered by hand, or is the https address of a metadata document. If it is
+	// empty, a client is registered dynamically.
+	ClientID     string
+	ClientSecret string // for ClientID; "" for a public client
+	// Issuer is the only authorization server that may be used. It is required with ClientSecret,
+	// which is meant for it.
+	Issuer string
+	Scopes []string // to ask for, instead of those that the server names
+	// RedirectPort is the local port of the redirect, if the server requires a certain one; 0: any
+	// free port.
+	RedirectPort int
 
-	Store      Store
-	Alone      bool         // no other process uses Store now: who began to renew a sign-in and didn't end is dead, and not waited for
-	ClientName string       // how we introduce ourselves; "" is Biplane
-	HTTPClient *http.Client // whose transport is used, for example with other certificates; nil for one of our own
+	Store Store
+	// Alone means that no other process uses Store now. A process that started to renew a sign-in
+	// and didn't finish is then dead, and is not waited for.
+	Alone      bool
+	ClientName string       // name sent to servers; "" is Biplane
+	HTTPClient *http.Client // its transport is used, for example with other certificates; nil uses a new one
 	Log        *slog.Logger // nil discards
-	Mask       *mask.Masker // learns the credentials; may be nil
+	Mask       *mask.Masker // is given the credentials; may be nil
 }
 
-// A Store keeps sign-ins: text by upstream and resource. A revision names one state of one entry; whoever saves says which
-// one was seen, and fails with tool.Conflict when it is another by now, so that of two processes one wins.
+// A Store stores sign-ins: text by upstream and resource. A revision identifies one state of an
+// entry. Save fails with tool.Conflict if the entry is no longer in the caller's revision, so that
+// of two processes only one succeeds.
 type Store interface {
-	// Load gives the text and its revision, both empty when there is none.
+	// Load returns the text and its revision. Both are empty if there is none.
 	Load(ctx context.Context, upstream, resource string) (text []byte, revision string, err error)
-	// Save replaces the state previous (empty: none) and gives the new revision.
+	// Save replaces the revision previous (empty: none) and returns the new revision.
 	Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string, err error)
 	// Forget deletes all entries of an upstream.
 	Forget(ctx context.Context, upstream string) error
 }
 
-// A Client holds the sign-in to one server. It is safe for concurrent use.
+// A Client manages the sign-in to one server. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	server  *url.URL
 	web     *web
 	log     *slog.Logger
 	changed chan struct{} // capacity 1
-	turn    chan struct{} // capacity 1: who holds it may renew
+	turn    chan struct{} // capacity 1: its holder may renew
 
 	mu        sync.Mutex
-	held      held   // what was last loaded or saved
-	changes   int    // of held here: what was loaded before one is old
-	refused   string // the token that the server did not take
+	held      held   // as last loaded or saved
+	changes   int    // of held in this process: a state loaded before the last change is stale
+	refused   string // the token that the server refused
 	challenge challenge
 	hidden    []string // credentials that must not be shown, newest last
 	renewed   time.Time
-	forced    time.Time // when the last renewal was that a server's refusal caused
+	forced    time.Time // time of the last renewal caused by a server's refusal
 	failed    error     // of the last renewal, for a while
 	failedAt  time.Time
 }
 
-// New checks the configuration. It starts nothing and asks nobody.
+// New returns a Client after validating the configuration. It starts nothing and sends no requests.
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" {
@@ -94,10 +105,12 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// resource is what tokens are stored for: the server's address without its query, which may hold credentials.
+// resource returns the address that tokens are stored for: the server's without its query, which
+// may hold credentials.
 func (c *Client) resource() string { return canonical(c.server) }
 
-// Changed receives when somebody signed in or out here. One receiver at a time.
+// Changed returns a channel that receives a value when a user signs in or out in this process. It
+// supports one receiver at a time.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
 func (c *Client) tell() {
@@ -107,8 +120,8 @@ func (c *Client) tell() {
 	}
 }
 
-// Token gives the access token that requests carry now, refreshed where it is about to expire; "" when a person has to
-// sign in. With renew it gives another one than those that were refused.
+// Token returns the current access token, refreshed if it is about to expire, or "" if a person has
+// to sign in. With renew it returns another token than the refused one.
 func (c *Client) Token(ctx context.Context, renew bool) (string, error) {
 	if checkSecure(c.server, loopback(c.server)) != nil {
 		return "", nil // a token would travel in the clear
@@ -122,8 +135,8 @@ func (c *Client) Token(ctx context.Context, renew bool) (string, error) {
 	return c.renew(ctx, renew)
 }
 
-// Refused notes that the server answered a request that carried token (or none, "") with status, and what it said. Scopes
-// that it misses are stored, since it may be another process that a person signs in with.
+// Refused records that the server refused a request that carried token ("" for none) with status,
+// and its reason. It stores missing scopes, since a person may sign in through another process.
 func (c *Client) Refused(token string, status int, h http.Header) {
 	ch := parseChallenge(h.Values("WWW-Authenticate"))
 	c.mu.Lock()
@@ -142,13 +155,14 @@ func (c *Client) Refused(token string, status int, h http.Header) {
 	}
 }
 
-// SignedIn says whether there is a sign-in, and what the server asked for in vain since (insufficient_scope).
+// SignedIn reports whether there is a sign-in. wants are the scopes that the server has found
+// missing since (insufficient_scope).
 func (c *Client) SignedIn(ctx context.Context) (in bool, wants []string, err error) {
 	h, err := c.load(ctx)
 	return h.Access != "" || h.Refresh != "", h.Wants, err
 }
 
-// Redact takes the credentials out of a text that a server had a hand in.
+// Redact removes the credentials from a text that may come from a server.
 func (c *Client) Redact(s string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,10 +172,10 @@ func (c *Client) Redact(s string) string {
 	return s
 }
 
-// maxHidden bounds how many credentials are remembered for Redact.
+// maxHidden is the number of credentials remembered for Redact.
 const maxHidden = 16
 
-// hide remembers credentials for Redact. The lock is held, or c is not shared yet.
+// hide remembers credentials for Redact. c.mu must be held, unless c is not shared yet.
 func (c *Client) hide(secrets ...string) {
 	for _, s := range secrets {
 		if len(s) < 8 {
@@ -173,8 +187,8 @@ func (c *Client) hide(secrets ...string) {
 	c.hidden = c.hidden[max(0, len(c.hidden)-maxHidden):]
 }
 
-// Forget signs out: it deletes the sign-in, and tells the authorization server to revoke the tokens (RFC 7009) where it
-// offers that. revoked says whether it did; err is of the deletion only.
+// Forget signs out. It deletes the sign-in, and asks the authorization server to revoke the tokens
+// (RFC 7009) if it supports that. revoked reports whether it did; err is only about the deletion.
 func (c *Client) Forget(ctx context.Context) (revoked bool, err error) {
 	h, lerr := c.load(ctx)
 	if err := c.cfg.Store.Forget(ctx, c.cfg.Name); err != nil {

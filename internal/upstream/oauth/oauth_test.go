@@ -64,7 +64,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// A sign-in is for one upstream and one address: nothing is sent elsewhere, whatever the configuration becomes.
+// A sign-in is for one upstream and one address: after a configuration change, its token is sent
+// nowhere else.
 func TestBoundToServer(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	mustSignIn(t, r.open(t, oauth.Config{Store: s}))
@@ -102,11 +103,11 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// Many clients of one store find a token that is about to expire: the store's row decides who renews it, since an
-// authorization server takes a refresh token that comes twice for a stolen one.
+// Many clients of one store find a token that is about to expire. The store's row decides which one
+// renews it, since an authorization server treats a refresh token that is used twice as stolen.
 func TestRefreshRace(t *testing.T) {
 	r, s := newRig(t), newStore(t)
-	r.life = 10 // less than the margin: it is old at once
+	r.life = 10 // less than the margin: it is to be renewed at once
 	mustSignIn(t, r.open(t, oauth.Config{Store: s}))
 	r.mu.Lock()
 	r.life = 3600
@@ -134,11 +135,11 @@ func TestRefreshRace(t *testing.T) {
 	}
 }
 
-// While the authorization server is away, what is still good is used; else it is said to try again. Only its own word that
-// the sign-in is over ends it.
+// While the authorization server is down, a token that is still valid is used; otherwise the error
+// says to try again. Only an error response of the authorization server ends the sign-in.
 func TestRefreshFails(t *testing.T) {
 	r, s := newRig(t), newStore(t)
-	r.life = 25 // old enough to be renewed, and good
+	r.life = 25 // old enough to be renewed, and still valid
 	c := r.open(t, oauth.Config{Store: s})
 	away := func(url.Values) (int, any) { return 503, "away" }
 	first := mustSignIn(t, c)
@@ -166,7 +167,7 @@ func TestRefreshFails(t *testing.T) {
 	}
 }
 
-// Rights that the server missed are asked for besides those that were given, by whichever process signs in.
+// Missing scopes are requested in addition to those granted before, whichever process signs in.
 func TestStepUp(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	r.resource["scopes_supported"] = []string{"read"}
@@ -262,7 +263,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A flow that nobody comes for leaves nothing, and one that another takes the port of says so.
+// An abandoned flow leaves nothing behind. A flow whose port is in use returns an error that says
+// so.
 func TestFlowEnds(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t, oauth.Config{})
@@ -295,7 +297,7 @@ func TestFlowEnds(t *testing.T) {
 	}
 }
 
-// Whoever comes while another process renews a sign-in gets what that one gets.
+// A caller that arrives while another process renews the sign-in gets the same token.
 func TestRenewalOfAnotherProcess(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	r.life = 5

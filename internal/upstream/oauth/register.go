@@ -11,27 +11,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The ways in which a client proves itself at the token endpoint (RFC 7591 section 2).
+// The client authentication methods at the token endpoint (RFC 7591 section 2).
 const (
 	authNone  = "none"
 	authBasic = "client_secret_basic"
 	authPost  = "client_secret_post"
 )
 
-// A registration is a client as one authorization server knows it.
+// A registration is a client as known to one authorization server.
 type registration struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret,omitempty"`
 	Method string `json:"token_endpoint_auth_method,omitempty"`
 }
 
-// register makes us a client of an authorization server: the one of the configuration, a metadata document where the
-// server takes these, else a new one. A new one is registered for every sign-in: it is bound to this server and this
-// redirect, and never used elsewhere.
+// register returns a client of an authorization server: the configured one, a metadata document if
+// the server supports that, or a new one. A new client is registered for every sign-in. It is bound
+// to this server and redirect, and never used elsewhere.
 func (c *Client) register(ctx context.Context, m *serverMeta, redirectURI string, scopes []string) (registration, error) {
 	document := isDocument(c.cfg.ClientID)
 	switch {
-	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // whoever the server names would get it
+	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // any server that it names would get the secret
 		return registration{}, tool.Errorf(tool.Invalid, "it wants a sign-in at %[1]s, which would be given the client_secret: if it was registered there, say so in mcpServers.%[2]s.oauth with issuer: %[1]s",
 			line(m.Issuer), c.cfg.Name)
 	case c.cfg.ClientID != "" && !document:
@@ -48,13 +48,14 @@ func (c *Client) register(ctx context.Context, m *serverMeta, redirectURI string
 		line(m.Issuer), callbackPath, c.cfg.Name)
 }
 
-// isDocument says whether a client id is the address of a metadata document.
+// isDocument reports whether a client id is the address of a metadata document.
 func isDocument(id string) bool {
 	u, err := url.Parse(id)
 	return err == nil && u.Scheme == "https" && u.Host != "" && strings.Trim(u.Path, "/") != ""
 }
 
-// methodFor picks how to prove that we know secret. Without a word from the server it is Basic (RFC 8414 section 2).
+// methodFor returns the authentication method for a client with secret. The default is Basic (RFC
+// 8414 section 2).
 func methodFor(m *serverMeta, secret string) string {
 	switch {
 	case secret == "":

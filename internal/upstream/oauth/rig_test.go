@@ -18,24 +18,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
-// A rig is a server with its authorization server, both at one address of this machine. Tests change what it says.
+// A rig is a server with its authorization server, both at one local address. Tests change its
+// answers.
 type rig struct {
 	*httptest.Server
 	resource map[string]any              // protected resource metadata
 	meta     map[string]any              // authorization server metadata
 	client   map[string]any              // answer to a registration
-	token    func(url.Values) (int, any) // answers of the token endpoint; nil: as it should be
+	token    func(url.Values) (int, any) // answers of the token endpoint; nil: correct ones
 	reply    func(url.Values)            // changes the authorization response; may be nil
-	extra    map[string]http.HandlerFunc // by path, instead of what is there
-	life     int                         // of access tokens, seconds
+	extra    map[string]http.HandlerFunc // by path, replacing the default handler
+	life     int                         // lifetime of access tokens, in seconds
 
 	mu      sync.Mutex
 	asked   []string // method and path of every request
 	forms   []url.Values
 	basic   []string
 	codes   map[string]url.Values
-	refresh map[string]bool // used: false
-	reused  int             // refresh tokens that came twice
+	refresh map[string]bool // by token: whether it was used
+	reused  int             // refresh tokens that were used twice
 }
 
 func newRig(t *testing.T) *rig {
@@ -100,7 +101,7 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// issue gives tokens as it should: for a code once and with its verifier, for a refresh token once.
+// issue issues tokens correctly: for a code once and with its verifier, for a refresh token once.
 func (r *rig) issue(form url.Values) (int, any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +134,7 @@ func (r *rig) issue(form url.Values) (int, any) {
 	return 200, map[string]any{"access_token": "access-" + rand.Text(), "token_type": "bearer", "expires_in": r.life, "refresh_token": refresh}
 }
 
-// count says how often the server was asked what begins with prefix.
+// count returns the number of requests that begin with prefix.
 func (r *rig) count(prefix string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +146,7 @@ func (r *rig) count(prefix string) (n int) {
 	return n
 }
 
-// last is the newest form that was posted with name in it.
+// last returns the newest posted form with the field name.
 func (r *rig) last(name string) url.Values {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +172,7 @@ func newStore(t *testing.T) oauth.Store {
 	return s.Tokens(k)
 }
 
-// open makes a Client of the rig's server.
+// open returns a Client of the rig's server.
 func (r *rig) open(t *testing.T, cfg oauth.Config) *oauth.Client {
 	t.Helper()
 	if cfg.Name == "" {
@@ -190,7 +191,7 @@ func (r *rig) open(t *testing.T, cfg oauth.Config) *oauth.Client {
 	return c
 }
 
-// browse does what a browser does, and gives the status of the page where it ends.
+// browse does what a browser does, and returns the status of the final page.
 func browse(t *testing.T, address string) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -205,7 +206,7 @@ func browse(t *testing.T, address string) int {
 	return resp.StatusCode
 }
 
-// signIn signs in, and gives what came of it.
+// signIn signs in, and returns the error.
 func signIn(t *testing.T, c *oauth.Client) error {
 	t.Helper()
 	f, err := c.Begin(t.Context())
@@ -241,7 +242,7 @@ func kind(err error) tool.Kind {
 	return tool.AsError(err).Kind
 }
 
-// wants checks that an error is of a kind, and says something.
+// wants checks the kind and the text of an error.
 func wants(t *testing.T, err error, k tool.Kind, text string) {
 	t.Helper()
 	if kind(err) != k || !strings.Contains(err.Error(), text) {
@@ -249,7 +250,7 @@ func wants(t *testing.T, err error, k tool.Kind, text string) {
 	}
 }
 
-// A tripper is an HTTP transport of a test's own.
+// A tripper is an HTTP transport implemented by a test.
 type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -13,24 +13,26 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxToken bounds a token, bytes.
+// maxToken is the maximum length of a token, in bytes.
 const maxToken = 32 << 10
 
-// A grant is what a sign-in gave, and all that is needed to use it: who issued it, for what, to which client.
+// A grant is the result of a sign-in, with everything needed to use it: the issuer, the resource
+// and the client.
 type grant struct {
-	Resource   string       `json:"resource"` // that the tokens were asked for
+	Resource   string       `json:"resource"` // that the tokens were requested for
 	Issuer     string       `json:"issuer"`
 	Endpoint   string       `json:"token_endpoint"`
 	Revocation string       `json:"revocation_endpoint,omitempty"`
 	Client     registration `json:"client"`
-	Scopes     []string     `json:"scopes,omitempty"` // that were asked for
+	Scopes     []string     `json:"scopes,omitempty"` // that were requested
 	Access     string       `json:"access_token,omitempty"`
 	Refresh    string       `json:"refresh_token,omitempty"`
-	Expires    time.Time    `json:"expires,omitzero"` // zero: not known
+	Expires    time.Time    `json:"expires,omitzero"` // zero: unknown
 }
 
-// ask sends form to the token endpoint, for the grant's resource and as its client, and takes the tokens that come
-// (RFC 6749 section 5). The grant is unchanged when it fails; an answer that says no is a *protocolError.
+// ask sends form to the token endpoint, for the grant's resource and as its client, and stores the
+// new tokens in g (RFC 6749 section 5). If it fails, g is unchanged. An error response is a
+// *protocolError.
 func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
 	form.Set("resource", g.Resource)
 	a, err := w.form(ctx, g.Endpoint, g.Client, form)
@@ -50,7 +52,7 @@ func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
 		return err
 	}
 	switch {
-	case t.Access == "" && a.failure().Code != "": // some say no with status 200
+	case t.Access == "" && a.failure().Code != "": // some servers report errors with status 200
 		return a.failure()
 	case !usable(t.Access):
 		return tool.Errorf(tool.Unavailable, "the authorization server gave no usable access token")
@@ -63,13 +65,13 @@ func (w *web) ask(ctx context.Context, g *grant, form url.Values) error {
 	if seconds, err := strconv.ParseFloat(t.Expires.String(), 64); err == nil && seconds > 0 {
 		g.Expires = time.Now().Add(time.Duration(min(max(seconds, 5), 1e8) * float64(time.Second))).UTC()
 	}
-	if t.Refresh != "" { // else the old one goes on (RFC 6749 section 6)
+	if t.Refresh != "" { // otherwise the old one stays valid (RFC 6749 section 6)
 		g.Refresh = t.Refresh
 	}
 	return nil
 }
 
-// usable says whether a token can be sent in a header (RFC 6750 section 2.1, generously).
+// usable reports whether a token can be sent in a header (RFC 6750 section 2.1, leniently).
 func usable(token string) bool {
 	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= 0x20 || r > 0x7e })
 }
@@ -93,12 +95,12 @@ func (w *web) form(ctx context.Context, to string, client registration, form url
 	return w.post(ctx, to, "application/x-www-form-urlencoded", []byte(form.Encode()), set)
 }
 
-// refresh gets new tokens for the refresh token.
+// refresh requests new tokens with the refresh token.
 func (w *web) refresh(ctx context.Context, g *grant) error {
 	return w.ask(ctx, g, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
 }
 
-// final says whether an error of refresh means that the refresh token will never be good again.
+// final reports whether an error of refresh means that the refresh token is permanently invalid.
 func final(err error) bool {
 	var e *protocolError
 	if !errors.As(err, &e) {
@@ -111,7 +113,7 @@ func final(err error) bool {
 	return false
 }
 
-// revoke takes the tokens back at the authorization server (RFC 7009), the refresh token first.
+// revoke revokes the tokens at the authorization server (RFC 7009), the refresh token first.
 func (w *web) revoke(ctx context.Context, g *grant) error {
 	var errs []error
 	for _, t := range []struct{ hint, token string }{{"refresh_token", g.Refresh}, {"access_token", g.Access}} {

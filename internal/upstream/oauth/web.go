@@ -16,17 +16,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on what is asked of servers.
+// Limits of requests to servers.
 const (
-	maxAnswer    = 256 << 10 // bytes of one, unpacked
+	maxAnswer    = 256 << 10 // bytes of one answer, decompressed
 	answerTime   = 15 * time.Second
 	maxRedirects = 3
 )
 
-// A web asks the servers that a sign-in involves, none of which is trusted.
+// A web sends requests to the servers involved in a sign-in. It trusts none of them.
 type web struct {
 	client *http.Client
-	local  bool // the server is on this machine, and so may the others be
+	local  bool // the server is on this machine, so the other servers may be, too
 }
 
 func newWeb(given *http.Client, server *url.URL) *web {
@@ -40,14 +40,14 @@ func newWeb(given *http.Client, server *url.URL) *web {
 			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			TLSHandshakeTimeout:    10 * time.Second,
 			ForceAttemptHTTP2:      true,
-			DisableKeepAlives:      true, // it asks seldom, and leaves nothing open
+			DisableKeepAlives:      true, // requests are rare, and should leave nothing open
 			MaxResponseHeaderBytes: 64 << 10,
 		}
 	}
 	return &web{client: c, local: loopback(server)}
 }
 
-// redirect follows what stays with the same origin, and never sends a body twice.
+// redirect follows redirects within the same origin, and never sends a body twice.
 func redirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case via[0].Method != http.MethodGet:
@@ -60,7 +60,7 @@ func redirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// An answer is what a server answered, whole.
+// An answer is a complete response of a server.
 type answer struct {
 	status int
 	body   []byte
@@ -68,7 +68,7 @@ type answer struct {
 
 func (a *answer) ok() bool { return a.status/100 == 2 }
 
-// decode reads JSON.
+// decode decodes JSON.
 func (a *answer) decode(v any) error {
 	err := json.Unmarshal(a.body, v)
 	var wrong *json.UnmarshalTypeError
@@ -81,7 +81,7 @@ func (a *answer) decode(v any) error {
 	return nil
 }
 
-// do sends r. The error is a *tool.Error that names the host and not more of the address.
+// do sends r. The error is a *tool.Error that names only the host of the address.
 func (w *web) do(r *http.Request) (*answer, error) {
 	r.Header.Set("Accept", "application/json")
 	resp, err := w.client.Do(r)
@@ -120,7 +120,7 @@ func (w *web) get(ctx context.Context, u *url.URL) (*answer, error) {
 }
 
 func (w *web) post(ctx context.Context, to, contentType string, body []byte, set func(http.Header)) (*answer, error) {
-	u, err := address("endpoint", to, w.local) // it was checked when it came; it may have been kept since
+	u, err := address("endpoint", to, w.local) // it was checked on arrival, but may have been stored since
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (w *web) post(ctx context.Context, to, contentType string, body []byte, set
 	return w.do(r)
 }
 
-// A protocolError is an error that an authorization server answered with (RFC 6749 section 5.2).
+// A protocolError is an error response of an authorization server (RFC 6749 section 5.2).
 type protocolError struct {
 	Code        string `json:"error"`
 	Description string `json:"error_description"`
@@ -152,7 +152,7 @@ func (e *protocolError) Error() string {
 	return line(e.Code) + ": " + line(e.Description)
 }
 
-// failure makes an error of an answer that is one.
+// failure converts an error response to an error.
 func (a *answer) failure() *protocolError {
 	e := &protocolError{status: a.status}
 	if json.Unmarshal(a.body, e) != nil {
@@ -161,10 +161,10 @@ func (a *answer) failure() *protocolError {
 	return e
 }
 
-// line makes a text of a server one line, bounded.
+// line converts text from a server to one line of limited length.
 func line(s string) string { return oneLine(s, 200) }
 
-// oneLine makes one line of s, of n characters at most, that says nothing to a terminal.
+// oneLine converts s to one line of at most n characters, without control or direction characters.
 func oneLine(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f || r >= 0x80 && r <= 0x9f || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

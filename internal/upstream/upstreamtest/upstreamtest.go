@@ -1,5 +1,5 @@
-// Package upstreamtest is the suite that every kind of upstream must pass. A kind's test calls Run with what the suite
-// needs to know of a real peer.
+// Package upstreamtest is the test suite that every kind of upstream must pass. The test of a kind
+// calls Run with a description of a real peer.
 package upstreamtest
 
 import (
@@ -19,27 +19,28 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream"
 )
 
-// patience is the longest that the suite waits for anything.
+// patience is the longest time that the suite waits for anything.
 const patience = 30 * time.Second
 
-// A Case is one call and what is expected of it.
+// A Case is a call with a check of its result.
 type Case struct {
 	Tool  string
 	Args  string // a JSON object
 	Check func(r *tool.Result) error
 }
 
-// A Peer is a source of tools to try an upstream with. Cases that a peer can't show are nil; the suite says so.
+// A Peer describes a source of tools for the suite. Cases that a peer doesn't support are nil; the
+// suite reports them as skipped.
 type Peer struct {
-	// New makes an upstream to the peer. onChange is to be called when its Snapshot changes.
+	// New returns an upstream to the peer. onChange must be called when its Snapshot changes.
 	New func(t testing.TB, onChange func()) upstream.Upstream
-	// Echo is a call whose answer tells which of many it was.
+	// Echo returns a call whose result contains i.
 	Echo func(i int) Case
-	// Fails is a call that the tool answers with an error result.
+	// Fails is a call to which the tool responds with an error result.
 	Fails *Case
 	// Slow is a call that takes much longer than the suite would wait.
 	Slow *Case
-	// Kill ends the other side abruptly. What it kills comes back, by the upstream or by Kill itself.
+	// Kill ends the other side abruptly. Either the upstream or Kill itself restarts it.
 	Kill func(t testing.TB, u upstream.Upstream)
 }
 
@@ -59,7 +60,7 @@ func Run(t *testing.T, p Peer) {
 	t.Run("comes back", p.comesBack)
 }
 
-// A Running is an upstream that runs.
+// A Running is a running upstream.
 type Running struct {
 	upstream.Upstream
 	changes chan struct{}
@@ -68,8 +69,8 @@ type Running struct {
 	once    sync.Once
 }
 
-// Start makes an upstream, runs it, and at the end of the test closes it and checks that nothing is left: no goroutine of
-// the package, no child process.
+// Start makes an upstream and runs it. At the end of the test it closes the upstream and checks
+// that nothing is left: no goroutine of the package, no child process.
 func Start(t testing.TB, make func(t testing.TB, onChange func()) upstream.Upstream) *Running {
 	t.Helper()
 	before := Children(t)
@@ -93,7 +94,7 @@ func Start(t testing.TB, make func(t testing.TB, onChange func()) upstream.Upstr
 func newSignal() chan struct{} { return make(chan struct{}, 1) }
 func newErr() chan error       { return make(chan error, 1) }
 
-// Close ends the upstream and waits for the end.
+// Close stops the upstream and waits for its end.
 func (r *Running) Close(t testing.TB) {
 	t.Helper()
 	r.once.Do(func() {
@@ -109,11 +110,11 @@ func (r *Running) Close(t testing.TB) {
 	})
 }
 
-// Wait waits until the snapshot is as wanted.
+// Wait waits until ok returns true for the snapshot.
 func (r *Running) Wait(t testing.TB, what string, ok func(upstream.Snapshot) bool) upstream.Snapshot {
 	t.Helper()
 	deadline := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond) // a change may be told of before we look
+	tick := time.NewTicker(50 * time.Millisecond) // a change may be announced before we check
 	defer tick.Stop()
 	for {
 		s := r.Snapshot()
@@ -145,7 +146,7 @@ func (r *Running) call(name, args string) *tool.Call {
 	return &tool.Call{Tool: t, Path: t.Path(), Arguments: json.RawMessage(args)}
 }
 
-// check makes the call of a case and checks its answer.
+// check makes the call of a case and checks its result.
 func (r *Running) check(t testing.TB, c Case) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -250,7 +251,7 @@ func (p Peer) cancel(t *testing.T) {
 		_, err := r.Do(ctx, p.Slow.Tool, p.Slow.Args)
 		failed <- err
 	}()
-	r.check(t, p.Echo(1)) // the other call is under way by now, or will find ctx done
+	r.check(t, p.Echo(1)) // the other call has started by now, or will find ctx done
 	cancel()
 	if err := get(t, failed); kindOf(err) != tool.Canceled {
 		t.Errorf("got %v, want kind canceled", err)
@@ -389,7 +390,8 @@ func (p Peer) comesBack(t *testing.T) {
 	r.Ready(t)
 }
 
-// NoneLeft checks that no goroutine of an upstream runs and no child process was left since before.
+// NoneLeft checks that no goroutine of an upstream runs, and that no child process was added since
+// before.
 func NoneLeft(t testing.TB, before map[int]string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -406,7 +408,7 @@ func NoneLeft(t testing.TB, before map[int]string) {
 	}
 }
 
-// strayGoroutines gives the stacks of goroutines that belong to an upstream.
+// strayGoroutines returns the stacks of goroutines that belong to an upstream.
 func strayGoroutines() []string {
 	buf := make([]byte, 1<<20)
 	var out []string
@@ -433,8 +435,8 @@ func strayChildren(t testing.TB, before map[int]string) []string {
 	return out
 }
 
-// Children gives the processes that we started in process groups of their own, as upstreams do and tests don't, where the
-// kernel tells (Linux).
+// Children returns our child processes that have their own process group, as those of upstreams
+// have and those of tests don't. It works only on Linux.
 func Children(t testing.TB) map[int]string {
 	t.Helper()
 	out := map[int]string{}
