@@ -15,31 +15,34 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// AuthenticatorConfig is what an Authenticator is made of.
+// AuthenticatorConfig configures an Authenticator.
 type AuthenticatorConfig struct {
 	Keys    *Keys    // nil: no API keys
 	Issuers []Issuer // none: no OAuth
-	// Resource is the address of this server's MCP, as agents know it: "https://biplane.example.com/mcp" (RFC 8707). It must be
-	// set where there are Issuers.
+	// Resource is the address of this server's MCP endpoint, as agents know it:
+	// "https://biplane.example.com/mcp" (RFC 8707). It is required if there are Issuers.
 	Resource string
-	Roles    map[string][]string // who has which role, of those that come with a token: rules as CheckRule takes them
-	// Scopes says how the issuers name ScopeMCP and ScopeAPI. One that isn't there has its own name; the empty name asks for none.
+	// Roles maps roles to rules (see CheckRule) for principals that sign in with a token.
+	Roles map[string][]string
+	// Scopes maps ScopeMCP and ScopeAPI to the issuers' names for them. A missing scope keeps its
+	// own name. An empty name means that no scope is required.
 	Scopes map[string]string
-	Record func(Event)      // takes what happened; nil: nobody wants it
-	HTTP   *http.Client     // by which issuers are asked; nil: one of its own
+	Record func(Event)      // receives sign-in events; nil: they are dropped
+	HTTP   *http.Client     // used for requests to issuers; nil: a new one
 	Clock  func() time.Time // nil: time.Now
 	Log    *slog.Logger     // nil: none
 }
 
-// An Authenticator says who makes a request: it is a resource server of OAuth 2.1, as the MCP specification has it
-// (basic/authorization), and takes API keys besides. It is safe for concurrent use.
+// An Authenticator determines who makes a request. It is an OAuth 2.1 resource server, as in the
+// MCP specification (basic/authorization), and also accepts API keys. It is safe for concurrent
+// use.
 type Authenticator struct {
 	cfg     AuthenticatorConfig
 	issuers []*issuer
 	events  *events
 }
 
-// New makes an Authenticator.
+// New returns an Authenticator.
 func New(c AuthenticatorConfig) *Authenticator {
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -60,8 +63,8 @@ func New(c AuthenticatorConfig) *Authenticator {
 	return a
 }
 
-// Authenticate says who makes r, if they may do what needs n. The error is a *Refusal, and is recorded; so is the first use
-// of a credential.
+// Authenticate returns the principal that makes r, if it may do what needs n. The error is a
+// *Refusal, and is recorded. So is the first use of a credential.
 func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, error) {
 	now := a.cfg.Clock()
 	ev := Event{Time: now, Remote: remote(r), Path: r.URL.Path}
@@ -88,7 +91,7 @@ func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, e
 	return p, nil
 }
 
-// identify finds out whose a token is.
+// identify returns the principal that a token belongs to.
 func (a *Authenticator) identify(ctx context.Context, ev *Event, token, bad string) (tool.Principal, *rejection) {
 	none := tool.Principal{}
 	switch {
@@ -120,7 +123,7 @@ func (a *Authenticator) identify(ctx context.Context, ev *Event, token, bad stri
 	return k.Principal(), nil
 }
 
-// scope is how the scope that is needed is called in a credential.
+// scope returns the name of the required scope in a credential.
 func (a *Authenticator) scope(method, need string) string {
 	if name, ok := a.cfg.Scopes[need]; ok && method == "token" {
 		return name
@@ -128,7 +131,7 @@ func (a *Authenticator) scope(method, need string) string {
 	return need
 }
 
-// refuse records why a request isn't served, and says so.
+// refuse records why a request is refused, and returns the Refusal.
 func (a *Authenticator) refuse(ev Event, n Need, no *rejection) *Refusal {
 	ev.Reason, ev.Detail = no.reason, no.detail
 	if no.reason != ReasonMissing || !n.Browsing {
@@ -138,11 +141,11 @@ func (a *Authenticator) refuse(ev Event, n Need, no *rejection) *Refusal {
 	code := "invalid_token"
 	switch no.reason {
 	case ReasonMissing:
-		code = "" // RFC 6750, section 3.1: no error where nothing was presented
+		code = "" // RFC 6750, section 3.1: no error if no credential was presented
 	case ReasonScope:
 		r.Status, code = http.StatusForbidden, "insufficient_scope"
 	case ReasonRole:
-		// No token with more scope would do: nothing to step up to.
+		// A token with more scopes would not help: there is nothing to step up to.
 		r.Status = http.StatusForbidden
 		return r
 	case ReasonIssuerDown:
@@ -153,7 +156,7 @@ func (a *Authenticator) refuse(ev Event, n Need, no *rejection) *Refusal {
 	return r
 }
 
-// challenge writes WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1).
+// challenge returns a WWW-Authenticate header (RFC 6750, section 3; RFC 9728, section 5.1).
 func (a *Authenticator) challenge(n Need, code, detail string) string {
 	parts := []string{`realm="biplane"`}
 	if code != "" {
@@ -168,7 +171,8 @@ func (a *Authenticator) challenge(n Need, code, detail string) string {
 	return "Bearer " + strings.Join(parts, ", ")
 }
 
-// quotable leaves of s what may stand in a quoted string of a challenge (RFC 6750, section 3).
+// quotable returns s without characters that a quoted string of a challenge may not contain (RFC
+// 6750, section 3).
 func quotable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -181,10 +185,10 @@ func quotable(s string) string {
 	}, s)
 }
 
-// metadataPath begins the path of the metadata of a protected resource (RFC 9728, section 3).
+// metadataPath is the path prefix of protected resource metadata (RFC 9728, section 3).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// metadataURL is where the metadata of the resource is (RFC 9728, section 3.1).
+// metadataURL returns the address of the resource's metadata (RFC 9728, section 3.1).
 func (a *Authenticator) metadataURL() string {
 	u, err := url.Parse(a.cfg.Resource)
 	if err != nil {
@@ -194,8 +198,9 @@ func (a *Authenticator) metadataURL() string {
 	return u.String()
 }
 
-// Metadata serves who gives out tokens for this server (RFC 9728, section 2), at the path that belongs to the resource, and
-// at the one without a path, where some clients look. Nil: there is no OAuth.
+// Metadata serves the protected resource metadata, which names the issuers (RFC 9728, section 2).
+// It serves it at the path of the resource, and at the path without a suffix, which some clients
+// use. It returns nil without OAuth.
 func (a *Authenticator) Metadata() http.Handler {
 	if len(a.issuers) == 0 {
 		return nil
@@ -217,7 +222,7 @@ func (a *Authenticator) Metadata() http.Handler {
 	}
 	text, err := json.Marshal(doc)
 	if err != nil {
-		panic(err) // texts always marshal
+		panic(err) // strings can always be marshaled
 	}
 	own, err := url.Parse(a.metadataURL())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -226,12 +231,12 @@ func (a *Authenticator) Metadata() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Access-Control-Allow-Origin", "*") // agents in browsers read it, and there is nothing private in it
-		_, _ = w.Write(text)                               // a client that went away needs no answer
+		w.Header().Set("Access-Control-Allow-Origin", "*") // agents in browsers read it, and it holds nothing private
+		_, _ = w.Write(text)                               // ignore errors of clients that disconnected
 	})
 }
 
-// remote is the address at the other end of the connection: that of a proxy, where there is one.
+// remote returns the address of the other end of the connection, which may be a proxy.
 func remote(r *http.Request) string {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		return host

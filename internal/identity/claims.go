@@ -4,11 +4,11 @@ import (
 	"strings"
 )
 
-// claims are those of a token, proven.
+// claims are the verified claims of a token.
 type claims map[string]any
 
-// value gives the claim of that name; else the one at the path that the name is, with dots. Names of claims may hold dots
-// themselves ("https://example.com/groups").
+// value returns the claim name. If there is none, name is a path of claims, separated by dots.
+// Names of claims may contain dots themselves ("https://example.com/groups").
 func (c claims) value(name string) any {
 	if v, ok := c[name]; ok {
 		return v
@@ -29,7 +29,8 @@ func (c claims) text(name string) string {
 	return s
 }
 
-// texts gives a list of texts; a single one counts as a list. It is false for what is neither.
+// texts returns a list of strings. A single string counts as a list. ok is false if the claim is
+// neither.
 func (c claims) texts(name string) ([]string, bool) {
 	switch v := c.value(name).(type) {
 	case nil:
@@ -50,14 +51,14 @@ func (c claims) texts(name string) ([]string, bool) {
 	return nil, false
 }
 
-// elsewhere says whether a claim is not in the token because it would be too large: it says where to fetch it (OpenID
-// Connect Core 1.0, section 5.6.2).
+// elsewhere reports whether a claim was too large for the token, which then says where to fetch it
+// (OpenID Connect Core 1.0, section 5.6.2).
 func (c claims) elsewhere(name string) bool {
 	names, _ := c["_claim_names"].(map[string]any)
 	return names[name] != nil
 }
 
-// scopes gives what the token was given out for (RFC 8693, section 4.2); some issuers say scp.
+// scopes returns the scopes of the token (RFC 8693, section 4.2). Some issuers name the claim scp.
 func (c claims) scopes() []string {
 	out := []string{}
 	for _, name := range []string{"scope", "scp"} {
@@ -69,8 +70,8 @@ func (c claims) scopes() []string {
 	return set(out)
 }
 
-// chain gives who acts for the subject, the current actor first (RFC 8693, section 4.1). It is false where it is not of the
-// shape that it has there.
+// chain returns the actors that act for the subject, the current one first (RFC 8693, section 4.1).
+// ok is false if the claim is malformed.
 func (c claims) chain() (actors []string, ok bool) {
 	next, there := c["act"]
 	for there {
@@ -89,13 +90,15 @@ func (c claims) chain() (actors []string, ok bool) {
 	return actors, true
 }
 
-// machine says whether the token is of a program that acts for nobody: it was given to a client by its own credentials.
+// machine reports whether the token belongs to a program that acts for no user: the client got it
+// with its own credentials.
 func (c claims) machine(agent string) bool {
 	sub := c.text("sub")
 	return sub != "" && (sub == agent || sub == agent+"@clients") || c.text("idtyp") == "app" || c.text("gty") == "client-credentials"
 }
 
-// first gives the claim that is named, or else the first that there is of some.
+// first returns the claim named, if that is not empty. Otherwise it returns the first of the usual
+// claims that is present.
 func first(c claims, named string, usual ...string) string {
 	if named != "" {
 		return c.text(named)

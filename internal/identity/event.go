@@ -9,12 +9,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The reasons for which requests are refused, for the record.
+// The reasons for refusing requests, as recorded in the audit log.
 const (
 	ReasonMissing    = "no credential"
 	ReasonMalformed  = "malformed credential"
 	ReasonOversize   = "oversized token"
-	ReasonUnknown    = "unknown key" // of an API: no such id, or another secret
+	ReasonUnknown    = "unknown key" // of an API key: no such id, or another secret
 	ReasonRevoked    = "revoked key"
 	ReasonChanged    = "changed key"
 	ReasonExpired    = "expired"
@@ -30,37 +30,39 @@ const (
 	ReasonRole       = "insufficient role"
 )
 
-// An Event is a sign-in that was accepted or refused.
+// An Event is an accepted or refused sign-in.
 type Event struct {
 	Time      time.Time
 	Accepted  bool
-	Method    string         // "key", "token"; empty where nothing was presented
-	Principal tool.Principal // zero where it isn't proven who asks
-	Claimed   string         // who it claims to be, unproven: the name of a key, an issuer and a subject; bounded
-	Reason    string         // one of the Reasons; empty when accepted
-	Detail    string         // for people; bounded; holds no credential
-	Remote    string         // address of the other end of the connection
-	Path      string         // of the request
-	More      int            // refused requests since the last event that have none of their own: there were too many
+	Method    string         // "key", "token"; empty if no credential was presented
+	Principal tool.Principal // zero if it isn't verified
+	// Claimed is the unverified identity: the name of a key, or an issuer and a subject. Its length
+	// is limited.
+	Claimed string
+	Reason  string // one of the Reasons; empty when accepted
+	Detail  string // for people; of limited length; contains no credential
+	Remote  string // address of the other end of the connection
+	Path    string // of the request
+	More    int    // number of refusals since the last event that were too many to get their own
 }
 
-// Bounds on events: what strangers send must not fill the record.
+// Limits of events: strangers must not be able to fill the audit log.
 const (
-	refusedMost  = 60 // events a window
+	refusedMost  = 60 // events per window
 	refusedSpan  = time.Minute
 	acceptedSpan = time.Hour // until the same credential is recorded again
-	acceptedMost = 10_000    // credentials remembered
+	acceptedMost = 10_000    // number of credentials remembered
 	detailBytes  = 300
 )
 
-// events decides which sign-ins are recorded: all refused ones, up to a rate, and of the accepted ones the first use of a
-// credential and one an hour after it.
+// events decides which sign-ins are recorded. Refused ones are all recorded, up to a rate. Accepted
+// ones are recorded at the first use of a credential, and then at most hourly.
 type events struct {
 	record func(Event)
 
 	mu      sync.Mutex
-	window  time.Time // when the current one began
-	refused int       // in it
+	window  time.Time // start of the current window
+	refused int       // in the current window
 	more    int       // refused without an event
 	seen    map[[sha256.Size]byte]time.Time
 }
@@ -94,7 +96,7 @@ func (e *events) accept(ev Event, credential [sha256.Size]byte) {
 				delete(e.seen, k)
 			}
 		}
-		if len(e.seen) >= acceptedMost { // more are in use than can be remembered: they are recorded once more
+		if len(e.seen) >= acceptedMost { // more are in use than can be remembered: record them again
 			clear(e.seen)
 		}
 	}
@@ -104,7 +106,7 @@ func (e *events) accept(ev Event, credential [sha256.Size]byte) {
 	e.record(ev)
 }
 
-// bounded makes text from outside fit for the record.
+// bounded truncates untrusted text for the audit log.
 func bounded(s string) string {
 	if len(s) <= detailBytes {
 		return s

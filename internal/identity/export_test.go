@@ -1,7 +1,7 @@
 package identity
 
-// KeyText writes a key of an id and a secret, with a checksum that is right.
+// KeyText returns a key with an id, a secret and a valid checksum.
 func KeyText(id, secret string) string { return (&Key{ID: id}).text(secret) }
 
-// SplitKey takes a key apart.
+// SplitKey calls splitKey.
 func SplitKey(text string) (id, secret string, ok bool) { return splitKey(text) }

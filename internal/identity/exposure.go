@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkListen says why addr is no address to listen on.
+// checkListen returns an error if addr is not a valid address to listen on.
 func checkListen(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -20,8 +20,9 @@ func checkListen(addr string) error {
 	return nil
 }
 
-// CheckExposure says why addr must not be listened on: where others than this machine's users can reach it, there has to
-// be sign-in, and what they send has to be private, by TLS here or in a proxy.
+// CheckExposure returns an error if listening on addr would be unsafe. If others than this
+// machine's users can reach it, sign-in is required, and traffic must be encrypted by TLS, here or
+// in a proxy.
 func CheckExposure(addr string, signIn, private bool) error {
 	if err := checkListen(addr); err != nil {
 		return err
@@ -38,7 +39,8 @@ func CheckExposure(addr string, signIn, private bool) error {
 	return nil
 }
 
-// Loopback reports whether host, without a port, is a name or an address of this machine that only its users reach.
+// Loopback reports whether host, without a port, is a name or an address that only users of this
+// machine can reach.
 func Loopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true

@@ -1,10 +1,11 @@
-// Package identity says on whose behalf a request is made, and whether its maker may make it.
+// Package identity determines who makes a request, and whether they may make it.
 //
-// What comes over stdio, and over the unix socket that only its owner can open, is the local user's. Over the network an
-// Authenticator asks for a credential: an API key of Keys, or an access token of an Issuer, for which it is a resource server
-// of OAuth 2.1 as the MCP specification has it (RFC 6750, RFC 8707, RFC 9068, RFC 9728). What it finds out is a
-// tool.Principal; what it refuses is a Refusal, and recorded. All that strangers can make it do is bounded: the size of a
-// token, how often an issuer is asked for its keys, how many records there are of what was refused.
+// Requests over stdio, and over the Unix socket that only its owner can open, belong to the local
+// user. Over the network an Authenticator requires a credential: an API key of Keys, or an access
+// token of an Issuer, for which it is an OAuth 2.1 resource server as in the MCP specification (RFC
+// 6750, RFC 8707, RFC 9068, RFC 9728). The result is a tool.Principal, or a Refusal, which is
+// recorded. Everything that strangers can cause is limited: the size of a token, the rate of
+// requests for an issuer's keys, and the number of records of refusals.
 package identity
 
 import (
@@ -16,16 +17,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The roles of people, and what each lets them do. A role doesn't hold another but for Admin, which holds all.
+// The roles of principals, with their rights. No role includes another, except that Admin includes
+// all.
 const (
 	Viewer   = "viewer"   // sees upstreams, tools and figures; calls nothing
-	Auditor  = "auditor"  // reads everything, of everybody, and changes nothing
+	Auditor  = "auditor"  // reads everything, of all users; changes nothing
 	Approver = "approver" // decides on calls that wait for a person
 	User     = "user"     // calls tools and runs programs, over MCP and over the HTTP API, and keeps sessions
 	Admin    = "admin"    // everything
 )
 
-// Roles are all roles.
+// Roles returns all roles.
 func Roles() []string { return []string{Viewer, Auditor, Approver, User, Admin} }
 
 // Has reports whether p has one of roles.
@@ -33,8 +35,8 @@ func Has(p tool.Principal, roles ...string) bool {
 	return slices.Contains(p.Roles, Admin) || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(p.Roles, r) })
 }
 
-// Local gives the Principal of the user who runs this process, who may do everything: "local:<login name>", or
-// "local:uid-<number>" where the system knows no name.
+// Local returns the Principal of the user who runs this process, who may do everything. Its ID is
+// "local:<login name>", or "local:uid-<number>" if the system knows no name.
 func Local() tool.Principal {
 	name := "uid-" + strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil && u.Username != "" {

@@ -18,30 +18,34 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Issuer is an authorization server whose access tokens count: JSON Web Tokens that it signs (RFC 9068, or as any OpenID
-// provider makes them).
+// An Issuer is an authorization server whose access tokens are accepted: signed JSON Web Tokens
+// (RFC 9068, or as issued by OpenID providers).
 type Issuer struct {
-	Issuer     string   // its identifier, as it stands in tokens
+	Issuer     string   // its identifier in tokens
 	Audiences  []string // a token must be for one of them; none: AuthenticatorConfig.Resource
-	JWKSURI    string   // where its keys are; empty: as it says itself
-	Algorithms []string // that it may sign with, of Algorithms(); none: all of these
+	JWKSURI    string   // the address of its keys; empty: from its metadata
+	Algorithms []string // allowed signature algorithms, of Algorithms(); none: all of these
 	Claims     Claims
-	Roles      map[string][]string // instead of AuthenticatorConfig.Roles
+	Roles      map[string][]string // replaces AuthenticatorConfig.Roles
 }
 
-// Claims names the claims of a token that hold what Biplane wants to know. A name is that of a claim, or a path of them with
-// dots ("realm_access.roles"). Empty: the usual one.
+// Claims names the claims of a token that Biplane uses. A name is that of a claim, or a path of
+// claims separated by dots ("realm_access.roles"). If it is empty, the default applies.
 type Claims struct {
-	ID     string // who it is; "sub"
-	Name   string // for people to read; the first there is of "preferred_username", "email", "name"
-	Groups string // a list of texts; "groups"
-	Agent  string // the software that the token was given to; the first there is of "client_id", "azp", "appid"
+	ID string // identifies the principal; default "sub"
+	// Name is the display name. The default is the first present of "preferred_username", "email",
+	// "name".
+	Name   string
+	Groups string // a list of strings; default "groups"
+	// Agent is the software that the token was issued to. The default is the first present of
+	// "client_id", "azp", "appid".
+	Agent string
 }
 
-// Bounds on tokens.
+// Limits of tokens.
 const (
 	tokenBytes = 16 << 10
-	leeway     = 30 * time.Second // of clocks that differ
+	leeway     = 30 * time.Second // for clock differences
 	idBytes    = 256
 	mostGroups = 1000
 	mostActors = 8
@@ -67,23 +71,23 @@ func newIssuer(i Issuer, resource string, roles map[string][]string, client *htt
 	return &issuer{Issuer: i, algorithms: signatures(i.Algorithms), keys: newKeySet(i, client, now, log)}
 }
 
-// A rejection is why a token doesn't count.
+// A rejection says why a token is not accepted.
 type rejection struct {
 	reason  string
-	detail  string // for people; holds nothing of the token but names
-	claimed string // who it claims to be
+	detail  string // for people; contains nothing of the token but names
+	claimed string // unverified identity
 }
 
 func reject(reason, format string, a ...any) *rejection {
 	return &rejection{reason: reason, detail: fmt.Sprintf(format, a...)}
 }
 
-// types are the media types that an access token may have (RFC 9068, section 2.1); most issuers write JWT, or none. Other
-// kinds of tokens that an issuer signs with the same keys have others.
+// types are the media types that an access token may have (RFC 9068, section 2.1). Most issuers
+// write JWT, or none. Other kinds of tokens signed with the same keys have other types.
 var types = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
-// token checks a token, and gives who it is of. The order is: form, issuer, algorithm, signature, and then all else, so that
-// nothing of it is believed before it is known who wrote it.
+// token verifies a token and returns its principal. It checks the form, the issuer, the algorithm,
+// the signature, and then everything else, so that nothing is trusted before its author is known.
 func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (tool.Principal, *rejection) {
 	none := tool.Principal{}
 	if len(text) > tokenBytes {
@@ -123,7 +127,7 @@ func (a *Authenticator) token(ctx context.Context, text string, now time.Time) (
 	return none, no
 }
 
-// verify checks all of a token that can be checked without knowing what its claims are for, and gives until when it counts.
+// verify checks everything about a token except the meaning of its claims. until is its expiry.
 func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time, _ *rejection) {
 	h := t.Headers[0]
 	alg := jose.SignatureAlgorithm(h.Algorithm)
@@ -155,7 +159,7 @@ func (i *issuer) verify(ctx context.Context, t *jwt.JSONWebToken, now time.Time)
 	return c, std.Expiry.Time().Add(leeway), nil
 }
 
-// times checks what a token says about when and where it counts.
+// times checks the times and the audience of a token.
 func (i *issuer) times(std jwt.Claims, c claims, now time.Time) *rejection {
 	switch {
 	case std.Expiry == nil:
@@ -173,7 +177,7 @@ func (i *issuer) times(std jwt.Claims, c claims, now time.Time) *rejection {
 	return nil
 }
 
-// principal makes a Principal of claims that are proven.
+// principal converts verified claims to a Principal.
 func (i *issuer) principal(c claims) (tool.Principal, *rejection) {
 	none := tool.Principal{}
 	name := or(i.Claims.ID, "sub")
@@ -190,7 +194,7 @@ func (i *issuer) principal(c claims) (tool.Principal, *rejection) {
 	var ok bool
 	groups := or(i.Claims.Groups, "groups")
 	if p.Groups, ok = c.texts(groups); !ok || len(p.Groups) > mostGroups || c.elsewhere(groups) {
-		// To go on without groups would let through whom a policy forbids by group.
+		// Without groups, a policy that forbids something by group would not apply.
 		return none, reject(ReasonClaims, "the token doesn't hold all groups in claim %s (at most %d): have the issuer put in those that matter here only", groups, mostGroups)
 	}
 	if p.Chain, ok = c.chain(); !ok {
@@ -207,8 +211,8 @@ func (i *issuer) principal(c claims) (tool.Principal, *rejection) {
 	return p, nil
 }
 
-// roles gives the roles that the configuration gives somebody. Where it says nothing about users, whoever has no other role
-// is one.
+// roles returns the roles of a principal, according to the configuration. If it has no rules for
+// User, a principal without another role is a User.
 func (i *issuer) roles(id string, p tool.Principal) []string {
 	var out []string
 	for _, role := range Roles() {
@@ -225,7 +229,8 @@ func (i *issuer) roles(id string, p tool.Principal) []string {
 	return out
 }
 
-// CheckRule says why a rule of a role is none: it is "group:NAME", "user:ID" or "agent:ID".
+// CheckRule returns an error unless rule is a valid rule of a role: "group:NAME", "user:ID" or
+// "agent:ID".
 func CheckRule(rule string) error {
 	kind, value, _ := strings.Cut(rule, ":")
 	if !slices.Contains([]string{"group", "user", "agent"}, kind) || value == "" {

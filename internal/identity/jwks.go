@@ -21,21 +21,23 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// How an issuer's keys are had.
+// Limits for fetching an issuer's keys.
 const (
-	fetchTime    = 8 * time.Second // for all requests that one fetch takes
-	fetchBytes   = 1 << 20         // of one answer
-	fetchPause   = 15 * time.Second
-	refreshAfter = 10 * time.Minute // a key that the issuer took back is good no longer than that, while the issuer answers
-	staleAfter   = time.Hour        // keys that can't be refreshed for so long are none
+	fetchTime  = 8 * time.Second // for all requests of one fetch
+	fetchBytes = 1 << 20         // of one answer
+	fetchPause = 15 * time.Second
+	// a key that the issuer removed stays valid at most that long, while the issuer answers
+	refreshAfter = 10 * time.Minute
+	staleAfter   = time.Hour // keys older than this are not used
 	mostJWKs     = 100
-	rsaBits      = 2048 // least
-	candidates   = 8    // keys that are tried on a token
+	rsaBits      = 2048 // minimum
+	candidates   = 8    // keys that are tried for a token
 	mostWaiting  = 128  // requests that wait for a fetch
 )
 
-// A keySet holds the keys of one issuer. It asks the issuer when a token names a key that isn't known, and every ten minutes
-// in which there are tokens; never twice within fetchPause, whatever strangers send.
+// A keySet holds the keys of one issuer. It fetches them when a token names an unknown key, and
+// every ten minutes while tokens arrive. It never fetches twice within fetchPause, whatever
+// strangers send.
 type keySet struct {
 	issuer string
 	uri    string // empty: discovered
@@ -43,12 +45,12 @@ type keySet struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	fetching sync.Mutex    // one fetch at a time; taken before mu
-	waiting  chan struct{} // a slot for each request that waits for it
+	fetching sync.Mutex    // one fetch at a time; locked before mu
+	waiting  chan struct{} // a slot for each request that waits for a fetch
 
 	mu        sync.RWMutex
 	keys      []jose.JSONWebKey
-	fetched   time.Time // when keys came; zero: never
+	fetched   time.Time // when the keys were fetched; zero: never
 	attempted time.Time
 }
 
@@ -56,10 +58,11 @@ func newKeySet(i Issuer, client *http.Client, now func() time.Time, log *slog.Lo
 	return &keySet{issuer: i.Issuer, uri: i.JWKSURI, client: client, now: now, log: log, waiting: make(chan struct{}, mostWaiting)}
 }
 
-// errIssuer says that the issuer could not be asked, and that no keys of it are known that are fresh enough.
+// errIssuer means that the issuer could not be asked, and that no sufficiently recent keys are
+// known.
 var errIssuer = errors.New("the issuer's keys can't be had")
 
-// find gives the keys that may have signed a token with this kid, which may be empty, and alg.
+// find returns the keys that may have signed a token with alg and kid. kid may be empty.
 func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
 	found, age, attempted := s.look(kid, alg)
 	if len(found) > 0 && age < refreshAfter {
@@ -76,7 +79,7 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 	return found, nil
 }
 
-// look gives what is known: the keys that fit, how old they are, and when the issuer was last asked.
+// look returns the known keys that match, their age, and the time of the last fetch.
 func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey, age time.Duration, attempted time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -92,7 +95,8 @@ func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) (found []jose.JSO
 	return found, age, s.attempted
 }
 
-// refresh asks the issuer, unless somebody has since attempted, or just does so and what is known will do (usable).
+// refresh fetches the keys, unless there was a fetch after attempted. If usable is set, it also
+// returns if a fetch is in progress.
 func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) {
 	if usable {
 		if !s.fetching.TryLock() {
@@ -102,7 +106,7 @@ func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) 
 		select {
 		case s.waiting <- struct{}{}:
 		default:
-			return // what is not known now is refused
+			return // unknown keys are refused
 		}
 		s.fetching.Lock()
 		<-s.waiting
@@ -114,7 +118,7 @@ func (s *keySet) refresh(ctx context.Context, attempted time.Time, usable bool) 
 	if !since.Equal(attempted) || !since.IsZero() && now.Sub(since) < fetchPause {
 		return
 	}
-	// Others wait for this, too: it doesn't end with the request that happens to be the first.
+	// Others wait for this fetch, too: it doesn't end with the request that started it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
 	keys, err := s.fetch(ctx)
@@ -148,7 +152,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		if k.UnmarshalJSON(raw) == nil && usable(k) { // one of a kind that isn't known here is none of ours
+		if k.UnmarshalJSON(raw) == nil && usable(k) { // skip unsupported kinds of keys
 			keys = append(keys, k)
 		}
 	}
@@ -158,7 +162,8 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// discover asks the issuer where its keys are (OpenID Connect Discovery 1.0, section 4; RFC 8414, section 3).
+// discover returns the address of the issuer's keys from its metadata (OpenID Connect Discovery
+// 1.0, section 4; RFC 8414, section 3).
 func (s *keySet) discover(ctx context.Context) (string, error) {
 	u, err := url.Parse(s.issuer)
 	if err != nil {
@@ -214,7 +219,7 @@ func (s *keySet) get(ctx context.Context, address string, v any) error {
 	return nil
 }
 
-// fits says whether a key may be used with an algorithm.
+// fits reports whether a key may be used with an algorithm.
 func fits(k jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
 	if k.Algorithm != "" && k.Algorithm != string(alg) {
 		return false
@@ -231,8 +236,8 @@ func fits(k jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
 	return false
 }
 
-// usable says whether a key is one that tokens may be signed with: public, for signatures, and strong. A secret that
-// somebody put among the public keys is none.
+// usable reports whether tokens may be signed with a key: it is public, for signatures, and strong.
+// A secret among the public keys is not usable.
 func usable(k jose.JSONWebKey) bool {
 	if k.Use != "" && k.Use != "sig" || !k.Valid() {
 		return false
@@ -246,12 +251,13 @@ func usable(k jose.JSONWebKey) bool {
 	return false
 }
 
-// Algorithms are those that a token may be signed with: none by a secret that both sides know, and never "none".
+// Algorithms returns the allowed signature algorithms: no symmetric ones, and never "none".
 func Algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
 
-// CheckAddress says why an address is none that keys may be fetched from: it has to be https, or on this machine.
+// CheckAddress returns an error if keys may not be fetched from s: it must be https, or on this
+// machine.
 func CheckAddress(s string) error {
 	u, err := url.Parse(s)
 	switch {
@@ -265,8 +271,8 @@ func CheckAddress(s string) error {
 	return fmt.Errorf("%q must begin with https", bounded(s))
 }
 
-// newClient makes the client by which issuers are asked. It follows no redirects: an address that moved belongs into the
-// configuration.
+// newClient returns the client for requests to issuers. It follows no redirects: if an address has
+// moved, the configuration should be changed.
 func newClient() *http.Client {
 	return &http.Client{
 		Timeout:       fetchTime,
@@ -278,7 +284,7 @@ func newClient() *http.Client {
 	}
 }
 
-// signatures gives algorithms as the library has them.
+// signatures converts algorithms to the library's type.
 func signatures(names []string) []jose.SignatureAlgorithm {
 	out := make([]jose.SignatureAlgorithm, 0, len(names))
 	for _, n := range names {

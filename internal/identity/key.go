@@ -12,10 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An API key is "bp_<id>_<secret>": an id of 12 characters, by which it is found and which may be shown, and 43 random
-// characters of [0-9A-Za-z], which hold 256 bits, followed by 6 that are a CRC-32 of all before them. By the fixed prefix
-// and the checksum a scanner knows a key that was left in a file, without asking anybody; a mistyped key is refused before
-// the store is looked at.
+// An API key is "bp_<id>_<secret>". The id has 12 characters; it is used for look-ups and may be
+// shown. The secret has 43 random characters of [0-9A-Za-z], which hold 256 bits. They are followed
+// by 6 characters with a CRC-32 of everything before. The fixed prefix and the checksum let a
+// scanner recognize a leaked key offline. A mistyped key is refused without a look-up.
 const (
 	keyPrefix   = "bp_"
 	idChars     = 12
@@ -23,37 +23,39 @@ const (
 	checkChars  = 6
 	keyChars    = len(keyPrefix) + idChars + 1 + secretChars + checkChars
 
-	// KeyPrefix and KeyLength are the form of API keys, by which one is found in a text.
+	// KeyPrefix and KeyLength describe the form of API keys, so that they can be found in a text.
 	KeyPrefix = keyPrefix
 	KeyLength = keyChars
 
 	alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// A Key is an API key as it is kept: without its secret. The secret is 256 random bits, so one SHA-256 of it is enough to
-// keep: there is no guessing it that a slow hash would slow down, and a slow hash would be paid for by every request.
+// A Key is an API key as it is stored, without its secret. The secret is 256 random bits, so a
+// single SHA-256 suffices. It can't be guessed, and a slow hash would slow down every request.
 type Key struct {
-	Name    string // unique for ever: a revoked key's name stays taken, since records and sessions name it
-	ID      string // stands in the key itself
+	// Name is unique for ever. The name of a revoked key can't be reused, since records and
+	// sessions refer to it.
+	Name    string
+	ID      string // part of the key itself
 	Hash    []byte // SHA-256 of the key's secret part
-	Old     []byte // that of the secret before the last rotation; nil: none
+	Old     []byte // hash of the secret before the last rotation; nil: none
 	OldEnds time.Time
-	Person  string   // on whose behalf it is used; empty: nobody's
+	Person  string   // the user it acts for; empty: none
 	Roles   []string // at least one
 	Scopes  []string // ScopeMCP, ScopeAPI
 	Tools   []string // patterns of paths; nil: all
-	Groups  []string // the groups that policies and approvers name; nil: none
+	Groups  []string // as named by policies and approvers; nil: none
 	Created time.Time
 	Expires time.Time // zero: never
 	Rotated time.Time // zero: never
-	Used    time.Time // zero: never; exact to a minute
-	Revoked time.Time // zero: not
-	// Changed: the stored key is not the one that was saved here. It opens nothing, and can only be revoked. One that was
-	// removed has nothing but its name.
+	Used    time.Time // zero: never; accurate to a minute
+	Revoked time.Time // zero: not revoked
+	// Changed means that the stored key was modified outside this process. It is not accepted, and
+	// can only be revoked. If it was removed, only its name is set.
 	Changed bool
 }
 
-// Principal gives who a request with k is made by.
+// Principal returns the principal of requests with k.
 func (k *Key) Principal() tool.Principal {
 	return tool.Principal{
 		ID: keyOwner + k.Name, Name: k.Name, Person: k.Person, Agent: k.Name,
@@ -62,10 +64,10 @@ func (k *Key) Principal() tool.Principal {
 	}
 }
 
-// keyOwner begins the ID of a Principal that is a key.
+// keyOwner is the prefix of the ID of a Principal that is a key.
 const keyOwner = "key:"
 
-// newSecret makes the secret part of a key, and what is kept of it.
+// newSecret returns a new secret part of a key, and its hash.
 func newSecret() (secret string, hash []byte) {
 	secret = randomText(secretChars)
 	return secret, hashOf(secret)
@@ -76,13 +78,13 @@ func hashOf(secret string) []byte {
 	return sum[:]
 }
 
-// text gives the whole key, which is shown once.
+// text returns the full key, which is shown once.
 func (k *Key) text(secret string) string {
 	s := keyPrefix + k.ID + "_" + secret
 	return s + checksum(s)
 }
 
-// splitKey takes a key apart. It is false for what is none: a mistyped one, too.
+// splitKey splits a key into id and secret. ok is false if text is not a valid key, or mistyped.
 func splitKey(text string) (id, secret string, ok bool) {
 	if len(text) != keyChars || !strings.HasPrefix(text, keyPrefix) {
 		return "", "", false
@@ -95,7 +97,7 @@ func splitKey(text string) (id, secret string, ok bool) {
 	return id, secret, true
 }
 
-// opens says whether secret is k's, now.
+// opens reports whether secret is currently valid for k.
 func (k *Key) opens(secret string, now time.Time) bool {
 	h := hashOf(secret)
 	current := subtle.ConstantTimeCompare(h, k.Hash) == 1
@@ -103,7 +105,7 @@ func (k *Key) opens(secret string, now time.Time) bool {
 	return current || old
 }
 
-// checksum is a CRC-32 (IEEE) in six characters.
+// checksum returns a CRC-32 (IEEE) as six characters.
 func checksum(s string) string {
 	n := crc32.ChecksumIEEE([]byte(s))
 	var b [checkChars]byte
@@ -114,7 +116,7 @@ func checksum(s string) string {
 	return string(b[:])
 }
 
-// randomText gives n characters of the alphabet, each as likely as any other.
+// randomText returns n random characters of the alphabet, uniformly distributed.
 func randomText(n int) string {
 	out := make([]byte, 0, n)
 	var b [64]byte

@@ -14,17 +14,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A KeyStore keeps API keys. It is safe for concurrent use.
+// A KeyStore stores API keys. It is safe for concurrent use.
 type KeyStore interface {
-	// Keys gives all keys, the revoked ones too, by name.
+	// Keys returns all keys by name, including revoked ones.
 	Keys(ctx context.Context) ([]Key, error)
-	// SaveKey stores k, which is new or takes the place of the one with its name. It is on the disk when it returns.
+	// SaveKey stores k, which is new or replaces the key with its name. When it returns, the key is
+	// on disk.
 	SaveKey(ctx context.Context, k *Key) error
-	// UsedKey notes when a key was used last.
+	// UsedKey records when a key was last used.
 	UsedKey(ctx context.Context, name string, at time.Time) error
 }
 
-// Bounds on keys.
+// Limits of keys.
 const (
 	mostKeys    = 10_000
 	nameChars   = 64
@@ -33,30 +34,30 @@ const (
 	mostOwn     = 100 // groups of a key
 	groupBytes  = 200
 	patternMax  = 200
-	usedEvery   = time.Minute // how exact Used is
+	usedEvery   = time.Minute // precision of Used
 	longestLife = 10 * 365 * 24 * time.Hour
 	longestOld  = 30 * 24 * time.Hour
 )
 
-// KeysConfig is what Keys are made of.
+// KeysConfig configures Keys.
 type KeysConfig struct {
 	Store KeyStore
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: none
-	// Revoked is told the ID of a Principal that may do nothing any more, or no more than before: what it holds open is to be
-	// closed. It is called with nothing locked. Nil: nobody wants to know.
+	// Revoked is called with the ID of a Principal that lost all or some of its rights, so that its
+	// connections can be closed. No locks are held during the call. It may be nil.
 	Revoked func(principal string)
 }
 
-// Keys are the API keys. They are held in memory, and each change is on the disk before it counts; this process is the only
-// one that changes them. Keys are safe for concurrent use.
+// Keys holds the API keys in memory. Each change is on disk before it takes effect. Only this
+// process changes them. Keys is safe for concurrent use.
 type Keys struct {
 	cfg KeysConfig
 
-	change sync.Mutex // one change at a time; taken before mu
+	change sync.Mutex // one change at a time; locked before mu
 
 	mu     sync.RWMutex
-	byID   map[string]*Key // the keys never change in place
+	byID   map[string]*Key // the keys are never modified in place
 	byName map[string]*Key
 }
 
@@ -75,7 +76,7 @@ func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
 	ks := &Keys{cfg: c, byID: map[string]*Key{}, byName: map[string]*Key{}}
 	for i := range all {
 		k := &all[i]
-		if old := ks.byID[k.ID]; old == nil || old.Changed { // one that was changed may have the id of another one
+		if old := ks.byID[k.ID]; old == nil || old.Changed { // a changed one may have the id of another key
 			ks.byID[k.ID] = k
 		}
 		if old := ks.byName[k.Name]; old == nil || old.Changed {
@@ -85,7 +86,7 @@ func OpenKeys(ctx context.Context, c KeysConfig) (*Keys, error) {
 	return ks, nil
 }
 
-// List gives all keys, by name.
+// List returns all keys, by name.
 func (ks *Keys) List() []Key {
 	ks.mu.RLock()
 	defer ks.mu.RUnlock()
@@ -97,7 +98,7 @@ func (ks *Keys) List() []Key {
 	return out
 }
 
-// find gives the key of that name, as it is now.
+// find returns the current key with that name.
 func (ks *Keys) find(name string) (*Key, error) {
 	ks.mu.RLock()
 	defer ks.mu.RUnlock()
@@ -111,7 +112,7 @@ func (ks *Keys) find(name string) (*Key, error) {
 	return k, nil
 }
 
-// put saves a key, and makes it the one that counts.
+// put stores a key and makes it the current one.
 func (ks *Keys) put(ctx context.Context, k *Key) error {
 	if err := ks.cfg.Store.SaveKey(ctx, k); err != nil {
 		return err
@@ -122,9 +123,8 @@ func (ks *Keys) put(ctx context.Context, k *Key) error {
 	return nil
 }
 
-// Create makes a key of what is set in k of Name, Person, Roles (none: User), Scopes (none: ScopeMCP), Tools, Groups and
-// Expires. The
-// text is the key itself, which can't be had again.
+// Create creates a key with k's Name, Person, Roles (default User), Scopes (default ScopeMCP),
+// Tools, Groups and Expires. text is the key itself, which can't be retrieved again.
 func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err error) {
 	ks.change.Lock()
 	defer ks.change.Unlock()
@@ -159,8 +159,8 @@ func (ks *Keys) Create(ctx context.Context, k Key) (made *Key, text string, err 
 	return made, made.text(secret), nil
 }
 
-// Rotate gives a key another secret. The one before opens for as long as grace says, at once no more where that is 0, and
-// what it holds open is closed then.
+// Rotate replaces the secret of a key. The old secret stays valid for the duration grace. If grace
+// is 0, it becomes invalid at once, and the connections of the key are closed.
 func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *Key, text string, err error) {
 	if grace < 0 || grace > longestOld {
 		return nil, "", tool.Errorf(tool.Invalid, "the old secret may go on for 0 to %d days", longestOld/(24*time.Hour))
@@ -192,7 +192,7 @@ func (ks *Keys) Rotate(ctx context.Context, name string, grace time.Duration) (r
 	return &k, k.text(secret), nil
 }
 
-// Revoke ends a key, at once and for good.
+// Revoke revokes a key, immediately and permanently.
 func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
 	ks.change.Lock()
 	defer ks.change.Unlock()
@@ -201,7 +201,7 @@ func (ks *Keys) Revoke(ctx context.Context, name string) (*Key, error) {
 		return nil, err
 	}
 	k := *old
-	if k.Revoked = ks.cfg.Clock(); k.Changed { // what it says isn't known; its name stays taken
+	if k.Revoked = ks.cfg.Clock(); k.Changed { // its content is unknown; its name stays reserved
 		_, hash := newSecret()
 		k = Key{Name: name, ID: randomText(idChars), Hash: hash, Created: k.Revoked, Revoked: k.Revoked}
 		if old.ID != "" {
@@ -221,8 +221,8 @@ func (ks *Keys) tell(k *Key) {
 	}
 }
 
-// authenticate finds the key that text is. The reason says why it is none that counts; the key is given where it is known
-// all the same.
+// authenticate returns the key for text. If it is not accepted, reason says why; k may be set all
+// the same.
 func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string) {
 	id, secret, ok := splitKey(text)
 	if !ok {
@@ -244,7 +244,7 @@ func (ks *Keys) authenticate(text string, now time.Time) (k *Key, reason string)
 	return k, ""
 }
 
-// used notes that a key was used, about once a minute.
+// used records the use of a key, about once a minute.
 func (ks *Keys) used(ctx context.Context, k *Key, now time.Time) {
 	if now.Sub(k.Used) < usedEvery {
 		return
@@ -261,14 +261,16 @@ func (ks *Keys) used(ctx context.Context, k *Key, now time.Time) {
 	next.Used = now
 	ks.byID[k.ID], ks.byName[k.Name] = &next, &next
 	ks.mu.Unlock()
-	// A request isn't refused because this can't be written: the record, which has the use too, refuses its calls.
+	// Don't refuse a request because this can't be written: if the audit log can't be written
+	// either, calls are refused there.
 	if err := ks.cfg.Store.UsedKey(context.WithoutCancel(ctx), k.Name, now); err != nil {
 		ks.cfg.Log.Warn("last use of a key", "key", k.Name, "err", err)
 	}
 }
 
-// Barred says why a principal's key doesn't reach a tool, as the key is now: a program that goes on when its key was
-// revoked reaches none any more. It is empty where the key does, and for principals that are no keys.
+// Barred returns why a principal's key may not use a tool now, or "" if it may. It checks the
+// current key, so that a program that continues after its key was revoked can use no more tools.
+// For principals that are not keys it returns "".
 func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
 	name, ok := strings.CutPrefix(p.ID, keyOwner)
 	if !ok {
@@ -292,19 +294,20 @@ func (ks *Keys) Barred(p tool.Principal, t *tool.Tool) string {
 	return ""
 }
 
-// confined reports whether t is one of Biplane's own tools that reach nothing but what the patterns of a key name. Of the
-// others, biplane.fetch and biplane.send reach hosts of the network: a bounded key needs a pattern that names them.
+// confined reports whether t is one of Biplane's own tools that reach nothing beyond the key's
+// patterns. biplane.fetch and biplane.send are not: they reach network hosts, so a restricted key
+// needs a pattern that names them.
 func confined(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
 }
 
-// Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search". In a pattern * stands
-// for any characters, and ? for one. No patterns match all.
+// Matches reports whether one of patterns matches path: "github.*", "*.list_issues", "jira.search".
+// In a pattern * matches any characters, and ? matches one. An empty list matches everything.
 func Matches(patterns []string, path string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return glob(p, path) })
 }
 
-// glob matches in the time of the product of both lengths at most, whatever the pattern.
+// glob matches in time at most proportional to the product of both lengths.
 func glob(pattern, text string) bool {
 	star, mark := -1, 0
 	i, j := 0, 0
@@ -328,7 +331,7 @@ func glob(pattern, text string) bool {
 
 func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
 
-// check says what is wrong with a key that is to be made.
+// check returns an error if a new key is invalid.
 func (k *Key) check(now time.Time) error {
 	if !goodName(k.Name) {
 		return tool.Errorf(tool.Invalid, "key name %q: it has 1 to %d characters of a-z, A-Z, 0-9, '.', '_' and '-', and begins with a letter or a digit", prose.Cut(k.Name, 60), nameChars)
@@ -368,7 +371,7 @@ func (k *Key) check(now time.Time) error {
 	return nil
 }
 
-// goodGroup reports whether s can name a group: @ask separates groups by commas.
+// goodGroup reports whether s is a valid name of a group: @ask separates groups by commas.
 func goodGroup(s string) bool {
 	return s != "" && len(s) <= groupBytes && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, unicode.IsControl)
@@ -387,7 +390,7 @@ func goodName(s string) bool {
 	return true
 }
 
-// set gives a list in order and without duplicates.
+// set returns a sorted list without duplicates.
 func set(s []string) []string {
 	s = slices.Clone(s)
 	slices.Sort(s)

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// key makes a key that is good for MCP and the API.
+// key creates a key that is valid for MCP and the API.
 func (r *rig) key(t *testing.T, k identity.Key) string {
 	t.Helper()
 	if k.Scopes == nil {
@@ -52,7 +52,7 @@ func TestKeyLife(t *testing.T) {
 	if r.store.used != 1 {
 		t.Errorf("written %d times", r.store.used)
 	}
-	// With grace, both secrets are good for a while.
+	// With a grace period, both secrets are valid for a while.
 	_, second, err := r.keys.Rotate(t.Context(), "ci", time.Hour)
 	if err != nil || second == text || len(r.revoked) != 0 {
 		t.Fatal(err, second, r.revoked)
@@ -61,14 +61,14 @@ func TestKeyLife(t *testing.T) {
 	r.accepted(t, second, toMCP)
 	r.clock.Move(time.Hour)
 	r.refused(t, text, toMCP, identity.ReasonUnknown)
-	// Without, the one before is refused at once, and what it has open is to be closed.
+	// Without, the old one is refused at once, and its connections are to be closed.
 	_, third, err := r.keys.Rotate(t.Context(), "ci", 0)
 	if err != nil || !slices.Equal(r.revoked, []string{"key:ci"}) {
 		t.Fatal(err, r.revoked)
 	}
 	r.refused(t, second, toMCP, identity.ReasonUnknown)
 	r.accepted(t, third, toMCP)
-	// Keys are read again as they were written.
+	// Keys survive a round trip through the store.
 	again, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: r.store, Clock: r.clock.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestBadKeys(t *testing.T) {
 	if _, no := r.askFor(inAddress, toMCP); no == nil || no.Reason != identity.ReasonMissing {
 		t.Error(no)
 	}
-	// Where keys are not taken, a good one isn't.
+	// If keys are not accepted, even a valid one is refused.
 	r.Authenticator = identity.New(identity.AuthenticatorConfig{Issuers: []identity.Issuer{{Issuer: r.issuer.URL}}, Resource: resource})
 	if _, no := r.ask(text, toMCP); no == nil || no.Reason != identity.ReasonUnknown {
 		t.Error(no)
@@ -195,7 +195,7 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	if err := second2(r.keys.Create(t.Context(), identity.Key{Name: "a"})); tool.AsError(err).Kind != tool.Conflict {
 		t.Error(err)
 	}
-	// A revocation that can't be written doesn't count, and says so.
+	// A revocation that can't be written has no effect, and fails.
 	r.store.fail = errors.New("disk full")
 	if _, err := r.keys.Revoke(t.Context(), "a"); err == nil || len(r.revoked) != 0 {
 		t.Error(err)
@@ -218,7 +218,8 @@ func TestKeyReaches(t *testing.T) {
 			t.Errorf("%s: %q", path.Path(), why)
 		}
 	}
-	// A key without patterns reaches hosts as policy says, and so does one whose patterns name them.
+	// A key without patterns may reach hosts, subject to policy. So may one whose patterns name
+	// them.
 	for name, tools := range map[string][]string{"whole": nil, "reads": {"github.*", "biplane.fetch"}} {
 		p := r.accepted(t, r.key(t, identity.Key{Name: name, Tools: tools}), toMCP)
 		if why := r.keys.Barred(p, at("biplane", "fetch")); why != "" {
@@ -298,7 +299,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// TestKeysAtOnce uses, rotates and revokes at the same time.
+// TestKeysAtOnce uses, rotates and revokes a key concurrently.
 func TestKeysAtOnce(t *testing.T) {
 	r := newRig(t, nil)
 	text := r.key(t, identity.Key{Name: "ci"})
@@ -329,7 +330,7 @@ func TestKeysAtOnce(t *testing.T) {
 	}
 }
 
-// reasonNow is why a key that was rotated and revoked is refused.
+// reasonNow returns the reason why a rotated and revoked key is refused.
 func (r *rig) reasonNow(text string) string {
 	_, no := r.ask(text, toMCP)
 	if no == nil || no.Reason != identity.ReasonRevoked && no.Reason != identity.ReasonUnknown {

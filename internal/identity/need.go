@@ -8,25 +8,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The scopes of credentials. A credential without one is refused what it is for, whatever its owner may do.
+// The scopes of credentials. A credential without a scope can't be used for it, whatever the rights
+// of its owner.
 const (
-	ScopeMCP = "mcp" // speak MCP
+	ScopeMCP = "mcp" // use MCP
 	ScopeAPI = "api" // use the HTTP API
 )
 
-// A Need is what a request has to show: a credential with the scope, of somebody who has one of the roles.
+// A Need is what a request requires: a credential with the scope, whose principal has one of the
+// roles.
 type Need struct {
 	Scope string
 	Roles []string
-	// Browsing says that a request without any credential is not an attempt to sign in, and is not
-	// recorded: a browser opens a page before its user signs in.
+	// Browsing means that a request without a credential is not recorded as a failed sign-in: a
+	// browser opens a page before its user signs in.
 	Browsing bool
 }
 
-// A Refusal is why a request isn't served, with how HTTP says so (RFC 6750, section 3).
+// A Refusal says why a request is refused, and how to report that over HTTP (RFC 6750, section 3).
 type Refusal struct {
-	Status    int    // 401: it is unknown who asks; 403: it is known, and they may not; 400: the request is malformed
-	Challenge string // of the header WWW-Authenticate; empty: none
+	Status    int    // 401: the caller is unknown; 403: the caller may not; 400: the request is malformed
+	Challenge string // value of the WWW-Authenticate header; empty: none
 	Reason    string // one of the Reasons
 	Err       *tool.Error
 }
@@ -34,24 +36,24 @@ type Refusal struct {
 // Error says what to do next.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Unwrap gives the error of kind tool.Denied that tells whoever asks.
+// Unwrap returns the error for the caller.
 func (r *Refusal) Unwrap() error { return r.Err }
 
 type principalKey struct{}
 
-// With puts who makes a request into its context.
+// With returns a context with the principal of a request.
 func With(ctx context.Context, p tool.Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// From gives who makes the request of ctx; false where nothing says so.
+// From returns the principal of the request of ctx. ok is false if there is none.
 func From(ctx context.Context) (tool.Principal, bool) {
 	p, ok := ctx.Value(principalKey{}).(tool.Principal)
 	return p, ok
 }
 
-// bearer gives the token of a request (RFC 6750, section 2.1). It is read from the header only: what stands in an address
-// ends up in logs.
+// bearer returns the token of a request (RFC 6750, section 2.1). It reads only the header: tokens
+// in addresses end up in logs.
 func bearer(r *http.Request) (token string, bad string) {
 	all := r.Header.Values("Authorization")
 	if len(all) == 0 {

@@ -22,7 +22,7 @@ var (
 	toAPI = identity.Need{Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}}
 )
 
-// A clock is one that a test moves.
+// A clock is moved by a test.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -80,7 +80,7 @@ func (m *memory) UsedKey(_ context.Context, name string, at time.Time) error {
 	return m.fail
 }
 
-// A rig is an Authenticator with an issuer and keys, and all that it records.
+// A rig is an Authenticator with an issuer and keys. It keeps all recorded events.
 type rig struct {
 	*identity.Authenticator
 	issuer  *identitytest.Issuer
@@ -120,7 +120,7 @@ func newRig(t *testing.T, change func(*identity.AuthenticatorConfig)) *rig {
 	return r
 }
 
-// take gives what was recorded since the last time.
+// take returns the events recorded since the last call.
 func (r *rig) take() []identity.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *rig) take() []identity.Event {
 	return evs
 }
 
-// token makes a token that is good but for what change says.
+// token returns a token that is valid except for change.
 func (r *rig) token(t *testing.T, change, header map[string]any) string {
 	t.Helper()
 	text, err := r.issuer.Token(r.issuer.Claims("ann", resource, r.clock.Now(), change), header)
@@ -157,7 +157,7 @@ func (r *rig) askFor(req *http.Request, n identity.Need) (tool.Principal, *ident
 	return p, no
 }
 
-// refused checks that a request is refused for a reason, and that this is recorded.
+// refused checks that a request is refused for a reason, and that the refusal is recorded.
 func (r *rig) refused(t *testing.T, token string, n identity.Need, reason string) *identity.Refusal {
 	t.Helper()
 	r.take()
@@ -182,7 +182,7 @@ func (r *rig) refused(t *testing.T, token string, n identity.Need, reason string
 	return no
 }
 
-// accepted checks that a request is taken.
+// accepted checks that a request is accepted.
 func (r *rig) accepted(t *testing.T, token string, n identity.Need) tool.Principal {
 	t.Helper()
 	p, no := r.ask(token, n)

@@ -34,14 +34,14 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// raw makes a token of texts, with whatever signature.
+// raw returns a token of the given parts, with any signature.
 func raw(header, claims, signature string) string {
 	e := base64.RawURLEncoding.EncodeToString
 	return e([]byte(header)) + "." + e([]byte(claims)) + "." + e([]byte(signature))
 }
 
-// TestBadTokens is the table of tokens that must be refused, each with the reason that stands in the record. The same
-// rig takes a good token before and after, so that none of them is refused because nothing is taken.
+// TestBadTokens is the table of tokens that must be refused, each with its recorded reason. The
+// same rig accepts a valid token before and after, so that none is refused because all are.
 func TestBadTokens(t *testing.T) {
 	r := newRig(t, nil)
 	if err := r.issuer.Rotate("RS256", true); err != nil {
@@ -193,7 +193,7 @@ func TestClaimsAreConfigured(t *testing.T) {
 	if p.ID != r.issuer.URL+"#ann@example.com" || p.Name != "annie" || p.Agent != "a9" || !slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Groups, []string{"devs"}) {
 		t.Errorf("%+v", p)
 	}
-	r.accepted(t, r.token(t, claims, nil), toAPI) // asks for no scope
+	r.accepted(t, r.token(t, claims, nil), toAPI) // requires no scope
 	for name, change := range map[string]map[string]any{
 		identity.ReasonAudience: {"aud": resource},
 		identity.ReasonScope:    {"scope": "mcp"},
@@ -225,13 +225,13 @@ func TestRotation(t *testing.T) {
 		if err := r.issuer.Rotate(alg, false); err != nil {
 			t.Fatal(err)
 		}
-		r.accepted(t, r.token(t, nil, nil), toMCP) // a key that wasn't there when keys were last asked for
+		r.accepted(t, r.token(t, nil, nil), toMCP) // a key that was added after the last fetch
 		r.accepted(t, old, toMCP)
 	}
 	if n := r.issuer.Fetches(); n != 4 {
 		t.Errorf("%d fetches, want 4", n)
 	}
-	// A key that the issuer takes back is good for ten minutes more at most.
+	// A key that the issuer removes stays valid for ten minutes at most.
 	if err := r.issuer.Rotate("RS256", true); err != nil {
 		t.Fatal(err)
 	}
@@ -240,11 +240,11 @@ func TestRotation(t *testing.T) {
 	r.clock.Move(2 * time.Minute)
 	r.refused(t, old, toMCP, identity.ReasonSigningKey)
 	r.accepted(t, r.token(t, nil, nil), toMCP)
-	// Without a kid all keys that fit are tried.
+	// Without a kid all keys that match are tried.
 	r.accepted(t, r.token(t, nil, map[string]any{"kid": ""}), toMCP)
 }
 
-// TestNoFetchStorm sends tokens with kids that nobody knows: the issuer is asked once in a while, and not for each.
+// TestNoFetchStorm sends tokens with unknown kids: the issuer is asked occasionally, not for each.
 func TestNoFetchStorm(t *testing.T) {
 	r := newRig(t, nil)
 	r.accepted(t, r.token(t, nil, nil), toMCP)
@@ -284,7 +284,7 @@ func TestIssuerIsDown(t *testing.T) {
 	r.clock.Move(20 * time.Second)
 	token := r.token(t, map[string]any{"exp": r.clock.Now().Add(10 * time.Hour).Unix()}, nil)
 	r.accepted(t, token, toMCP)
-	// Keys that were had go on for an hour.
+	// Fetched keys stay valid for an hour.
 	r.issuer.Down(true)
 	r.clock.Move(50 * time.Minute)
 	r.accepted(t, token, toMCP)
@@ -292,7 +292,7 @@ func TestIssuerIsDown(t *testing.T) {
 	r.refused(t, token, toMCP, identity.ReasonIssuerDown)
 }
 
-// TestKeysOfTheIssuer serves keys that must not count.
+// TestKeysOfTheIssuer serves keys that must not be accepted.
 func TestKeysOfTheIssuer(t *testing.T) {
 	r := newRig(t, nil)
 	weak := must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 1024))
@@ -343,7 +343,7 @@ func TestKeysOfTheIssuer(t *testing.T) {
 	}
 }
 
-// TestIssuerMetadata has issuers whose metadata must not be believed.
+// TestIssuerMetadata has issuers whose metadata must not be trusted.
 func TestIssuerMetadata(t *testing.T) {
 	good := must[*identitytest.Issuer](t)(identitytest.NewIssuer())
 	defer good.Close()

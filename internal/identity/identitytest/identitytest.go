@@ -1,5 +1,5 @@
-// Package identitytest gives tests an issuer of tokens: an OpenID provider with real keys, over HTTP. What it says and
-// signs is real; whom it gives tokens to is the test's business: it asks nobody.
+// Package identitytest provides an issuer of tokens for tests: an OpenID provider with real keys,
+// over HTTP. Its metadata and signatures are real, but it issues tokens without asking a user.
 package identitytest
 
 import (
@@ -31,13 +31,13 @@ type Issuer struct {
 	mu      sync.Mutex
 	signing jose.JSONWebKey   // private
 	serves  []jose.JSONWebKey // public
-	fetches int               // of the keys
+	fetches int               // requests for the keys
 	down    bool
 	serial  int
-	codes   map[string]url.Values // of authorizations that wait for their token: what was asked for
+	codes   map[string]url.Values // pending authorizations, by code: the parameters of the request
 }
 
-// NewIssuer starts an issuer on a loopback address, with one key, for ES256. Close ends it.
+// NewIssuer starts an issuer on a loopback address, with one key, for ES256. Close stops it.
 func NewIssuer() (*Issuer, error) {
 	i := &Issuer{codes: map[string]url.Values{}}
 	if err := i.Rotate("ES256", true); err != nil {
@@ -48,11 +48,11 @@ func NewIssuer() (*Issuer, error) {
 	return i, nil
 }
 
-// Close ends it.
+// Close stops the issuer.
 func (i *Issuer) Close() { i.server.Close() }
 
-// ServeHTTP serves the metadata and the keys, and gives tokens of the subject "ann" to clients that come with PKCE: there is
-// nobody to ask.
+// ServeHTTP serves the metadata and the keys. It issues tokens for the subject "ann" to clients
+// that use PKCE, without asking a user.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var v any
 	if r.URL.Path == "/token" {
@@ -85,7 +85,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(v) // the client went away
 }
 
-// grant exchanges a code for a token, for whom and for what it was asked for (RFC 7636, RFC 8707); nil where it doesn't.
+// grant exchanges a code for a token, for the client and resource of the authorization (RFC 7636,
+// RFC 8707). It returns nil if the code or verifier is wrong.
 func (i *Issuer) grant(r *http.Request) any {
 	i.mu.Lock()
 	asked := i.codes[r.FormValue("code")]
@@ -102,7 +103,8 @@ func (i *Issuer) grant(r *http.Request) any {
 	return map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600}
 }
 
-// Rotate makes a new key for an algorithm, signs with it from now on, and serves it, alone or beside the old ones.
+// Rotate creates a new key for an algorithm, signs with it from now on, and serves it. If alone is
+// set, the old keys are no longer served.
 func (i *Issuer) Rotate(alg string, alone bool) error {
 	var private any
 	var err error
@@ -137,29 +139,29 @@ func (i *Issuer) Serve(keys ...jose.JSONWebKey) {
 	i.serves = keys
 }
 
-// Key gives the key that it signs with, private.
+// Key returns the private signing key.
 func (i *Issuer) Key() jose.JSONWebKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.signing
 }
 
-// Down makes it answer nothing any more, or again.
+// Down makes the issuer stop answering, or answer again.
 func (i *Issuer) Down(down bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.down = down
 }
 
-// Fetches says how often its keys were asked for.
+// Fetches returns the number of requests for the keys.
 func (i *Issuer) Fetches() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.fetches
 }
 
-// Claims are those of a good token of subject for audience, for an hour from now, changed as the test says: a nil value
-// takes a claim out.
+// Claims returns the claims of a valid token of subject for audience, which expires in an hour,
+// with changes. A nil value in change removes a claim.
 func (i *Issuer) Claims(subject, audience string, now time.Time, change map[string]any) map[string]any {
 	c := map[string]any{
 		"iss": i.URL, "sub": subject, "aud": audience, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
@@ -170,7 +172,7 @@ func (i *Issuer) Claims(subject, audience string, now time.Time, change map[stri
 	return c
 }
 
-// Token signs claims, with the header that a test wants besides the usual one.
+// Token signs claims, with additional header fields.
 func (i *Issuer) Token(claims map[string]any, header map[string]any) (string, error) {
 	return Sign(i.Key(), claims, header)
 }
