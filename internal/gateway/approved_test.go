@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What a person approved is not made when, by then, another policy is in force, the tool is gone or another one, or whoever asked for it
-// may not call anything any more.
+// An approved call is not made if, by then, the policies have changed, the tool is gone or has
+// changed, or the caller may no longer call anything.
 func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
 	type world struct {
 		cat     *catalog.Catalog

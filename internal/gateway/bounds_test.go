@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Where nothing holds what a policy bounds, the call is not made.
+// If nothing enforces a policy's limit, the call is not made.
 func TestBoundsThatNothingHolds(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@limit("calls: 1 per 1m") permit (principal, action, resource);`)}}})
 	if err != nil {

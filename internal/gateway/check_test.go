@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Large arguments are checked a few at a time, in turns of their principals. Small ones don't wait for them.
+// Large arguments are checked a few at a time, with turns for each principal. Small ones don't wait
+// for them.
 func TestLargeArgumentsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := policy.Starter("open")
@@ -42,7 +43,7 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 			synctest.Wait()
 			return done
 		}
-		for range maxChecks { // checks that go on
+		for range maxChecks { // checks in progress
 			if err := g.checks.Enter(t.Context(), "eve"); err != nil {
 				t.Fatal(err)
 			}

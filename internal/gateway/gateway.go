@@ -1,5 +1,6 @@
-// Package gateway is the one door: every use of a tool, from outside or from inside a program, of an upstream or of
-// Biplane itself, goes through Gateway.Call. So resolving, validating, deciding, asking and recording exist once.
+// Package gateway is the single entry point for tools. Every use of a tool goes through
+// Gateway.Call, whether from outside or from a program, and whether the tool belongs to an upstream
+// or to Biplane. So resolving, validating, deciding, asking and recording are implemented once.
 package gateway
 
 import (
@@ -22,31 +23,34 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what a Gateway is made of. All but Barred, Latest and Log must be set.
+// Config configures a Gateway. All fields but Barred, Latest, Log, Limits and Privacy are required.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine
 	Approval *approval.Gate
 	Audit    *audit.Log
-	// Barred says why a principal's credential doesn't reach a tool, whatever policy says; empty where it does. Nil: none is barred.
+	// Barred returns why a principal's credential may not use a tool, whatever policy says, or ""
+	// if it may. If it is nil, no credential is barred.
 	Barred func(tool.Principal, *tool.Tool) string
-	// Latest is the version of the policies that are in force now, which may be later ones than Policy; nil: Policy's.
+	// Latest returns the version of the policies now in force, which may be newer than Policy; nil:
+	// Policy's version.
 	Latest func() string
 	Log    *slog.Logger   // nil: slog.Default()
 	Limits *limit.Limiter // nil: none
-	// Privacy keeps personal data from models; nil: it doesn't.
+	// Privacy hides personal data from models; nil: it is not hidden.
 	Privacy *privacy.Guard
 }
 
-// A Gateway is a tool.Caller that leads to all others. It is immutable: a new configuration is a new Gateway.
+// A Gateway is a tool.Caller that dispatches to all others. It is immutable: a new configuration
+// needs a new Gateway.
 type Gateway struct {
 	cfg      Config
-	fleeting bool        // what somebody may see changes by itself
+	fleeting bool        // the tools that a principal may see can change without a new catalog
 	checks   *queue.Fair // of large arguments
 	seen     sights
 }
 
-// New makes a Gateway. It refuses a Config with a part missing: a door without a policy or a record is no door.
+// New returns a Gateway. It returns an error if a required part is missing.
 func New(cfg Config) (*Gateway, error) {
 	switch {
 	case cfg.Catalog == nil:
@@ -64,12 +68,14 @@ func New(cfg Config) (*Gateway, error) {
 	return &Gateway{cfg: cfg, checks: queue.New(maxChecks, math.MaxInt), fleeting: cfg.Barred != nil || cfg.Policy.Timed()}, nil
 }
 
-// Call resolves c.Path, validates the arguments against the tool's schema, decides, asks a person where the decision
-// says so, records the intent, makes the call, and records how it ended. It changes nothing in c; the call that goes
-// on is a copy with ID, Tool, Arguments and Grant filled in.
+// Call resolves c.Path, validates the arguments against the tool's schema, and decides. If the
+// decision says so, it asks a person. It records the intent, makes the call, and records its
+// result. It does not modify c; the call that is passed on is a copy with ID, Tool, Arguments and
+// Grant set.
 //
-// Errors are *tool.Error: NotFound (with the nearest names), Invalid (with what is wrong in the arguments), Denied,
-// Internal where the record can't be written (the call is then not made), and whatever the upstream gives.
+// Errors are *tool.Error: NotFound (with the nearest names), Invalid (with the errors in the
+// arguments), Denied, Internal if the audit log can't be written (the call is then not made), and
+// the errors of the upstream.
 func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if c.Plan != nil {
 		return g.plan(ctx, c)
@@ -80,7 +86,7 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {
-			err = own // it suggests only what may be seen
+			err = own // it suggests only visible tools
 		}
 		return nil, tool.NotSent(err)
 	}
@@ -97,14 +103,14 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	return g.shown(ctx, &next, result, err)
 }
 
-// made makes a call that is resolved.
+// made makes a resolved call.
 func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) (*tool.Result, error) {
 	remark, err := g.reveal(ctx, c)
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
 	if err := g.check(ctx, c, entry); err != nil {
-		if d, hidden := g.hidden(c); hidden { // what is wrong in the arguments would tell of its schema
+		if d, hidden := g.hidden(c); hidden { // an error in the arguments would reveal its schema
 			return g.recorded(ctx, c, d, nil)
 		}
 		return nil, tool.NotSent(err)
@@ -124,13 +130,15 @@ func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) 
 	return g.recorded(ctx, c, decision, caller)
 }
 
-// Bounds on the arguments that are checked at once. How many wait is bounded by the calls.
+// Limits of the arguments that are checked at once. The number that wait is limited by the number
+// of calls.
 const (
 	maxChecks   = 4        // of large arguments
-	largeChecks = 32 << 10 // bytes of arguments that are large
+	largeChecks = 32 << 10 // size in bytes from which arguments are large
 )
 
-// check fills in c's arguments and validates them. Those that are large wait for their turn; principals take turns.
+// check fills in defaults in c's arguments and validates them. Large arguments wait for a turn;
+// principals take turns.
 func (g *Gateway) check(ctx context.Context, c *tool.Call, entry *catalog.Entry) error {
 	if len(c.Arguments) > largeChecks {
 		if err := g.checks.Enter(ctx, c.Principal.ID); err != nil {
@@ -142,8 +150,8 @@ func (g *Gateway) check(ctx context.Context, c *tool.Call, entry *catalog.Entry)
 	return entry.Validate(c.Arguments)
 }
 
-// decide decides on r. A credential that doesn't reach the tool comes before every policy, so that a key that was given
-// out for one upstream sees and calls no other, and one that was revoked nothing, from inside a running program too.
+// decide decides on r. A barred credential takes precedence over every policy. A key for one
+// upstream therefore sees and calls no other, and a revoked key nothing, even in a running program.
 func (g *Gateway) decide(r policy.Request) policy.Decision {
 	if g.cfg.Barred != nil {
 		if why := g.cfg.Barred(r.Principal, r.Tool); why != "" {
@@ -153,15 +161,15 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 	return g.cfg.Policy.Decide(r)
 }
 
-// recorded makes the call between the two halves of its record.
+// recorded makes the call between the two halves of its audit record.
 func (g *Gateway) recorded(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
 	return g.record(ctx, c, d, d, caller)
 }
 
-// record is recorded where what the record says of the decision, said, is not what is to be done.
+// record is like recorded, with a recorded decision, said, that may differ from the effective one.
 func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decision, caller tool.Caller) (*tool.Result, error) {
 	sure := func() error { return nil }
-	if d.Effect == policy.Allow { // before the record, so that one flush of the disk serves both
+	if d.Effect == policy.Allow { // before the audit record, so that one disk flush serves both
 		sure = leaving(c, d)
 	}
 	entry, err := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: string(said.Effect), Policy: versioned(said), Reason: because(said)})
@@ -172,17 +180,18 @@ func (g *Gateway) record(ctx context.Context, c *tool.Call, d, said policy.Decis
 	if err != nil && goesOn(ctx, c, d, entry, err) {
 		return nil, err
 	}
-	// When the end can't be recorded, the audit log says so in the program's log, and the next Begin fails. The call was
-	// made: to hide what came of it would invite a second one. Of one that only reads the beginning may be nowhere either, and a second one
-	// does no harm.
+	// When the end can't be recorded, the audit log reports that in the process's log, and the next
+	// Begin fails. The call was made: to hide its result would invite a second call. For a
+	// read-only call, the beginning may be unrecorded too, and a second call does no harm.
 	if eerr := entry.End(ctx, result, err); eerr != nil && err == nil && c.Parent == "" && c.Tool.Annotations.Reads() {
 		return nil, &tool.Error{Kind: tool.Internal, Msg: "the answer of " + c.Path + " is not given: the call can't be recorded: " + tool.AsError(eerr).Msg, Err: eerr}
 	}
 	return result, err
 }
 
-// goesOn reports whether a call failed only since the process ends, and is made by the next one when that takes its execution up: it still
-// waited for a person, or may be made again since it changes nothing. Its record has no end until then.
+// goesOn reports whether a call failed only because the process ends, and will be made by the next
+// process when it resumes the execution. Either it was still waiting for a person, or it may be
+// repeated because it changes nothing. Until then its record has no end.
 func goesOn(ctx context.Context, c *tool.Call, d policy.Decision, entry *audit.Entry, err error) bool {
 	if !errors.Is(context.Cause(ctx), tool.ErrGoesOn) {
 		return false
@@ -190,7 +199,7 @@ func goesOn(ctx context.Context, c *tool.Call, d policy.Decision, entry *audit.E
 	return c.Tool.Annotations.Repeats() || d.Effect == policy.Ask && !entry.IsApproved() && errors.Is(err, tool.ErrGoesOn)
 }
 
-// unrecorded is why a call is not made that can't be recorded.
+// unrecorded returns the error of a call that is not made because it can't be recorded.
 func unrecorded(ctx context.Context, c *tool.Call, err error) error {
 	if ctx.Err() != nil {
 		return tool.NotSent(context.Cause(ctx))
@@ -198,7 +207,7 @@ func unrecorded(ctx context.Context, c *tool.Call, err error) error {
 	return &tool.Error{Kind: tool.Internal, Msg: c.Path + " was not called: the call can't be recorded: " + tool.AsError(err).Msg, Err: err, Unsent: true}
 }
 
-// because is the reason of a decision as the record has it.
+// because returns the reason of a decision, for the audit log.
 func because(d policy.Decision) string {
 	if d.Remark == "" {
 		return d.Reason
@@ -206,7 +215,8 @@ func because(d policy.Decision) string {
 	return d.Reason + "; " + d.Remark
 }
 
-// leaving tells whoever keeps a journal of its own that the call is about to leave.
+// leaving notifies the caller, if it keeps its own journal, that the call is about to be sent. sure
+// waits until that is stored.
 func leaving(c *tool.Call, d policy.Decision) (sure func() error) {
 	if c.Leaving == nil {
 		return func() error { return nil }
@@ -214,7 +224,7 @@ func leaving(c *tool.Call, d policy.Decision) (sure func() error) {
 	return c.Leaving(c, string(d.Effect))
 }
 
-// versioned names the policies that decided and their version, as the record has them.
+// versioned returns the deciding policies and their version, for the audit log.
 func versioned(d policy.Decision) string {
 	if d.Version == "" {
 		return d.Policy
@@ -222,7 +232,8 @@ func versioned(d policy.Decision) string {
 	return d.Policy + "@" + d.Version
 }
 
-// decided makes the call if the decision, or a person it leaves it to, allows it, and sure says that its intent is kept.
+// decided makes the call if the decision, or the person it defers to, allows it, and sure confirms
+// that the intent is stored.
 func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller, sure func() error, entry *audit.Entry) (*tool.Result, error) {
 	switch d.Effect {
 	case policy.Allow:
@@ -256,8 +267,9 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	return result, nil
 }
 
-// current says, when a call was approved, whether its tool still is what the person was shown, the policies are still
-// those that asked, and whoever asked may still ask: keys are revoked, and hours end, while people think.
+// current returns a check that runs after a call was approved. It returns an error if the tool or
+// the policies have changed, or if the caller may no longer call: keys may be revoked and hours may
+// end while people think.
 func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 	return func(context.Context) error {
 		if g.version() != g.cfg.Policy.Version() {
@@ -280,18 +292,20 @@ func (g *Gateway) current(c *tool.Call) func(context.Context) error {
 	}
 }
 
-// limited makes the call where limits allow it, and its upstream and the call itself have not failed again and again.
+// limited makes the call within the limits, unless its upstream or the call itself has failed
+// repeatedly.
 func (g *Gateway) limited(ctx context.Context, c *tool.Call, caller tool.Caller) (*tool.Result, error) {
 	if g.cfg.Limits == nil && len(c.Grant.Bounds) > 0 {
 		return nil, &tool.Error{Kind: tool.Internal, Unsent: true, Msg: c.Path + " was not called: policy bounds how much it is used, and nothing here holds that"}
 	}
-	if g.cfg.Limits == nil || c.Tool.Upstream == tool.Own && !policy.Network(c.Tool) { // programs are counted when they begin
+	// programs are counted when they start
+	if g.cfg.Limits == nil || c.Tool.Upstream == tool.Own && !policy.Network(c.Tool) {
 		return g.guarded(ctx, c, caller)
 	}
 	return g.cfg.Limits.Guard(ctx, c, func() (*tool.Result, error) { return g.guarded(ctx, c, caller) })
 }
 
-// guarded keeps a panic of one Caller from ending the process, and everybody else's work with it.
+// guarded keeps a panic of one Caller from ending the process with everyone's work.
 func (g *Gateway) guarded(ctx context.Context, c *tool.Call, caller tool.Caller) (_ *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A world is a door with one upstream, "shop", behind it; calls counts what reached the upstream.
+// A world is a gateway with one upstream, "shop". calls holds the calls that reached the upstream.
 type world struct {
 	door   *gateway.Gateway
 	record audit.Store
@@ -25,7 +25,7 @@ type world struct {
 
 var only = true
 
-// open makes the engine that allows every call.
+// open returns an engine that allows every call.
 func open() *policy.Engine {
 	f, _ := policy.Starter("open")
 	e, err := policy.New(policy.Config{Files: []policy.File{f}})
@@ -97,7 +97,8 @@ func TestCallIsRecordedAndMade(t *testing.T) {
 	}
 }
 
-// An argument that the schema requires although it has a default is filled in: the upstream and the record have the same arguments.
+// A required argument with a default is filled in: the upstream and the audit log get the same
+// arguments.
 func TestRequiredDefaults(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
 	asked := &tool.Call{Path: "shop.look", Arguments: json.RawMessage(`{"url":"u"}`), Principal: tool.Principal{ID: "local:ann"}}
@@ -150,7 +151,8 @@ func TestWhatNeverReachesTheUpstream(t *testing.T) {
 	}
 }
 
-// The record of a call that only reads is written while it is made: where that fails, no agent is given its answer.
+// The record of a read-only call is written while it is made. If that fails, no agent receives its
+// result.
 func TestAnswersThatCanNotBeRecorded(t *testing.T) {
 	for _, c := range []struct {
 		path, parent string

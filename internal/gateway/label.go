@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// labelled makes the call. Whoever made it carries the labels of its tool before anything of what that says goes back.
+// labelled makes the call. The caller receives the labels of the tool before any of its output.
 func (g *Gateway) labelled(ctx context.Context, c *tool.Call, caller tool.Caller) (*tool.Result, error) {
 	labels := g.cfg.Policy.SourceOf(c.Tool)
 	if len(labels) == 0 || c.Carries == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// labelled is an engine that denies whoever has read something untrusted, and labels the one tool there is.
+// labelledEngine returns an engine that denies callers that have read untrusted data, and labels
+// the only tool.
 func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 	t.Helper()
 	e, err := policy.New(policy.Config{
@@ -26,7 +27,8 @@ func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 	return e
 }
 
-// Whoever calls carries the labels of the tool before anything goes back: progress, what is logged, the result, an error's text.
+// The caller receives the labels of the tool before its progress, log messages, result or error
+// text.
 func TestLabelsAreCarriedFirst(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		var order []string
@@ -72,7 +74,7 @@ func TestOnlyWhatWasCalledIsCarried(t *testing.T) {
 	}
 }
 
-// A sink brings no label, and where nobody keeps labels nothing is asked of them.
+// A sink adds no label, and nothing happens if no one tracks labels.
 func TestNothingToCarry(t *testing.T) {
 	w := newWorld(t, labelledEngine(t, "public", "external"), audit.NewMemory(), ok)
 	if _, err := w.door.Call(t.Context(), &tool.Call{Path: "shop.get-order", Arguments: json.RawMessage(`{"id":1}`), Carries: func(l []string) error { t.Errorf("carries %v", l); return nil }}); err != nil {

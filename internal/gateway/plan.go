@@ -12,11 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Planned is the effect, in the record, of a call that was not sent since its program is being planned.
+// Planned is the recorded effect of a call that was not sent because its program is being planned.
 const Planned = "planned"
 
-// plan asks a person about all that a program would write, and has it carried out. No catalog has that tool: c.Plan is set by the
-// executor alone.
+// plan asks a person about all the writes of a program, and has them carried out. The plan tool is
+// in no catalog: only the executor sets c.Plan.
 func (g *Gateway) plan(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	next := *c
 	next.Tool = plan.Definition()
@@ -28,8 +28,9 @@ func (g *Gateway) plan(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	return g.recorded(ctx, &next, g.decidePlan(&next, p), c.Plan)
 }
 
-// decidePlan decides on each call of a plan. One that is denied denies the plan. Else a person is asked, whatever policy says of the calls by
-// themselves: the agent asked for that. They are a member of the groups that all calls which need a person have in common.
+// decidePlan decides on each call of a plan. A denied call denies the plan. Otherwise a person is
+// asked, even if policy allows the individual calls, because the agent requested that. The
+// approvers are the groups common to all calls that need approval.
 func (g *Gateway) decidePlan(c *tool.Call, p *plan.Plan) policy.Decision {
 	version := g.cfg.Policy.Version()
 	deny := func(format string, a ...any) policy.Decision {
@@ -70,7 +71,7 @@ func (g *Gateway) decidePlan(c *tool.Call, p *plan.Plan) policy.Decision {
 	return policy.Decision{Effect: policy.Ask, Policy: "plan", Version: version, Reason: "a plan of " + n + " that may write", Approvers: groups}
 }
 
-// currentPlan says, when a plan was approved, whether all of it could be made now.
+// currentPlan returns an error if an approved plan could not be carried out completely now.
 func (g *Gateway) currentPlan(c *tool.Call) error {
 	p, err := plan.Parse(c.Arguments)
 	if err != nil {
@@ -82,7 +83,7 @@ func (g *Gateway) currentPlan(c *tool.Call) error {
 	return nil
 }
 
-// takenOver makes a call of a program that is planned, or carries out a plan.
+// takenOver makes a call of a program that is being planned, or carries out a call of a plan.
 func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
 	asIs, effect := d, string(d.Effect)
 	instead, err := c.Write(c, g.version())
@@ -95,7 +96,7 @@ func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision
 		caller = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return instead.Result, nil })
 	default:
 		c.Arguments, asIs.Reason = json.RawMessage(instead.Arguments), instead.Reason
-		d.Effect = policy.Allow // a person has decided on it, with the rest of the plan
+		d.Effect = policy.Allow // a person has approved it, as part of the plan
 		return g.record(ctx, c, d, asIs, caller)
 	}
 	entry, berr := g.cfg.Audit.Begin(ctx, c, audit.Decision{Effect: effect, Policy: versioned(asIs), Reason: because(asIs)})
@@ -107,7 +108,7 @@ func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision
 	return result, err
 }
 
-// version is that of the policies that are in force now.
+// version returns the version of the policies now in force.
 func (g *Gateway) version() string {
 	if g.cfg.Latest != nil {
 		return g.cfg.Latest()

@@ -18,7 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A plan that nobody decides on is not carried out, and neither is one of which a call is denied, of a tool that is not there, or that is no plan.
+// A plan is not carried out if it is undecided or malformed, or if one of its calls is denied or
+// names an unknown tool.
 func TestPlanThatIsNotCarriedOut(t *testing.T) {
 	note := &tool.Tool{Upstream: "crm", Name: "note", InputSchema: json.RawMessage(`{"type":"object"}`)}
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`@ask("people") permit (principal, action, resource == Tool::"crm.note");`)}}})
@@ -67,7 +68,7 @@ func TestPlanThatIsNotCarriedOut(t *testing.T) {
 	}
 }
 
-// Nobody but an execution asks about a plan: it is no tool.
+// Only an execution asks about a plan: it is not a tool.
 func TestPlanIsNoTool(t *testing.T) {
 	w := newWorld(t, open(), audit.NewMemory(), ok)
 	for _, parent := range []string{"", "ex_1"} {

@@ -10,13 +10,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// scope is the vault of a call.
+// scope returns the vault of a call.
 func scope(c *tool.Call) privacy.Scope {
 	return privacy.Scope{Owner: c.Principal.ID, Session: c.Session}
 }
 
-// reveal turns the tokens in a call's arguments back, where policy lets its tool have what they stand for. What it gives is a remark
-// for the call's record. Programs are given to our own tools as they were written.
+// reveal replaces the tokens in a call's arguments by their values, if policy lets the tool have
+// them. It returns a remark for the call's audit record. Our own tools receive programs as written.
 func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err error) {
 	if g.cfg.Privacy == nil || c.Tool.Upstream == tool.Own {
 		return "", nil
@@ -56,7 +56,7 @@ func (g *Gateway) reveal(ctx context.Context, c *tool.Call) (remark string, err 
 	return strings.Join(parts, "; "), nil
 }
 
-// list names a few things.
+// list joins names, and counts them if there are many.
 func list(names []string) string {
 	const most = 20
 	if n := len(names) - most; n > 0 {
@@ -65,13 +65,13 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// modelled reports whether what a call gives goes to a model as it is: one from outside, of an upstream's tool. What programs show the
-// executor looks after.
+// modelled reports whether the result of a call goes directly to a model: the call is from outside,
+// to an upstream's tool. The executor handles the output of programs.
 func (g *Gateway) modelled(c *tool.Call) bool {
 	return g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream != tool.Own
 }
 
-// muffle hides personal data in what a tool says while it is called from outside.
+// muffle hides personal data in the progress and log messages of a tool called from outside.
 func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 	if !g.modelled(c) {
 		return
@@ -97,7 +97,8 @@ func (g *Gateway) muffle(ctx context.Context, c *tool.Call) {
 	}
 }
 
-// shown is what came of a call as whoever made it may see it: a model sees tokens, a program all.
+// shown returns the result of a call in the form that the caller may see: a model sees tokens, a
+// program sees the data.
 func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
 	if g.cfg.Privacy != nil && c.Parent == "" && c.Tool.Upstream == tool.Own {
 		return g.ownShown(ctx, c, r, err)
@@ -116,7 +117,7 @@ func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err e
 	if err != nil {
 		e := *tool.AsError(err)
 		s.Text(&e.Msg)
-		e.Err = nil // it says what the text no longer does
+		e.Err = nil // it contains the values that were replaced in the text
 		s.Hide(ctx)
 		return nil, &e
 	}
@@ -124,8 +125,9 @@ func (g *Gateway) shown(ctx context.Context, c *tool.Call, r *tool.Result, err e
 	return r, nil
 }
 
-// ownShown is shown for one of our own tools. What a program shows was hidden in its session, before it was cut; what else is in the
-// answer, such as names that programs and people gave, is hidden here. Definitions of tools that search finds are no data.
+// ownShown is shown for our own tools. The output of a program was hidden in its session, before it
+// was truncated. The rest of the result, such as names chosen by programs and people, is hidden
+// here. Definitions of tools that search finds are not data.
 func (g *Gateway) ownShown(ctx context.Context, c *tool.Call, r *tool.Result, err error) (*tool.Result, error) {
 	s := g.cfg.Privacy.Sheet(ctx, scope(c))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// vaults gives the store of personal data, on the disk.
+// vaults returns the store of personal data, on disk.
 func vaults(t *testing.T) privacy.Store {
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
 	if err != nil {
@@ -35,8 +35,8 @@ func vaults(t *testing.T) privacy.Store {
 	return s.Privacy(key)
 }
 
-// TestAPersonApprovesWhatIsSent has a call with a token that a person is asked about: they see the address, which is what is validated, sent and
-// on record; another principal's token stays one.
+// TestAPersonApprovesWhatIsSent makes a call with a token that needs approval. The approver sees
+// the address, which is also validated, sent and recorded. Another principal's token stays a token.
 func TestAPersonApprovesWhatIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cat := catalog.New(catalog.Config{})
@@ -100,7 +100,8 @@ permit (principal, action == Action::"reveal", resource);`)}}})
 	})
 }
 
-// TestRevealsByWhatWasRead has a policy that gives personal data to nobody who has read what is untrusted.
+// TestRevealsByWhatWasRead has a policy that reveals no personal data to callers that have read
+// untrusted data.
 func TestRevealsByWhatWasRead(t *testing.T) {
 	cat := catalog.New(catalog.Config{})
 	var sent string
@@ -135,7 +136,8 @@ func TestRevealsByWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestErrorsHideWhatTheyWrap has an upstream's error that holds more than its text: what reads it further in sees the text alone.
+// TestErrorsHideWhatTheyWrap has an upstream whose error wraps more than its text: callers see only
+// the text.
 func TestErrorsHideWhatTheyWrap(t *testing.T) {
 	cat := catalog.New(catalog.Config{})
 	cat.Set(catalog.Source{

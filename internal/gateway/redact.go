@@ -5,8 +5,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// quiet reports whether policy leaves fields out of what the call gives. What its tool says meanwhile is not passed on then:
-// nobody can say which fields that holds. Programs are given results that were redacted already.
+// quiet reports whether policy removes fields from the result of the call. If so, it drops the
+// tool's progress and log messages: they may contain these fields in any form. Programs receive
+// results that are already redacted.
 func quiet(c *tool.Call, d policy.Decision) bool {
 	if len(d.Redact) == 0 || c.Tool.Upstream == tool.Own {
 		return false
@@ -15,8 +16,8 @@ func quiet(c *tool.Call, d policy.Decision) bool {
 	return true
 }
 
-// redacted is what a call came to, without the fields that policy leaves out. Of an error of a call that was sent its kind
-// is left.
+// redacted returns the result of a call without the fields that policy removes. Of an error of a
+// call that was sent, only the kind is kept.
 func redacted(r *tool.Result, err error, paths []string) (*tool.Result, error) {
 	if err != nil {
 		e := tool.AsError(err)

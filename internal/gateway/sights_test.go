@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A second goroutine finds what the first has put there, and is to work it out before the first does.
+// A goroutine may find a sight whose creator has not computed it yet, and then computes it first.
 func TestSightThatIsNotWorkedOutYet(t *testing.T) {
 	whole := catalog.New(catalog.Config{}).View()
 	all := func() func(*catalog.Entry) bool { return func(*catalog.Entry) bool { return true } }
@@ -29,7 +29,7 @@ func TestSightThatIsNotWorkedOutYet(t *testing.T) {
 	}
 }
 
-// A principal whose clients have many names doesn't have what others see worked out again and again.
+// A principal with many client names doesn't evict the views of others, which would be computed again.
 func TestSightsOfAGreedyPrincipal(t *testing.T) {
 	whole := catalog.New(catalog.Config{}).View()
 	var s sights

@@ -14,9 +14,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Visible gives what p may see of the catalog: all tools but those that would be denied whatever the arguments, ours too.
-// Lists, searches, declarations, what programs are checked against, and suggestions are all made of it, so that they
-// never show what no call could reach. The same View is given as long as nothing changes.
+// Visible returns the part of the catalog that p may see: all tools except those that would be
+// denied with any arguments. That applies to our own tools, too. Lists, searches, declarations,
+// program checks and suggestions are based on it, so that they never show an unreachable tool. It
+// returns the same View until something changes.
 func (g *Gateway) Visible(p tool.Principal) *catalog.View {
 	return g.seen.get(p, g.cfg.Catalog.View(), g.fleeting, func() func(*catalog.Entry) bool {
 		sight := g.cfg.Policy.Sight(p, time.Time{})
@@ -32,7 +33,8 @@ func (g *Gateway) Shows(p tool.Principal, t *tool.Tool) bool {
 	return e != nil
 }
 
-// hidden decides on a call of a tool that its principal may not see, which is denied.
+// hidden decides on a call of a tool that its principal may not see. The second result reports
+// whether the call is denied for that reason.
 func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
 	if g.Shows(c.Principal, c.Tool) || c.Tool.Upstream == tool.Own {
 		return policy.Decision{}, false
@@ -41,8 +43,8 @@ func (g *Gateway) hidden(c *tool.Call) (policy.Decision, bool) {
 	return d, d.Effect == policy.Deny
 }
 
-// attempted records a call that is not made as denied, if its principal may not see the tool. Its error is that of a call of such a tool,
-// of one that doesn't exist, or that the call can't be recorded.
+// attempted records a call that is not made as denied, if its principal may not see the tool. It
+// returns the error of such a call, of a call to an unknown tool, or of a failure to record.
 func (g *Gateway) attempted(ctx context.Context, c *tool.Call) error {
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
@@ -58,36 +60,36 @@ func (g *Gateway) attempted(ctx context.Context, c *tool.Call) error {
 	return err
 }
 
-// Tools gives the entries of tools that p may see, without our own.
+// Tools returns the entries of the tools that p may see, without our own.
 func (g *Gateway) Tools(p tool.Principal) []*catalog.Entry { return g.Visible(p).Entries() }
 
-// Bounds on what is kept of views.
+// Limits of cached views.
 const (
-	maxSeen = 256         // views, of as many principals or of clients of theirs
-	fresh   = time.Second // for how long what depends on more than the policy and the catalog is kept
+	maxSeen = 256         // number of views; one per principal and client
+	fresh   = time.Second // how long a view is cached that may change without a new policy or catalog
 )
 
-// sights keeps what principals see.
+// sights caches the views of principals.
 type sights struct {
 	mu    sync.Mutex
-	whole *catalog.View // of which all are parts
+	whole *catalog.View // all views are parts of it
 	by    *queue.Cache[string, *sight]
 }
 
-// keyOf tells apart principals that may see different things.
+// keyOf returns a cache key that differs for principals that may see different tools.
 func keyOf(p tool.Principal) string {
 	return fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain})
 }
 
-// A sight is what one principal sees.
+// A sight is the view of one principal.
 type sight struct {
 	once sync.Once
 	made time.Time
 	view *catalog.View
 }
 
-// get gives what p sees of the whole catalog, worked out anew when the catalog changed, or after a moment where it may
-// change by itself: with the time, or with a credential.
+// get returns the view of p. It computes a new one if the catalog changed, or, if fleeting is set,
+// after a moment: the view may then change with the time, or with a credential.
 func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep func() func(*catalog.Entry) bool) *catalog.View {
 	key, now := keyOf(p), time.Now()
 	s.mu.Lock()
@@ -103,10 +105,10 @@ func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool, keep 
 	s.mu.Unlock()
 	v.once.Do(func() {
 		v.view = whole.Only(keep())
-		if last != nil && last != v { // v itself may be found before whoever put it there has worked it out
+		if last != nil && last != v { // v itself may be found before its creator has computed it
 			last.once.Do(func() { last.view = v.view })
 			if v.view.Same(last.view) {
-				v.view = last.view // whoever keeps things by the View finds them again
+				v.view = last.view // caches keyed by View stay valid
 			}
 		}
 	})

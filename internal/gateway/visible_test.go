@@ -20,7 +20,7 @@ import (
 
 var toolNames = []string{"shop.list_orders", "shop.refund_order", "bank.read_balance", "bank.transfer_money", "mail.send_letter"}
 
-// town is a catalog of three upstreams, and search.
+// town returns a catalog of three upstreams, and search.
 func town() *catalog.Catalog {
 	cat := catalog.New(catalog.Config{})
 	ok := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, "done"), nil })
@@ -50,7 +50,7 @@ func doorUnder(t interface{ Fatal(...any) }, cat *catalog.Catalog, text string) 
 	return g, record
 }
 
-// Listing, search, and calls from outside and from programs never disagree.
+// Listing, search, and calls from outside and from programs always agree.
 func TestWhatIsSeenIsWhatCanBeCalled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
@@ -60,7 +60,9 @@ func TestWhatIsSeenIsWhatCanBeCalled(t *testing.T) {
 			where := rapid.SampledFrom([]string{"resource", `resource in Upstream::"shop"`, `resource == Tool::"bank.transfer_money"`, `resource == Tool::"mail.send_letter"`}).Draw(t, "where")
 			when := rapid.SampledFrom([]string{"", "when { resource.readOnly }", "unless { resource.readOnly }", "when { context.arguments has n && context.arguments.n == 1 }"}).Draw(t, "when")
 			if effect == "forbid" && strings.Contains(when, "arguments") {
-				when = "" // with a permit on the same argument it would leave nothing, which takes more than a partial evaluation to see
+				// Combined with a permit on the same argument it would leave nothing, which partial
+				// evaluation can't see.
+				when = ""
 			}
 			fmt.Fprintf(&b, "@id(\"p%d\") %s (%s, action == Action::\"call\", %s) %s;\n", i, effect, who, where, when)
 		}
@@ -105,7 +107,7 @@ func TestSuggestionsNameOnlyWhatMayBeSeen(t *testing.T) {
 func TestTheRecordHasThePoliciesAndTheirVersion(t *testing.T) {
 	g, record := doorUnder(t, town(), `@id("shop-only") permit (principal, action, resource in Upstream::"shop");`)
 	for path, policyID := range map[string]string{"shop.list_orders": "shop-only@", "mail.send_letter": "none@"} {
-		_, _ = g.Call(t.Context(), &tool.Call{Path: path}) // how it ends is the record's to say
+		_, _ = g.Call(t.Context(), &tool.Call{Path: path}) // the audit log has the result
 		all, err := record.Records(t.Context(), audit.Query{Tool: path})
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%d records, %v", len(all), err)
