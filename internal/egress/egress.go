@@ -1,9 +1,11 @@
-// Package egress makes the requests of programs to hosts of the network, for whoever decided that they may be made.
+// Package egress sends the requests of programs to network hosts. Its callers decide whether a
+// request may be made.
 //
-// A host is looked up once, and what is dialed is an address that was checked: public, or in a range that the configuration names. So a name
-// that resolves to another address a moment later (DNS rebinding) reaches nothing, nor does one that points at this machine, its network,
-// or the metadata of a cloud. Redirects are not followed, no proxy of the environment is used, no cookie is kept and no credential added. What is
-// sent and what comes back is bounded in size and time.
+// A host name is resolved once, and the address that is dialed has been checked: it is public, or
+// in a configured range. So a name that resolves to another address a moment later (DNS rebinding)
+// reaches nothing. Nor does a name that points to this machine, its network or a cloud's metadata
+// service. Redirects are not followed, proxies in the environment are ignored, no cookie is kept
+// and no credential is added. Requests and responses are limited in size and time.
 package egress
 
 import (
@@ -27,59 +29,62 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds of a request and of its answer.
+// Limits of a request and of its response.
 const (
-	MaxBody    = 8 << 20 // bytes, each way; of an answer, unpacked
+	MaxBody    = 8 << 20 // bytes, each way; of a response, decompressed
 	maxHeaders = 64
-	maxHeader  = 16 << 10 // bytes of all headers that are sent
-	maxAnswer  = 64 << 10 // bytes of all headers that come back
+	maxHeader  = 16 << 10 // bytes of all request headers
+	maxAnswer  = 64 << 10 // bytes of all response headers
 	maxTime    = 60 * time.Second
-	maxAtOnce  = 32 // requests to one host under way, which principals share; the others wait in turns
+	// maxAtOnce is the number of concurrent requests to one host. Principals share them; other
+	// requests take turns.
+	maxAtOnce = 32
 )
 
-// Config makes a Client. Its zero value reaches public addresses only.
+// Config configures a Client. The zero value reaches public addresses only.
 type Config struct {
 	Private []netip.Prefix // addresses that may be reached besides public ones
 	Version string         // of Biplane, for User-Agent
-	// Lookup resolves a name; nil: as this machine does.
+	// Lookup resolves a name; nil: the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Own gives the addresses of this machine, which are not reached where they are public either; nil: those of its interfaces.
+	// Own returns the addresses of this machine, which are never reached, even if public; nil:
+	// those of its interfaces.
 	Own func() ([]net.Addr, error)
 }
 
-// A Request is what a program sends.
+// A Request is a request of a program.
 type Request struct {
-	Principal string // ID of who runs the program
+	Principal string // ID of the program's principal
 	Method    string
 	URL       *url.URL // absolute, http or https
 	Header    map[string]string
 	Body      []byte
 }
 
-// A Response is what came back.
+// A Response is the response to a Request.
 type Response struct {
 	Status  int
 	Text    string            // of the status, "Not Found"
-	Headers map[string]string // by their names in lower case; several of one name are joined by ", "
+	Headers map[string]string // by lower-case name; several values of one name are joined by ", "
 	Body    []byte
 }
 
-// A Client makes requests. It is safe for concurrent use.
+// A Client sends requests. It is safe for concurrent use.
 type Client struct {
 	cfg  Config
 	http *http.Client
 
 	mu    sync.Mutex
-	hosts map[string]*host // that requests are for
+	hosts map[string]*host // hosts with requests, by name
 }
 
-// A host has the turns of those that send requests to it.
+// A host manages the turns of requests to one host.
 type host struct {
 	turns *queue.Fair
-	users int // requests under way or waiting
+	users int // requests in progress or waiting
 }
 
-// New makes a Client.
+// New returns a Client.
 func New(cfg Config) *Client {
 	if cfg.Lookup == nil {
 		cfg.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -100,11 +105,11 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Close closes connections that are kept.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Do sends a request. An error of kind Denied says that no address of the host may be reached; one of kind Invalid, what is wrong in the
-// request; both, that nothing was sent.
+// Do sends a request. An error of kind Denied means that no address of the host may be reached. One
+// of kind Invalid means that the request is invalid. In both cases nothing was sent.
 func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 	leave, err := c.enter(ctx, q)
 	if err != nil {
@@ -140,12 +145,13 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 	return out, nil
 }
 
-// enter waits for a turn to send a request to its host, of the principal's share. A nil error means that leave must follow.
+// enter waits for the principal's turn to send a request to its host. If err is nil, leave must be
+// called.
 func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error) {
 	c.mu.Lock()
 	h := c.hosts[q.URL.Host]
 	if h == nil {
-		h = &host{turns: queue.New(maxAtOnce, math.MaxInt)} // how many wait is bounded by the calls of programs
+		h = &host{turns: queue.New(maxAtOnce, math.MaxInt)} // the number that wait is limited by the calls of programs
 		c.hosts[q.URL.Host] = h
 	}
 	h.users++
@@ -167,7 +173,7 @@ func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error)
 	return func() { h.turns.Leave(q.Principal); done() }, nil
 }
 
-// failed is the error of a request that came to nothing.
+// failed returns the error of a failed request.
 func (c *Client) failed(ctx context.Context, q Request, err error) error {
 	var e *tool.Error
 	switch {
@@ -181,7 +187,8 @@ func (c *Client) failed(ctx context.Context, q Request, err error) error {
 	return &tool.Error{Kind: tool.Unavailable, Msg: fmt.Sprintf("%s %s: %s", q.Method, q.URL.Host, reason(q.URL, err)), Err: err}
 }
 
-// reason says why a request failed, without the addresses of this machine, of its resolver and of hosts: programs don't need them.
+// reason says why a request failed, without the addresses of this machine, of its resolver or of
+// hosts, which programs don't need.
 func reason(u *url.URL, err error) string {
 	var lookup *net.DNSError
 	var op *net.OpError
@@ -201,7 +208,7 @@ func reason(u *url.URL, err error) string {
 	return err.Error()
 }
 
-// because returns what an operation of the network failed with, without its addresses.
+// because returns the cause of a failed network operation, without its addresses.
 func because(op *net.OpError) error {
 	var number syscall.Errno
 	switch {
@@ -246,14 +253,14 @@ func request(ctx context.Context, q Request) (*http.Request, error) {
 	return r, nil
 }
 
-// token reports whether s may be the name of a header (RFC 9110, section 5.6.2).
+// token reports whether s is a valid header name (RFC 9110, section 5.6.2).
 func token(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 	})
 }
 
-// dial looks a host up, and connects to the first of its addresses that may be reached.
+// dial resolves a host and connects to the first of its addresses that may be reached.
 func (c *Client) dial(ctx context.Context, network, hostport string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -301,7 +308,8 @@ func prefixes(list ...string) (out []netip.Prefix) {
 	return out
 }
 
-// own reports whether an address is one of this machine, where what listens may trust whoever comes from it. What can't be known is.
+// own reports whether an address belongs to this machine, where servers may trust local clients. It
+// returns true if that can't be determined.
 func (c *Client) own(a netip.Addr) bool {
 	all, err := c.cfg.Own()
 	return err != nil || slices.ContainsFunc(all, func(one net.Addr) bool {
@@ -310,8 +318,10 @@ func (c *Client) own(a netip.Addr) bool {
 	})
 }
 
-// mayReach reports whether a program may reach an address: one that the registries of special-purpose addresses of IANA leave to the public
-// (RFC 6890 and after) and clouds don't use for their own machines, or of the configuration. Addresses that have another in them (6to4, NAT64, Teredo) are none of the public.
+// mayReach reports whether a program may reach an address. The configured ranges may be reached. So
+// may addresses that IANA's special-purpose registries leave public (RFC 6890 and later), unless
+// clouds use them for their own machines. Addresses that embed another one (6to4, NAT64, Teredo)
+// are not public.
 func (c *Client) mayReach(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false

@@ -25,7 +25,7 @@ func target(t *testing.T, s string) *url.URL {
 	return u
 }
 
-// server answers with what it was sent.
+// server responds with the request that it received.
 func server(t *testing.T) (s *httptest.Server, hits *int) {
 	hits = new(int)
 	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,8 @@ func TestHeadersOfTheConnectionAreRefused(t *testing.T) {
 	}
 }
 
-// TestOnlyPublicAddresses tries what leads back to this machine, its network, or a cloud's metadata, as it is and by name.
+// TestOnlyPublicAddresses tests addresses of this machine, its network and cloud metadata services,
+// directly and by name.
 func TestOnlyPublicAddresses(t *testing.T) {
 	s, hits := server(t)
 	port := s.URL[strings.LastIndexByte(s.URL, ':')+1:]
@@ -116,7 +117,8 @@ func TestOnlyPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestRebinding looks a name up once: what is dialed is what was checked.
+// TestRebinding checks that a name is looked up once: the address that is dialed is the one that
+// was checked.
 func TestRebinding(t *testing.T) {
 	s, hits := server(t)
 	lookups := 0
@@ -132,7 +134,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// What a program reads of a request that failed names none of the addresses of this machine, of its resolver or of hosts.
+// Errors for programs contain no address of this machine, of its resolver or of hosts.
 func TestErrorsWithoutAddresses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -159,7 +161,7 @@ func TestErrorsWithoutAddresses(t *testing.T) {
 		return port
 	}
 	hangsUp := server(func(c net.Conn) {
-		_, _ = c.Read(make([]byte, 4096)) // all of the request: otherwise the connection is reset
+		_, _ = c.Read(make([]byte, 4096)) // read the whole request: otherwise the connection is reset
 		c.Close()
 	})
 	resets := server(func(c net.Conn) {
@@ -193,7 +195,8 @@ func TestErrorsWithoutAddresses(t *testing.T) {
 	}
 }
 
-// A principal with all the requests to a host that there may be, and more that wait, leaves room for another's.
+// A principal with the maximum number of requests to a host, and more that wait, leaves room for
+// another's.
 func TestAHostIsShared(t *testing.T) {
 	const most = 32
 	come, hold := make(chan struct{}, 100), make(chan struct{})

@@ -1,6 +1,7 @@
-// Package hint compares what an upstream says of its tools (MCP ToolAnnotations) with what it said when they were first
-// seen. A server may make its hints stricter at any time. A hint that becomes weaker is not believed until a person
-// accepts it: policies allow what only reads, so a server could otherwise call its way past them.
+// Package hint compares the hints of an upstream about its tools (MCP ToolAnnotations) with those
+// from when the tools were first seen. A server may make its hints stricter at any time. A hint
+// that becomes weaker is not believed until a person accepts it: policies allow read-only tools, so
+// a server could otherwise get around them.
 //
 // The package decides and does no I/O; package daemon stores Sights.
 package hint
@@ -15,13 +16,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Most is how many tools of one upstream are remembered.
+// Most is the maximum number of tools that are remembered per upstream.
 const Most = 10_000
 
-// maxName bounds the names that are remembered, in bytes. Upstreams with longer ones are rejected before.
+// maxName is the maximum length of a remembered name, in bytes. Upstreams with longer names are
+// rejected earlier.
 const maxName = 1024
 
-// Facts are the hints of a tool with the defaults of the MCP specification filled in. What only reads destroys nothing and can be repeated.
+// Facts are the hints of a tool, with the defaults of the MCP specification filled in. A read-only
+// tool is not destructive and is idempotent.
 type Facts uint8
 
 // The facts. A tool without hints is Destructive and OpenWorld.
@@ -34,13 +37,14 @@ const (
 	every = ReadOnly | Destructive | Idempotent | OpenWorld
 )
 
-// Strictest are the facts of a tool of which nothing is believed.
+// Strictest are the facts of a tool whose hints are not believed at all.
 const Strictest = Destructive | OpenWorld
 
-// good are the facts that weaken when they become true; the others weaken when they become false.
+// good are the facts that become weaker when they become true; the others become weaker when they
+// become false.
 const good = ReadOnly | Idempotent
 
-// names are those of the hints, in order of the facts.
+// names are the names of the hints, in the order of the facts.
 var names = [...]string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
 // Of returns the facts that hints state.
@@ -91,19 +95,20 @@ func (f Facts) Changes(before Facts) (out []string) {
 	return out
 }
 
-// A Sight is what is known of one tool.
+// A Sight is the stored knowledge of one tool.
 type Sight struct {
-	Facts Facts `json:"f"` // what is believed
-	// Told has a bit for each value of Facts that was a weaker claim and is on the record.
+	Facts Facts `json:"f"` // the facts that are believed
+	// Told has a bit for each value of Facts that was a weaker claim and has been recorded in the
+	// audit log.
 	Told uint16 `json:"t,omitempty"`
 }
 
-// Sights are those of one upstream, by the exact name of the tool.
+// Sights are the sights of one upstream, by the exact name of the tool.
 type Sights struct {
 	Tools map[string]*Sight `json:"tools"`
 }
 
-// Parse reads what Encode wrote. No data are no sights.
+// Parse parses the output of Encode. If data is nil, it returns empty Sights.
 func Parse(data []byte) (*Sights, error) {
 	s := &Sights{}
 	if data != nil {
@@ -120,31 +125,32 @@ func Parse(data []byte) (*Sights, error) {
 // Encode returns the sights as bytes.
 func (s *Sights) Encode() ([]byte, error) { return json.Marshal(s) }
 
-// A Claim is a hint that is weaker than what is believed, and waits for a person.
+// A Claim is a hint that is weaker than the believed one, and waits for a person.
 type Claim struct {
 	Tool    *tool.Tool // as the server defined it
 	Claimed Facts
-	Held    Facts // what counts instead
+	Held    Facts // the facts used instead
 }
 
-// ID identifies the claim: the whole definition of the tool, and what is believed of it.
+// ID returns an identifier of the claim. It covers the whole definition of the tool, and the
+// believed facts.
 func (c *Claim) ID() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", c.Tool.Digest(), c.Claimed, c.Held))
 	return hex.EncodeToString(sum[:8])
 }
 
-// A Verdict is the result of comparing a list of tools with what is known of them.
+// A Verdict is the result of comparing a list of tools with their sights.
 type Verdict struct {
-	Tools   []*tool.Tool // with the hints that are believed
+	Tools   []*tool.Tool // with the believed hints
 	Claims  []Claim      // in the order of the tools
-	Changed bool         // the sights have to be stored
+	Changed bool         // the sights must be stored
 }
 
-// Compare compares tools with the sights, and adds what is new or stricter to them. A tool whose name differs from a known one's in
-// spelling only begins with the hints of that one.
+// Compare compares tools with the sights, and adds new tools and stricter facts to them. A tool
+// whose name differs from a known one only in spelling starts with the hints of that one.
 func (s *Sights) Compare(tools []*tool.Tool) Verdict {
 	v := Verdict{Tools: make([]*tool.Tool, len(tools))}
-	var spelled map[string]Facts // what is known by fold, before this list
+	var spelled map[string]Facts // by fold, the facts known before this list
 	for i, t := range tools {
 		v.Tools[i] = t
 		if t == nil {
@@ -173,7 +179,7 @@ func (s *Sights) Compare(tools []*tool.Tool) Verdict {
 	return v
 }
 
-// Refuse returns the verdict on tools of which nothing is believed.
+// Refuse returns a verdict that believes none of the tools' hints.
 func Refuse(tools []*tool.Tool) Verdict {
 	v := Verdict{Tools: make([]*tool.Tool, len(tools))}
 	for i, t := range tools {
@@ -184,7 +190,7 @@ func Refuse(tools []*tool.Tool) Verdict {
 	return v
 }
 
-// believe puts the i-th tool in with the hints that are believed.
+// believe sets the i-th tool's hints to the believed ones.
 func (v *Verdict) believe(i int, claimed, held Facts) {
 	if held == claimed {
 		return
@@ -195,8 +201,8 @@ func (v *Verdict) believe(i int, claimed, held Facts) {
 	v.Tools[i] = &own
 }
 
-// spellings returns the strictest facts known of each fold. Compare calls it before it adds the first new tool: each of two tools
-// that appear together counts for itself.
+// spellings returns the strictest known facts of each fold. Compare calls it before it adds the
+// first new tool, so that two tools that appear together are independent.
 func (s *Sights) spellings() map[string]Facts {
 	out := map[string]Facts{}
 	for name, known := range s.Tools {
@@ -209,7 +215,7 @@ func (s *Sights) spellings() map[string]Facts {
 	return out
 }
 
-// Told notes that a claim is on the record, and reports whether it was not yet.
+// Told records that a claim is in the audit log, and reports whether it wasn't before.
 func (s *Sights) Told(c *Claim) (first bool) {
 	known := s.Tools[c.Tool.Name]
 	if known == nil || known.Told&(1<<c.Claimed) != 0 {
@@ -219,14 +225,14 @@ func (s *Sights) Told(c *Claim) (first bool) {
 	return true
 }
 
-// Untold takes Told back.
+// Untold reverts Told.
 func (s *Sights) Untold(c *Claim) {
 	if known := s.Tools[c.Tool.Name]; known != nil {
 		known.Told &^= 1 << c.Claimed
 	}
 }
 
-// Doubt returns sights that believe nothing of tools.
+// Doubt returns sights that believe no hints of tools.
 func Doubt(tools []*tool.Tool) *Sights {
 	s := &Sights{Tools: map[string]*Sight{}}
 	for _, t := range tools[:min(len(tools), Most)] {
@@ -235,7 +241,8 @@ func Doubt(tools []*tool.Tool) *Sights {
 	return s
 }
 
-// Accept makes what the tool claims what is believed. When no more tools fit, those that are not in the list now are forgotten first.
+// Accept makes the claimed facts the believed ones. If there is no room for another tool, tools
+// that are not in list are forgotten first.
 func (s *Sights) Accept(c *Claim, list []*tool.Tool) error {
 	if s.Tools[c.Tool.Name] == nil && len(s.Tools) >= Most {
 		there := map[string]*Sight{}
@@ -253,7 +260,7 @@ func (s *Sights) Accept(c *Claim, list []*tool.Tool) error {
 	return nil
 }
 
-// fold returns what all spellings of a name have in common: its letters and digits, in lower case.
+// fold returns the common part of all spellings of a name: its letters and digits, in lower case.
 func fold(name string) string {
 	f := strings.ReplaceAll(tool.Snake(name), "_", "")
 	if f == "" {

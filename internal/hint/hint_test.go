@@ -21,7 +21,7 @@ var (
 	read  = tool.Annotations{ReadOnly: is(true)}
 )
 
-// see compares one tool, after the data were stored and read again.
+// see compares tools, after a round trip of the stored data.
 func see(t *testing.T, s *hint.Sights, tools ...*tool.Tool) (*hint.Sights, hint.Verdict) {
 	t.Helper()
 	v := s.Compare(tools)
@@ -48,7 +48,7 @@ func none(t *testing.T) *hint.Sights {
 func TestWeaker(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, then tool.Annotations
-		changes     string // that wait; empty: the new hints are believed
+		changes     string // pending ones; empty: the new hints are accepted
 	}{
 		"read-only":                       {write, read, "readOnlyHint: true (was false), destructiveHint: false (was true), idempotentHint: true (was false)"},
 		"read-only, said before":          {tool.Annotations{ReadOnly: is(false)}, read, "readOnlyHint: true (was false), destructiveHint: false (was true), idempotentHint: true (was false)"},
@@ -101,7 +101,7 @@ func TestWeaker(t *testing.T) {
 	}
 }
 
-// A server that goes from a read to a write and back is not believed the second time.
+// A server that changes a tool from a read to a write and back is not trusted the second time.
 func TestBackAndForth(t *testing.T) {
 	s, _ := see(t, none(t), named("x", read))
 	s, _ = see(t, s, named("x", write))
@@ -132,7 +132,7 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
-	// Two that are there from the beginning are two tools.
+	// Two tools that exist from the start are two tools.
 	if _, v := see(t, none(t), named("get_x", write), named("getX", read)); len(v.Claims) > 0 {
 		t.Errorf("%+v", v.Claims)
 	}
@@ -183,7 +183,7 @@ func TestMost(t *testing.T) {
 	if len(v.Claims) != 1 || v.Tools[0].Annotations.Reads() || v.Changed {
 		t.Fatalf("%+v", v)
 	}
-	if err := s.Accept(&v.Claims[0], append(more, tools[1:]...)); err != nil { // tools[0] is there no longer
+	if err := s.Accept(&v.Claims[0], append(more, tools[1:]...)); err != nil { // tools[0] no longer exists
 		t.Fatal(err)
 	}
 	if _, v := see(t, s, more...); len(v.Claims) > 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on what a page shows, in bytes as they are shown. What isn't shown whole isn't approved here.
+// Limits of a page, in bytes as displayed. A request that isn't shown completely can't be approved
+// here.
 const (
 	maxShown    = 256 << 10 // of one call's arguments
 	maxProgram  = 2 << 20
@@ -24,7 +25,8 @@ const (
 	maxTogether = 200     // calls of an execution
 )
 
-// Sees reports whether p may see a request: those who decide and those who audit see all, others their own.
+// Sees reports whether p may see a request. Approvers, auditors and administrators see all
+// requests; others see their own.
 func Sees(p tool.Principal, r *approval.Request) bool {
 	return p.ID == r.Principal || identity.Has(p, identity.Approver, identity.Auditor, identity.Admin)
 }
@@ -44,7 +46,8 @@ type listData struct {
 	All  bool
 }
 
-// list shows what waits; with all, what was decided too; of one execution, all of it at once.
+// list shows pending requests. With all, it also shows decided ones. With execution, it shows the
+// requests of one execution on one page.
 func (s *Server) list(v *visit) error {
 	q := v.r.URL.Query()
 	if id := q.Get("execution"); id != "" {
@@ -59,7 +62,7 @@ func (s *Server) list(v *visit) error {
 	if err != nil {
 		return err
 	}
-	if !d.All { // one who asks for much doesn't hide what others wait for
+	if !d.All { // a principal with many requests doesn't hide those of others
 		all = queue.Interleave(all, func(r *approval.Request) string { return r.Principal })
 	}
 	for _, r := range all {
@@ -71,7 +74,7 @@ func (s *Server) list(v *visit) error {
 	return nil
 }
 
-// short is the beginning of arguments, for a list.
+// short returns the beginning of arguments, for a list.
 func short(args json.RawMessage) string {
 	if len(args) == 0 {
 		return "(large)"
@@ -84,34 +87,34 @@ func short(args json.RawMessage) string {
 	return string(text)
 }
 
-// A shown is a request as a person reads it who decides on it.
+// A shown is a request as displayed to the person who decides.
 type shown struct {
 	approval.Request
 	Text  string // the arguments, indented
 	Bytes int    // of the arguments, as they are sent
-	Cut   bool   // Text is not all of it
-	Why   string // why who looks may not decide on it; empty: they may
-	// Writes are the calls of a plan, of which Text is the list as it is approved.
+	Cut   bool   // Text is truncated
+	Why   string // why the viewer may not decide on it; empty: they may
+	// Writes are the calls of a plan. Text is the list of them as it is approved.
 	Writes []write
 }
 
 // A write is one call of a plan.
 type write struct {
 	Tool, Text string
-	Simulated  bool // its arguments hold a simulated answer: it will be refused
+	Simulated  bool // its arguments depend on a simulated result: it will be refused
 }
 
-// Pending reports whether it waits.
+// Pending reports whether the request is pending.
 func (s shown) Pending() bool { return s.State == approval.Pending }
 
 type detailData struct {
-	Execution  string // all that it waits for; empty: one request
+	Execution  string // if set, the page shows all its pending requests; otherwise a single request
 	Requests   []shown
-	More       int // that there was no room for
+	More       int // number of requests left out
 	Program    string
 	ProgramCut bool
-	Decides    bool // there is something to decide on
-	Approves   bool // and to approve
+	Decides    bool // a request can be decided on
+	Approves   bool // a request can be approved
 }
 
 // one shows a request; with raw, the bytes of its arguments.
@@ -131,7 +134,7 @@ func (s *Server) one(v *visit) error {
 	return nil
 }
 
-// seen gives a request that who looks may see.
+// seen returns a request, if the viewer may see it.
 func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
 	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
 	if err != nil || !Sees(v.who, r) {
@@ -143,7 +146,7 @@ func (s *Server) seen(v *visit, id string) (*approval.Request, error) {
 	return r, nil
 }
 
-// together shows all that an execution waits for.
+// together shows all pending requests of an execution.
 func (s *Server) together(v *visit, execution string) error {
 	all, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
 	if err != nil {
@@ -152,7 +155,7 @@ func (s *Server) together(v *visit, execution string) error {
 	d := detailData{Execution: execution}
 	size := 0
 	for i := len(all) - 1; i >= 0; i-- { // oldest first
-		r, err := s.cfg.Approvals.Get(v.r.Context(), all[i].ID) // a list leaves large arguments out
+		r, err := s.cfg.Approvals.Get(v.r.Context(), all[i].ID) // a list omits large arguments
 		if err != nil {
 			return err
 		}
@@ -174,7 +177,7 @@ func (s *Server) together(v *visit, execution string) error {
 	return nil
 }
 
-// detail writes the page of requests of one program.
+// detail writes the page for requests of one program.
 func (s *Server) detail(v *visit, d *detailData) {
 	if r := &d.Requests[0].Request; r.Execution != "" {
 		d.Program, d.ProgramCut = cut(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
@@ -190,7 +193,7 @@ func (s *Server) detail(v *visit, d *detailData) {
 	s.show(v, http.StatusOK, "detail.html", d)
 }
 
-// shown makes of a request what a person reads.
+// shown converts a request to its displayed form.
 func (s *Server) shown(v *visit, r *approval.Request) shown {
 	c := shown{Request: *r, Bytes: len(r.Arguments)}
 	c.Text, c.Cut = text(r.Arguments)
@@ -213,7 +216,7 @@ func (s *Server) shown(v *visit, r *approval.Request) shown {
 	return c
 }
 
-// text is arguments indented, with numbers, order and repeated keys as they are.
+// text indents arguments. Numbers, order and repeated keys are preserved.
 func text(args json.RawMessage) (_ string, short bool) {
 	var b bytes.Buffer
 	if err := json.Indent(&b, args, "", "  "); err != nil {
@@ -223,7 +226,7 @@ func text(args json.RawMessage) (_ string, short bool) {
 	return cut(tool.Visible(b.Bytes()), maxShown)
 }
 
-// cut gives the beginning of what is too long to be shown.
+// cut truncates s to most bytes, and reports whether it was too long.
 func cut(s string, most int) (_ string, short bool) {
 	if len(s) <= most {
 		return s, false
@@ -231,7 +234,8 @@ func cut(s string, most int) (_ string, short bool) {
 	return strings.ToValidUTF8(s[:most], ""), true
 }
 
-// decide takes a decision on requests that a page has shown: each is named with the digest of what was shown.
+// decide handles a decision on requests that a page has shown. Each request comes with the digest
+// that was shown.
 func (s *Server) decide(v *visit) error {
 	f := v.r.PostForm
 	verb := f.Get("decision")
@@ -245,7 +249,7 @@ func (s *Server) decide(v *visit) error {
 		return tool.Errorf(tool.Limit, "at most %d calls are decided on at once: nothing was decided", maxTogether)
 	}
 	var ids []string
-	for _, named := range f["request"] { // all of it is checked before anything is decided
+	for _, named := range f["request"] { // check everything before anything is decided
 		id, digest, _ := strings.Cut(named, " ")
 		r, err := s.seen(v, id)
 		switch {

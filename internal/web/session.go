@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on sessions of browsers.
+// Limits of browser sessions.
 const (
 	maxSessions   = 1000
 	sessionLife   = 12 * time.Hour
@@ -22,8 +22,9 @@ const (
 	maxCredential = 16 << 10
 )
 
-// sessions are the browsers that are signed in, in memory: a restart signs all out. The cookie holds a random name, of which the digest is
-// kept; the credential is asked with each request, so that one that is revoked ends its sessions at once.
+// sessions are the signed-in browsers, in memory: a restart signs all out. The cookie holds a
+// random name, of which only the digest is stored. The credential is checked with each request, so
+// that revoking it ends its sessions at once.
 type sessions struct {
 	now func() time.Time
 
@@ -32,7 +33,7 @@ type sessions struct {
 }
 
 type session struct {
-	owner       string // ID of who signed in
+	owner       string // ID of the principal who signed in
 	credential  string
 	began, used time.Time
 }
@@ -45,8 +46,8 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, all: map[[sha256.Size]byte]*session{}}
 }
 
-// open makes a session of owner, and returns its name. When there are too many, one of the owner with the most of them ends: the
-// one that was used longest ago.
+// open creates a session of owner, and returns its name. If there are too many sessions, the least
+// recently used one of the owner with the most sessions ends.
 func (t *sessions) open(owner, credential string) (name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +75,7 @@ func (t *sessions) open(owner, credential string) (name string) {
 	return name
 }
 
-// credential gives that of a session; empty where there is none.
+// credential returns the credential of a session, or "" if there is none.
 func (t *sessions) credential(name string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +95,8 @@ func (t *sessions) end(name string) {
 	delete(t.all, sha256.Sum256([]byte(name)))
 }
 
-// cookieName is bound to the host by browsers, where there is TLS (RFC 6265bis, section 4.1.3.2).
+// cookieName returns the cookie's name. With TLS, its prefix makes browsers bind it to the host
+// (RFC 6265bis, section 4.1.3.2).
 func (s *Server) cookieName() string {
 	if s.cfg.Secure {
 		return "__Host-biplane"
@@ -108,7 +110,7 @@ func (s *Server) setCookie(v *visit, value string, maxAge int) {
 	})
 }
 
-// known says who makes a request, by the credential of its session.
+// known returns the principal of a request, according to the credential of its session.
 func (s *Server) known(r *http.Request, a Access, decide bool) (tool.Principal, error) {
 	if !a.SignIn {
 		return a.Who(r, decide)
@@ -120,7 +122,7 @@ func (s *Server) known(r *http.Request, a Access, decide bool) (tool.Principal, 
 	return a.Who(with(r, credential), decide)
 }
 
-// with gives a request with a credential, and no other; without one where it is empty.
+// with returns r with credential and no other; if credential is empty, without any.
 func with(r *http.Request, credential string) *http.Request {
 	r = r.Clone(r.Context())
 	r.Header.Del("Authorization")
@@ -130,8 +132,8 @@ func with(r *http.Request, credential string) *http.Request {
 	return r
 }
 
-// toSignIn leads to the form. A browser that comes from another site, by a link in a message, doesn't send the cookie: it is asked to come
-// again from here, once.
+// toSignIn redirects to the sign-in form. A browser that follows a link from another site doesn't
+// send the cookie: it is asked to reload the page from here, once.
 func (s *Server) toSignIn(v *visit) error {
 	next := v.r.URL.RequestURI()
 	if v.r.Method != http.MethodGet {
@@ -146,7 +148,8 @@ func (s *Server) toSignIn(v *visit) error {
 	return nil
 }
 
-// safeNext is where to go after signing in: a page of ours, whatever stands in the address.
+// safeNext returns the page to show after sign-in. It is always one of our own pages, whatever the
+// address contains.
 func safeNext(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.IsAbs() || u.Host != "" || u.Path != "/approvals" && !strings.HasPrefix(u.Path, "/approvals/") || strings.Contains(next, "\\") {
@@ -166,7 +169,7 @@ func (s *Server) signInForm(v *visit) error {
 	return nil
 }
 
-// signIn takes an API key or an access token.
+// signIn handles the form with an API key or an access token.
 func (s *Server) signIn(v *visit) error {
 	next, credential := safeNext(v.r.PostForm.Get("next")), strings.TrimSpace(v.r.PostForm.Get("key"))
 	if !v.access.SignIn {

@@ -1,9 +1,11 @@
-// Package web serves the pages that people use in a browser: what waits for a person, and the decision on it.
+// Package web serves the pages for people with a browser: they show pending calls, and accept
+// decisions on them.
 //
-// The pages are HTML from templates and one style sheet, both in the binary: no scripts, nothing from elsewhere. They are behind the
-// same sign-in as the HTTP API: a form takes an API key or an access token, a cookie holds the name of the session that comes of it,
-// and each request is checked anew by that credential. All that is shown of a request is hostile: it is escaped for HTML, and what
-// doesn't show is written as the escape that means the same.
+// The pages are HTML from templates and one style sheet, both embedded in the binary. They have no
+// scripts and no external resources. They require the same sign-in as the HTTP API: a form accepts
+// an API key or an access token, a cookie holds the name of the session, and the credential is
+// checked with each request. The content of requests is not trusted: it is escaped for HTML, and
+// invisible characters are shown as escapes.
 package web
 
 import (
@@ -22,12 +24,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what a Server is made of. Approvals must be set.
+// Config configures a Server. Approvals is required.
 type Config struct {
 	Approvals approval.Requests
-	// Program gives the text of the program that made a call; empty where it is not kept. It may be nil.
+	// Program returns the source of the program that made a call, or "" if it is not kept. It may
+	// be nil.
 	Program func(ctx context.Context, r *approval.Request) string
-	Secure  bool             // browsers come over TLS: cookies are for it only
+	Secure  bool             // browsers use TLS: cookies are restricted to it
 	Log     *slog.Logger     // nil: none
 	Now     func() time.Time // default time.Now
 }
@@ -43,7 +46,7 @@ type Server struct {
 //go:embed pages
 var files embed.FS
 
-// New makes a Server.
+// New returns a Server.
 func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -57,7 +60,7 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg, sessions: newSessions(cfg.Now), origins: http.NewCrossOriginProtection(), templates: sync.OnceValue(parsed)}
 }
 
-// parsed gives the templates of the pages.
+// parsed returns the templates of the pages.
 func parsed() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"line": tool.VisibleLine,
@@ -65,36 +68,39 @@ func parsed() *template.Template {
 	}).ParseFS(files, "pages/*.html"))
 }
 
-// An Access says how who comes in is known on one listener.
+// An Access says how callers on one listener are identified.
 type Access struct {
-	SignIn bool // people sign in; else Who knows them without
-	// Who says who makes a request, if they may look, or, with decide, decide. An *identity.Refusal with status 401 means that it is not known.
+	SignIn bool // people sign in; otherwise Who identifies them without
+	// Who returns the principal of a request, if it may read, or, with decide, decide. An
+	// *identity.Refusal with status 401 means that it is unknown.
 	Who func(r *http.Request, decide bool) (tool.Principal, error)
-	// Gather reads the body of a request, of at most so many bytes, which count as held until release. It may be nil.
+	// Gather reads the body of a request, of at most the given number of bytes. They count as held
+	// until release is called. It may be nil.
 	Gather func(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
-	// Enter holds a slot for a request of p, of nobody before sign-in, until leave, once its body is there. It may be nil.
+	// Enter takes a slot for a request once its body has arrived, and holds it until leave is
+	// called. p is empty before sign-in. It may be nil.
 	Enter func(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
 }
 
-// Paths are the patterns of what Handler serves, as http.ServeMux has them.
+// Paths returns the patterns that Handler serves, in the form of http.ServeMux.
 func Paths() []string {
 	return []string{"/approvals", "/approvals/{id}", "/sign-in", "/sign-out", "/style.css"}
 }
 
-// A page is one row of the table of pages.
+// A page is a row of the table of pages.
 type page struct {
 	pattern string
 	access  access
 	serve   func(*Server, *visit) error
 }
 
-// An access is who may see a page.
+// An access says who may see a page.
 type access int
 
 const (
 	anyone  access = iota
-	looks          // whoever may read
-	decides        // whoever may decide
+	looks          // principals who may read
+	decides        // principals who may decide
 )
 
 var pages = []page{
@@ -115,13 +121,14 @@ type visit struct {
 	who    tool.Principal
 }
 
-// How large forms may be, in bytes.
+// Maximum sizes of forms, in bytes.
 const (
 	formBytes   = 128 << 10              // the names of as many requests as a page shows
-	signInBytes = 3*maxCredential + 4096 // a credential, escaped, and where to go then
+	signInBytes = 3*maxCredential + 4096 // a credential, escaped, and the next page
 )
 
-// Handler serves the pages to those whom a lets in. Host and Origin were checked before: see the listeners of package httpapi.
+// Handler serves the pages to those whom a lets in. It expects that Host and Origin were checked:
+// see the listeners of package httpapi.
 func (s *Server) Handler(a Access) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -137,7 +144,7 @@ func (s *Server) Handler(a Access) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // with none at all, browsers would send forms without their origin
+		h.Set("Referrer-Policy", "same-origin") // without any, browsers would send forms without their origin
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
@@ -145,7 +152,8 @@ func (s *Server) Handler(a Access) http.Handler {
 	})
 }
 
-// visit serves one page, if who asks may see it. A slot is taken when the form has arrived, of the shares of who sent it.
+// visit serves one page, if the caller may see it. For a form, it takes a slot from the sender's
+// share once the form has arrived.
 func (s *Server) visit(v *visit, p page) error {
 	if v.r.Method == http.MethodPost {
 		if err := s.origins.Check(v.r); err != nil {
@@ -208,7 +216,7 @@ func (s *Server) fail(v *visit, err error) {
 	s.show(v, status, "error.html", e.Msg)
 }
 
-// show writes a page from its template: whole, or not at all.
+// show writes a page from its template, either completely or not at all.
 func (s *Server) show(v *visit, status int, name string, data any) {
 	var b bytes.Buffer
 	if err := s.templates().ExecuteTemplate(&b, name, map[string]any{"Who": v.who, "SignedIn": v.access.SignIn && v.who.ID != "", "Data": data}); err != nil {
@@ -218,10 +226,10 @@ func (s *Server) show(v *visit, status int, name string, data any) {
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(b.Bytes()) // a browser that went away needs no page
+	_, _ = v.w.Write(b.Bytes()) // ignore errors of browsers that disconnected
 }
 
-// style gives the style sheet.
+// style serves the style sheet.
 func (s *Server) style(v *visit) error {
 	text, err := files.ReadFile("pages/style.css")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A fake has one request, and takes no decision.
+// A fake has one request, and accepts no decision.
 type fake struct{ r approval.Request }
 
 func (f *fake) List(context.Context, approval.Query) ([]approval.Request, error) {
@@ -58,7 +58,8 @@ func get(h http.Handler, path string, header ...string) *httptest.ResponseRecord
 	return w
 }
 
-// Whatever stands in a request, the pages hold no element and no address of its own, and nothing in it hides.
+// Whatever a request contains, the pages contain no element and no address from it, and nothing in
+// it is hidden.
 func TestHostileRequests(t *testing.T) {
 	const evil = "\"><script>alert(1)</script><a href=\"javascript:x\">\u202e\u200b"
 	f := &fake{approval.Request{
@@ -96,7 +97,7 @@ func TestSessionsEnd(t *testing.T) {
 	if get(h, "/approvals", "Cookie", "biplane="+name).Code == http.StatusOK || get(h, "/approvals", "Authorization", "Bearer code").Code == http.StatusOK {
 		t.Error("a session by another cookie, or none")
 	}
-	for range 13 { // it is used all the time
+	for range 13 { // it is in constant use
 		now = now.Add(55 * time.Minute)
 		in()
 	}
@@ -117,7 +118,8 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-// A browser that follows a link from another site doesn't send its cookie with it, and is led here once more.
+// A browser that follows a link from another site doesn't send its cookie with it, and is
+// redirected here once.
 func TestLinksFromElsewhere(t *testing.T) {
 	h := New(Config{Approvals: &fake{}}).Handler(withCode)
 	w := get(h, "/approvals/apr_1", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
@@ -132,7 +134,7 @@ func TestLinksFromElsewhere(t *testing.T) {
 	}
 }
 
-// Numbers, order and keys that repeat stay as they are sent.
+// Numbers, order and repeated keys are shown as sent.
 func TestArgumentsAsSent(t *testing.T) {
 	got, short := text([]byte(`{"b":1.0e2,"a":9007199254740993,"a":"x\u0000"}`))
 	if want := "{\n  \"b\": 1.0e2,\n  \"a\": 9007199254740993,\n  \"a\": \"x\\u0000\"\n}"; got != want || short {
