@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// DigestOf is the digest of a call: SHA-256 of the tool, a zero byte and the canonical arguments, in hexadecimal.
+// DigestOf returns the digest of a call: the SHA-256 of the tool's path, a zero byte and the
+// canonical arguments, in hexadecimal.
 func DigestOf(path string, args json.RawMessage) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, path) // never fails
@@ -23,9 +24,10 @@ func DigestOf(path string, args json.RawMessage) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// canonical gives arguments in the form of RFC 8785, so that those that say the same are the same bytes. The RFC's numbers are
-// doubles; one that a double doesn't hold exactly keeps its text, as a string that begins with U+0000: two issues
-// whose numbers differ in the last digit are two issues. Absent arguments are {}.
+// canonical returns args in the canonical form of RFC 8785 (JCS), so that equal arguments have
+// equal bytes. JCS numbers are doubles. A number that a double can't hold exactly becomes a string
+// of U+0000 and its text. So two issue numbers that differ only in the last digit stay different.
+// Absent arguments are {}.
 func canonical(args json.RawMessage) []byte {
 	if len(bytes.TrimSpace(args)) == 0 {
 		return []byte("{}")
@@ -34,7 +36,7 @@ func canonical(args json.RawMessage) []byte {
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil || d.More() {
-		return args // no JSON: as it is
+		return args // not JSON: leave it unchanged
 	}
 	plain, err := tool.Marshal(exact(v))
 	if err != nil {
@@ -47,7 +49,7 @@ func canonical(args json.RawMessage) []byte {
 	return out
 }
 
-// exact makes strings of the numbers that a double doesn't hold.
+// exact replaces the numbers in v that a double can't hold exactly with strings.
 func exact(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -66,7 +68,8 @@ func exact(v any) any {
 	return v
 }
 
-// fits reports whether a double surely holds the number that s writes: one of at most 15 digits, or an integer up to 2^53.
+// fits reports whether a double certainly holds the number written as s: one of at most 15 digits,
+// or an integer of at most 2^53 in magnitude.
 func fits(s string) bool {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return -1<<53 <= n && n <= 1<<53

@@ -10,47 +10,49 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A kind says what an entry is. In a part an entry is its kind, the length of its text (a varint) and the text.
+// A kind is the kind of an entry. An entry in a part is its kind, the length of its text (a varint)
+// and the text.
 type kind byte
 
 const (
-	begun     kind = 'b' // what was sent: a Begin
-	prepared  kind = 'p' // what runs: a Prepared
-	line      kind = 'l' // a line that the guest was told, as it was
-	answer    kind = 'a' // the answer to a question of the guest, as it was
-	delivered kind = 'd' // the outcome of a call was told to the guest: a delivery
-	intent    kind = 'i' // a call is about to leave: a sending
-	outcome   kind = 'o' // what came of a call: an ending
-	again     kind = 'r' // its process died before the guest said anything: what it heard before is void
-	resumed   kind = 'c' // another process goes on, or its time has stood still: a resumption
-	planned   kind = 'w' // what the program would write: a Planned
-	ended     kind = 'e' // how it ended: an End
+	begun     kind = 'b' // what was submitted: a Begin
+	prepared  kind = 'p' // what is run: a Prepared
+	line      kind = 'l' // a line sent to the guest, verbatim
+	answer    kind = 'a' // the answer to a question from the guest, verbatim
+	delivered kind = 'd' // the outcome of a call was sent to the guest: a delivery
+	intent    kind = 'i' // a call is about to be sent: a sending
+	outcome   kind = 'o' // the outcome of a call: an ending
+	again     kind = 'r' // the process died before the guest sent anything: discard all that the guest received before
+	resumed   kind = 'c' // another process took over, or the clock was stopped: a resumption
+	planned   kind = 'w' // the writes that the program planned: a Planned
+	ended     kind = 'e' // how the execution ended: an End
 )
 
-// A Begin is what an execution was begun with.
+// A Begin is the input of an execution.
 type Begin struct {
 	Source   string        `json:"source"`             // as the agent sent it
 	Language string        `json:"language,omitempty"` // as the agent named it
 	Session  string        `json:"session,omitempty"`
 	After    string        `json:"after,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
-	Files    []File        `json:"files,omitempty"`   // that were sent along
-	Mode     string        `json:"mode,omitempty"`    // "plan": it is planned
+	Files    []File        `json:"files,omitempty"`   // attachments
+	Mode     string        `json:"mode,omitempty"`    // "plan": the program is planned, not carried out
 	Carries  *Planned      `json:"carries,omitempty"` // the plan that it carries out; nil: none
-	// Principal is who began it, as it was then: calls that it makes later are bounded as those before were.
+	// Principal is who started the execution, as of then. Its later calls have the same bounds as
+	// its earlier ones.
 	Principal tool.Principal `json:"principal"`
-	Labels    []string       `json:"labels,omitempty"` // of what whoever sent it had read
+	Labels    []string       `json:"labels,omitempty"` // labels of the data that the submitter had read
 }
 
-// A File is one that was sent along with a program, by its path below ./workspace.
+// A File is an attachment of a program. Its path is relative to ./workspace.
 type File struct {
 	Path string `json:"path"`
 	Data []byte `json:"data"`
 }
 
-// A Prepared is what the guest is given, and the state that it begins from.
+// A Prepared is the program as the guest receives it, and the state that it starts from.
 type Prepared struct {
-	Code       string              `json:"-"` // this and the next five are those of the line that begins the program
+	Code       string              `json:"-"` // this and the next five are stored in the line that starts the program
 	Name       string              `json:"-"`
 	Line       int                 `json:"-"`
 	Namespaces map[string][]string `json:"-"`
@@ -63,16 +65,17 @@ type Prepared struct {
 	InSession  bool                `json:"in_session,omitempty"`
 	Known      []string            `json:"known,omitempty"`    // names that earlier programs of the session declared
 	Session    string              `json:"session,omitempty"`  // the session's ID; empty: there is none, or it was new
-	Revision   int64               `json:"revision,omitempty"` // of the session; 0: it was new
-	Programs   int                 `json:"programs,omitempty"` // how many programs the session's journal had: its guest is what they left
+	Revision   int64               `json:"revision,omitempty"` // revision of the session; 0: it was new
+	// number of programs in the session's journal: its guest is in the state that they left
+	Programs   int                 `json:"programs,omitempty"`
 }
 
-// A Planned is the plan of a program that has come to its end without writing anything, and what the program saw beside what it read: it
-// sees that again when the plan is carried out.
+// A Planned is the plan of a program that ended without writing anything. It also holds the inputs
+// of the program other than its reads: carrying out the plan uses the same inputs.
 type Planned struct {
-	Plan json.RawMessage `json:"plan"` // a plan.Plan, as it is approved
-	Seed string          `json:"seed"` // of its randomness
-	At   int64           `json:"at"`   // the time of day at its beginning, in milliseconds since 1970
+	Plan json.RawMessage `json:"plan"` // a plan.Plan, in the form that is approved
+	Seed string          `json:"seed"` // random seed
+	At   int64           `json:"at"`   // time of day at the start, in milliseconds since 1970
 }
 
 // An End is how an execution ended.
@@ -81,27 +84,29 @@ type End struct {
 	Execution json.RawMessage `json:"execution,omitempty"` // in the shape of biplane run --json
 	Undefined bool            `json:"undefined,omitempty"`
 	Answer    json.RawMessage `json:"answer,omitempty"` // the result of execute
-	Labels    []string        `json:"labels,omitempty"` // of all that it had read
-	Said      string          `json:"said,omitempty"`   // the digest of all that the guest said (Voice); empty where it did not end by itself
+	Labels    []string        `json:"labels,omitempty"` // labels of all data that it had read
+	// digest of the guest's output (Voice); empty unless the program ended on its own
+	Said      string          `json:"said,omitempty"`
 	Texts     []Text          `json:"texts,omitempty"`
 	At        int64           `json:"at"` // microseconds since 1970
 }
 
-// A Text is one of End's that is kept by its digest, since it is large.
+// A Text is a field of End that is too large to be inline. It is stored by its digest.
 type Text struct {
 	Field  string `json:"field"`
 	Digest string `json:"digest"`
 }
 
-// A delivery tells the guest of an outcome. Its line is made again from that.
+// A delivery records that the outcome of a call was sent to the guest. The line is rebuilt from the
+// outcome.
 type delivery struct {
 	ID       int64 `json:"id"`
 	At       int64 `json:"at"` // milliseconds: HostMessage.At
 	Question bool  `json:"question,omitempty"`
 }
 
-// A resumption says when a process took the execution up: nothing ran between that and the entry before it. With From it says that people were waited
-// for since then.
+// A resumption records when a process took over the execution. The time since the previous entry
+// doesn't count. If From is set, the time since From was spent waiting for people.
 type resumption struct {
 	At   int64 `json:"at"` // microseconds since 1970
 	From int64 `json:"from,omitempty"`
@@ -113,7 +118,7 @@ type sending struct {
 	ID         int64           `json:"id"`
 	Tool       string          `json:"tool"`
 	Arguments  json.RawMessage `json:"arguments,omitempty"`
-	Large      string          `json:"large,omitempty"` // the digest under which the arguments are kept
+	Large      string          `json:"large,omitempty"` // digest under which the arguments are stored
 	Digest     string          `json:"digest"`
 	Asked      string          `json:"asked,omitempty"`
 	Decision   string          `json:"decision,omitempty"`
@@ -123,14 +128,14 @@ type sending struct {
 	At         int64           `json:"at"` // microseconds
 }
 
-// An ending is what came of a call. The call is named again where it had no intent.
+// An ending is the outcome of a call. It describes the call as well if there was no intent.
 type ending struct {
 	sending
 	Value   json.RawMessage     `json:"value,omitempty"`
-	Kept    string              `json:"kept,omitempty"` // the digest under which the value is kept
+	Kept    string              `json:"kept,omitempty"` // digest under which the value is stored
 	Failure *sandbox.GuestError `json:"failure,omitempty"`
 	Blocks  []Block             `json:"blocks,omitempty"`
-	KeptIn  string              `json:"kept_in,omitempty"` // of the blocks
+	KeptIn  string              `json:"kept_in,omitempty"` // digest under which the blocks are stored
 	MS      int64               `json:"ms"`
 	Bytes   int                 `json:"bytes"`
 	Error   string              `json:"error,omitempty"`
@@ -140,13 +145,13 @@ type ending struct {
 	Labels  []string            `json:"labels,omitempty"`
 }
 
-// appendEntry adds an entry to a part.
+// appendEntry appends an entry to part.
 func appendEntry(part []byte, k kind, text []byte) []byte {
 	part = binary.AppendUvarint(append(part, byte(k)), uint64(len(text)))
 	return append(part, text...)
 }
 
-// entries gives the entries of a part to f.
+// entries calls f with each entry of part.
 func entries(part []byte, f func(k kind, text []byte) error) error {
 	for len(part) > 0 {
 		n, size := binary.Uvarint(part[1:])
@@ -167,7 +172,7 @@ func entries(part []byte, f func(k kind, text []byte) error) error {
 
 var damaged = tool.Errorf(tool.Conflict, "the journal of this execution is damaged")
 
-// answerLine is the line by which a guest is told of what came of a call.
+// answerLine returns the line that sends the outcome of a call to the guest.
 func answerLine(id int64, value json.RawMessage, failure *sandbox.GuestError, at int64) ([]byte, error) {
 	return tool.Marshal(sandbox.HostMessage{Answer: &sandbox.Answer{ID: id, Value: value, Error: failure}, At: at})
 }

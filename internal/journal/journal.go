@@ -1,13 +1,16 @@
-// Package journal says what is written down of an execution, while it runs and afterwards: a Record, which lists show, and
-// entries in order, which hold all that its guest heard of the outside and all that it asked of it.
+// Package journal defines the journal of an execution, which is written while it runs. A journal
+// has a Record, which lists show, and a sequence of entries. The entries hold all that the guest
+// received from the outside and all that it requested.
 //
-// A guest is deterministic (package sandbox): the same lines of the host and the same answers to its questions give the same
-// bytes. So the entries are enough to run a program again (Story.Play), to go on with one that a crash ended, and to say what
-// it did. A Log writes them; a Story is what they say; a Store keeps them, sealed.
+// A guest is deterministic (package sandbox): the same host lines and the same answers to its
+// questions produce the same bytes. So the entries suffice to replay a program (Story.Play), to
+// resume one after a crash, and to report what it did. A Log writes entries, a Story is a decoded
+// journal, and a Store keeps journals sealed.
 //
-// Entries are written in their order, by one writer, and nobody waits for that, except for the intent of a call that may write: it
-// is on the disk before the call leaves, and so is all that was written before it. What is not in the journal therefore had no
-// effect, and what the guest did since its last entry it does again, in the same way.
+// A single writer writes the entries in order. The execution doesn't wait for it, with one
+// exception: the intent of a call that may write. The intent and all earlier entries are on disk
+// before the call is sent. So anything missing from the journal had no effect outside. Whatever the
+// guest did since its last entry, it does again in the same way.
 package journal
 
 import (
@@ -19,52 +22,52 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// State says how far an execution is.
+// A State is the state of an execution.
 type State string
 
-// The states of an execution. One that waits for its turn is Running for the outside.
+// The states of an execution. A queued execution is reported as Running.
 const (
-	Running     State = "running"     // under way
-	Waiting     State = "waiting"     // it only waits for calls, and is suspended meanwhile
-	Done        State = "done"        // it ended well
-	Failed      State = "failed"      // it ended with an error
-	Interrupted State = "interrupted" // biplane ended while it ran, and it could not go on; see Record.Why
+	Running     State = "running"     // in progress
+	Waiting     State = "waiting"     // waiting only for calls, and suspended in the meantime
+	Done        State = "done"        // ended successfully
+	Failed      State = "failed"      // ended with an error
+	Interrupted State = "interrupted" // biplane exited while it ran, and it could not be resumed; see Record.Why
 )
 
-// Ended reports whether nothing comes after s.
+// Ended reports whether s is final.
 func (s State) Ended() bool { return s == Done || s == Failed || s == Interrupted }
 
-// A Record is an execution as lists show it. All of it may be read by whoever can read the store.
+// A Record describes an execution in lists. Anyone who can read the store can read all of it.
 type Record struct {
 	ID        string
 	Principal string
-	Client    string // client software; empty where it did not say
+	Client    string // client software; empty if unknown
 	Session   string // empty: none
 	Language  string // "typescript" or "python"
 	Tier      tool.Tier
-	Engine    string // what ran it, for people
-	Build     string // the identity of the engine's build: another one may do something else. Empty: not known
+	Engine    string // engine that ran it, for display
+	Build     string // identity of the engine's build: another build may behave differently. Empty: unknown
 	State     State
 	Started   time.Time
-	Ended     time.Time // zero: it has not
+	Ended     time.Time // zero: still running
 	Calls     int
-	Bytes     int64  // of its journal
+	Bytes     int64  // size of its journal
 	After     string // the execution that it corrects; empty: none
-	Lost      string // why it can't be replayed or recovered; empty where it can
+	Lost      string // why it can't be replayed or recovered; empty if it can
 	Why       string // why it failed or was interrupted, in one line; empty otherwise
-	Attempts  int    // recoveries since it last got on by itself
+	Attempts  int    // number of recoveries since it last made progress
 }
 
-// A Query picks executions, the newest first. Empty fields pick all.
+// A Query selects executions, newest first. Empty fields match all.
 type Query struct {
 	Principal string
 	Session   string
 	State     State
-	Before    string // those older than this execution
-	Limit     int    // default and most: 1,000
+	Before    string // only executions older than this one
+	Limit     int    // default and maximum: 1,000
 }
 
-// Max is how many are given at most.
+// Max returns the maximum number of results.
 func (q Query) Max() int {
 	const most = 1000
 	if q.Limit <= 0 || q.Limit > most {
@@ -73,103 +76,113 @@ func (q Query) Max() int {
 	return q.Limit
 }
 
-// A Write is one step of writing, done as a whole or not at all, after all that were given to the Store before it.
+// A Write is one atomic write to a Store. It is applied after all earlier ones.
 type Write struct {
-	Record  *Record  // the execution as it is now, or nil where that is unchanged
+	Record  *Record  // the current record, or nil if it has not changed
 	New     bool     // Record is the first of its execution
 	ID      string   // of the execution
-	Seq     int      // of Part, from 1; 0: there is none
+	Seq     int      // sequence number of Part, from 1; 0: no part
 	Part    []byte   // entries
-	Results []Result // what entries of Part refer to
+	Results []Result // results that entries of Part refer to
 }
 
-// A Result is something large that entries refer to. Equal ones are kept once.
+// A Result is a large value that entries refer to. Equal values are stored once.
 type Result struct {
-	Digest string // as Store.Digest gives it
+	Digest string // as returned by Store.Digest
 	Data   []byte
 }
 
-// A Pending is a Write that was given to a Store.
+// A Pending is a Write in progress.
 type Pending interface {
-	// Safe waits until the death of this process doesn't take it back. Its error may mean that it does.
+	// Safe waits until the write survives the death of this process. After an error it may not
+	// survive.
 	Safe() error
-	// Wait waits until it is written: what is read of the Store has it, too. Its error may mean that it is not.
+	// Wait waits until the data is written and visible to readers of the Store. After an error it
+	// may not be written.
 	Wait() error
-	// Sync waits until the disk has it, and all that was given to the store before it, though what is read of the store may not have it yet. Its error
-	// may mean that it doesn't.
+	// Sync waits until the write and all earlier ones are on disk. Readers of the store may not see
+	// them yet. After an error they may not be on disk.
 	Sync() error
-	// Hurry has it safe without a pause for what may come with it. It doesn't wait.
+	// Hurry starts the write immediately, without waiting for others to batch with. It doesn't
+	// block.
 	Hurry()
 }
 
-// A Store keeps journals, sealed. It is safe for concurrent use. Errors are *tool.Errors.
+// A Store keeps journals, sealed. It is safe for concurrent use. All errors are *tool.Errors.
 type Store interface {
-	// Write takes a step, after those that were given before. A part whose forerunner could not be written is not written.
+	// Write queues w after all earlier writes. A part is not written if the part before it failed.
 	Write(w *Write) Pending
-	// Digest names data by a digest that can't be made without the store's key.
+	// Digest returns a digest of data that can't be computed without the store's key.
 	Digest(data []byte) string
-	// Get gives an execution; nil when there is none.
+	// Get returns an execution, or nil if there is none.
 	Get(ctx context.Context, id string) (*Record, error)
-	// List gives executions, the newest first.
+	// List returns executions, newest first.
 	List(ctx context.Context, q Query) ([]Record, error)
-	// Open gives those that have not ended, the oldest first.
+	// Open returns the executions that have not ended, oldest first.
 	Open(ctx context.Context) ([]Record, error)
-	// Parts gives the parts of a journal in their order. A part that was changed by others, or is missing, is an error of kind
-	// conflict.
+	// Parts returns the parts of a journal in order. A part that is missing or was tampered with is
+	// an error of kind conflict.
 	Parts(ctx context.Context, id string) ([][]byte, error)
-	// Result gives a result by its digest. One that is gone is an error of kind not_found.
+	// Result returns a result by its digest. If it was deleted, the error has kind not_found.
 	Result(ctx context.Context, digest string) ([]byte, error)
-	// Trim deletes what has ended before a time, and of the others the oldest of the principals with the most, until their journals are at
-	// most so many bytes. The journals of a principal that has no more than an equal share stay.
-	// It gives how many executions it deleted. One that has not ended stays.
+	// Trim deletes executions that ended before a time. If the remaining journals exceed the limit
+	// in bytes, it also deletes the oldest executions of the principals that use the most.
+	// Principals within an equal share keep their journals, and executions that have not ended
+	// stay. Trim returns the number of deleted executions.
 	Trim(ctx context.Context, before time.Time, bytes int64) (int, error)
 }
 
-// A Call is one call of a program, in the order in which the program made them.
+// A Call is a call made by a program. Calls are numbered in the order in which the program made
+// them.
 type Call struct {
-	N          int             `json:"n"`            // from 1
-	ID         int64           `json:"id,omitempty"` // of the guest
-	Tool       string          `json:"tool"`         // its path, as the program named it
-	Arguments  json.RawMessage `json:"arguments,omitempty"`
-	Digest     string          `json:"digest"`               // SHA-256 of the tool and its canonical arguments (RFC 8785), in hexadecimal
-	Asked      string          `json:"asked,omitempty"`      // the digest of the call as the program wrote it; empty: in the plain form
-	Decision   string          `json:"decision,omitempty"`   // of policy; empty where it never came to that
-	ReadOnly   bool            `json:"read_only,omitempty"`  // by its annotations
-	Idempotent bool            `json:"idempotent,omitempty"` // by its annotations
-	Sent       time.Time       `json:"sent,omitzero"`        // when its intent was written; zero: it never left
-	Ended      time.Time       `json:"ended,omitzero"`       // when its outcome came; zero: it is not known
-	Order      int             `json:"order,omitempty"`      // of its delivery to the program, from 1; 0: it was not delivered
-	MS         int64           `json:"ms"`                   // from the program's asking to the outcome
-	Bytes      int             `json:"bytes"`                // of the result
-	Error      string          `json:"error,omitempty"`
-	Kind       string          `json:"kind,omitempty"`   // of the error
-	From       string          `json:"from,omitempty"`   // the execution whose journal answered it
-	Labels     []string        `json:"labels,omitempty"` // of what came of it
-	Plan       *InPlan         `json:"plan,omitempty"`   // what it is in a plan; nil: nothing
+	N         int             `json:"n"`            // from 1
+	ID        int64           `json:"id,omitempty"` // guest's ID
+	Tool      string          `json:"tool"`         // path, as named by the program
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// SHA-256 of the tool and its canonical arguments (RFC 8785), in hexadecimal
+	Digest string `json:"digest"`
+	// digest of the call as the program wrote it; empty: it was in the plain form
+	Asked      string    `json:"asked,omitempty"`
+	Decision   string    `json:"decision,omitempty"`   // policy decision; empty if none was made
+	ReadOnly   bool      `json:"read_only,omitempty"`  // by its annotations
+	Idempotent bool      `json:"idempotent,omitempty"` // by its annotations
+	Sent       time.Time `json:"sent,omitzero"`        // when its intent was written; zero: it was never sent
+	Ended      time.Time `json:"ended,omitzero"`       // when its outcome arrived; zero: unknown
+	// position of its delivery to the program, from 1; 0: not delivered
+	Order  int      `json:"order,omitempty"`
+	MS     int64    `json:"ms"`    // from the program's request to the outcome
+	Bytes  int      `json:"bytes"` // size of the result
+	Error  string   `json:"error,omitempty"`
+	Kind   string   `json:"kind,omitempty"`   // kind of the error
+	From   string   `json:"from,omitempty"`   // the execution whose journal answered it
+	Labels []string `json:"labels,omitempty"` // labels of the result
+	Plan   *InPlan  `json:"plan,omitempty"`   // its place in a plan; nil: none
 
-	Value   json.RawMessage     `json:"-"` // what the program was given; nil for undefined
-	Failure *sandbox.GuestError `json:"-"` // or thrown
+	Value   json.RawMessage     `json:"-"` // value returned to the program; nil for undefined
+	Failure *sandbox.GuestError `json:"-"` // error thrown in the program
 	Blocks  []Block             `json:"-"`
-	Unsent  bool                `json:"-"` // it surely had no effect
-	at      time.Time           // of its delivery
+	Unsent  bool                `json:"-"` // it certainly had no effect
+	at      time.Time           // time of its delivery
 }
 
-// Is reports whether digest is that of the call, in the plain form or as the program wrote it.
+// Is reports whether digest identifies the call, in the plain form or as the program wrote it.
 func (c *Call) Is(digest string) bool {
 	return c.Digest == digest || c.Asked != "" && c.Asked == digest
 }
 
-// An InPlan says what a call is in a plan: of a program that is planned it was simulated, and never left; of one that carries out a plan it is
-// one of the calls that were approved.
+// An InPlan describes a call that belongs to a plan. In a program that is being planned, the call
+// was simulated and never sent. In one that carries out a plan, it is one of the approved calls.
 type InPlan struct {
 	Tool       string `json:"tool"`       // exact path
-	Definition string `json:"definition"` // digest of what the tool is said to do
-	Policies   string `json:"policies"`   // the version of those that decided
-	// Arguments are those that the tool would be given, with tokens of personal data turned back; nil: those that the program sent.
+	Definition string `json:"definition"` // digest of the tool's description
+	Policies   string `json:"policies"`   // version of the policies that decided
+	// Arguments are the arguments that the tool would receive, with tokens replaced by the personal
+	// data. If nil, they are those that the program sent.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// Given gives the arguments that the tool would be given, of a call for which the program sent these.
+// Given returns the arguments that the tool would receive for a call that the program made with
+// sent.
 func (p *InPlan) Given(sent json.RawMessage) json.RawMessage {
 	if p.Arguments != nil {
 		return p.Arguments
@@ -177,21 +190,21 @@ func (p *InPlan) Given(sent json.RawMessage) json.RawMessage {
 	return sent
 }
 
-// PlanCall is the ID of the call by which an execution asks about its plan. No guest makes one of that ID.
+// PlanCall is the ID of the call by which an execution asks about its plan. No guest uses this ID.
 const PlanCall int64 = -1
 
-// Simulated reports whether the call was planned, and not sent.
+// Simulated reports whether the call was planned and not sent.
 func (c *Call) Simulated() bool { return c.Plan != nil && c.Sent.IsZero() }
 
 // Known reports whether the call's outcome is known.
 func (c *Call) Known() bool { return !c.Ended.IsZero() }
 
-// Unknown reports whether the call was sent, may have written, and nobody knows whether it did.
+// Unknown reports whether the call was sent and may have written, but its outcome is unknown.
 func (c *Call) Unknown() bool {
 	return !c.Sent.IsZero() && !c.Known() && !c.ReadOnly && !c.Idempotent
 }
 
-// A Block is a content block (an image, audio, a resource) that a value refers to by a handle.
+// A Block is a content block (an image, audio, a resource) that a value refers to by its handle.
 type Block struct {
 	Handle string          `json:"handle"`
 	Raw    json.RawMessage `json:"raw"`

@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A memory is a Store of one journal.
+// A memory is a Store that holds one journal.
 type memory struct {
 	mu      sync.Mutex
 	rec     *Record
@@ -59,7 +59,8 @@ func (m *memory) Result(_ context.Context, digest string) ([]byte, error) {
 	return nil, tool.Errorf(tool.NotFound, "gone")
 }
 
-// What a Log writes is what Load reads: lines byte for byte, outcomes in the order of their delivery, large ones by their digest.
+// Load reads what a Log writes: lines byte for byte, outcomes in the order of their delivery, large
+// values by their digest.
 func TestLogAndStory(t *testing.T) {
 	m := &memory{results: map[string][]byte{}}
 	at := time.UnixMilli(1_700_000_000_000)
@@ -111,7 +112,8 @@ func TestLogAndStory(t *testing.T) {
 	}
 }
 
-// How long an execution ran is told without what passed while no process had it, however often that was.
+// The run time of an execution excludes the time in which no process ran it, however often that
+// happened.
 func TestTimeWithoutAProcess(t *testing.T) {
 	m := &memory{results: map[string][]byte{}}
 	now := time.UnixMilli(1_700_000_000_000)
@@ -122,10 +124,10 @@ func TestTimeWithoutAProcess(t *testing.T) {
 	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: now}, Begin{Source: "text"}, 1<<20, clock)
 	l.Prepared(Prepared{Runtime: "js"})
 	heard(l)
-	now = now.Add(2 * time.Second) // of its own
+	now = now.Add(2 * time.Second) // the program's own time
 	call := &Call{N: 1, ID: 7, Tool: "a.b", Sent: now, ReadOnly: true}
 	l.Intent(call)
-	for range 3 { // it dies, and is taken up the next day
+	for range 3 { // it dies, and is resumed the next day
 		l.Freeze()
 		st, err := Load(t.Context(), m, "ex_1")
 		if err != nil {
@@ -134,11 +136,11 @@ func TestTimeWithoutAProcess(t *testing.T) {
 		now = now.Add(24 * time.Hour)
 		l = Continue(m, st, 1<<20, clock)
 		l.Resumed()
-		now = now.Add(time.Second) // of its own: it does again what it did
+		now = now.Add(time.Second) // the program's own time: it repeats what it did
 		call.Sent = now
 		l.Intent(call)
 	}
-	now = now.Add(5 * time.Second) // of the tool
+	now = now.Add(5 * time.Second) // the tool's time
 	call.Ended, call.MS = now, 5000
 	l.Outcome(call)
 	l.Freeze()
@@ -151,7 +153,8 @@ func TestTimeWithoutAProcess(t *testing.T) {
 	}
 }
 
-// However the clock was set while people were asked, an execution ran neither for less than no time, nor is any of theirs left out twice.
+// However the clock was set while people were asked, the run time is never negative, and no wait is
+// excluded twice.
 func TestTimeOfPeople(t *testing.T) {
 	began := time.UnixMicro(1_700_000_000_000_000)
 	for name, c := range map[string]struct {
@@ -207,7 +210,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// Whatever stands in a part, reading it ends with a story or an error.
+// Reading any part returns a story or an error.
 func FuzzStory(f *testing.F) {
 	var part []byte
 	for k, text := range map[kind]string{begun: `{"source":"x"}`, prepared: `{}`, line: `{"at":1,"run":{}}`, answer: `{"answer":{"id":1}}`,

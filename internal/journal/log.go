@@ -9,20 +9,22 @@ import (
 )
 
 const (
-	// large is from which size on a text is kept by its digest, in bytes.
+	// large is the size in bytes above which a text is stored by its digest.
 	large = 16 << 10
-	// soon is when entries are written that nothing else brings with it. A program without calls has mostly ended by then.
+	// soon is the delay after which buffered entries are written. Most programs without calls have
+	// ended by then.
 	soon = 20 * time.Millisecond
-	// shortly is when the outcome of a call is written that only read: several may come at once, and one that is lost is asked
-	// for again.
+	// shortly is the delay for the outcome of a call that only reads. Several outcomes may be
+	// batched, and a lost one is requested again.
 	shortly = 2 * time.Millisecond
-	// maxLost is how long a text of the end may be of an execution whose journal was given up, in bytes.
+	// maxLost is the maximum size in bytes of a text in the End of a lost journal.
 	maxLost = 1 << 20
-	// much is how many bytes of entries are written at once, whatever they are.
+	// much is the number of buffered bytes above which entries are written immediately.
 	much = 64 << 10
 )
 
-// A Log writes the journal of an execution. It is safe for concurrent use. A nil Log writes nothing.
+// A Log writes the journal of an execution. It is safe for concurrent use. A nil Log writes
+// nothing.
 type Log struct {
 	store Store
 	most  int64
@@ -30,23 +32,23 @@ type Log struct {
 
 	mu      sync.Mutex
 	rec     Record
-	part    []byte // entries that are not given to the store yet
+	part    []byte // entries not yet passed to the store
 	results []Result
-	held    int             // bytes of results
+	held    int             // size of results in bytes
 	hurry   bool            // the timer is set to shortly
-	kept    map[string]bool // results that were given to it
+	kept    map[string]bool // digests already passed to the store
 	seq     int
-	begun   bool // the record was given to it
-	stale   bool // and has changed since
-	closed  bool // nothing is written any more
-	frozen  bool // by Freeze
+	begun   bool // the record was passed to the store
+	stale   bool // the record has changed since
+	closed  bool // no further writes
+	frozen  bool // closed by Freeze
 	last    Pending
-	wrote   Pending // the outcome of a call that may write, the last one; nil: there is none
+	wrote   Pending // the last outcome of a call that may write; nil: none
 	timer   *time.Timer
 }
 
-// NewLog makes the Log of a new execution. Its journal may have so many bytes, results included; one that has more is
-// given up, and says so.
+// NewLog returns the Log of a new execution. most is the maximum size of its journal in bytes,
+// including results. A journal that exceeds it is marked as lost.
 func NewLog(s Store, rec Record, b Begin, most int64, now func() time.Time) *Log {
 	l := &Log{store: s, most: most, now: now, rec: rec, kept: map[string]bool{}}
 	l.mu.Lock()
@@ -56,7 +58,7 @@ func NewLog(s Store, rec Record, b Begin, most int64, now func() time.Time) *Log
 	return l
 }
 
-// Continue makes the Log of an execution that goes on, after the entries of its story.
+// Continue returns the Log of a resumed execution. It writes after the entries of st.
 func Continue(s Store, st *Story, most int64, now func() time.Time) *Log {
 	l := &Log{store: s, most: most, now: now, rec: st.Record, kept: map[string]bool{}, begun: true, seq: st.parts}
 	l.mu.Lock()
@@ -66,7 +68,8 @@ func Continue(s Store, st *Story, most int64, now func() time.Time) *Log {
 	return l
 }
 
-// Update changes the record, and has it written. With flush false it is written with the first entries that are.
+// Update modifies the record and schedules it for writing. If flush is false, it is written with
+// the next entries.
 func (l *Log) Update(f func(*Record), flush bool) {
 	if l == nil {
 		return
@@ -80,7 +83,7 @@ func (l *Log) Update(f func(*Record), flush bool) {
 	}
 }
 
-// Prepared notes what the guest is given.
+// Prepared records the program that is sent to the guest.
 func (l *Log) Prepared(p Prepared) {
 	if l == nil {
 		return
@@ -90,7 +93,8 @@ func (l *Log) Prepared(p Prepared) {
 	l.add(prepared, p)
 }
 
-// Planned notes the plan of a program, and gives what is waited for before a person is asked about it.
+// Planned records the plan of a program. The caller waits for the result before anyone is asked to
+// approve the plan.
 func (l *Log) Planned(p Planned) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,13 +102,14 @@ func (l *Log) Planned(p Planned) Pending {
 	return l.give(false)
 }
 
-// Again says that the program begins once more: what its guest heard before is void.
+// Again records that the program starts over: all that its guest received before is discarded.
 func (l *Log) Again() { l.put(again, nil) }
 
-// Resumed says that the execution goes on in this process. It is written with what comes next.
+// Resumed records that the execution continues in this process. It is written with the next entry.
 func (l *Log) Resumed() { l.goesOn(0) }
 
-// Stood says that the execution's time has stood still since a moment, while people were asked. It is written with what comes next.
+// Stood records that the execution's clock was stopped since a time, while people were asked. It is
+// written with the next entry.
 func (l *Log) Stood(since time.Time) { l.goesOn(since.UnixMicro()) }
 
 func (l *Log) goesOn(from int64) {
@@ -116,13 +121,13 @@ func (l *Log) goesOn(from int64) {
 	l.add(resumed, resumption{At: l.now().UnixMicro(), From: from})
 }
 
-// Heard notes a line that the guest is told.
+// Heard records a line sent to the guest.
 func (l *Log) Heard(text []byte) { l.put(line, text) }
 
-// Answered notes the answer to a question of the guest.
+// Answered records the answer to a question from the guest.
 func (l *Log) Answered(text []byte) { l.put(answer, text) }
 
-// Delivered notes that the guest is told of the outcome of its call, at a time in milliseconds.
+// Delivered records that the outcome of call id is sent to the guest; at is in milliseconds.
 func (l *Log) Delivered(id, at int64, question bool) {
 	if l == nil {
 		return
@@ -132,8 +137,9 @@ func (l *Log) Delivered(id, at int64, question bool) {
 	l.add(delivered, delivery{id, at, question})
 }
 
-// Intent notes that a call is about to leave. What it gives is waited for before it does: that the intent is on the disk, or, of a
-// call that only reads, that what came of the writes before it is safe; nil where there are none.
+// Intent records that a call is about to be sent. The caller waits for the result before sending
+// it. For a call that may write, the result is the write of the intent. For one that only reads, it
+// is the last outcome of a call that may write, or nil if there is none.
 func (l *Log) Intent(c *Call) Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +150,7 @@ func (l *Log) Intent(c *Call) Pending {
 	return l.give(false)
 }
 
-// Outcome notes what came of a call.
+// Outcome records the outcome of a call.
 func (l *Log) Outcome(c *Call) {
 	if l == nil || c == nil {
 		return
@@ -168,11 +174,11 @@ func (l *Log) Outcome(c *Call) {
 		}
 	}
 	l.add(outcome, e)
-	if l.rec.Attempts > 0 { // it got on
+	if l.rec.Attempts > 0 { // it made progress
 		l.rec.Attempts, l.stale = 0, true
 	}
 	switch {
-	case !c.ReadOnly && !c.Sent.IsZero(): // a crash before this is written leaves a write of which nobody knows
+	case !c.ReadOnly && !c.Sent.IsZero(): // a crash before this is written leaves a write with an unknown outcome
 		l.wrote = l.give(false)
 		l.wrote.Hurry()
 	case l.held > much:
@@ -199,7 +205,8 @@ func (l *Log) sending(c *Call, at time.Time) sending {
 	return s
 }
 
-// End notes how the execution ended, with the record as f makes it. Nothing is written after it.
+// End records how the execution ended, and the record as modified by f. Nothing is written after
+// it.
 func (l *Log) End(e End, f func(*Record)) {
 	if l == nil {
 		return
@@ -226,12 +233,12 @@ func (l *Log) End(e End, f func(*Record)) {
 	l.timer.Stop()
 }
 
-// notWhole is why an execution can't be replayed of which not all could be written.
+// notWhole is why an execution can't be replayed if part of its journal could not be written.
 const notWhole = "not all of its journal could be written"
 
-// Amend looks whether the end of an execution was written, which waits until it is known, and writes the record alone where it was
-// not: the journal is not whole then, and what is known of the execution is how it ended. An error says that this can't be
-// written either.
+// Amend waits for the end of the execution to be written. If that failed, it writes the record
+// alone: the journal is incomplete, but the result of the execution is known. It returns an error
+// if the record can't be written either.
 func (l *Log) Amend() error {
 	l.mu.Lock()
 	last, rec := l.last, l.rec
@@ -245,10 +252,10 @@ func (l *Log) Amend() error {
 	if err := l.store.Write(&Write{ID: rec.ID, Record: &rec, New: true}).Wait(); err == nil || tool.AsError(err).Kind == tool.Unavailable {
 		return err
 	}
-	return l.store.Write(&Write{ID: rec.ID, Record: &rec}).Wait() // it is there already
+	return l.store.Write(&Write{ID: rec.ID, Record: &rec}).Wait() // it exists already
 }
 
-// Freeze says that nothing is written any more: for the journal it is as if the process had died.
+// Freeze stops all further writes, as if the process had died.
 func (l *Log) Freeze() {
 	if l == nil {
 		return
@@ -256,7 +263,7 @@ func (l *Log) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		on := l.rec.Attempts > 0 // this end of the process is not the program's doing
+		on := l.rec.Attempts > 0 // the process exits for reasons other than the program
 		l.rec.Attempts = 0
 		l.flush(on)
 		l.frozen = true
@@ -265,7 +272,7 @@ func (l *Log) Freeze() {
 	l.timer.Stop()
 }
 
-// Frozen reports whether Freeze came before End: the execution goes on in another process.
+// Frozen reports whether Freeze was called before End: the execution continues in another process.
 func (l *Log) Frozen() bool {
 	if l == nil {
 		return false
@@ -275,7 +282,7 @@ func (l *Log) Frozen() bool {
 	return l.frozen
 }
 
-// Wait waits until all that was given to the store is written.
+// Wait waits until everything passed to the store is written.
 func (l *Log) Wait() error {
 	if l == nil {
 		return nil
@@ -289,7 +296,7 @@ func (l *Log) Wait() error {
 	return last.Wait()
 }
 
-// Lost says why the execution can't be replayed; empty when it can.
+// Lost returns why the execution can't be replayed, or "" if it can.
 func (l *Log) Lost() string {
 	if l == nil {
 		return ""
@@ -299,7 +306,7 @@ func (l *Log) Lost() string {
 	return l.rec.Lost
 }
 
-// Flush gives what there is to the store.
+// Flush passes all buffered entries to the store.
 func (l *Log) Flush() {
 	if l == nil {
 		return
@@ -320,7 +327,7 @@ func (l *Log) put(k kind, text []byte) {
 	l.append(k, text)
 }
 
-// add adds an entry that is an object. l.mu is held.
+// add appends an entry whose text is v as JSON. l.mu is held.
 func (l *Log) add(k kind, v any) {
 	text, err := tool.Marshal(v)
 	if err != nil {
@@ -330,10 +337,10 @@ func (l *Log) add(k kind, v any) {
 	l.append(k, text)
 }
 
-// append adds an entry. l.mu is held.
+// append appends an entry. l.mu is held.
 func (l *Log) append(k kind, text []byte) {
 	if l.closed || l.rec.Lost != "" && k != intent && k != outcome && k != ended {
-		return // of a journal that was given up the calls remain
+		return // only calls and the end are recorded after the journal was lost
 	}
 	before := len(l.part)
 	l.part = appendEntry(l.part, k, text)
@@ -346,7 +353,7 @@ func (l *Log) append(k kind, text []byte) {
 	}
 }
 
-// keep keeps a text by its digest. l.mu is held.
+// keep schedules data for storing, and returns its digest. l.mu is held.
 func (l *Log) keep(data []byte) (digest string) {
 	digest = l.store.Digest(data)
 	if !l.kept[digest] && !l.closed {
@@ -358,21 +365,22 @@ func (l *Log) keep(data []byte) (digest string) {
 	return digest
 }
 
-// grow counts bytes of the journal. l.mu is held.
+// grow adds n bytes to the size of the journal. l.mu is held.
 func (l *Log) grow(n int64) {
 	if l.rec.Bytes += n; l.rec.Bytes > l.most && l.rec.Lost == "" {
 		l.lose("its journal is larger than an execution's may be")
 	}
 }
 
-// lose gives the journal up: what its guest hears is not written any more, nor what its calls gave. The execution goes on.
-// l.mu is held.
+// lose marks the journal as lost: input of the guest and values of calls are no longer written. The
+// execution continues. l.mu is held.
 func (l *Log) lose(why string) { l.rec.Lost, l.results = why, nil }
 
-// flush gives what there is to the store, with the record where it is asked for or the first. l.mu is held.
+// flush passes all buffered entries to the store, with the record if requested or needed. l.mu is
+// held.
 func (l *Log) flush(record bool) { l.give(record) }
 
-// give is flush, and gives what was given last. l.mu is held.
+// give does the same as flush, and returns the last write. l.mu is held.
 func (l *Log) give(record bool) Pending {
 	if l.closed {
 		return frozen{}
@@ -396,17 +404,17 @@ func (l *Log) give(record bool) Pending {
 	return l.last
 }
 
-// A frozen is what waits for a Log that writes nothing any more: its call doesn't leave.
+// frozen is the Pending of a Log that no longer writes: the call must not be sent.
 type frozen struct{}
 
 var errFrozen = tool.Errorf(tool.Unavailable, "biplane is shutting down: the call was not made")
 
-// Safe gives the error.
+// Safe returns an error.
 func (frozen) Safe() error { return errFrozen }
 
-// Wait gives the error.
+// Wait returns an error.
 func (frozen) Wait() error { return errFrozen }
 
-// Sync gives the error.
+// Sync returns an error.
 func (frozen) Sync() error { return errFrozen }
 func (frozen) Hurry()      {}

@@ -10,23 +10,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A Played is what a guest did that was told what a journal holds.
+// A Played is the behavior of a guest that was replayed from a journal.
 type Played struct {
-	Calls   []Call                       // in the order in which the program made them, with what they came to
-	Console []sandbox.Console            //
-	End     *sandbox.GuestMessage        // Done or Fail; nil: it did not come to its end
-	Files   map[string][]*sandbox.Answer // what its file operations came to, by FileKey, in their order
-	Said    string                       // the digest of all that it said (Voice)
-	Stopped bool                         // it was stopped at the call that it was to be stopped at, the last of Calls
-	Differs string                       // where it first did something else than the journal says; empty: nowhere
-	Err     error                        // how the sandbox ended it; nil where it did not
+	Calls   []Call // in the order in which the program made them, with their outcomes
+	Console []sandbox.Console
+	End     *sandbox.GuestMessage        // Done or Fail; nil: it did not end
+	Files   map[string][]*sandbox.Answer // answers to its file operations, by FileKey, in order
+	Said    string                       // digest of its output (Voice)
+	Stopped bool                         // it was stopped at the requested call, the last of Calls
+	Differs string                       // where it first differed from the journal; empty: nowhere
+	Err     error                        // why the sandbox ended it; nil if it did not
 }
 
-// errOver ends a guest of which nothing more is wanted.
+// errOver ends a guest that is no longer needed.
 var errOver = errors.New("nothing more is wanted of the guest")
 
-// Play tells a guest in box, which is as the program found it, all that the journal holds, until the program makes its until-th
-// call (from 1; 0: to its end). The same build of the engine does the same again, to the last byte. Its error is that of ctx.
+// Play replays the journal to a guest in box, which must be in the state that the program started
+// from. It stops at the program's until-th call (from 1), or at its end if until is 0. The same
+// build of the engine does exactly the same again, to the last byte. The only errors are those of
+// ctx.
 func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Played, error) {
 	p := &player{story: s, until: until, voice: NewVoice(), heard: map[int64][]byte{}, out: Played{Files: map[string][]*sandbox.Answer{}}}
 	for _, h := range s.Heard {
@@ -53,15 +55,15 @@ func (s *Story) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Play
 	return &p.out, nil
 }
 
-// A player is the host's end of a guest stream that is played from a journal.
+// A player is the host's end of the guest stream during a replay.
 type player struct {
 	story *Story
 	until int
-	lines []byte // touched by Read only
+	lines []byte // used by Read only
 	stop  func()
-	heard map[int64][]byte // lines, by what they answer
+	heard map[int64][]byte // lines, by the ID that they answer
 
-	mu      sync.Mutex // what follows is touched by the stream and by questions
+	mu      sync.Mutex // guards the following, which the stream and questions share
 	part    []byte
 	answers [][]byte
 	over    bool
@@ -69,10 +71,10 @@ type player struct {
 	out     Played
 }
 
-// Read gives the lines, then io.EOF.
+// Read returns the lines, then io.EOF.
 func (p *player) Read(b []byte) (int, error) { return give(&p.lines, b) }
 
-// Write takes what the guest says.
+// Write receives output of the guest.
 func (p *player) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,12 +102,12 @@ func (p *player) line(text []byte) {
 	}
 }
 
-// FileKey names a file operation by all that it asks for.
+// FileKey returns a key that identifies a file operation by everything in it except the ID.
 func FileKey(f sandbox.File) string {
 	f.ID = 0
 	key, err := json.Marshal(f)
 	if err != nil {
-		return "" // it holds nothing that can't be
+		return "" // can't happen: every field can be encoded
 	}
 	return string(key)
 }
@@ -142,12 +144,12 @@ func (p *player) ask(_ context.Context, question []byte) []byte {
 	return a
 }
 
-// call takes a call that the guest makes again.
+// call handles a call that the guest repeats.
 func (p *player) call(c *sandbox.GuestCall) {
 	path := PathOf(c)
 	k := p.story.Call(c.ID)
 	if k == nil && p.heard[c.ID] != nil {
-		return // it was answered without being made, as one of too many
+		return // it was answered without being made, because there were too many calls
 	}
 	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args, Digest: DigestOf(path, c.Args)}
 	switch {

@@ -7,29 +7,31 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Prior is what executions did that a program corrects: calls of the same tool with the same arguments are answered from
-// their journals, each once. A nil Prior did nothing. It is safe for concurrent use.
+// A Prior holds the calls of earlier executions that a program corrects. Calls of the same tool
+// with the same arguments are answered from their journals, each once. A nil Prior is empty. It is
+// safe for concurrent use.
 type Prior struct {
 	mu      sync.Mutex
-	done    map[string][]PriorCall // by the call's digest, in their order
-	labels  []string               // of what they had read
-	unknown map[string]PriorCall   // those of which nobody knows whether they took effect
-	seen    map[string]int         // counts those that are there, by the execution that made them and their digest
+	done    map[string][]PriorCall // by the call's digest, in order
+	labels  []string               // labels of the data that they had read
+	unknown map[string]PriorCall   // calls that may or may not have taken effect
+	seen    map[string]int         // number of calls already added, by their original execution and digest
 }
 
 // A PriorCall is a call that an execution made.
 type PriorCall struct {
 	*Call
-	Of      string // the execution
-	Session string // in which it was made; empty: in none
+	Of      string // execution that made it
+	Session string // session in which it was made; empty: none
 }
 
-// NewPrior makes one that did nothing yet.
+// NewPrior returns an empty Prior.
 func NewPrior() *Prior {
 	return &Prior{done: map[string][]PriorCall{}, unknown: map[string]PriorCall{}, seen: map[string]int{}}
 }
 
-// Add adds what an execution did. A call that a later execution has from here is the same one.
+// Add adds the calls of an execution. A call that a later execution answered from here is not added
+// again.
 func (p *Prior) Add(st *Story) {
 	p.labels = tool.Joined(p.labels, st.Labels())
 	here := map[string]int{}
@@ -52,8 +54,8 @@ func (p *Prior) Add(st *Story) {
 	}
 }
 
-// doubtful reports whether a call that may write left, and its error does not say what became of it: the tool did not answer, or its
-// answer could not be used.
+// doubtful reports whether a call that may write was sent and failed without a definite outcome:
+// the tool did not answer, or its answer could not be used.
 func doubtful(c *Call) bool {
 	if c.Failure == nil || c.Unsent || c.Sent.IsZero() || c.ReadOnly || c.Idempotent {
 		return false
@@ -65,8 +67,8 @@ func doubtful(c *Call) bool {
 	return false
 }
 
-// Take gives the call that answers one of the same tool and arguments; nil where there is none. Its error is that nobody
-// knows whether that call took effect.
+// Take returns the call that answers one with this tool and these arguments, or nil if there is
+// none. It returns an error if it is unknown whether that call took effect.
 func (p *Prior) Take(path string, args json.RawMessage) (*PriorCall, error) {
 	if p == nil {
 		return nil, nil
@@ -85,7 +87,7 @@ func (p *Prior) Take(path string, args json.RawMessage) (*PriorCall, error) {
 	return nil, nil
 }
 
-// Labels gives the labels of what they had read.
+// Labels returns the labels of the data that the executions had read.
 func (p *Prior) Labels() []string {
 	if p == nil {
 		return nil

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// A Recall is what an execution heard before this process began. Its guest hears it once more, and so does again what it did: calls
-// that it makes again are not made, files that it changes again are changed in memory. What it has not heard goes on from
-// there. A nil Recall is that of one which began in this process.
+// A Recall holds what an execution's guest received before this process took over. The guest
+// receives it again and repeats what it did. Repeated calls are not sent, and repeated file changes
+// are made in memory. After that the execution continues normally. A nil Recall belongs to an
+// execution that started in this process.
 type Recall struct {
 	Story *Story
-	Lines []Heard // what it heard, in order, but for answers to questions
+	Lines []Heard // lines sent to the guest, in order, except answers to questions
 
 	mu      sync.Mutex
-	answers []Heard          // to questions, which the guest has yet to ask
-	heard   map[int64][]byte // the lines that answer, by what they answer
-	unseen  map[int64]bool   // calls that the guest has yet to make again
+	answers []Heard          // answers to questions that the guest has not yet repeated
+	heard   map[int64][]byte // lines that are answers, by the ID that they answer
+	unseen  map[int64]bool   // calls that the guest has not yet repeated
 }
 
-// NewRecall makes that of an execution.
+// NewRecall returns the Recall of st.
 func NewRecall(st *Story) *Recall {
 	c := &Recall{Story: st, heard: map[int64][]byte{}, unseen: map[int64]bool{}}
 	for _, h := range st.Heard {
@@ -37,13 +38,16 @@ func NewRecall(st *Story) *Recall {
 	return c
 }
 
-// Told reports whether the guest hears the answer to this call or file operation among what it heard before.
+// Told reports whether the answer to this call or file operation is among the lines that the guest
+// receives again.
 func (c *Recall) Told(id int64) bool { return c != nil && c.heard[id] != nil }
 
-// Line gives the line that answered a call or file operation; nil where Told doesn't report it.
+// Line returns the line that answered a call or file operation, or nil if there is none. Told
+// reports which.
 func (c *Recall) Line(id int64) []byte { return c.heard[id] }
 
-// Call gives the call of the guest's as it was made before; nil: it never was.
+// Call returns the guest's call as it was made before, and marks it as repeated. It returns nil if
+// the call is new.
 func (c *Recall) Call(id int64) *Call {
 	if c == nil {
 		return nil
@@ -54,8 +58,8 @@ func (c *Recall) Call(id int64) *Call {
 	return c.Story.Call(id)
 }
 
-// Known returns the call of the guest's as it was made before, and leaves it among those that the guest has yet to make
-// again; nil: it never was.
+// Known returns the guest's call as it was made before, without marking it as repeated. It returns
+// nil if the call is new.
 func (c *Recall) Known(id int64) *Call {
 	if c == nil {
 		return nil
@@ -65,7 +69,7 @@ func (c *Recall) Known(id int64) *Call {
 	return c.Story.Call(id)
 }
 
-// Left gives the calls that the guest has not made again, in their order.
+// Left returns the calls that the guest has not repeated, in order.
 func (c *Recall) Left() (out []*Call) {
 	if c == nil {
 		return nil
@@ -80,7 +84,7 @@ func (c *Recall) Left() (out []*Call) {
 	return out
 }
 
-// Answer gives the next answer that the guest heard before; nil: it heard no more.
+// Answer returns the next recorded answer to a question, or nil if there are no more.
 func (c *Recall) Answer() *Heard {
 	if c == nil {
 		return nil
@@ -95,7 +99,8 @@ func (c *Recall) Answer() *Heard {
 	return &h
 }
 
-// Behind is how long ago the guest last heard something, as far as its timers are concerned. They are set again at once.
+// Behind returns how long ago the guest last received a line, for its timers. They are set again
+// immediately.
 func (c *Recall) Behind(now int64) time.Duration {
 	if c == nil || len(c.Lines) == 0 {
 		return 0
@@ -103,7 +108,7 @@ func (c *Recall) Behind(now int64) time.Duration {
 	return time.Duration(max(now-c.Lines[len(c.Lines)-1].At, 0)) * time.Millisecond
 }
 
-// Whole reports whether the guest has done again all that it did before.
+// Whole reports whether the guest has repeated everything that it did before.
 func (c *Recall) Whole() bool {
 	if c == nil {
 		return true

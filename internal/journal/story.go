@@ -11,34 +11,34 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Heard is one thing that the guest heard of the outside, in its order.
+// A Heard is one input that the guest received.
 type Heard struct {
-	Question bool   // it is the answer to a question
+	Question bool   // it answers a question
 	Text     []byte // a sandbox.HostMessage, without '\n'
-	Answers  int64  // the ID that it is the answer of; 0: of none
-	At       int64  // the time of day that it says, in milliseconds since 1970
+	Answers  int64  // ID of what it answers; 0: nothing
+	At       int64  // time of day in the message, in milliseconds since 1970
 }
 
-// A Story is what a journal says.
+// A Story is a decoded journal.
 type Story struct {
 	Record   Record
 	Begin    Begin
 	Prepared *Prepared // nil: the program was not prepared yet
-	Heard    []Heard   // from the Run on; none where it was not sent
-	Calls    []*Call   // in their order
-	Planned  *Planned  // nil: there is no plan of it
+	Heard    []Heard   // from the Run on; empty if it was not sent
+	Calls    []*Call   // in order
+	Planned  *Planned  // nil: there is no plan
 	End      *End      // nil: it has not ended
 
 	parts int
 	byID  map[int64]*Call
-	last  time.Time // of the last entry that has a time
-	gaps  []gap     // in their order
+	last  time.Time // time of the last entry that has one
+	gaps  []gap     // in order
 }
 
-// A gap is a time in which no process had the execution, or people were asked.
+// A gap is a time in which no process ran the execution, or people were asked.
 type gap struct{ from, to time.Time }
 
-// Load reads what the journal of an execution says; nil where there is none.
+// Load reads the journal of an execution. It returns nil if there is none.
 func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	rec, err := s.Get(ctx, id)
 	if err != nil || rec == nil {
@@ -55,7 +55,7 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 			return nil, err
 		}
 	}
-	if id := st.Begin.Principal.ID; id != "" { // the journal is sealed, the record of the execution is not
+	if id := st.Begin.Principal.ID; id != "" { // the journal is sealed, the record is not
 		st.Record.Principal = id
 	}
 	if run, _ := st.Run(); run != nil && st.Prepared != nil {
@@ -65,13 +65,13 @@ func Load(ctx context.Context, s Store, id string) (*Story, error) {
 	return st, nil
 }
 
-// Bare is a story of which only the record is known.
+// Bare returns a Story that has only a record.
 func Bare(r Record) *Story { return &Story{Record: r, byID: map[int64]*Call{}, last: r.Started} }
 
-// Call gives the call that the guest knows by an ID; nil where there is none.
+// Call returns the call with the guest's ID, or nil if there is none.
 func (s *Story) Call(id int64) *Call { return s.byID[id] }
 
-// Labels are those of all that the execution had read, as far as its journal knows, sorted.
+// Labels returns the labels of all data that the execution is known to have read, sorted.
 func (s *Story) Labels() []string {
 	out := tool.Joined(nil, s.Begin.Labels)
 	for _, c := range s.Calls {
@@ -83,7 +83,7 @@ func (s *Story) Labels() []string {
 	return out
 }
 
-// Unknown gives the calls that were sent, may have written, and whose outcome nobody knows.
+// Unknown returns the calls that were sent and may have written, but whose outcome is unknown.
 func (s *Story) Unknown() (out []*Call) {
 	for _, c := range s.Calls {
 		if c.Unknown() {
@@ -93,8 +93,8 @@ func (s *Story) Unknown() (out []*Call) {
 	return out
 }
 
-// Lasted is how long it had run until its last entry that has a time: until then it surely did. What passed between the end of a process and
-// the beginning of the one that took it up is no part of that, nor what passed while people were asked.
+// Lasted returns how long the execution had run until its last entry that has a time. It excludes
+// the time between processes and the time spent waiting for people.
 func (s *Story) Lasted() time.Duration {
 	d := s.last.Sub(s.Record.Started)
 	for _, g := range s.gaps {
@@ -103,7 +103,7 @@ func (s *Story) Lasted() time.Duration {
 	return d
 }
 
-// Own is how long the program had run by itself until that entry: without the time of its calls.
+// Own returns how much of Lasted the program itself ran, excluding the time of its calls.
 func (s *Story) Own() time.Duration {
 	if len(s.Heard) == 0 {
 		return 0
@@ -141,7 +141,7 @@ func (s *Story) Own() time.Duration {
 	return own
 }
 
-// A reader makes a Story of entries.
+// A reader builds a Story from entries.
 type reader struct {
 	ctx   context.Context
 	store Store
@@ -215,7 +215,7 @@ func (r *reader) resumed(text []byte) error {
 	from, at := r.st.last, time.UnixMicro(c.At)
 	if c.From != 0 {
 		from = time.UnixMicro(c.From)
-		earliest := r.st.Record.Started // whatever the clock was set to meanwhile: no time is left out twice, nor more than there was
+		earliest := r.st.Record.Started // avoids counting time twice or negative time, whatever the clock was set to
 		if n := len(r.st.gaps); n > 0 {
 			earliest = r.st.gaps[n-1].to
 		}
@@ -253,7 +253,7 @@ func (r *reader) delivered(text []byte) error {
 	return nil
 }
 
-// call gives the call that a sending names.
+// call returns the call that s describes, and adds it if it is new.
 func (r *reader) call(s *sending) (*Call, error) {
 	if c := r.st.byID[s.ID]; c != nil {
 		return c, nil
@@ -274,8 +274,8 @@ func (r *reader) call(s *sending) (*Call, error) {
 	return c, nil
 }
 
-// intent takes the intent of a call. One that was made again, since its outcome was not known, has two: it may have written
-// where its tool said so of either.
+// intent reads the intent of a call. A call that was repeated because its outcome was unknown has
+// two. It counts as read-only or idempotent only if both intents do.
 func (r *reader) intent(text []byte) error {
 	var s sending
 	if err := read(text, &s); err != nil {
@@ -343,7 +343,7 @@ func (r *reader) end(text []byte) error {
 	return nil
 }
 
-// text gives what is kept by its digest. Of a journal that was given up it may be missing.
+// text returns a text by its digest. It may be missing if the journal was lost.
 func (r *reader) text(digest string) ([]byte, error) {
 	raw, err := r.store.Result(r.ctx, digest)
 	var e *tool.Error
@@ -353,7 +353,8 @@ func (r *reader) text(digest string) ([]byte, error) {
 	return raw, err
 }
 
-// Run is the line that began the program; nil where none did.
+// Run returns the message that started the program and its time in milliseconds since 1970, or nil
+// if there is none.
 func (s *Story) Run() (*sandbox.Run, int64) {
 	if len(s.Heard) == 0 {
 		return nil, 0

@@ -16,21 +16,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Trial runs another program against the calls of a journal. Calls with the same tool and arguments are answered with what they
-// came to then, each once, in their order; the first that is not among them ends it.
+// A Trial runs another program against the calls of a journal. A call with the same tool and
+// arguments has the recorded outcome. Each recorded call answers once, in order. The first call
+// that is not among them ends the trial.
 type Trial struct {
-	Run *sandbox.Run // the program; its Seed is that of the journal's
-	// Files answers what the program asks of files.
+	Run *sandbox.Run // the program; its Seed is that of the journal
+	// Files answers the program's file operations.
 	Files func(*sandbox.File) *sandbox.Answer
-	// Eager answers each call as soon as it is made, and timers when nothing else is to come. Without it answers and timers come
-	// in the order of the time that they took then; that needs a language whose guests never stand still for a line.
+	// Eager answers each call immediately, and fires timers when nothing else is pending. Otherwise
+	// answers and timers arrive in the order of their recorded durations. That requires a language
+	// whose guests never block on a line.
 	Eager bool
-	CPU   time.Duration // CPU time that the program may take
-	// Plain returns the plain form of a call; nil: calls are taken as they are written.
+	CPU   time.Duration // CPU time limit
+	// Plain returns the plain form of a call; nil: calls are used as written.
 	Plain func(path string, args json.RawMessage) (string, json.RawMessage)
 }
 
-// Try runs a program. Nothing outside is touched; the time is that of the journal.
+// Try runs a program against the journal. It touches nothing outside, and its clock is that of the
+// journal.
 func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played, error) {
 	_, at := s.Run()
 	run, stop := context.WithCancelCause(ctx)
@@ -64,7 +67,7 @@ func (s *Story) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Played,
 	return &p.out, nil
 }
 
-// Left gives the calls of the journal that the program of a Try did not make.
+// Left returns the calls of the journal that the program of a Try did not make.
 func (s *Story) Left(p *Played) (out []*Call) {
 	made := map[string]int{}
 	for _, c := range p.Calls {
@@ -78,16 +81,16 @@ func (s *Story) Left(p *Played) (out []*Call) {
 	return out
 }
 
-// How many lines a program may say in a Try, and how many timers it may wait for: one that does so for ever would go on for as
-// long, since no time passes.
+// The maximum number of lines that a program may send in a Try, and of timers that it may wait for.
+// Without these limits an endless loop would never end, because no time passes.
 const (
 	maxMessages = 200_000
 	maxTimers   = 20_000
 )
 
-// An event is a line that the guest is yet to be told.
+// An event is a line that is yet to be sent to the guest.
 type event struct {
-	at    int64 // when, in milliseconds since 1970
+	at    int64 // due time, in milliseconds since 1970
 	timer bool
 	a     *sandbox.Answer
 }
@@ -102,7 +105,7 @@ type trial struct {
 	ready   sync.Cond
 	lines   []byte
 	part    []byte
-	at      int64 // what the guest's clock shows, at least
+	at      int64 // lower bound of the guest's clock
 	pending []event
 	used    map[*Call]bool
 	over    bool
@@ -118,7 +121,7 @@ func (p *trial) wake() {
 	p.ready.Broadcast()
 }
 
-// Read gives lines; where none is left, io.EOF, unless Eager.
+// Read returns lines. When none are left, it waits if Eager is set, and otherwise returns io.EOF.
 func (p *trial) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +131,7 @@ func (p *trial) Read(b []byte) (int, error) {
 	return give(&p.lines, b)
 }
 
-// Write takes what the guest says.
+// Write receives output of the guest.
 func (p *trial) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,14 +144,14 @@ func (p *trial) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// next puts the next line in the place of those that the guest has read, and reports whether there is one.
+// next adds the line of the next event, and reports whether there was one.
 func (p *trial) next() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.over && p.nextLine()
 }
 
-// nextLine adds the line of the event that is next. p.mu is held.
+// nextLine adds the line of the next event, and reports whether there was one. p.mu is held.
 func (p *trial) nextLine() bool {
 	if len(p.pending) == 0 {
 		return false
@@ -232,7 +235,8 @@ func (p *trial) ask(_ context.Context, question []byte) []byte {
 	return line
 }
 
-// call gives the answer to a call, and how long it took then, in milliseconds; nil where the journal has none.
+// call returns the answer to a call and its recorded duration in milliseconds, or nil if the
+// journal has no such call.
 func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
 	path, args := PathOf(c), c.Args
 	if p.Plain != nil {
@@ -261,10 +265,10 @@ func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
 	return nil, 0
 }
 
-// PathOf is the path of a call as a program named it.
+// PathOf returns the path of a call as named by the program.
 func PathOf(c *sandbox.GuestCall) string { return strings.TrimPrefix(c.Path, "tools.") }
 
-// brief names a call in one line.
+// brief returns a one-line description of a call.
 func brief(c *Call) string {
 	const most = 160
 	args := string(c.Arguments)
@@ -287,7 +291,7 @@ func give(from *[]byte, b []byte) (int, error) {
 	return n, nil
 }
 
-// eachLine gives the lines of part and b to f, and what is left.
+// eachLine calls f with each complete line of part and b, and returns the rest.
 func eachLine(part, b []byte, f func([]byte)) []byte {
 	for {
 		i := bytes.IndexByte(b, '\n')

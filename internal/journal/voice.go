@@ -7,17 +7,18 @@ import (
 	"hash"
 )
 
-// A Voice makes the digest of all that a guest says: its lines in their order, and its questions in theirs. How the ones
-// stand to the others can't be told, since lines take their time. Its methods are not for several goroutines at once.
+// A Voice computes the digest of a guest's output: of its lines in order, and of its questions in
+// order. The relative order of lines and questions is not part of it, since lines arrive with a
+// delay. A Voice is not safe for concurrent use.
 type Voice struct {
 	lines, questions hash.Hash
 	over             bool
 }
 
-// NewVoice makes a Voice that has said nothing.
+// NewVoice returns an empty Voice.
 func NewVoice() *Voice { return &Voice{lines: sha256.New(), questions: sha256.New()} }
 
-// Line takes a line. After the last word of a program, last, none counts.
+// Line adds a line. Lines after the program's last one are ignored.
 func (v *Voice) Line(text []byte, last bool) {
 	if !v.over {
 		add(v.lines, text)
@@ -25,14 +26,14 @@ func (v *Voice) Line(text []byte, last bool) {
 	v.over = v.over || last
 }
 
-// Question takes a question that the guest stands still for.
+// Question adds a question that the guest blocks on.
 func (v *Voice) Question(text []byte) {
 	if !v.over {
 		add(v.questions, text)
 	}
 }
 
-// Sum gives the digest so far, in hexadecimal.
+// Sum returns the digest so far, in hexadecimal.
 func (v *Voice) Sum() string {
 	sum := sha256.Sum256(v.questions.Sum(v.lines.Sum(nil)))
 	return hex.EncodeToString(sum[:])
