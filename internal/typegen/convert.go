@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds on a converted schema; what is beyond them is unknown, and says so.
+// Bounds on a converted schema. Anything beyond them becomes unknown, with a note.
 const (
 	maxTypeDepth = 40
 	maxTypes     = 20_000
@@ -16,27 +16,28 @@ const (
 	maxLiteral   = 500 // bytes of a string literal type
 )
 
-// A converter makes types of one schema document (JSON Schema 2020-12, section numbers are of its core document; also
-// draft-07 and what OpenAPI 3.0 adds). Keywords that types can't say (not, if, dependentSchemas, contains) are left
-// out, which makes a type wider, never wrong.
+// A converter converts one schema document to types. It reads JSON Schema 2020-12 (section numbers
+// refer to its core document), draft-07 and the extensions of OpenAPI 3.0. Keywords that types
+// can't express (not, if, dependentSchemas, contains) are ignored. That makes a type wider, never
+// wrong.
 type converter struct {
 	root    *node
-	input   bool // arguments: what the agent writes; else results: what it reads
-	whole   bool // integers are a type of their own, and have no bounds: as Python has it
+	input   bool // arguments, which the agent writes; otherwise results, which it reads
+	whole   bool // integers are a separate type without bounds, as in Python
 	anchors map[string]*node
 	named   map[*node]*named
 	order   []*named
 	left    int
 }
 
-// A document is a schema as types.
+// A document is a schema converted to types.
 type document struct {
 	root typ
-	self *named   // the whole schema, where parts of it refer to it; root is then a reference to it
-	defs []*named // what has to be declared, self included, in the order of first use
+	self *named   // the whole schema, if parts refer to it; root is then a reference to it
+	defs []*named // types to declare, including self, in order of first use
 }
 
-// convertSchema gives the types of a whole schema.
+// convertSchema converts a whole schema.
 func convertSchema(raw json.RawMessage, input bool) *document {
 	return (&converter{input: input}).document(raw)
 }
@@ -53,7 +54,7 @@ func (c *converter) document(raw json.RawMessage) *document {
 	return settle(self, c.order)
 }
 
-// convert gives the type of one schema.
+// convert converts one schema.
 func (c *converter) convert(n *node, depth int) typ {
 	if c.left--; c.left < 0 {
 		return unknownBecause("cut: the schema is too large")
@@ -99,7 +100,7 @@ func (c *converter) union(arms []*node, depth int) typ {
 	return union(out...)
 }
 
-// onlyRequires says whether the branches only ask for properties that are declared elsewhere.
+// onlyRequires reports whether the branches only require properties that are declared elsewhere.
 func onlyRequires(arms []*node) bool {
 	for _, a := range arms {
 		if a.kind != jObject || len(a.keys) == 0 {
@@ -114,7 +115,7 @@ func onlyRequires(arms []*node) bool {
 	return true
 }
 
-// base is what the schema's own type, enum, const and shape say, without references and combinations.
+// base converts the schema's own type, enum, const and shape, ignoring references and combinations.
 func (c *converter) base(n *node, depth int) typ {
 	if v := n.get("const"); v != nil {
 		return c.literal(v, 0)
@@ -160,7 +161,7 @@ func (c *converter) base(n *node, depth int) typ {
 	return union(arms...)
 }
 
-// typesOf gives the names in type, which is a string or an array of strings.
+// typesOf returns the names in type, which is a string or an array of strings.
 func typesOf(n *node) []string {
 	if s := n.str("type"); s != "" {
 		return []string{s}
@@ -168,7 +169,8 @@ func typesOf(n *node) []string {
 	return n.strings("type")
 }
 
-// shapeOf guesses the type of a schema that has none, where only one makes sense.
+// shapeOf guesses the type of a schema without one from its keywords. It returns nil if they
+// suggest none.
 func shapeOf(n *node) []string {
 	for _, k := range []string{"properties", "additionalProperties", "patternProperties", "required"} {
 		if n.get(k) != nil {
@@ -183,7 +185,7 @@ func shapeOf(n *node) []string {
 	return nil
 }
 
-// isWide says whether an integer may be beyond 2^53, where a JavaScript number is no longer exact.
+// isWide reports whether an integer may exceed 2^53, beyond which a JavaScript number is inexact.
 func isWide(n *node) bool {
 	if f := n.str("format"); f == "int64" || f == "uint64" {
 		return true
@@ -212,7 +214,7 @@ func (c *converter) enum(vals []*node, types []string) typ {
 	return union(arms...)
 }
 
-// unknownOr gives the plain type where there is just one, with a note.
+// unknownOr returns the plain type with a note if there is just one, and otherwise unknown.
 func unknownOr(types []string, note string) typ {
 	if len(types) == 1 && (types[0] == "string" || types[0] == "number" || types[0] == "boolean") {
 		return prim{types[0], note}
@@ -242,7 +244,7 @@ func hasType(v *node, types []string) bool {
 	return slices.Contains(types, name)
 }
 
-// literal is the type of exactly one value.
+// literal returns the type of exactly one value.
 func (c *converter) literal(v *node, depth int) typ {
 	if c.left--; c.left < 0 || depth > 8 {
 		return tUnknown
@@ -279,7 +281,7 @@ func (c *converter) literal(v *node, depth int) typ {
 func (c *converter) array(n *node, depth int) typ {
 	prefix := n.list("prefixItems")
 	items := n.get("items")
-	if items != nil && items.kind == jArray { // draft-07 writes tuples so
+	if items != nil && items.kind == jArray { // tuples in draft-07
 		prefix, items = items.vals, n.get("additionalItems")
 	}
 	var rest typ = tUnknown
@@ -297,7 +299,7 @@ func (c *converter) array(n *node, depth int) typ {
 		t.elems = append(t.elems, c.convert(p, depth+1))
 	}
 	if t.min == 0 && !c.input {
-		t.min = len(t.elems) // a result that is a tuple has its elements, whatever the schema forgot to say
+		t.min = len(t.elems) // a tuple in a result has all its elements, even if the schema doesn't say so
 	}
 	t.min = min(t.min, len(t.elems))
 	closed := isPrim(rest, "never") || items == nil && smallInt(n.get("maxItems"), -1) == int64(len(prefix))
@@ -354,7 +356,7 @@ func (c *converter) property(name string, n *node, required bool, depth int) (pr
 	return p, true
 }
 
-// describe gives a schema's own description, else that of what it refers to.
+// describe returns the description of a schema, or that of the schema it refers to.
 func (c *converter) describe(n *node) string {
 	for range 4 {
 		if d := n.str("description"); d != "" {
@@ -371,7 +373,8 @@ func (c *converter) describe(n *node) string {
 	return ""
 }
 
-// index is the type of members that properties doesn't name; nil where there are none, or nothing is said of them.
+// index returns the type of the members not named in properties, or nil if there are none or they
+// are unspecified.
 func (c *converter) index(n *node, depth int) typ {
 	var arms []typ
 	if pp := n.object("patternProperties"); pp != nil {
@@ -392,7 +395,8 @@ func (c *converter) index(n *node, depth int) typ {
 	return union(arms...)
 }
 
-// refOf gives what a schema refers to ($ref; $dynamicRef and $recursiveRef as if they were static).
+// refOf returns the reference in a schema ($ref, or $dynamicRef and $recursiveRef treated as
+// static).
 func refOf(n *node) (string, bool) {
 	for _, k := range []string{"$ref", "$dynamicRef", "$recursiveRef"} {
 		if v := n.get(k); v != nil && v.kind == jString {
@@ -415,7 +419,8 @@ func (c *converter) ref(ref string) typ {
 		}
 		c.named[target] = nm
 		c.order = append(c.order, nm)
-		// Depth starts anew: a cycle ends at the entry above, and the budget bounds all else.
+		// Depth starts at 0 again: a cycle ends at the entry above, and c.left bounds everything
+		// else.
 		nm.body = c.convert(target, 0)
 	}
 	nm.uses++
@@ -429,8 +434,8 @@ func lastSegment(ref string) string {
 	return ref
 }
 
-// lookup finds what a reference means inside the document: "#", a JSON pointer, an anchor or an embedded $id. Nothing
-// outside of the document is ever fetched. It gives nil where there is nothing.
+// lookup resolves a reference inside the document: "#", a JSON pointer, an anchor or an embedded
+// $id. Nothing outside the document is fetched. It returns nil if there is no such schema.
 func (c *converter) lookup(ref string) *node {
 	if ref == "#" || ref == "" {
 		return c.root
@@ -475,7 +480,7 @@ func collectAnchors(n *node, into map[string]*node, depth int) {
 	}
 }
 
-// pointer follows a JSON pointer (RFC 6901), as it stands in a URI fragment.
+// pointer resolves a JSON pointer (RFC 6901) in a URI fragment.
 func pointer(n *node, ptr string) *node {
 	for _, seg := range strings.Split(ptr[1:], "/") {
 		seg = unescapePercent(seg)
@@ -516,7 +521,7 @@ func unescapePercent(s string) string {
 	return b.String()
 }
 
-// smallInt reads a whole number, or gives def.
+// smallInt returns an integer, or def if n is not one.
 func smallInt(n *node, def int64) int64 {
 	if n == nil || n.kind != jNumber {
 		return def

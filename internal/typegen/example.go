@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// A plan is one way to fill a schema in. They are tried in turn: the most useful first, the plainest last.
+// A plan is one way to fill in a schema. Plans are tried in order, from the most useful to the
+// plainest.
 type plan struct {
 	hints    bool // use examples and defaults
-	optional int  // how many optional properties of the root; -1: all, everywhere
-	arm      int  // which branch of anyOf, oneOf and enum to begin with
-	then     int  // which of if's branches to hold to: 0 neither, 1 then, 2 else
+	optional int  // how many optional properties of the root to include; -1: all, at every level
+	arm      int  // which branch of anyOf, oneOf and enum to start with
+	then     int  // which branch of if to satisfy: 0 neither, 1 then, 2 else
 }
 
 var plans = []plan{
@@ -29,7 +30,8 @@ var plans = []plan{
 	{arm: 3, optional: -1},
 }
 
-// exampleValue also gives its best value where none validates (nil if there is none at all).
+// exampleValue returns a value that validates. With an error it returns the best value that failed
+// or could not be validated, or nil.
 func exampleValue(schema json.RawMessage) (*node, error) {
 	if len(schema) > maxExampleSchema {
 		return nil, fmt.Errorf("the schema is %d bytes, examples are written for up to %d", len(schema), maxExampleSchema)
@@ -64,7 +66,7 @@ func exampleValue(schema json.RawMessage) (*node, error) {
 		}
 	}
 	if loose, e := compileSchema(root, false); e == nil && best != nil && loose.check(best) == nil {
-		return best, nil // wrong only by a format that nobody has to check
+		return best, nil // invalid only by a format, which validators need not check
 	}
 	if err == nil {
 		err = errors.New("nothing satisfies the schema")
@@ -90,16 +92,16 @@ const (
 	maxExampleSize   = 64 // elements or properties that minItems and the like may ask for
 )
 
-// A maker fills one schema in by one plan.
+// A maker fills in a schema according to a plan.
 type maker struct {
 	doc  *converter // resolves references
 	plan plan
 	left int
-	open map[*node]int // what is being made right now, by the schema that others refer to it as
-	why  error         // the first thing that could not be made
+	open map[*node]int // schemas being built, including those reached by reference, with their nesting
+	why  error         // the first failure
 }
 
-// try gives a value for the root, or nil.
+// try returns a value for the root, or nil.
 func (m *maker) try(root *node) *node {
 	v, ok := m.build(root, "", 0, 0)
 	if !ok {
@@ -115,7 +117,7 @@ func (m *maker) fail(why string) (*node, bool) {
 	return nil, false
 }
 
-// build makes a value of schema n for the property name; variant makes values of one array differ.
+// build builds a value of schema n for the property name. The values of an array differ by variant.
 func (m *maker) build(n *node, name string, variant, depth int) (*node, bool) {
 	if m.left--; m.left < 0 || depth > maxExampleDepth {
 		return m.fail("the schema is too deep or too large")
@@ -139,8 +141,9 @@ func (m *maker) build(n *node, name string, variant, depth int) (*node, bool) {
 	return nil, false
 }
 
-// choices gives the branches of anyOf and oneOf (those of n itself and of what it refers to, first found) in the order
-// to try them in. Deep inside, the ones that refer to nothing come first, so that recursion ends.
+// choices returns the branches of anyOf and oneOf in the order to try them. They are those of n, or
+// of the first schema it refers to that has some. Branches without recursion come first, so that
+// recursion ends.
 func (m *maker) choices(n *node, depth int) []*node {
 	for hops := 0; n != nil && hops < 8; hops++ {
 		for _, k := range []string{"anyOf", "oneOf"} {
@@ -164,7 +167,7 @@ func (m *maker) choices(n *node, depth int) []*node {
 	return nil
 }
 
-// enter notes that a value of schema n is being made, until the function that it gives is called.
+// enter records that a value of schema n is being built, until leave is called.
 func (m *maker) enter(n *node) (leave func()) {
 	if m.open == nil {
 		m.open = map[*node]int{}
@@ -197,7 +200,7 @@ func (m *maker) weight(n *node, depth int) int {
 	return w
 }
 
-// recurs says whether a schema refers to one that is being filled in.
+// recurs reports whether a schema refers to one that is being built.
 func (m *maker) recurs(n *node, budget *int) bool {
 	if *budget--; *budget < 0 || n == nil {
 		return false
@@ -213,7 +216,7 @@ func (m *maker) recurs(n *node, budget *int) bool {
 	return false
 }
 
-// from makes a value of a schema without references and combinations.
+// from builds a value of a schema without references and combinations.
 func (m *maker) from(n *node, name string, variant, depth int) (*node, bool) {
 	if n == nil {
 		return m.fail("a reference that can't be resolved")
@@ -256,7 +259,7 @@ func (m *maker) from(n *node, name string, variant, depth int) (*node, bool) {
 	return m.str(n, name, variant)
 }
 
-// impliedTypes is the type that a schema's keywords speak of, where it names none.
+// impliedTypes returns the type that a schema's keywords imply if it names none.
 func impliedTypes(n *node) []string {
 	if t := shapeOf(n); t != nil {
 		return t
@@ -278,7 +281,7 @@ func impliedTypes(n *node) []string {
 	return nil
 }
 
-// hint is a value that the schema itself offers.
+// hint returns an example or default from the schema, or nil.
 func hint(n *node) *node {
 	for _, v := range append(n.list("examples"), n.get("example"), n.get("default")) {
 		if v == nil || v.kind == jNull || len(v.appendJSON(nil)) > 200 {
@@ -315,7 +318,7 @@ func (m *maker) object(n *node, depth int) (*node, bool) {
 	for _, k := range required {
 		need[k] = true
 	}
-	for _, k := range required { // and what these ask for in turn
+	for _, k := range required { // including those that required properties depend on
 		for _, d := range n.object("dependentRequired").strings(k) {
 			if !need[d] {
 				need[d] = true
@@ -349,7 +352,8 @@ func (m *maker) object(n *node, depth int) (*node, bool) {
 	return m.fill(n, ps, out, depth)
 }
 
-// optional picks the optional properties to show: at the root one that says much (an enum, an example, a default).
+// optional picks the optional properties to include: at the root, the most informative one (enum,
+// example).
 func (m *maker) optional(ps *node, need map[string]bool, depth int) map[string]bool {
 	pick := map[string]bool{}
 	if m.plan.optional < 0 && depth < 4 {
@@ -392,7 +396,7 @@ func (m *maker) worth(n *node) int {
 	return 1
 }
 
-// additional is the schema of a member that properties doesn't name.
+// additional returns the schema of a member not named in properties.
 func additional(n *node, key string) *node {
 	if pp := n.object("patternProperties"); pp != nil {
 		for i, p := range pp.keys {
@@ -407,7 +411,7 @@ func additional(n *node, key string) *node {
 	return &node{kind: jBool, b: true}
 }
 
-// fill adds members until there are as many as minProperties asks for.
+// fill adds members until there are at least minProperties.
 func (m *maker) fill(n, ps, out *node, depth int) (*node, bool) {
 	least := smallInt(n.get("minProperties"), 0)
 	if least > maxExampleSize {
@@ -437,7 +441,7 @@ func (m *maker) fill(n, ps, out *node, depth int) (*node, bool) {
 	return out, true
 }
 
-// key makes the name of a further member.
+// key returns a name for an additional member.
 func (m *maker) key(n *node, i int) (string, bool) {
 	if names := n.get("propertyNames"); names != nil && names.kind == jObject {
 		v, ok := m.str(m.flatten(names, nil, 0), "key", i)
@@ -501,7 +505,7 @@ func (m *maker) array(n *node, name string, depth int) (*node, bool) {
 
 func str(s string) *node { return &node{kind: jString, s: s} }
 
-// text gives a string's value; "" for all else and nil.
+// text returns the value of a string, and "" for nil and all other kinds.
 func (n *node) text() string {
 	if n == nil || n.kind != jString {
 		return ""

@@ -6,9 +6,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Sample gives a small value that validates against a JSON Schema: what is required and what is useful, from the
-// schema's own examples and defaults where it has them. It is checked with a real validator before it is given; where
-// no value is found that validates, the error (Invalid) says why. The schema's order of properties is kept.
+// Sample returns a small value that validates against a JSON Schema: the required and the most
+// useful properties. It prefers the schema's own examples and defaults. The value is validated
+// before it is returned. If no valid value is found, the error (Invalid) says why. The order of
+// properties is that of the schema.
 func Sample(schema json.RawMessage) (json.RawMessage, error) {
 	v, err := exampleValue(schema)
 	if err != nil {
@@ -17,8 +18,8 @@ func Sample(schema json.RawMessage) (json.RawMessage, error) {
 	return v.appendJSON(nil), nil
 }
 
-// File writes the module of one tool, tools/<namespace>/<member>.ts: a function that makes the call, and its types.
-// It needs the declarations that Tree writes beside it (lib.runtime.d.ts).
+// File returns the module of one tool, tools/<namespace>/<member>.ts: a function that makes the
+// call, and its types. It needs the declarations that Tree writes beside it (lib.runtime.d.ts).
 func File(t *tool.Tool, n Names) string {
 	m := newModule(t, n)
 	return m.text()

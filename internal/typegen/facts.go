@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// facts says in words what a type can't: bounds, format, default. Of results only what helps to read them.
+// facts describes in words what a type can't express: bounds, format, default. For results it
+// includes only what helps to read them.
 func facts(n *node, input bool) string {
 	if n.kind != jObject {
 		return ""

@@ -13,7 +13,7 @@ type module struct {
 	tool         *tool.Tool
 	names        Names
 	base         string // file name without .ts
-	fn           string // what the function is called inside the file
+	fn           string // name of the function inside the file
 	args, result *document
 	argsName     string
 	resultName   string
@@ -40,7 +40,7 @@ func newModule(t *tool.Tool, n Names) *module {
 		doc  *document
 		name string
 	}{{m.args, m.argsName}, {m.result, m.resultName}} {
-		if d.doc.self != nil { // it is declared under the main name, not beside it
+		if d.doc.self != nil { // declare it under the main name instead of separately
 			d.doc.self.name = d.name
 			d.doc.root = d.doc.self.body
 			d.doc.defs = without(d.doc.defs, d.doc.self)
@@ -61,7 +61,7 @@ func without(ns []*named, not *named) []*named {
 	return out
 }
 
-// fullStyle is how files are written: everything.
+// fullStyle is the style of files: everything is written.
 var fullStyle = style{width: 110, doc: -1, facts: true}
 
 func (m *module) text() string {
@@ -92,7 +92,7 @@ func (m *module) text() string {
 	return strings.ReplaceAll(b.String(), " \n", "\n")
 }
 
-// doc is the comment above the function.
+// doc returns the comment above the function.
 func (m *module) doc() string {
 	var lines []string
 	text := m.tool.Description
@@ -118,7 +118,7 @@ func (m *module) doc() string {
 	return b.String()
 }
 
-// hints puts the upstream's annotations in words.
+// hints describes the upstream's annotations in words.
 func hints(a tool.Annotations) string {
 	var h []string
 	add := func(v *bool, yes, no string) {
@@ -155,10 +155,11 @@ func (m *module) function() string {
 	return text + "export { " + m.fn + " as " + exportName(m.names.Member) + " };\n"
 }
 
-// exportName writes the name of an export that may be a reserved word, or no identifier at all (ES2022).
+// exportName returns the name of an export, which may be a reserved word or not an identifier at
+// all (ES2022).
 func exportName(member string) string { return propertyName(member) }
 
-// fileName makes the name of a file of a name in a program: safe on every system.
+// fileName returns a file name for a name in a program that is safe on every system.
 func fileName(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -184,7 +185,7 @@ func fileName(name string) string {
 	}
 }
 
-// modulePath is where the file of a tool is in the tree.
+// modulePath returns the path of a tool's file in the tree.
 func modulePath(n Names) string {
 	return "tools/" + fileName(n.Namespace) + "/" + fileName(n.Member) + ".ts"
 }

@@ -2,8 +2,9 @@ package typegen
 
 import "strings"
 
-// flatten makes of a schema one without references and combinations: what it refers to, its allOf, the chosen branch of
-// its anyOf or oneOf (nil: the first) and of its if are merged into it. It gives nil where a reference leads nowhere.
+// flatten returns a schema equivalent to n without references and combinations. It merges the
+// schemas that n refers to, its allOf, and the chosen branches of its anyOf or oneOf (arm; nil: the
+// first) and of its if. It returns nil if a reference can't be resolved.
 func (m *maker) flatten(n, arm *node, depth int) *node {
 	if n == nil || n.kind != jObject || depth > 24 {
 		return n
@@ -29,10 +30,11 @@ func (m *maker) flatten(n, arm *node, depth int) *node {
 	return out
 }
 
-// A part is a schema that another is combined of, and the branch of its own that was chosen.
+// A part is a schema that another one combines, and its own chosen branch.
 type part struct{ schema, arm *node }
 
-// parts gives what a schema is combined of. A nil schema is a reference that leads nowhere.
+// parts returns the schemas that a schema combines. A nil schema is a reference that can't be
+// resolved.
 func (m *maker) parts(n, arm *node, depth int) []part {
 	var out []part
 	branches := n.list("anyOf")
@@ -42,7 +44,7 @@ func (m *maker) parts(n, arm *node, depth int) []part {
 	if ref, ok := refOf(n); ok {
 		inner := arm
 		if len(branches) > 0 {
-			inner = nil // the choice is of n's own branches
+			inner = nil // arm is one of n's own branches
 		}
 		out = append(out, part{m.doc.lookup(ref), inner})
 	}
@@ -79,7 +81,7 @@ func (m *maker) parts(n, arm *node, depth int) []part {
 	return out
 }
 
-// first is the branch of a schema to take where there is a choice; nil where there is none.
+// first returns the branch of a schema to try first, or nil if it has no branches.
 func (m *maker) first(n *node, depth int) *node {
 	if c := m.choices(n, depth); len(c) > 0 {
 		return c[0]
@@ -87,7 +89,7 @@ func (m *maker) first(n *node, depth int) *node {
 	return nil
 }
 
-// merge gives a schema that asks for what a and b ask for, as far as keywords can be joined.
+// merge returns a schema with the constraints of both a and b, as far as keywords can be combined.
 func merge(a, b *node) *node {
 	switch {
 	case b == nil, b.kind == jBool && b.b:
@@ -190,8 +192,8 @@ func less(a, b *node) bool {
 	return x != nil && y != nil && x.Cmp(y) < 0
 }
 
-// literal writes a value as JavaScript: names without quotes where that is allowed, integers beyond 2^53 as BigInt,
-// "__proto__" as a name like any other.
+// literalText returns a value as JavaScript. Keys have no quotes where that is allowed, integers
+// beyond 2^53 are BigInts, and "__proto__" is an ordinary key.
 func literalText(n *node) string {
 	s := literalLine(n)
 	if len(s) <= 100 || n.kind != jObject {

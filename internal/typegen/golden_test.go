@@ -30,8 +30,8 @@ func (d definition) tool(upstream string) *tool.Tool {
 		InputSchema: d.InputSchema, OutputSchema: d.OutputSchema, Annotations: d.Annotations}
 }
 
-// TestGolden holds what is written for each testdata/tools/*.txtar (tool.json in; signature.ts, signature.py, file.ts and __init__.pyi out) to what
-// was written before.
+// TestGolden compares the output for each testdata/tools/*.txtar with the golden files: tool.json
+// is the input; signature.ts, signature.py, file.ts and __init__.pyi are the output.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/tools/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -76,7 +76,7 @@ func load(t *testing.T, ar *txtar.Archive) *tool.Tool {
 	return d.tool("demo")
 }
 
-// safe makes a member name as simply as a test needs it.
+// safe returns a member name; it is sufficient for these tests.
 func safe(name string) string {
 	b := []byte(name)
 	for i, c := range b {

@@ -11,17 +11,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// reservedWords can't name a binding in a module (ECMA-262, 12.7.2, strict mode).
+// reservedWords can't be names of bindings in a module (ECMA-262, 12.7.2, strict mode).
 var reservedWords = lazily.Words(`arguments await break case catch class const continue debugger default delete do else enum eval
 	export extends false finally for function if implements import in instanceof interface let new null package private
 	protected public return static super switch this throw true try typeof var void while with yield undefined NaN Infinity`)
 
-// takenNames are names that generated files use themselves, so nothing else in them may have them.
+// takenNames are names that generated files use. No other declaration may have one of them.
 var takenNames = lazily.Words(`callTool search emit readResult tools globalThis Promise Array Record ToolError any unknown never string number
 	boolean bigint object symbol void null undefined Symbol Object Function String Number Boolean BigInt Error require
 	exports module async of get set type as from`)
 
-// isIdentifier says whether s may stand as a property name without quotes.
+// isIdentifier reports whether s can be a property name without quotes.
 func isIdentifier(s string) bool {
 	for i, r := range s {
 		switch {
@@ -35,10 +35,11 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// isBinding says whether s may name a function in a generated module.
+// isBinding reports whether s can name a function in a generated module.
 func isBinding(s string) bool { return isIdentifier(s) && !reservedWords()[s] && !takenNames()[s] }
 
-// pascal makes a type name of any text: "list-issues" gives "ListIssues". It gives "" where nothing is left.
+// pascal converts text to a type name: "list-issues" becomes "ListIssues". It returns "" if nothing
+// is left.
 func pascal(s string) string {
 	var b strings.Builder
 	up := true
@@ -60,7 +61,7 @@ func pascal(s string) string {
 	return b.String()
 }
 
-// propertyName writes a property name of a type or an object literal.
+// propertyName returns s as a property name in a type or an object literal.
 func propertyName(s string) string {
 	if isIdentifier(s) {
 		return s
@@ -68,7 +69,8 @@ func propertyName(s string) string {
 	return quote(s)
 }
 
-// quote writes a string literal. Whatever could end it, reorder it or hide in it is escaped.
+// quote returns a string literal. Characters that could end it, reorder it or be invisible are
+// escaped.
 func quote(s string) string {
 	return literal(s, func(r rune) string {
 		if r > 0xFFFF {
@@ -79,7 +81,7 @@ func quote(s string) string {
 	})
 }
 
-// literal writes a string literal of one line; escape writes what can't be seen.
+// literal returns a string literal on one line; escape encodes non-printable characters.
 func literal(s string, escape func(rune) string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -102,7 +104,8 @@ func literal(s string, escape func(rune) string) string {
 	return b.String()
 }
 
-// numberLiteral writes a JSON number as a literal type; ok is false where a JavaScript number can't hold it.
+// numberLiteral returns a JSON number as a literal type; ok is false if a JavaScript number can't
+// hold it.
 func numberLiteral(s string) (text string, ok bool) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsInf(f, 0) {
@@ -120,8 +123,9 @@ func numberLiteral(s string) (text string, ok bool) {
 	return strconv.FormatFloat(f, 'g', -1, 64), true
 }
 
-// comment makes text safe to stand inside /* */: it can't end the comment, reorder the line (Unicode's bidirectional
-// controls), or address the compiler. Newlines stay; every other control character goes.
+// comment makes text safe inside /* */. The text can't end the comment, reorder the line (Unicode's
+// bidirectional controls) or contain compiler directives. Newlines stay, and all other control
+// characters are removed.
 func comment(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -144,7 +148,7 @@ func comment(s string) string {
 	return t
 }
 
-// replaceFold is strings.ReplaceAll for an ASCII old, in any case of its letters.
+// replaceFold is strings.ReplaceAll for an ASCII old, ignoring case.
 func replaceFold(s, old, new string) string {
 	if !strings.Contains(s, old[:1]) {
 		return s
@@ -162,7 +166,8 @@ func replaceFold(s, old, new string) string {
 	return b.String()
 }
 
-// oneLine makes text fit for a comment of one line of at most limit runes (0: no bound).
+// oneLine returns s as a single line of at most limit runes (0: no limit) that is safe in a
+// comment.
 func oneLine(s string, limit int) string {
 	if len(s) > 16*1024 {
 		s = s[:16*1024]
@@ -170,7 +175,8 @@ func oneLine(s string, limit int) string {
 	return cut(comment(strings.Join(strings.Fields(s), " ")), limit)
 }
 
-// cut shortens s to at most limit runes, at the end of a sentence or word where one is near, and marks that it did.
+// cut shortens s to at most limit runes, preferably at the end of a sentence or word, and marks the
+// cut.
 func cut(s string, limit int) string {
 	if limit <= 0 || utf8.RuneCountInString(s) <= limit {
 		return s

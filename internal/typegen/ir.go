@@ -2,11 +2,11 @@ package typegen
 
 import "strings"
 
-// A typ is a TypeScript type before it is written.
+// A typ is the representation of a TypeScript type.
 type typ interface{ isTyp() }
 
 type (
-	// prim is a type of the language, or a literal, as it is written; note says why it is no better.
+	// prim is a built-in type or a literal, as TypeScript; note says why it is not more precise.
 	prim struct {
 		text string
 		note string
@@ -14,13 +14,13 @@ type (
 	arrayType struct{ elem typ }
 	tupleType struct {
 		elems []typ
-		min   int // elements from here on are optional
+		min   int // elements from this index on are optional
 		rest  typ // nil: closed
 	}
 	objectType struct {
 		props []property
-		index typ  // of the members that have no property; nil: none
-		open  bool // nothing at all is known of the members
+		index typ  // type of members without a property; nil: none
+		open  bool // nothing is known about the members
 	}
 	unionType struct{ arms []typ }
 	interType struct{ arms []typ }
@@ -39,15 +39,15 @@ type property struct {
 	name     string
 	optional bool
 	typ      typ
-	doc      string // description, as the schema has it
-	facts    string // what the type can't say: format, bounds, default
+	doc      string // description in the schema
+	facts    string // constraints that the type can't express: format, bounds, default
 }
 
-// A named is a part of a schema that others refer to. It is declared under its name where it is recursive, or used
-// more than once and large; else it is written where it is used.
+// A named is a part of a schema that is referred to. It is declared under its name if it is
+// recursive, or if it is large and used more than once. Otherwise it is written inline.
 type named struct {
-	want string // the name it would like
-	name string // the name it has, once it is declared
+	want string // preferred name
+	name string // actual name, once it is declared
 	doc  string
 	body typ
 	uses int
@@ -63,7 +63,7 @@ var (
 	tString  = prim{text: "string"}
 	tNumber  = prim{text: "number"}
 	tBigint  = prim{text: "bigint"}
-	tInteger = prim{text: "integer"} // of a converter for whole numbers
+	tInteger = prim{text: "integer"} // used by a converter with whole set
 	tBoolean = prim{text: "boolean"}
 )
 
@@ -74,7 +74,7 @@ func isPrim(t typ, text string) bool {
 	return ok && p.text == text
 }
 
-// union joins types that a value may have. unknown takes in all others; never adds nothing.
+// union returns the union of types. unknown absorbs all others; never is dropped.
 func union(arms ...typ) typ {
 	var out []typ
 	seen := map[string]bool{}
@@ -110,10 +110,11 @@ func flattenUnion(arms, out []typ) []typ {
 	return out
 }
 
-// maxProduct bounds how many combinations an intersection of unions may have: the compiler multiplies them out.
+// maxProduct bounds the number of combinations in an intersection of unions: the compiler
+// multiplies them out.
 const maxProduct = 500
 
-// intersect joins types that a value has all of. Objects that are written here become one.
+// intersect returns the intersection of types. Inline objects are merged into one.
 func intersect(arms ...typ) typ {
 	var out []typ
 	seen := map[string]bool{}
@@ -130,7 +131,7 @@ func intersect(arms ...typ) typ {
 		case *objectType:
 			if t.open && len(arms) > 1 {
 				open = t
-				continue // the others say more
+				continue // the others are more precise
 			}
 			if object >= 0 {
 				out[object] = mergeObjects(out[object].(*objectType), t)
@@ -139,7 +140,7 @@ func intersect(arms ...typ) typ {
 			object = len(out)
 		}
 		if product *= width(a, 0); product > maxProduct {
-			continue // the value has fewer types than it is said to: still true of it
+			continue // leaving it out makes the type wider: still correct
 		}
 		out = append(out, a)
 	}
@@ -158,7 +159,7 @@ func intersect(arms ...typ) typ {
 	return &interType{out}
 }
 
-// width is how many arms t has where it is a union.
+// width returns the number of alternatives of t.
 func width(t typ, depth int) int {
 	if depth > 8 {
 		return maxProduct
@@ -222,8 +223,8 @@ func sameType(a, b typ) bool {
 	return ok && ok2 && x == y && !strings.Contains(x, unnamed)
 }
 
-// children calls f for the types that t is made of; guarded says whether a type may refer to itself through there
-// (TypeScript allows that inside objects, arrays and tuples only).
+// children calls f for the direct components of t. guarded reports whether a type may refer to
+// itself there: TypeScript allows that only inside objects, arrays and tuples.
 func children(t typ, f func(t typ, guarded bool)) {
 	switch t := t.(type) {
 	case *arrayType:
@@ -253,7 +254,7 @@ func children(t typ, f func(t typ, guarded bool)) {
 	}
 }
 
-// rewrite gives t with every type in it replaced by what f makes of it, innermost first.
+// rewrite returns t with every type in it replaced by f's result, innermost first.
 func rewrite(t typ, f func(typ) typ) typ {
 	switch v := t.(type) {
 	case *arrayType:

@@ -20,17 +20,17 @@ const (
 	jObject
 )
 
-// A node is a JSON value that keeps the order of an object's members, because a reader of the types should meet
-// parameters in the order in which the author of the tool wrote them.
+// A node is a JSON value that keeps the order of object members. So generated types list parameters
+// in the order in which the author of the tool wrote them.
 type node struct {
 	kind kind
 	b    bool
-	s    string   // a string's value, or a number as it was written
-	keys []string // an object's names, each once; the last of duplicates wins
-	vals []*node  // an object's or array's values
+	s    string   // value of a string, or a number as written
+	keys []string // names of an object, each once; the last duplicate wins
+	vals []*node  // values of an object or array
 }
 
-// Bounds on what is read. A schema beyond them is not an error: it becomes unknown, and says so.
+// Bounds on the input. A schema beyond them is not an error: it becomes unknown, with a note.
 const (
 	maxSchemaBytes = 1 << 20
 	maxJSONDepth   = 128
@@ -39,7 +39,7 @@ const (
 
 var errTooBig = errors.New("too large")
 
-// parseJSON reads one JSON value within the bounds.
+// parseJSON parses a single JSON value within the bounds.
 func parseJSON(raw []byte) (*node, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("%w: %d bytes, %d are read", errTooBig, len(raw), maxSchemaBytes)
@@ -130,7 +130,7 @@ func (r *jsonReader) object(depth int) (*node, error) {
 	return n, err
 }
 
-// get gives a member of an object; nil where there is none or n is not an object.
+// get returns a member of an object, or nil if it is missing or n is not an object.
 func (n *node) get(key string) *node {
 	if n == nil || n.kind != jObject {
 		return nil
@@ -155,7 +155,7 @@ func (n *node) set(key string, v *node) {
 	n.vals = append(n.vals, v)
 }
 
-// str gives a member that is a string, else "".
+// str returns a member that is a string, or "".
 func (n *node) str(key string) string {
 	if v := n.get(key); v != nil && v.kind == jString {
 		return v.s
@@ -163,7 +163,7 @@ func (n *node) str(key string) string {
 	return ""
 }
 
-// list gives the elements of a member that is an array.
+// list returns the elements of a member that is an array.
 func (n *node) list(key string) []*node {
 	if v := n.get(key); v != nil && v.kind == jArray {
 		return v.vals
@@ -171,7 +171,7 @@ func (n *node) list(key string) []*node {
 	return nil
 }
 
-// object gives a member that is an object, else nil.
+// object returns a member that is an object, or nil.
 func (n *node) object(key string) *node {
 	if v := n.get(key); v != nil && v.kind == jObject {
 		return v
@@ -179,13 +179,13 @@ func (n *node) object(key string) *node {
 	return nil
 }
 
-// isTrue says whether a member is true.
+// isTrue reports whether a member is true.
 func (n *node) isTrue(key string) bool {
 	v := n.get(key)
 	return v != nil && v.kind == jBool && v.b
 }
 
-// strings gives the strings in a member that is an array.
+// strings returns the strings in a member that is an array.
 func (n *node) strings(key string) []string {
 	var out []string
 	for _, v := range n.list(key) {
@@ -196,7 +196,7 @@ func (n *node) strings(key string) []string {
 	return out
 }
 
-// appendJSON writes n as compact JSON.
+// appendJSON appends n as compact JSON.
 func (n *node) appendJSON(b []byte) []byte {
 	switch n.kind {
 	case jBool:

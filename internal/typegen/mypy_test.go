@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// python runs a real one, or skips the test.
+// python runs the Python interpreter, or skips the test.
 func python(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	path, err := exec.LookPath("python3")
@@ -27,7 +27,7 @@ func python(t *testing.T, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mypy runs the real type checker, or skips the test.
+// mypy runs mypy, or skips the test.
 func mypy(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("mypy")
@@ -43,7 +43,8 @@ func mypy(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// onlyStubs fails where a file holds anything but declarations, so that nothing of a description became code.
+// onlyStubs fails if a file contains anything but declarations: no part of a description may become
+// code.
 const onlyStubs = `
 import ast, sys
 def doc(s): return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
@@ -91,7 +92,7 @@ func pythonItems(t *testing.T) []typegen.Item {
 	return items
 }
 
-// TestPythonStubs has the real interpreter and the real type checker read the stubs of the golden tools, of tools with drawn
+// TestPythonStubs runs Python and mypy on the stubs of the golden tools, of tools with generated
 // schemas and hostile names, and of the reference servers.
 func TestPythonStubs(t *testing.T) {
 	items := pythonItems(t)
@@ -117,7 +118,7 @@ func TestPythonStubs(t *testing.T) {
 	}
 }
 
-// TestPythonPrograms has the type checker check a program against the stubs: it finds what is wrong, and that only.
+// TestPythonPrograms type-checks a program against the stubs: mypy must find exactly the mistakes.
 func TestPythonPrograms(t *testing.T) {
 	var items []typegen.Item
 	for _, f := range []string{"list_issues", "shapes", "nothing", "delete"} {
@@ -165,8 +166,9 @@ async def main() -> None:
 	}
 }
 
-// What Python can't say is said: an argument that is a keyword has _ behind it, a tool whose name is none is an item of its
-// namespace, arguments that are no names go into a dict, and other members are allowed where the schema allows them.
+// TestPythonNames checks what Python can't express. An argument that is a keyword has _ appended. A
+// tool whose name is not a valid one is an item of its namespace. Arguments with invalid names go
+// into a dict. Other members are allowed if the schema allows them.
 func TestPythonNames(t *testing.T) {
 	stub := func(name, schema string) string {
 		tl := &tool.Tool{Upstream: "up", Name: name, InputSchema: []byte(schema)}

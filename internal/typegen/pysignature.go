@@ -10,8 +10,8 @@ import (
 const noPyResultType = "result type not declared: parsed JSON if the tool answers with JSON, else a str; " +
 	"look at a small part first: list(r)[:20] or r[:500]"
 
-// pyDetails are tried in turn until a signature fits: how many types are written, how much is said of each, and whether arguments
-// that may be left out are.
+// pyDetails are tried in order until a signature fits. They limit the number of types, the length
+// of descriptions, and whether optional arguments are included.
 var pyDetails = []struct {
 	nodes int
 	docs  style
@@ -25,7 +25,8 @@ var pyDetails = []struct {
 	{nodes: 20, few: true},
 }
 
-// PythonSignature is Signature for programs in Python: the call with its keywords, what they mean, and the classes that it needs.
+// PythonSignature is Signature for Python programs: the call with its keywords, their descriptions,
+// and the classes that it needs.
 func PythonSignature(t *tool.Tool, n Names) (code, example, resultNote string) {
 	it := Item{Tool: t, Names: n}
 	for i, d := range pyDetails {
@@ -52,7 +53,7 @@ func pyCut(n Names) string {
 	return "# cut: all of it is in ./tools/" + fileName(n.Namespace) + "/__init__.pyi"
 }
 
-// signature writes one tool and its types, as a program may call it.
+// signature returns the call of one tool and its types.
 func (w *pyWriter) signature(it Item, few bool) string {
 	prefix := pascal(it.Names.Member)
 	if prefix == "" {
@@ -78,7 +79,8 @@ func (w *pyWriter) signature(it Item, few bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// needed gives the declarations that a text names, itself or through others; they are in the order in which they are met.
+// needed returns the declarations that text refers to, directly or through other declarations, in
+// order.
 func needed(defs []string, text string) []string {
 	var out []string
 	for _, d := range defs {

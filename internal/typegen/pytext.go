@@ -16,10 +16,11 @@ import (
 var pyKeywords = lazily.Words(`False None True __debug__ and as assert async await break class continue def del elif else except
 	finally for from global if import in is lambda nonlocal not or pass raise return try while with yield`)
 
-// pyTypes are the names that stubs use for types, so nothing else may hide them.
+// pyTypes are the names of types in stubs. No other name may shadow them.
 var pyTypes = lazily.Words(`str int float bool list dict Any Literal Never NotRequired TypeAlias TypedDict`)
 
-// isPyName says whether s is a name in Python that Python reads as it is written (it composes names by NFKC).
+// isPyName reports whether s is a Python name that Python doesn't change (it normalizes names by
+// NFKC).
 func isPyName(s string) bool {
 	for i, r := range s {
 		switch {
@@ -33,7 +34,7 @@ func isPyName(s string) bool {
 	return s != "" && !pyKeywords()[s] && norm.NFKC.IsNormalString(s)
 }
 
-// pyName gives the name of a member of a namespace in Python, "" where Python has none for it.
+// pyName returns the Python name of a member of a namespace, or "" if it can't have one.
 func pyName(member string) string {
 	if !isPyName(member) || member == "_builtins" || member == "_typing" {
 		return ""
@@ -41,8 +42,8 @@ func pyName(member string) string {
 	return member
 }
 
-// pyParameter gives the keyword of an argument, which is its name, with "_" behind it where that is a word of the
-// language; "" where Python has none for it.
+// pyParameter returns the keyword of an argument: its name, with "_" appended if it is a Python
+// keyword. It returns "" if the name can't be a Python name.
 func pyParameter(name string) string {
 	switch base, under := strings.CutSuffix(name, "_"); {
 	case pyKeywords()[name]:
@@ -53,7 +54,8 @@ func pyParameter(name string) string {
 	return name
 }
 
-// pyQuote writes a string literal of one line. Whatever could end it, reorder it or hide in it is escaped.
+// pyQuote returns a string literal on one line. Characters that could end it, reorder it or be
+// invisible are escaped.
 func pyQuote(s string) string {
 	return literal(s, func(r rune) string {
 		switch {
@@ -66,8 +68,8 @@ func pyQuote(s string) string {
 	})
 }
 
-// plain makes text safe to stand in a comment or a docstring: newlines stay, every other control character goes, and
-// those that reorder a line.
+// plain makes text safe in a comment or a docstring. Newlines stay; all other control characters
+// are removed, including those that reorder a line.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -82,7 +84,7 @@ func plain(s string) string {
 	}, s)
 }
 
-// pyDoc writes a docstring, indented.
+// pyDoc returns an indented docstring.
 func pyDoc(lines []string, indent string) string {
 	text := strings.TrimSpace(plain(strings.Join(lines, "\n")))
 	text = strings.ReplaceAll(strings.ReplaceAll(text, `\`, `\\`), `"""`, `\"\"\"`)
@@ -102,7 +104,7 @@ func pyDoc(lines []string, indent string) string {
 	return indent + `"""` + strings.Join(rows, "\n") + "\"\"\"\n"
 }
 
-// pyComment writes a comment of one line, which says nothing to type checkers.
+// pyComment returns a one-line comment that type checkers don't interpret.
 func pyComment(text string) string {
 	text = strings.Join(strings.Fields(plain(text)), " ")
 	head, _, _ := strings.Cut(strings.ToLower(text), " ")
@@ -112,7 +114,7 @@ func pyComment(text string) string {
 	return "# " + text
 }
 
-// pyString gives the text of a string literal of ours (quote).
+// pyString returns the text of a string literal made by quote.
 func pyString(literal string) string {
 	var s string
 	if json.Unmarshal([]byte(literal), &s) != nil {
@@ -121,7 +123,7 @@ func pyString(literal string) string {
 	return s
 }
 
-// pyValue writes a value as Python does.
+// pyValue returns a value as a Python literal.
 func pyValue(n *node) string {
 	switch n.kind {
 	case jNull:

@@ -1,7 +1,7 @@
 package typegen
 
 import (
-	_ "embed" // what programs in Python find beside the tools
+	_ "embed" // type declarations that Python programs find beside the tools
 	"slices"
 	"strings"
 
@@ -15,13 +15,13 @@ var pyRuntime string
 //
 //	tools/<namespace>/__init__.pyi   the tools of an upstream: `from tools.github import list_issues`
 //	tools/__init__.pyi               the namespaces
-//	tools/py.typed                   says to type checkers that the types are there (PEP 561)
-//	biplane.pyi                      what else a program finds: call_tool, search, read_result, emit, ToolError
-//	__builtins__.pyi                 says to editors that programs have all of that without an import
+//	tools/py.typed                   marks the package as typed for type checkers (PEP 561)
+//	biplane.pyi                      the other names of a program: call_tool, search, read_result, emit, ToolError
+//	__builtins__.pyi                 makes all of that known to editors without an import
 //
-// Arguments are keywords: `await github.list_issues(repo="a/b")`; one that is a word of the language has "_" behind it. Of a tool
-// whose name can't be written in Python, or whose arguments can't, the stub says how it is called. Paths of two upstreams that
-// differ in case only differ otherwise too. The order of items doesn't matter.
+// Arguments are keywords: `await github.list_issues(repo="a/b")`. A keyword of the language has "_"
+// appended. If the name of a tool or of its arguments can't be written in Python, the stub says how
+// to call it. Paths of two upstreams never differ in case only. The order of items doesn't matter.
 func PythonTree(items []Item) map[string]string {
 	spaces := map[string][]Item{}
 	for _, it := range items {
@@ -36,7 +36,7 @@ func PythonTree(items []Item) map[string]string {
 	var index, globals strings.Builder
 	dirs := map[string]bool{}
 	for _, ns := range names {
-		dir := unique(fileName(ns), dirs) // where Tree puts the same upstream
+		dir := unique(fileName(ns), dirs) // the same folder as in Tree
 		out["tools/"+dir+"/__init__.pyi"] = pyModule(spaces[ns])
 		if isPyName(dir) {
 			index.WriteString("from . import " + dir + " as " + dir + "\n")
@@ -49,7 +49,7 @@ func PythonTree(items []Item) map[string]string {
 	return out
 }
 
-// pyModule writes the stub of one upstream.
+// pyModule returns the stub of one upstream.
 func pyModule(items []Item) string {
 	items = slices.Clone(items)
 	slices.SortStableFunc(items, func(a, b Item) int { return strings.Compare(a.Names.Member, b.Names.Member) })
@@ -67,14 +67,14 @@ func pyModule(items []Item) string {
 	}
 	for i, it := range items {
 		if i > 0 && it.Names == items[i-1].Names {
-			continue // the catalog gives every tool a name of its own
+			continue // the catalog has a unique name for every tool
 		}
 		b.WriteString("\n" + w.tool(it))
 	}
 	return b.String()
 }
 
-// tool writes one tool and its types.
+// tool returns the function and the types of one tool.
 func (w *pyWriter) tool(it Item) string {
 	w.defs, w.nodes, w.size = nil, maxPyNodes, maxPyText
 	clear(w.names)
@@ -98,7 +98,7 @@ func (w *pyWriter) tool(it Item) string {
 	return text
 }
 
-// result writes the type of what a tool gives.
+// result returns the type of a tool's result.
 func (w *pyWriter) result(t *tool.Tool, prefix string) string {
 	if t.OutputSchema == nil {
 		return w.name("Any")
@@ -107,14 +107,14 @@ func (w *pyWriter) result(t *tool.Tool, prefix string) string {
 	return w.typ(c.document(t.OutputSchema).root, prefix+"Result", 0)
 }
 
-// parameters of a function in a stub.
+// parameters are the parameters of a function in a stub.
 type parameters struct {
-	list []string   // as they are written
-	docs []property // those that are described
-	dict bool       // one dict, since Python has no names for some of them
+	list []string   // as Python
+	docs []property // properties to describe
+	dict bool       // a single dict, since Python has no names for some of them
 }
 
-// text writes the parameters on one line, or a line each.
+// text returns the parameters on one line, or on one line each.
 func (p parameters) text(name, result string) string {
 	one := "(" + strings.Join(p.list, ", ") + ")"
 	if len("async def "+name+one+" -> "+result) <= 110 {
@@ -171,7 +171,7 @@ func (w *pyWriter) parameters(t *tool.Tool, prefix string) parameters {
 	return p
 }
 
-// doc gives the lines of a tool's docstring.
+// doc returns the lines of a tool's docstring.
 func (w *pyWriter) doc(it Item, p parameters) []string {
 	text := it.Tool.Description
 	if text == "" {
@@ -208,7 +208,7 @@ func (w *pyWriter) doc(it Item, p parameters) []string {
 	return lines
 }
 
-// pyCallee is a tool as a program calls it.
+// pyCallee returns the expression that a program calls.
 func pyCallee(n Names) string {
 	space := n.Namespace
 	if !isPyName(space) {
@@ -220,7 +220,7 @@ func pyCallee(n Names) string {
 	return space + "." + n.Member
 }
 
-// pyExample writes one call with arguments that validate; "" where there is none that is short.
+// pyExample returns a call with arguments that validate, or "" if there is none that is short.
 func pyExample(it Item) string {
 	call := "await " + pyCallee(it.Names) + "("
 	if takesNothing(it.Tool.InputSchema) {

@@ -7,25 +7,25 @@ import (
 	"unicode"
 )
 
-// Bounds on the stubs of one tool; types that come after them are Any.
+// Bounds on the stubs of one tool. Types beyond them are Any.
 const (
 	maxPyNodes = 5_000
 	maxPyText  = 256 << 10 // bytes
-	maxPyDepth = 12        // classes that are written for one another, where a name doesn't end it
+	maxPyDepth = 12        // nested classes without a name to end the nesting
 )
 
-// A pyWriter writes the types of one module.
+// A pyWriter writes the types of a module.
 type pyWriter struct {
-	hidden bool              // a function of the module has the name of a type
-	taken  map[string]bool   // names of the module
-	names  map[*named]string // what was declared
-	docs   style             // what is said of each property
-	defs   []string          // declarations, in the order in which they are met
-	nodes  int               // types left to write for this tool
+	hidden bool              // a function of the module has the same name as a type
+	taken  map[string]bool   // names used in the module
+	names  map[*named]string // declared types
+	docs   style             // style of descriptions
+	defs   []string          // declarations in order of first use
+	nodes  int               // number of types left for this tool
 	size   int               // bytes left
 }
 
-// name gives the name of one of pyTypes as the module can say it.
+// name returns the name of one of pyTypes as the module can refer to it.
 func (w *pyWriter) name(s string) string {
 	switch {
 	case !w.hidden:
@@ -36,7 +36,7 @@ func (w *pyWriter) name(s string) string {
 	return "_builtins." + s
 }
 
-// unique gives a name in the module that nothing has.
+// unique returns an unused name in the module.
 func (w *pyWriter) unique(want string) string {
 	name := want
 	for i := 2; w.taken[name] || pyKeywords()[name] || pyTypes()[name]; i++ {
@@ -46,7 +46,7 @@ func (w *pyWriter) unique(want string) string {
 	return name
 }
 
-// typ writes t. want is the name of a class, where it needs one.
+// typ returns t as Python. want is the name of the class, if it needs one.
 func (w *pyWriter) typ(t typ, want string, depth int) string {
 	if w.nodes--; w.nodes < 0 || w.size < 0 || depth > maxPyDepth {
 		return w.name("Any")
@@ -56,7 +56,7 @@ func (w *pyWriter) typ(t typ, want string, depth int) string {
 		return w.prim(t)
 	case *arrayType:
 		return w.list(t.elem, want, depth)
-	case *tupleType: // JSON's arrays are lists
+	case *tupleType: // JSON arrays are lists
 		elems := slices.Clone(t.elems)
 		if t.rest != nil {
 			elems = append(elems, t.rest)
@@ -100,12 +100,12 @@ func (w *pyWriter) prim(p prim) string {
 		return w.name("Literal") + "[" + l + "]"
 	}
 	if c := p.text[0]; c == '-' || '0' <= c && c <= '9' {
-		return w.name("float") // Literal has no such numbers
+		return w.name("float") // Literal doesn't accept floats
 	}
 	return w.name("Any")
 }
 
-// pyLiteral gives what stands in Literal for a literal type.
+// pyLiteral returns the argument of Literal for a literal type.
 func pyLiteral(text string) (string, bool) {
 	switch {
 	case text == "true":
@@ -122,7 +122,7 @@ func pyLiteral(text string) (string, bool) {
 
 func (w *pyWriter) union(arms []typ, want string, depth int) string {
 	var out, literals []string
-	at := -1 // where the literals stand
+	at := -1 // position of the literals
 	for i, a := range arms {
 		if p, ok := a.(prim); ok {
 			if l, ok := pyLiteral(p.text); ok {
@@ -154,7 +154,8 @@ func (w *pyWriter) union(arms []typ, want string, depth int) string {
 	return strings.Join(out, " | ")
 }
 
-// intersection writes objects that are all to hold as one; Python has no way to say so of other types.
+// intersection returns an intersection of objects as one object. Python can't express intersections
+// of other types.
 func (w *pyWriter) intersection(t *interType, want string, depth int) string {
 	all, ok := objects(t, 0)
 	if !ok {
@@ -168,7 +169,7 @@ func (w *pyWriter) intersection(t *interType, want string, depth int) string {
 	return w.object(all, want, depth)
 }
 
-// objects gives the one object that t is, where it is one.
+// objects returns t as a single object type, if it is one.
 func objects(t typ, depth int) (*objectType, bool) {
 	if depth > 16 {
 		return nil, false
@@ -210,7 +211,7 @@ func (w *pyWriter) ref(n *named, want string) string {
 	return name
 }
 
-// object writes an object: a class of its own, or a dict where it has no names.
+// object returns an object as a class of its own, or as a dict if it has no named properties.
 func (w *pyWriter) object(o *objectType, want string, depth int) string {
 	dict := func(of string) string { return w.name("dict") + "[" + w.name("str") + ", " + of + "]" }
 	if len(o.props) == 0 {
@@ -221,13 +222,13 @@ func (w *pyWriter) object(o *objectType, want string, depth int) string {
 	}
 	name := w.unique(want)
 	w.class(name, o, depth)
-	if o.index != nil { // a TypedDict has no other members
+	if o.index != nil { // a TypedDict can't have other members
 		return name + " | " + dict(w.name("Any"))
 	}
 	return name
 }
 
-// reserve keeps a place for a declaration, before those that it needs.
+// reserve reserves a place for a declaration before those that it needs.
 func (w *pyWriter) reserve() int {
 	w.defs = append(w.defs, "")
 	return len(w.defs) - 1
@@ -238,13 +239,13 @@ func (w *pyWriter) define(at int, text string) {
 	w.size -= len(text)
 }
 
-// class declares a TypedDict, as a class where its names are names, else as a call.
+// class declares a TypedDict: as a class if all its keys are valid names, otherwise as a call.
 func (w *pyWriter) class(name string, o *objectType, depth int) {
 	at := w.reserve()
 	asClass := true
 	for _, p := range o.props {
 		asClass = asClass && isPyName(p.name) && !strings.HasPrefix(p.name, "__") && !pyTypes()[p.name] &&
-			p.name != "_typing" && p.name != "_builtins" && !unicode.IsUpper([]rune(p.name)[0]) // as the names of classes
+			p.name != "_typing" && p.name != "_builtins" && !unicode.IsUpper([]rune(p.name)[0]) // like names of classes
 	}
 	var b strings.Builder
 	if asClass {

@@ -7,26 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// A style is how much of a type is written.
+// A style controls how much detail of a type is written.
 type style struct {
-	width int  // columns within which a type stays on one line
-	doc   int  // most runes of a description; 0: none; below 0: all of it, on lines of its own
-	facts bool // bounds, formats, defaults
+	width int  // maximum columns of a type on one line
+	doc   int  // maximum runes of a description; 0: none; negative: all of it, on separate lines
+	facts bool // include bounds, formats, defaults
 	depth int  // levels of objects; 0: all
-	arms  int  // most literals of a union; 0: all
-	props int  // most properties of an object, required ones first; 0: all
-	dense bool // plain properties share lines, and short comments stand in line
+	arms  int  // maximum literals of a union; 0: all
+	props int  // maximum properties of an object, required ones first; 0: all
+	dense bool // plain properties share lines, and short comments are on the same line
 }
 
-const fullDoc = 2_000 // runes of a description where doc is below 0
+const fullDoc = 2_000 // maximum runes of a description if doc is negative
 
-// unnamed takes the room of a name that isn't given yet.
+// unnamed stands for a name that is not assigned yet.
 const unnamed = "####################"
 
-// maxText bounds the text of one declaration; types that come after it are unknown.
+// maxText bounds the size of a declaration in bytes. Types beyond it are unknown.
 const maxText = 512 << 10
 
-// A writer writes types as TypeScript in one style.
+// A writer writes types as TypeScript in a style.
 type writer struct {
 	style
 	written int
@@ -34,13 +34,15 @@ type writer struct {
 	used    func(*named)
 }
 
-// inlineText gives t on one line of at most limit bytes, without comments; ok is false where it is longer.
+// inlineText returns t on one line of at most limit bytes, without comments; ok is false if it is
+// longer.
 func inlineText(t typ, limit int) (string, bool) {
 	w := &writer{style: style{width: limit}}
 	return w.inline(t, limit, 0)
 }
 
-// typ writes t, whose first line begins at column col and whose other lines are indented by indent.
+// typ returns t as TypeScript. Its first line starts at column col, and its other lines are
+// indented by indent.
 func (w *writer) typ(t typ, indent, col, depth int) string {
 	if w.written > maxText {
 		w.cut = true
@@ -124,7 +126,7 @@ func (w *writer) arms(arms []typ, op string, indent, depth int) string {
 	return b.String()
 }
 
-// grouped writes an arm, in brackets where it is a combination itself.
+// grouped returns an arm, parenthesized if it is a combination itself.
 func (w *writer) grouped(t typ, op string, indent, col, depth int) string {
 	switch t.(type) {
 	case *unionType:
@@ -148,7 +150,7 @@ func allPrims(ts []typ) bool {
 	return true
 }
 
-// fewer cuts a union of many literals to what the style allows.
+// fewer cuts a union of many literals to the number that the style allows.
 func (w *writer) fewer(arms []typ) ([]typ, string) {
 	if w.style.arms <= 0 || len(arms) <= w.style.arms+2 || !allPrims(arms) {
 		return arms, ""
@@ -181,7 +183,7 @@ func (w *writer) object(o *objectType, indent, depth int) string {
 	var b strings.Builder
 	b.WriteString("{\n")
 	props, more := w.shown(o)
-	col := 0 // of the line that plain properties share; 0: there is none
+	col := 0 // column in the line that plain properties share; 0: none
 	for _, p := range props {
 		head := propertyName(p.name) + ": "
 		if p.optional {
@@ -222,7 +224,7 @@ func (w *writer) object(o *objectType, indent, depth int) string {
 	return b.String()
 }
 
-// tooDeep writes an object beyond the depth of the style as its names alone.
+// tooDeep returns an object beyond the maximum depth as a list of its property names.
 func (w *writer) tooDeep(o *objectType, depth int) (string, bool) {
 	if w.depth <= 0 || depth < w.depth || len(o.props) == 0 {
 		return "", false
@@ -243,7 +245,7 @@ func names(props []property, most int) string {
 	return strings.Join(out, ", ")
 }
 
-// shown picks the properties that the style has room for: the required ones, then the others in order.
+// shown returns the properties that fit the style: the required ones, then the others in order.
 func (w *writer) shown(o *objectType) (props []property, more string) {
 	if w.props <= 0 || len(o.props) <= w.props {
 		return o.props, ""
@@ -273,7 +275,8 @@ func (w *writer) shown(o *objectType) (props []property, more string) {
 	return props, "/* also: " + names(left, 40) + " */"
 }
 
-// indexType is what the index signature of an object has to be, so that the properties agree with it.
+// indexType returns a type for the index signature of an object that is compatible with its
+// properties.
 func indexType(o *objectType) typ {
 	arms := []typ{o.index}
 	want, _ := inlineText(o.index, 200)
@@ -296,7 +299,7 @@ func indexType(o *objectType) typ {
 	return t
 }
 
-// docLines writes the comment of a property, each line indented.
+// docLines returns the comment of a property, each line indented.
 func (w *writer) docLines(doc, facts string, indent int) string {
 	lines := w.docText(doc, facts)
 	switch len(lines) {
@@ -314,7 +317,7 @@ func (w *writer) docLines(doc, facts string, indent int) string {
 	return b.String()
 }
 
-// docText gives the lines of a comment.
+// docText returns the lines of a comment.
 func (w *writer) docText(doc, facts string) []string {
 	if !w.facts {
 		facts = ""
@@ -343,7 +346,7 @@ func (w *writer) docText(doc, facts string) []string {
 	return lines
 }
 
-// inline writes t on one line of at most room bytes.
+// inline returns t on one line of at most room bytes.
 func (w *writer) inline(t typ, room, depth int) (string, bool) {
 	if room <= 0 {
 		return "", false

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// schemas draws JSON Schemas that some value satisfies, of every kind of keyword that tools use, with names and texts
-// that are meant to hurt.
+// schemas generates satisfiable JSON Schemas with every kind of keyword that tools use, and with
+// hostile names and texts.
 func schemas() *rapid.Generator[json.RawMessage] {
 	return rapid.Custom(func(t *rapid.T) json.RawMessage {
 		g := &schemaDrawer{t: t}
@@ -20,7 +20,9 @@ func schemas() *rapid.Generator[json.RawMessage] {
 		if n > 0 {
 			defs := map[string]any{}
 			for i, name := range g.defs {
-				g.level = i + 1 // a definition refers to later ones without bounds, to all through an optional property
+				// a definition refers to later ones freely, and to any other only through an
+				// optional property
+				g.level = i + 1
 				defs[name] = g.schema(1)
 			}
 			s["$defs"] = defs
@@ -83,7 +85,8 @@ func (g *schemaDrawer) schema(depth int) map[string]any {
 	return s
 }
 
-// ref refers to a definition after the one that is being drawn, so that following them ends; back through an array.
+// ref refers to a definition after the current one, so that following references ends. References
+// back go through an array.
 func (g *schemaDrawer) ref() map[string]any {
 	if len(g.defs) == 0 {
 		return map[string]any{"type": []any{"string", "null"}}

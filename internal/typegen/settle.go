@@ -1,13 +1,14 @@
 package typegen
 
-// smallType is how long a type may be to be written out wherever it is used, rather than declared under a name.
+// smallType is the maximum length of a type that is written inline at each use instead of being
+// declared.
 const smallType = 40
 
-// maxNesting bounds how deep types that are used once are written into each other.
+// maxNesting bounds the nesting of types that are inlined because they are used once.
 const maxNesting = 12
 
-// settle decides which named parts of a schema are declared and which are written where they are used, and cuts the
-// references that TypeScript can't follow.
+// settle decides which named parts of a schema are declared and which are inlined. It also removes
+// references that TypeScript rejects.
 func settle(self *named, defs []*named) *document {
 	all := append([]*named{self}, defs...)
 	cutCycles(all)
@@ -19,7 +20,7 @@ func settle(self *named, defs []*named) *document {
 		}
 		return t
 	}
-	for _, n := range order { // what is referred to comes before what refers to it
+	for _, n := range order { // each type comes after those that it refers to
 		n.body = rewrite(n.body, inlined)
 		heights[n] = height(n.body, heights)
 		if n == self || n.recursive {
@@ -37,7 +38,7 @@ func settle(self *named, defs []*named) *document {
 	return d
 }
 
-// collect finds what t refers to, in the order in which a reader meets it.
+// collect adds the types that t refers to, in reading order.
 func (d *document) collect(t typ, seen map[*named]bool) {
 	if r, ok := t.(*refType); ok && !seen[r.to] {
 		seen[r.to] = true
@@ -48,8 +49,9 @@ func (d *document) collect(t typ, seen map[*named]bool) {
 	children(t, func(t typ, _ bool) { d.collect(t, seen) })
 }
 
-// cutCycles takes out the references through which a name would mean itself with nothing in between: TypeScript refuses
-// them, and they say nothing ("A is A or a string" is a string, "A is A and an object" is an object).
+// cutCycles removes references through which a type would directly mean itself. TypeScript rejects
+// them, and they are redundant: "A is A or a string" is a string, "A is A and an object" is an
+// object.
 func cutCycles(all []*named) {
 	const open, done = 1, 2
 	state := map[*named]int{}
@@ -90,8 +92,8 @@ func mapTypes(ts []typ, f func(typ) typ) []typ {
 	return out
 }
 
-// markRecursive marks at least one name of every cycle and gives all names that self reaches, and self last, each
-// after what it refers to (but for the cycles).
+// markRecursive marks at least one name of every cycle. It returns all names reachable from self,
+// ending with self. Except for cycles, each name comes after those that it refers to.
 func markRecursive(self *named) []*named {
 	var order []*named
 	const open, done = 1, 2
@@ -121,7 +123,7 @@ func markRecursive(self *named) []*named {
 	return order
 }
 
-// height is how deep t nests.
+// height returns the nesting depth of t.
 func height(t typ, of map[*named]int) int {
 	h := 0
 	children(t, func(t typ, _ bool) { h = max(h, height(t, of)+1) })

@@ -7,12 +7,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxMarked is how many leaves of a simulated value are marked at most: each is a look at the schema.
+// maxMarked is the maximum number of leaves to mark in a simulated value: each is validated against
+// the schema.
 const maxMarked = 64
 
-// Simulated gives a value that validates against a JSON Schema, as Example does, and that can be told from a real one where the
-// schema leaves room: its texts and whole numbers are replaced by such as occur nowhere else, made of tag (from 0). The same schema and tag
-// give the same value.
+// Simulated returns a value that validates against a JSON Schema, like an example, but can be told
+// from a real one if the schema allows. Strings and numbers are replaced by unique ones made from
+// tag (from 0). The same schema and tag produce the same value.
 func Simulated(schema json.RawMessage, tag int) (json.RawMessage, error) {
 	v, err := exampleValue(schema)
 	if err != nil {
@@ -37,7 +38,7 @@ func Simulated(schema json.RawMessage, tag int) (json.RawMessage, error) {
 	return v.appendJSON(nil), nil
 }
 
-// mark is a text or a whole number that occurs nowhere else.
+// mark returns a unique string or integer.
 func mark(k kind, tag, leaf int) string {
 	if k == jNumber {
 		return fmt.Sprintf("9700%05d%03d", tag, leaf)
@@ -45,7 +46,7 @@ func mark(k kind, tag, leaf int) string {
 	return fmt.Sprintf("simulated-%d-%d", tag+1, leaf+1)
 }
 
-// collect gathers the texts and numbers in a value.
+// collect appends the strings and numbers in a value to out.
 func collect(n *node, out *[]*node) {
 	if n.kind == jString || n.kind == jNumber {
 		*out = append(*out, n)

@@ -1,7 +1,7 @@
 package typegen
 
 import (
-	_ "embed" // the declarations that don't depend on the tools
+	_ "embed" // declarations that don't depend on the tools
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Item is a tool in a Tree, and what it is called there.
+// An Item is a tool in a Tree and its names there.
 type Item struct {
 	Tool  *tool.Tool
 	Names Names
@@ -24,18 +24,19 @@ var (
 	tsconfig string
 )
 
-// Tree writes a whole catalog as files, path to content:
+// Tree returns a whole catalog as files, by path:
 //
 //	tools/<namespace>/<member>.ts   one module for each tool: `import { list_issues } from "./tools/github/list_issues"`
 //	tools/<namespace>/index.ts      all of an upstream: `import { list_issues } from "./tools/github"`
 //	tools/lib.globals.d.ts          the namespaces as globals: `github.list_issues(...)`, `tools.github.list_issues(...)`
 //	tools/lib.runtime.d.ts          callTool, search, readResult, emit, ToolError
-//	tools/lib.web.d.ts, tsconfig.json   what else a program finds (console, URL, ...), and what it doesn't (the DOM, fetch)
+//	tools/lib.web.d.ts, tsconfig.json   other globals (console, URL, ...), without the DOM and fetch
 //
-// No upstream is called like one of the last, which would hide it from imports: a namespace has no dot.
+// No upstream can have the name of one of the lib files, which would hide it from imports: a
+// namespace has no dot.
 //
-// The order of items doesn't matter. Paths of two tools that differ in case only differ otherwise too, so that the tree
-// can be written on any file system.
+// The order of items doesn't matter. Paths of two tools never differ in case only, so the tree can
+// be written to any file system.
 func Tree(items []Item) map[string]string {
 	out := map[string]string{
 		"tools/lib.runtime.d.ts": runtimeTypes,
@@ -62,7 +63,7 @@ func Tree(items []Item) map[string]string {
 	return out
 }
 
-// unique gives name, or name with a number where another has it in any case.
+// unique returns name, with a number appended if it is taken, ignoring case.
 func unique(name string, taken map[string]bool) string {
 	s := name
 	for i := 2; taken[strings.ToLower(s)]; i++ {
@@ -80,7 +81,7 @@ func writeNamespace(out map[string]string, dir string, items []Item) {
 	types := map[string]bool{}
 	for i, it := range items {
 		if i > 0 && it.Names == items[i-1].Names {
-			continue // the catalog gives every tool a name of its own
+			continue // the catalog has a unique name for every tool
 		}
 		m := newModule(it.Tool, it.Names)
 		base := unique(m.base, files)

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// tsc runs the real compiler in dir and gives what it said.
+// tsc runs the TypeScript compiler in dir and returns its output.
 func tsc(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(peertest.Node(t), append([]string{peertest.Module(t, "typescript/bin/tsc")}, args...)...)
@@ -42,8 +42,8 @@ func writeTree(t *testing.T, dir string, tree map[string]string) {
 	}
 }
 
-// TestCompiler has the real compiler check the tree of the golden tools, of tools with drawn schemas, and of the reference
-// servers: by its own tsconfig.json, and as a user would with --strict alone.
+// TestCompiler compiles the tree of the golden tools, of tools with generated schemas, and of the
+// reference servers: with its own tsconfig.json, and with --strict alone, as a user would.
 func TestCompiler(t *testing.T) {
 	peertest.Module(t, "typescript/bin/tsc")
 	var items []typegen.Item
@@ -72,7 +72,7 @@ func TestCompiler(t *testing.T) {
 		}
 	}
 	program := ""
-	for _, name := range []string{"web", "runtime", "globals"} { // like files that are beside the folders
+	for _, name := range []string{"web", "runtime", "globals"} { // names of files that are beside the folders
 		add(name, definition{Name: "echo"})
 		program += fmt.Sprintf("import { echo as %[1]s } from \"./%[1]s\";\n%[1]s();\n", name)
 	}
@@ -88,7 +88,8 @@ func TestCompiler(t *testing.T) {
 	}
 }
 
-// TestPrograms has the compiler check programs against the tree: what is right, and that it finds what is wrong.
+// TestPrograms compiles programs against the tree: correct ones must pass, and mistakes must be
+// found.
 func TestPrograms(t *testing.T) {
 	var items []typegen.Item
 	for _, f := range []string{"list_issues", "shapes", "nothing", "delete"} {
@@ -153,7 +154,7 @@ func cutLines(s string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// referenceTools asks one of the reference servers for its tools.
+// referenceTools returns the tools of one of the reference servers.
 func referenceTools(t *testing.T, name string) []definition {
 	t.Helper()
 	argv := peertest.Server(t, name)
@@ -199,7 +200,7 @@ func send(t *testing.T, w io.Writer, line string) {
 	}
 }
 
-// answer reads messages until the answer to a request.
+// answer reads messages until the response to a request.
 func answer(t *testing.T, r *bufio.Reader, id int) json.RawMessage {
 	t.Helper()
 	for {

@@ -1,11 +1,13 @@
-// Package typegen writes JSON Schema as TypeScript: for one tool the typed call that search shows and the file that
-// programs import, for a whole catalog the tree of such files, which `tsc --strict` accepts. For Python it writes stubs,
-// which `mypy --strict` accepts.
+// Package typegen converts JSON Schema to TypeScript and Python types. For one tool it writes the
+// typed call that search shows and the file that programs import. For a whole catalog it writes the
+// tree of such files, which `tsc --strict` accepts. For Python it writes stubs, which `mypy
+// --strict` accepts.
 //
-// It reads JSON Schema 2020-12 and draft-07, and what OpenAPI 3.0 adds. Schemas come from upstreams and are hostile:
-// depth, size and loops are bounded, and nothing in a name or description can leave its comment or literal. What types
-// can't say (not, if, bounds, patterns) makes a type wider or becomes a comment; what can't be read is unknown, and the
-// comment beside it says why. The same input always gives the same text.
+// It reads JSON Schema 2020-12 and draft-07, and the extensions of OpenAPI 3.0. Schemas come from
+// upstreams and are untrusted: depth, size and cycles are bounded, and text from names and
+// descriptions is escaped. Constraints that types can't express (not, if, bounds, patterns) make a
+// type wider or become a comment. Schemas that can't be read become unknown, with a comment that
+// says why. The output is deterministic.
 package typegen
 
 import (
@@ -16,10 +18,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Names are the names of a tool in a program, both valid JavaScript property names: <Namespace>.<Member>(args).
+// Names are the names of a tool in a program: <Namespace>.<Member>(args). Both are valid JavaScript
+// property names.
 type Names struct{ Namespace, Member string }
 
-// path is the call as a program writes it.
+// path returns the expression that a program calls.
 func (n Names) path() string {
 	if isIdentifier(n.Member) {
 		return n.Namespace + "." + n.Member
@@ -27,16 +30,17 @@ func (n Names) path() string {
 	return n.Namespace + "[" + quote(n.Member) + "]"
 }
 
-// maxSignature bounds the code of a Signature in bytes, so that a page of search results stays readable. A larger
-// tool is cut, and says where all of it is.
+// maxSignature bounds the code of a Signature in bytes, so that a page of search results stays
+// readable. The code of a larger tool is cut, and names the file that has all of it.
 const maxSignature = 2_000
 
 const noResultType = "result type not declared: parsed JSON if the tool answers with JSON, else a string; " +
 	"look at a small part first: Object.keys(r) or r.slice(0, 500)"
 
-// Signature writes the typed call of a tool as search shows it: code is the signature with the types it needs, example
-// one call with arguments that validate against the schema, resultNote a hint where the result's type is not known
-// (else empty). A large tool is cut to about 2,000 bytes, and the code then names the file that has all of it.
+// Signature returns the typed call of a tool as search shows it. code is the signature with the
+// types it needs, and example is a call with arguments that validate against the schema. resultNote
+// is a hint if the result's type is unknown, and empty otherwise. The code of a large tool is cut
+// to about 2,000 bytes, and names the file that has all of it.
 func Signature(t *tool.Tool, n Names) (code, example, resultNote string) {
 	s := newSignature(t, n)
 	for _, l := range detailLevels {
@@ -58,7 +62,8 @@ func Signature(t *tool.Tool, n Names) (code, example, resultNote string) {
 	return code, exampleCall(t, n), resultNote
 }
 
-// detailLevels are tried in turn until a signature fits. What an agent has to write keeps its detail longest.
+// detailLevels are tried in order until a signature fits. Arguments keep their detail longest,
+// because an agent has to write them.
 var detailLevels = []struct{ args, result style }{
 	{style{dense: true, width: 100, doc: 200, facts: true, arms: 40}, style{dense: true, width: 100, doc: 100, facts: true, arms: 40}},
 	{style{dense: true, width: 100, doc: 120, facts: true, arms: 24}, style{dense: true, width: 100, facts: true, arms: 12}},
@@ -89,7 +94,8 @@ func newSignature(t *tool.Tool, n Names) *signature {
 	return s
 }
 
-// write gives the signature at one level of detail, and whether something was left out of the types.
+// write returns the signature at one level of detail, and reports whether parts of the types were
+// left out.
 func (s *signature) write(l struct{ args, result style }) (code string, cut bool) {
 	var b strings.Builder
 	args := &writer{style: l.args}
@@ -123,7 +129,7 @@ func (s *signature) write(l struct{ args, result style }) (code string, cut bool
 	return strings.ReplaceAll(b.String(), " \n", "\n"), args.cut || result.cut
 }
 
-// nameAll names what a document declares. Names are unique among taken.
+// nameAll assigns names to the declarations of a document. They are unique among taken.
 func nameAll(d *document, root string, taken map[string]bool) {
 	if d.self != nil {
 		d.self.want = root
@@ -141,7 +147,8 @@ func nameAll(d *document, root string, taken map[string]bool) {
 	}
 }
 
-// takesNothing says whether a schema declares an object without any properties: the call needs no arguments.
+// takesNothing reports whether a schema declares an object without any properties, so that the call
+// needs no arguments.
 func takesNothing(raw json.RawMessage) bool {
 	n, err := parseJSON(raw)
 	if err != nil || n.kind != jObject {
@@ -160,7 +167,7 @@ func takesNothing(raw json.RawMessage) bool {
 	return true
 }
 
-// mayBeEmpty says whether {} has the type t.
+// mayBeEmpty reports whether {} is a value of type t.
 func mayBeEmpty(t typ) bool {
 	switch t := t.(type) {
 	case *objectType:

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// parse fails the test where source isn't TypeScript.
+// parse fails the test if source isn't valid TypeScript.
 func parse(t interface{ Fatalf(string, ...any) }, source string) {
 	r := api.Transform(source, api.TransformOptions{Loader: api.LoaderTS, LogLevel: api.LogLevelSilent})
 	if len(r.Errors) > 0 {
@@ -29,7 +29,8 @@ func parse(t interface{ Fatalf(string, ...any) }, source string) {
 	}
 }
 
-// sigParse checks a signature: its types come after it, so it is an interface up to the first of them.
+// sigParse checks a signature. Its types come after it, so it is rewritten as an interface up to
+// the first of them.
 func sigParse(t interface{ Fatalf(string, ...any) }, code string) {
 	if !strings.HasPrefix(code, "up.member") {
 		t.Fatalf("signature doesn't begin with the call: %s", code)
@@ -45,7 +46,7 @@ func sigParse(t interface{ Fatalf(string, ...any) }, code string) {
 
 func TestWrittenForAnySchema(t *testing.T) { rapid.Check(t, checkWritten) }
 
-// FuzzSchemas is the same, driven by what the fuzzer finds new.
+// FuzzSchemas does the same with schemas that the fuzzer finds.
 func FuzzSchemas(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkWritten)) }
 
 func checkWritten(t *rapid.T) {
@@ -73,7 +74,8 @@ func checkWritten(t *rapid.T) {
 	}
 }
 
-// TestExampleValidates holds Example to a validator of its own making, without our leniency.
+// TestExampleValidates checks examples with a validator of its own, without the leniency of the
+// package.
 func TestExampleValidates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := schemas().Draw(t, "schema")
@@ -141,7 +143,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestNoExample: where nothing can satisfy a schema, or we can't tell, that is an error that says so.
+// TestNoExample checks that an unsatisfiable schema, or one that can't be checked, returns an error
+// that says so.
 func TestNoExample(t *testing.T) {
 	for _, s := range []string{
 		`false`,
@@ -162,7 +165,7 @@ func TestNoExample(t *testing.T) {
 	}
 }
 
-// TestUnchecked: an example that could not be checked says so beside it.
+// TestUnchecked checks that an example that could not be checked says so.
 func TestUnchecked(t *testing.T) {
 	tl := &tool.Tool{Upstream: "u", Name: "t", InputSchema: json.RawMessage(
 		`{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string","not":{"type":"string"}}}}`)}
@@ -172,7 +175,7 @@ func TestUnchecked(t *testing.T) {
 	}
 }
 
-// TestBounds: schemas made to be expensive are cut, not followed.
+// TestBounds checks that schemas made to be expensive are cut, not followed.
 func TestBounds(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString(`{"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}},"required":["x"],"$defs":{`)
@@ -261,7 +264,7 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"$id":"http://x/","$defs":{"a":{"$anchor":"b","pattern":"(*/"}},"$ref":"#b"}`), "日本", "\r\n*\r/")
 	f.Fuzz(func(t *testing.T, schema []byte, name, doc string) {
 		if strings.Contains(string(schema)+name, "evil") {
-			return // only the description may say so
+			return // only the description may contain it
 		}
 		tl := &tool.Tool{Upstream: "up", Name: name, Description: doc, InputSchema: schema, OutputSchema: schema}
 		n := typegen.Names{Namespace: "up", Member: "member"}
@@ -298,7 +301,7 @@ func bench(b *testing.B, f func(typegen.Item)) {
 	}
 }
 
-// benchItems are 1,000 tools of the size of usual ones.
+// benchItems returns 1,000 tools of typical size.
 func benchItems() []typegen.Item {
 	var items []typegen.Item
 	for i := range 1000 {
@@ -315,7 +318,8 @@ func benchItems() []typegen.Item {
 	return items
 }
 
-// An argument that is required and has a default may be left out: the gateway fills it in. Of a result it is there.
+// An argument that is required and has a default is optional, because the gateway fills it in. In a
+// result it is always present.
 func TestRequiredDefault(t *testing.T) {
 	s := json.RawMessage(`{"type":"object","properties":{"url":{"type":"string"},"full":{"type":"boolean","default":false}},"required":["url","full"],"additionalProperties":false}`)
 	code, _, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: s, OutputSchema: s}, typegen.Names{Namespace: "up", Member: "member"})

@@ -12,23 +12,23 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A validator holds values to one schema.
+// A validator validates values against one schema.
 type validator struct{ schema *jsonschema.Schema }
 
-// noLoader fetches nothing: a schema may name any file or address.
+// noLoader rejects all references to files and addresses outside the schema.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
 	return nil, errors.New("schemas outside of the tool's own are not fetched")
 }
 
-// knownDrafts are the values of $schema that the validator has; others are read as 2020-12.
+// knownDrafts are the values of $schema that the validator supports. Others are read as 2020-12.
 var knownDrafts = lazily.Words(`http://json-schema.org/draft-04/schema http://json-schema.org/draft-06/schema
 	http://json-schema.org/draft-07/schema https://json-schema.org/draft/2019-09/schema
 	https://json-schema.org/draft/2020-12/schema`)
 
-// compileSchema makes a validator of a schema; formats says whether "format" is held to. A schema that doesn't say what
-// it is written in is read as 2020-12, and where that makes no sense as draft-07.
+// compileSchema returns a validator for a schema; formats enables validation of "format". A schema
+// without $schema is read as 2020-12, or as draft-07 if that fails.
 func compileSchema(root *node, formats bool) (*validator, error) {
 	if s := root.str("$schema"); s != "" && !knownDrafts()[strings.TrimSuffix(s, "#")] {
 		root = drop(root, "$schema")
@@ -53,7 +53,7 @@ func compileAs(draft *jsonschema.Draft, root *node, formats bool) (*validator, e
 	c.UseRegexpEngine(func(p string) (jsonschema.Regexp, error) {
 		re, err := compileRegexp(p)
 		if err != nil {
-			return noRegexp(p), nil // a pattern that we can't read costs only the values that need it
+			return noRegexp(p), nil // an unsupported pattern rejects only the values that it applies to
 		}
 		return re, nil
 	})
@@ -71,7 +71,7 @@ func compileAs(draft *jsonschema.Draft, root *node, formats bool) (*validator, e
 	return &validator{s}, nil
 }
 
-// noRegexp matches nothing.
+// A noRegexp is an unsupported pattern. It matches nothing.
 type noRegexp string
 
 func (p noRegexp) String() string        { return string(p) }
@@ -87,7 +87,7 @@ func drop(n *node, key string) *node {
 	return out
 }
 
-// check says what is wrong with v; nil if nothing is.
+// check validates v.
 func (v *validator) check(n *node) error {
 	val, err := jsonschema.UnmarshalJSON(bytes.NewReader(n.appendJSON(nil)))
 	if err != nil {
@@ -99,7 +99,7 @@ func (v *validator) check(n *node) error {
 	return nil
 }
 
-// shortError says the first cause of a validator's error on one line.
+// shortError returns the first cause of a validator's error on one line.
 func shortError(err error) error {
 	var broken *jsonschema.SchemaValidationError
 	if errors.As(err, &broken) {
@@ -117,7 +117,7 @@ func shortError(err error) error {
 		}
 		if len(e.Causes) == 0 {
 			s := "/" + strings.Join(e.InstanceLocation, "/") + ": " + e.ErrorKind.LocalizedString(nil)
-			if first == "" || s < first { // the validator goes through maps: its own order changes
+			if first == "" || s < first { // the validator iterates over maps: its own order is random
 				first = s
 			}
 		}
@@ -126,8 +126,9 @@ func shortError(err error) error {
 	return errors.New(oneLine(first, 200))
 }
 
-// exampleCall writes one call of a tool with arguments that validate. Where none were found it writes the nearest, and
-// says that it isn't checked, and why.
+// exampleCall returns a call of a tool with arguments that validate. If none were found, it returns
+// the closest with a comment that says why it isn't checked. It returns "" if there is no example,
+// or only a long one.
 func exampleCall(t *tool.Tool, n Names) string {
 	if takesNothing(t.InputSchema) {
 		return "await " + n.path() + "()"

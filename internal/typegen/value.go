@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// number makes a number within its bounds: whole where it can be, and the likely one for its name.
+// number returns a number within the bounds: an integer if possible, and one that is likely for its
+// name.
 func (m *maker) number(n *node, name string, whole bool, variant int) (*node, bool) {
 	v := big.NewRat(likelyNumber(name), 1)
 	step := rational(n.get("multipleOf"))
@@ -75,7 +76,7 @@ func likelyNumber(name string) int64 {
 	return 1
 }
 
-// toMultiple moves v to a multiple of step near it and inside the bounds, if there is one.
+// toMultiple returns a multiple of step near v and within the bounds, or v if there is none.
 func toMultiple(v, step *big.Rat, inside func(*big.Rat) bool) *big.Rat {
 	q := new(big.Rat).Quo(v, step)
 	k := new(big.Int).Quo(q.Num(), q.Denom()) // towards zero
@@ -89,7 +90,8 @@ func toMultiple(v, step *big.Rat, inside func(*big.Rat) bool) *big.Rat {
 	return v
 }
 
-// rational reads a number exactly; nil where there is none, or one too large to be meant.
+// rational returns the exact value of a number, or nil if it is missing or unreasonably large or
+// small.
 func rational(n *node) *big.Rat {
 	if n == nil || n.kind != jNumber || len(n.s) > 60 {
 		return nil
@@ -120,7 +122,7 @@ func lowest(n *node, closed, open string) (r *big.Rat, isOpen bool) {
 	return a, false
 }
 
-// decimal writes r as a JSON number, exactly where that takes few digits.
+// decimal returns r as a JSON number, exactly if that takes few digits.
 func decimal(r *big.Rat) string {
 	if r.IsInt() {
 		return r.Num().String()
@@ -132,7 +134,8 @@ func decimal(r *big.Rat) string {
 	return strings.TrimRight(r.FloatString(prec), "0")
 }
 
-// str makes a string: by its pattern, its format, an example in its description, or its name.
+// str returns a string based on its pattern, its format, an example in its description, or its
+// name.
 func (m *maker) str(n *node, name string, variant int) (*node, bool) {
 	least := int(min(smallInt(n.get("minLength"), 0), 1<<20))
 	most := int(min(smallInt(n.get("maxLength"), 1<<20), 1<<20))
@@ -175,7 +178,7 @@ func (m *maker) str(n *node, name string, variant int) (*node, bool) {
 	return str(fitLength(word, least, most, variant)), true
 }
 
-// fitLength cuts or lengthens s.
+// fitLength cuts or pads s.
 func fitLength(s string, least, most, variant int) string {
 	r := []rune(s)
 	if len(r) > most {
@@ -233,7 +236,7 @@ func formatExample(format string, variant int) string {
 
 var saidPattern = lazily.Regexp("(?i)(?:e\\.g\\.,?|example:?|such as|like)\\s*[`'\"“]([^`'\"”\\n]{1,80})[`'\"”]")
 
-// saidExample finds an example that a description gives in quotes.
+// saidExample returns an example that a description quotes, or "".
 func saidExample(doc string) string {
 	if len(doc) > 4_000 {
 		doc = doc[:4_000]
@@ -244,7 +247,7 @@ func saidExample(doc string) string {
 	return ""
 }
 
-// likelyText is a plain value for a parameter's name.
+// likelyText returns a plausible value for a parameter of this name.
 func likelyText(name string) string {
 	s := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(name, "_", ""), "-", ""))
 	switch {
@@ -273,7 +276,7 @@ func likelyText(name string) string {
 	return "example"
 }
 
-// compileRegexp reads an ECMAScript pattern as far as Go's linear-time engine knows its syntax.
+// compileRegexp compiles an ECMAScript pattern, if Go's linear-time engine supports its syntax.
 func compileRegexp(p string) (*regexp.Regexp, error) {
 	if len(p) > 2_000 {
 		return nil, errTooBig
@@ -290,7 +293,8 @@ func goSyntax(p string) string {
 	return unicodeEscape().ReplaceAllString(p, `\x{$1}`)
 }
 
-// matching makes a text that a pattern matches: the shortest, with extra more repetitions where any number is allowed.
+// matching returns a string that a pattern matches: the shortest, with extra additional repetitions
+// where any number is allowed.
 func matching(pattern string, extra, variant int) (string, bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -345,7 +349,7 @@ func (g *textMaker) write(re *syntax.Regexp, depth int) {
 	}
 }
 
-// pickRune takes a readable character of a class (pairs of bounds), another for each i.
+// pickRune returns a readable character of a class (pairs of bounds), a different one for each i.
 func pickRune(class []rune, i int) rune {
 	in := func(r rune) bool {
 		for k := 0; k+1 < len(class); k += 2 {
