@@ -14,41 +14,43 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An exported session is one file: the line of exportMagic, a line that says how it is locked, and the rest, encrypted and
-// authenticated by age (age-encryption.org/v1) with a passphrase: that of a person, or a random one, which the second line
-// holds sealed. Inside are the fields of Exported, each after its length.
+// An exported session is a file with two header lines, exportMagic and the kind of lock. The rest
+// is encrypted and authenticated by age (age-encryption.org/v1) with a passphrase. The passphrase
+// is either the user's, or a random one that the second line holds sealed. The plaintext holds the
+// fields of Exported, each prefixed by its length.
 const exportMagic = "biplane session 1\n"
 
 const (
 	lockPassphrase = "passphrase\n"
 	lockKey        = "key "
-	// The work that a passphrase of a person costs is some 0.3 s and 64 MiB; a random one needs none.
+	// scrypt work factors: a user's passphrase costs about 0.3 s and 64 MiB; a random one needs no
+	// work.
 	personWork = 16
 	randomWork = 10
 	mostWork   = 18
 )
 
-// A Sealer seals with a key that stays where it is; *secret.Key is one.
+// A Sealer seals data with a key that it doesn't reveal. *secret.Key implements it.
 type Sealer interface {
 	Seal(purpose string, plain []byte, bind ...[]byte) []byte
 	Unseal(purpose string, sealed []byte, bind ...[]byte) ([]byte, error)
 }
 
-// exportPurpose is what the random passphrase is sealed for.
+// exportPurpose is the purpose for which the random passphrase is sealed.
 const exportPurpose = "session-export"
 
-// Exported is all that a session is, on its way to another place.
+// An Exported holds the complete data of a session for export.
 type Exported struct {
 	Name     string
 	Exported time.Time
 	Programs int
 	Engine   string
-	State    *State // the blobs that it names are those of Guests and Files
+	State    *State // its blobs are in Guests and Files
 	Guests   map[string][]byte
 	Files    []ExportedFile
 	Journal  [][]byte // encoded Journals, in order
-	Sealed   bool     // it was locked with the folder's own key: what it says is what that folder wrote
-	Private  []byte   // the vault of its personal data, as package privacy exports it; empty: it has none
+	Sealed   bool     // it was locked with the data folder's own key, so that folder wrote it
+	Private  []byte   // its personal data, as exported by package privacy; empty: none
 }
 
 // An ExportedFile is a file or directory of a session.
@@ -59,7 +61,7 @@ type ExportedFile struct {
 	Data     []byte
 }
 
-// Write writes it, locked with a passphrase or, where that is empty, with the key.
+// Write writes x, encrypted with a passphrase, or with key if the passphrase is empty.
 func (x *Exported) Write(w io.Writer, passphrase string, key Sealer) error {
 	lock, work := lockPassphrase, personWork
 	if passphrase == "" {
@@ -132,17 +134,18 @@ func (x *Exported) write(w io.Writer) error {
 	return flush()
 }
 
-// privatePart names what follows the files where there is a vault.
+// privatePart is the name of the part after the files. It exists only if there is personal data.
 const privatePart = "privacy"
 
-// errNoExport is what is no exported session.
+// errNoExport reports that a file is not an exported session.
 var errNoExport = tool.Errorf(tool.Invalid, "import: this is no exported session that this version knows")
 
 func errUnopened(why string, err error) error {
 	return &tool.Error{Kind: tool.Invalid, Msg: "import: the file does not open: " + why, Err: err}
 }
 
-// ReadExported reads what Write wrote, at most so many bytes. Whatever was changed in it is an error.
+// ReadExported reads what Write wrote, with at most most bytes of content. It returns an error if
+// the file was modified.
 func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Exported, error) {
 	in := bufio.NewReader(io.LimitReader(r, most+most/1024+64<<10))
 	line, err := head(in)

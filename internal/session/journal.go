@@ -21,33 +21,35 @@ import (
 func appendVarint(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
 func varint(b []byte) (int64, int)          { return binary.Varint(b) }
 
-// A Kind says what an Entry of a Journal is.
+// A Kind is the kind of an Entry.
 type Kind byte
 
 // The kinds of entries.
 const (
-	Line   Kind = 'l' // a line of the host, a sandbox.HostMessage
-	Answer Kind = 'a' // the answer to a question of the guest (sandbox.Cmd.Ask), a sandbox.HostMessage too
+	Line   Kind = 'l' // a line sent by the host, a sandbox.HostMessage
+	Answer Kind = 'a' // the answer to a question from the guest (sandbox.Cmd.Ask), also a sandbox.HostMessage
 )
 
-// An Entry is one thing that a guest heard of the outside. Text has no '\n'.
+// An Entry is one input of a guest. Text contains no '
+// '.
 type Entry struct {
 	Kind Kind
 	Text []byte
 }
 
-// A Journal is all that the guest of one program heard of the outside, in order: since a guest is deterministic, it is
-// all that is needed to run the program again, to the same bytes. Lines are in the order of the stream, answers in the
-// order of the questions; a guest can't tell how they stood to each other.
+// A Journal holds all inputs of one program's guest, in order. Since a guest is deterministic, that
+// suffices to run the program again with byte-identical results. Lines are in stream order, and
+// answers in the order of the questions. A guest can't observe the relative order of lines and
+// answers.
 type Journal struct {
 	Language string
 	Entries  []Entry
-	// Asked is the digest of the calls and file operations that the guest made, by which a replay is checked. What else it
-	// says (stack traces, the words of errors) may differ between builds of an engine.
+	// Asked is the digest of the calls and file operations that the guest made. A replay is checked
+	// against it. Other output (stack traces, error texts) may differ between builds of an engine.
 	Asked [sha256.Size]byte
 }
 
-// Encode writes it.
+// Encode returns the encoded journal.
 func (j *Journal) Encode() []byte {
 	var e encoder
 	e.text(j.Language)
@@ -59,7 +61,7 @@ func (j *Journal) Encode() []byte {
 	return e.b
 }
 
-// DecodeJournal reads what Encode wrote.
+// DecodeJournal decodes the output of Encode.
 func DecodeJournal(b []byte) (*Journal, error) {
 	d := decoder{b: b}
 	j := &Journal{Language: d.text()}
@@ -77,7 +79,8 @@ func DecodeJournal(b []byte) (*Journal, error) {
 	return j, nil
 }
 
-// A Recorder makes the Journal of a program that runs. It is safe for concurrent use; nil records nothing.
+// A Recorder records the Journal of a running program. It is safe for concurrent use. A nil
+// Recorder records nothing.
 type Recorder struct {
 	most int
 
@@ -88,12 +91,12 @@ type Recorder struct {
 	asked asked
 }
 
-// NewRecorder makes a Recorder that holds at most so many bytes.
+// NewRecorder returns a Recorder that holds at most most bytes.
 func NewRecorder(language string, most int) *Recorder {
 	return &Recorder{most: most, j: Journal{Language: language}, asked: newAsked()}
 }
 
-// Heard notes what the guest is told, in the order in which it is. It copies text.
+// Heard records an input of the guest. Callers must preserve the order of inputs. It copies text.
 func (r *Recorder) Heard(k Kind, text []byte) {
 	if r == nil {
 		return
@@ -109,7 +112,7 @@ func (r *Recorder) Heard(k Kind, text []byte) {
 	}
 }
 
-// Said notes what the guest said, or, with question, asked and stood still for.
+// Said records a message from the guest; question is true if the guest blocks on its answer.
 func (r *Recorder) Said(m *sandbox.GuestMessage, question bool) {
 	if r == nil {
 		return
@@ -119,7 +122,7 @@ func (r *Recorder) Said(m *sandbox.GuestMessage, question bool) {
 	r.asked.note(m, question)
 }
 
-// Journal gives what was recorded; nil when it was too much.
+// Journal returns the recorded journal, or nil if it exceeded the limit.
 func (r *Recorder) Journal() *Journal {
 	if r == nil {
 		return nil
@@ -134,15 +137,15 @@ func (r *Recorder) Journal() *Journal {
 	return &j
 }
 
-// asked are the digests of what a guest asked for by lines and by questions: how the ones stood to the others can't be
-// told, since lines take their time.
+// asked holds the digests of the guest's requests by lines and by questions. They are separate
+// because their relative order is unknown: lines arrive with a delay.
 type asked struct{ lines, questions hash.Hash }
 
 func newAsked() asked { return asked{sha256.New(), sha256.New()} }
 
 func (a asked) sum() [sha256.Size]byte { return sha256.Sum256(a.questions.Sum(a.lines.Sum(nil))) }
 
-// note adds what a message asks for.
+// note adds the request in a message, if it is one.
 func (a asked) note(m *sandbox.GuestMessage, question bool) {
 	h := a.lines
 	if question {
@@ -167,12 +170,12 @@ func part(h hash.Hash, head string, rest []byte) {
 	h.Write(rest)
 }
 
-// ErrDiffers says that a guest did not do again what its journal says that it did.
+// ErrDiffers means that a guest did not behave as recorded in its journal.
 var ErrDiffers = errors.New("the program does something else in this build of the engine")
 
-// Replay tells a guest in box all that the journal holds, and gives each line that the guest says, without its end, to
-// said, which may be nil. The guest is kept, as it was when its program had ended. It is an error, ErrDiffers, when the
-// guest asks for something else than it did then.
+// Replay replays the journal to a guest in box. It calls said, which may be nil, with each line of
+// the guest, without the newline. The guest is kept in its final state. If the guest makes other
+// requests than recorded, the error is ErrDiffers.
 func (j *Journal) Replay(ctx context.Context, box sandbox.Sandbox, said func(line []byte)) error {
 	p := &player{said: said, asked: newAsked()}
 	for _, x := range j.Entries {
@@ -203,21 +206,21 @@ func (j *Journal) Replay(ctx context.Context, box sandbox.Sandbox, said func(lin
 	return nil
 }
 
-// A player is the host's end of a guest stream that is played from a journal.
+// A player is the host's end of the guest stream during a replay.
 type player struct {
 	lines bytes.Buffer
 	said  func([]byte)
 
-	mu      sync.Mutex // what follows is touched by the stream and by questions
+	mu      sync.Mutex // guards the following, which the stream and questions share
 	answers [][]byte
 	part    []byte
 	asked   asked
 }
 
-// Read gives the lines.
+// Read returns the lines.
 func (p *player) Read(b []byte) (int, error) { return p.lines.Read(b) }
 
-// Write takes what the guest says.
+// Write receives output of the guest.
 func (p *player) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,20 +259,21 @@ func (p *player) note(line []byte, question bool) {
 	}
 }
 
-// A Mark says what the journal of a session must come to, so that none of its parts is missing or in another place.
+// A Mark identifies the complete journal of a session, so that a missing or misplaced part is
+// detected.
 type Mark struct {
 	Programs int       `json:"programs,omitempty"`
 	Bytes    int64     `json:"bytes,omitempty"`
 	Head     hexDigest `json:"head"`
-	Lost     string    `json:"lost,omitempty"` // why there is none any more
+	Lost     string    `json:"lost,omitempty"` // why there is no longer a journal
 }
 
 type hexDigest vfs.Digest
 
-// MarshalText writes it in hexadecimal.
+// MarshalText encodes d in hexadecimal.
 func (d hexDigest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText decodes the output of MarshalText.
 func (d *hexDigest) UnmarshalText(b []byte) error {
 	if len(b) != 2*len(d) {
 		return errors.New("a digest of the wrong length")
@@ -278,7 +282,7 @@ func (d *hexDigest) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Next gives the mark with one more part, an encoded Journal.
+// Next returns the mark after adding a part, an encoded Journal.
 func (m Mark) Next(part []byte) Mark {
 	sum := sha256.Sum256(part)
 	m.Head = sha256.Sum256(append(m.Head[:], sum[:]...))
@@ -287,7 +291,8 @@ func (m Mark) Next(part []byte) Mark {
 	return m
 }
 
-// LoadJournals gives the journals of a session's programs, in order, checked against the mark.
+// LoadJournals returns the journals of a session's programs in order, after checking them against
+// the mark.
 func LoadJournals(ctx context.Context, s Store, id string, want Mark) ([]*Journal, error) {
 	if want.Lost != "" {
 		return nil, tool.Errorf(tool.Conflict, "there is no journal to rebuild it from: %s", want.Lost)

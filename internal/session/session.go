@@ -1,10 +1,10 @@
-// Package session says what a session is while nothing of it runs: a Record, the State that the record holds, and blobs,
-// which are snapshots of guests, the bytes of files, and the parts of a journal. The Store interface is what keeps them;
-// package executor makes them live.
+// Package session defines sessions at rest. A session is a Record, the State in it, and blobs:
+// snapshots of guests, contents of files, and parts of a journal. A Store keeps them. Package live
+// keeps sessions in memory.
 //
-// A session changes by whole programs: all that a program has changed is one Change, which is saved as a whole or not at
-// all. Blobs never change, and are there as long as a session refers to them, so that a fork is a second Record that
-// refers to the same ones.
+// A session changes by whole programs: the changes of a program form one Change, which is saved
+// atomically. Blobs are immutable, and exist as long as a session refers to them. So a fork is a
+// second Record that refers to the same blobs.
 package session
 
 import (
@@ -16,108 +16,117 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Record is one session. All of it but State may be read by whoever can read the store.
+// A Record describes a session. Anyone who can read the store can read everything but State.
 type Record struct {
 	ID           string // random
 	Owner        string // ID of the principal
 	Name         string // unique among the sessions of the owner
-	Revision     int64  // grows with each change
+	Revision     int64  // incremented by each change
 	Created      time.Time
 	Used         time.Time
-	Programs     int      // that ended well
-	Languages    []string // of the guests: "typescript", "python"
-	Engine       string   // what ran it last, for people
-	StateBytes   int64    // of the snapshots
-	FileBytes    int64    // of the files, unpacked
-	Files        int      // files and directories
+	Programs     int      // number of programs that succeeded
+	Languages    []string // languages of the guests: "typescript", "python"
+	Engine       string   // engine of the last program, for display
+	StateBytes   int64    // size of the snapshots
+	FileBytes    int64    // uncompressed size of the files
+	Files        int      // number of files and directories
 	JournalBytes int64
-	Labels       []string // of what its programs have read, sorted; in lists only
+	Labels       []string // labels of the data that its programs have read, sorted; in lists only
 	State        []byte   // an encoded State; nil in lists
 }
 
-// A Blob is bytes under a random name. They never change.
+// A Blob is immutable data with a random name.
 type Blob struct {
 	ID   string
 	Data []byte
 }
 
-// NewBlob names data.
+// NewBlob returns a blob that holds data.
 func NewBlob(data []byte) Blob { return Blob{rand.Text(), data} }
 
-// A Change is what one step makes of a session and of its owner's skills, all of it or nothing.
+// A Change is an atomic change of a session and of its owner's skills.
 type Change struct {
-	Record *Record // as it is now; its Revision is one more than that in the store, 1 for a new one. Nil: only skills change
-	Add    []Blob  // new blobs, to which the session refers
-	Refer  []string
-	Drop   []string // blobs to which it doesn't refer any more; who has no other session that does is deleted
-	// Append are blobs of Add that are the next parts of the session's journal, in their order in Add.
+	// the new record; its Revision is one more than in the store, 1 for a new session. Nil: only
+	// skills change
+	Record *Record
+	Add    []Blob   // new blobs that the session refers to
+	Refer  []string // existing blobs that the session refers to, too
+	Drop   []string // blobs that the session no longer refers to; they are deleted if no other session does
+	// Append lists the blobs in Add that are the next parts of the session's journal, in the order
+	// of Add.
 	Append []string
-	// Journal is the ID of a session whose journal the new one takes over.
+	// Journal is the ID of a session whose journal the new session inherits.
 	Journal string
-	// Forget drops the journal.
+	// Forget deletes the journal.
 	Forget bool
-	Owner  string // whose skills change
+	Owner  string // owner of the skills
 	Skills []SkillChange
 }
 
 // A Skill is a module that programs can import.
 type Skill struct {
-	Owner    string // who saved it
-	Name     string // of the file: "retry.ts"
+	Owner    string // owner, who saved it
+	Name     string // file name: "retry.ts"
 	Modified time.Time
 	Source   []byte // nil in lists
-	Shared   bool   // others see it as it was when a person shared it
-	Changed  bool   // it is shared, and has changed since: what others see is older
+	Shared   bool   // others see it as of when it was shared
+	Changed  bool   // it has changed since it was shared: others see an older version
 }
 
-// A SkillChange says what a skill has become.
+// A SkillChange is a change of a skill.
 type SkillChange struct {
 	Name     string
 	Source   []byte // nil: removed
 	Modified time.Time
 }
 
-// A Store keeps sessions and skills. It is safe for concurrent use, but whoever changes a session sees to it that nobody
-// else does meanwhile. Errors are *tool.Errors.
+// A Store keeps sessions and skills. It is safe for concurrent use, but callers must not change a
+// session concurrently. All errors are *tool.Errors.
 type Store interface {
-	// Load gives a session; nil when there is none. A State that was changed by others is an error of kind conflict.
+	// Load returns a session, or nil if there is none. If its State was tampered with, the error
+	// has kind conflict.
 	Load(ctx context.Context, owner, name string) (*Record, error)
-	// List gives the sessions of an owner, all where it is empty, without their State, by name.
+	// List returns the sessions of an owner by name, without their State. An empty owner means all
+	// owners.
 	List(ctx context.Context, owner string) ([]Record, error)
-	// Count gives how many sessions an owner has.
+	// Count returns the number of sessions of an owner.
 	Count(ctx context.Context, owner string) (int, error)
-	// Save makes a change: when it returns, the death of this process loses nothing of it.
+	// Save applies a change. When it returns, the change survives the death of this process.
 	Save(ctx context.Context, c *Change) error
-	// End deletes a session and what only it refers to.
+	// End deletes a session and everything that only it refers to.
 	End(ctx context.Context, r *Record) error
 
-	// Labels gives the labels of a session, sorted, whether there is one of the name or not.
+	// Labels returns the labels of a session, sorted. The session need not exist.
 	Labels(ctx context.Context, owner, name string) ([]string, error)
-	// Label adds labels to those of a session, which may not be there yet: when it returns, the death of this process loses nothing of
-	// it. They go with the session's End. Those that were given before old to names of which there is no session are forgotten.
+	// Label adds labels to a session, which need not exist yet. When it returns, they survive the
+	// death of this process. End deletes them. Labels added before old for sessions that don't
+	// exist are deleted.
 	Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error
 
-	// Blob gives the bytes of a blob. One that is gone, or was changed by others, is an error of kind conflict.
+	// Blob returns the data of a blob. If it is missing or was tampered with, the error has kind
+	// conflict.
 	Blob(ctx context.Context, id string) ([]byte, error)
-	// Journal names the parts of a session's journal, in their order.
+	// Journal returns the IDs of the parts of a session's journal, in order.
 	Journal(ctx context.Context, id string) ([]string, error)
-	// Spool keeps a blob to which nothing refers, until Discard or the end of this process.
+	// Spool stores an unreferenced blob until Discard or until this process ends.
 	Spool(ctx context.Context, b Blob) error
-	// Discard deletes a blob to which nothing refers.
+	// Discard deletes an unreferenced blob.
 	Discard(ctx context.Context, id string) error
 
-	// Skills gives the skills of an owner, and of those that others share (Owner says whose), as shared. Source is nil.
+	// Skills returns the skills of an owner, and those that other owners share, as they were
+	// shared. Source is nil.
 	Skills(ctx context.Context, owner string) (own, shared []Skill, err error)
-	// Skill gives the source of a skill; that of another owner is the shared one.
+	// Skill returns the source of a skill. For another owner's skill, it is the shared version.
 	Skill(ctx context.Context, owner, name string, shared bool) ([]byte, error)
-	// Share shares a skill as it is now, or takes it back. It gives false where there is no such skill.
+	// Share shares the current version of a skill, or stops sharing it. It returns false if there
+	// is no such skill.
 	Share(ctx context.Context, owner, name string, shared bool) (bool, error)
 }
 
-// maxName is how long the name of a session may be.
+// maxName is the maximum length of a session's name in bytes.
 const maxName = 64
 
-// CheckName says what is wrong with the name of a session.
+// CheckName returns an error if name is not a valid session name.
 func CheckName(name string) error {
 	ok := name != "" && len(name) <= maxName && name[0] != '.'
 	for _, c := range []byte(name) {

@@ -40,7 +40,7 @@ func TestJournalsRoundTrip(t *testing.T) {
 	})
 }
 
-// A journal that is too long is none, however much more comes.
+// A journal that exceeds the limit is nil, and stays nil.
 func TestRecorderIsBounded(t *testing.T) {
 	r := NewRecorder("typescript", 100)
 	r.Heard(Line, make([]byte, 50))
@@ -61,7 +61,7 @@ func TestRecorderIsBounded(t *testing.T) {
 	}
 }
 
-// What a guest asked by lines and by questions can't be taken for one another, nor in another order.
+// Requests by lines and by questions have different digests, and their order matters.
 func TestDigestOfWhatWasAsked(t *testing.T) {
 	call := func(path string) *sandbox.GuestMessage {
 		return &sandbox.GuestMessage{Call: &sandbox.GuestCall{ID: 1, Path: path}}
@@ -133,7 +133,7 @@ func FuzzParseExported(f *testing.F) {
 	})
 }
 
-// A shelf is a Store of blobs only.
+// A shelf is a Store that holds only blobs.
 type shelf struct {
 	Store
 	blobs map[string][]byte
@@ -146,7 +146,7 @@ func (s shelf) Blob(_ context.Context, id string) ([]byte, error) {
 	return nil, tool.Errorf(tool.Conflict, "missing")
 }
 
-// Files are what the last Tree was, and only what is new is written.
+// Files have the content of the last Tree, and only new content is written.
 func TestFilesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := shelf{blobs: map[string][]byte{}}

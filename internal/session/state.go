@@ -11,25 +11,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A State is what a session is made of: its guests, where the list of its files is, and what its journal must come to.
+// A State is the content of a session: its guests, the list of its files, and the mark of its
+// journal.
 type State struct {
 	Guests  []Guest `json:"guests,omitempty"`
-	Files   string  `json:"files,omitempty"` // the blob that lists the files; empty: there are none
+	Files   string  `json:"files,omitempty"` // ID of the blob that lists the files; empty: none
 	Journal Mark    `json:"journal"`
-	// Labels are those that the session had when it was saved, sorted. Store.Labels may have more, of programs that did not end well.
+	// Labels are the labels that the session had when it was saved, sorted. Store.Labels may return
+	// more, from programs that failed.
 	Labels []string `json:"labels,omitempty"`
 }
 
-// A Guest is one interpreter of a session, between two programs.
+// A Guest is an interpreter of a session between two programs.
 type Guest struct {
 	Language string            `json:"language"` // "typescript" or "python"
-	Blob     string            `json:"blob"`     // its snapshot
-	Size     int64             `json:"size"`     // of the snapshot
+	Blob     string            `json:"blob"`     // ID of its snapshot
+	Size     int64             `json:"size"`     // size of the snapshot
 	Late     []json.RawMessage `json:"late,omitempty"`
 	Declared []string          `json:"declared,omitempty"` // names that its programs declared at top level
 }
 
-// Guest gives the guest of a language; nil where there is none.
+// Guest returns the guest of a language, or nil if there is none.
 func (s *State) Guest(language string) *Guest {
 	for i := range s.Guests {
 		if s.Guests[i].Language == language {
@@ -39,7 +41,8 @@ func (s *State) Guest(language string) *Guest {
 	return nil
 }
 
-// Put takes g in the place of the one of its language, and gives the blob of that one.
+// Put replaces the guest of the same language with g. It returns the blob of the replaced guest, or
+// "".
 func (s *State) Put(g Guest) (old string) {
 	if at := s.Guest(g.Language); at != nil {
 		old, *at = at.Blob, g
@@ -49,17 +52,17 @@ func (s *State) Put(g Guest) (old string) {
 	return ""
 }
 
-// Clone gives a copy that shares nothing that is changed.
+// Clone returns a copy that can be modified independently.
 func (s *State) Clone() *State {
 	c := *s
 	c.Guests = append([]Guest(nil), s.Guests...)
 	return &c
 }
 
-// Encode writes it for a Record.
+// Encode encodes s for a Record.
 func (s *State) Encode() ([]byte, error) { return tool.Marshal(s) }
 
-// DecodeState reads what Encode wrote.
+// DecodeState decodes the output of Encode.
 func DecodeState(b []byte) (*State, error) {
 	s := &State{}
 	if err := json.Unmarshal(b, s); err != nil {
@@ -68,14 +71,14 @@ func DecodeState(b []byte) (*State, error) {
 	return s, nil
 }
 
-// Files are the files of a session as they are kept: for each file its blob.
+// Files are the stored files of a session, with the blob of each file.
 type Files struct {
-	list  string                // the blob that lists them
-	blobs map[vfs.Digest]string // where the bytes of files are
+	list  string                // ID of the blob that lists them
+	blobs map[vfs.Digest]string // blobs of the files' contents
 	tree  *vfs.Tree
 }
 
-// Tree gives the files; nil is none.
+// Tree returns the files; nil is an empty tree.
 func (f *Files) Tree() *vfs.Tree {
 	if f == nil {
 		return nil
@@ -83,7 +86,7 @@ func (f *Files) Tree() *vfs.Tree {
 	return f.tree
 }
 
-// LoadFiles reads a list of files. Their bytes are loaded when they are first needed.
+// LoadFiles reads a list of files. Contents are loaded when they are first needed.
 func LoadFiles(ctx context.Context, s Store, list string) (*Files, error) {
 	f := &Files{list: list, blobs: map[vfs.Digest]string{}}
 	if list == "" {
@@ -113,8 +116,8 @@ func LoadFiles(ctx context.Context, s Store, list string) (*Files, error) {
 	return f, nil
 }
 
-// Next makes what is to be kept when the files have become tree, and adds to c what changes: only files that are new
-// are written. Without a change it gives f itself.
+// Next returns the Files for a new tree, and adds the required blob changes to c. Only contents
+// that are new are written. If nothing changed, it returns f.
 func (f *Files) Next(tree *vfs.Tree, c *Change) (*Files, error) {
 	if len(tree.Changes(f.tree)) == 0 {
 		return f, nil
@@ -165,10 +168,10 @@ func (f *Files) Next(tree *vfs.Tree, c *Change) (*Files, error) {
 	return next, nil
 }
 
-// List is the blob that lists the files.
+// List returns the ID of the blob that lists the files.
 func (f *Files) List() string { return f.list }
 
-// Refs names all blobs of the files.
+// Refs returns the IDs of all blobs of the files.
 func (f *Files) Refs() []string {
 	var refs []string
 	if f.list != "" {
@@ -180,14 +183,14 @@ func (f *Files) Refs() []string {
 	return refs
 }
 
-// An encoder writes fields one after the other.
+// An encoder writes a sequence of fields.
 type encoder struct{ b []byte }
 
 func (e *encoder) byte(v byte)   { e.b = append(e.b, v) }
 func (e *encoder) int(v int64)   { e.b = appendVarint(e.b, v) }
 func (e *encoder) text(s string) { e.b = append(appendVarint(e.b, int64(len(s))), s...) }
 
-// A decoder reads what an encoder wrote. What can't be read is an error that stays.
+// A decoder reads what an encoder wrote. The first error is kept in err.
 type decoder struct {
 	b   []byte
 	err error

@@ -1,5 +1,6 @@
-// Package guest gives the guests of programs: fresh ones, ones that a snapshot brings back, and ones that have run the programs of a
-// journal again. It knows what the driver can do, and nothing of who uses a guest for what.
+// Package guest creates the guests of programs: fresh ones, ones restored from a snapshot, and ones
+// rebuilt from a journal. It knows the capabilities of the driver, but not what guests are used
+// for.
 package guest
 
 import (
@@ -17,13 +18,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// runtimes are the names that drivers have for what runs a language.
+// runtimes maps languages to the drivers' names of their runtimes.
 var runtimes = map[string]string{"typescript": "js", "python": "python"}
 
-// Runtime is the name that drivers have for what runs a language; empty where nothing does.
+// Runtime returns the drivers' name of a language's runtime, or "" if there is none.
 func Runtime(language string) string { return runtimes[language] }
 
-// Engine is the name and the version of what runs a language, for people.
+// Engine returns the name and version of the engine that runs a language, for display.
 func Engine(caps sandbox.Capabilities, language string) string {
 	if e := caps.Engines[runtimes[language]]; e != "" {
 		return e
@@ -31,7 +32,7 @@ func Engine(caps sandbox.Capabilities, language string) string {
 	return caps.Engine
 }
 
-// Build is the identity of the engine that runs a language.
+// Build returns the identity of the engine build that runs a language.
 func Build(caps sandbox.Capabilities, language string) string {
 	if b := caps.Builds[runtimes[language]]; b != "" {
 		return b
@@ -39,26 +40,27 @@ func Build(caps sandbox.Capabilities, language string) string {
 	return caps.Engine
 }
 
-// Config makes a Source.
+// Config configures a Source.
 type Config struct {
 	Driver sandbox.Driver
-	Memory int64         // bytes a guest may hold; 0: the driver's default
-	CPU    time.Duration // CPU time of one program
+	Memory int64         // memory limit of a guest in bytes; 0: the driver's default
+	CPU    time.Duration // CPU time limit of a program
 }
 
-// A Source gives guests. It is safe for concurrent use.
+// A Source creates guests. It is safe for concurrent use.
 type Source struct {
 	cfg  Config
 	caps capabilities
 }
 
-// New makes a Source.
+// New returns a Source.
 func New(cfg Config) *Source { return &Source{cfg: cfg} }
 
-// ErrNoSnapshots is the error where the state of a guest is to be kept, and can't be.
+// ErrNoSnapshots means that the state of a guest can't be stored.
 var ErrNoSnapshots = tool.Errorf(tool.Unavailable, "this kind of sandbox has no sessions: its state can't be kept. Leave session out")
 
-// capabilities are what a driver says that it can do, asked until it has said so once: what kept it from that may pass.
+// capabilities caches the capabilities of a driver once it has reported them. Errors are not
+// cached, since they may be temporary.
 type capabilities struct {
 	mu   sync.Mutex
 	said *sandbox.Capabilities
@@ -77,12 +79,12 @@ func (c *capabilities) of(ctx context.Context, d sandbox.Driver) (sandbox.Capabi
 	return *c.said, nil
 }
 
-// Runs reports whether the driver runs a language, and where it does what it can.
+// Runs returns the driver's capabilities, or an error if it can't run a language.
 func (s *Source) Runs(ctx context.Context, language string) (sandbox.Capabilities, error) {
 	caps, err := s.caps.of(ctx, s.cfg.Driver)
 	var crash *sandbox.CrashError
 	switch {
-	case errors.As(err, &crash): // the next program may find another process
+	case errors.As(err, &crash): // the driver may start another process for the next program
 		return caps, err
 	case err != nil:
 		return caps, &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}
@@ -100,12 +102,12 @@ func (s *Source) Runs(ctx context.Context, language string) (sandbox.Capabilitie
 	return caps, nil
 }
 
-// spec is what sandboxes are made for.
+// spec returns the spec of sandboxes for a language and an owner.
 func (s *Source) spec(language, owner string) sandbox.Spec {
 	return sandbox.Spec{Runtime: runtimes[language], Owner: owner, Memory: s.cfg.Memory, CPU: s.cfg.CPU}
 }
 
-// Fresh makes a guest that has run nothing.
+// Fresh creates a guest that has run nothing.
 func (s *Source) Fresh(ctx context.Context, owner, language string) (sandbox.Sandbox, error) {
 	box, err := s.cfg.Driver.Create(ctx, s.spec(language, owner))
 	if err != nil {
@@ -114,14 +116,14 @@ func (s *Source) Fresh(ctx context.Context, owner, language string) (sandbox.San
 	return box, nil
 }
 
-// Restores reports whether a guest such as box can be brought back when it was closed.
+// Restores reports whether a guest like box can be restored after it was closed.
 func (s *Source) Restores(box sandbox.Sandbox) bool {
 	_, snapshots := box.(sandbox.Snapshotter)
 	_, restores := s.cfg.Driver.(sandbox.Restorer)
 	return snapshots && restores
 }
 
-// Restore makes a guest of a snapshot.
+// Restore creates a guest from a snapshot.
 func (s *Source) Restore(ctx context.Context, owner, language string, snapshot []byte) (sandbox.Sandbox, error) {
 	r, ok := s.cfg.Driver.(sandbox.Restorer)
 	if !ok {
@@ -130,7 +132,7 @@ func (s *Source) Restore(ctx context.Context, owner, language string, snapshot [
 	return r.Restore(ctx, s.spec(language, owner), snapshot)
 }
 
-// Snapshot gives a guest as it is.
+// Snapshot returns a snapshot of a guest.
 func Snapshot(ctx context.Context, box sandbox.Sandbox) ([]byte, error) {
 	s, ok := box.(sandbox.Snapshotter)
 	if !ok {
@@ -139,7 +141,7 @@ func Snapshot(ctx context.Context, box sandbox.Sandbox) ([]byte, error) {
 	return s.Snapshot(ctx)
 }
 
-// Replay is Rerun, and gives what the programs leave as a snapshot, too.
+// Replay does the same as Rerun, and also returns a snapshot of the guest.
 func (s *Source) Replay(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox, snapshot []byte, err error) {
 	if box, err = s.Rerun(ctx, owner, language, journals); err != nil {
 		return nil, nil, err
@@ -150,7 +152,8 @@ func (s *Source) Replay(ctx context.Context, owner, language string, journals []
 	return box, snapshot, nil
 }
 
-// Rerun makes a guest that has run the programs of a language again; without any a fresh one.
+// Rerun creates a guest and replays the programs of a language. Without programs it returns a fresh
+// guest.
 func (s *Source) Rerun(ctx context.Context, owner, language string, journals []*session.Journal) (box sandbox.Sandbox, err error) {
 	if box, err = s.Fresh(ctx, owner, language); err != nil {
 		return nil, err

@@ -8,10 +8,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxAlone bounds the files of a program without a session, which are in memory, in bytes.
+// maxAlone is the maximum size in bytes of the files of a program without a session, which are in
+// memory.
 const maxAlone = 64 << 20
 
-// FS makes the files of a program: those of its session, or an empty workspace where h is nil; and the skills of p as they are now.
+// FS returns the file system of a program, and the skills of p. The workspace is that of the
+// session, or empty if h is nil.
 func (s *Sessions) FS(ctx context.Context, p tool.Principal, h *Hold) (fs *vfs.FS, skills *vfs.Tree, err error) {
 	own, shared, err := s.cfg.Skills.Trees(ctx, p.ID)
 	if err != nil {

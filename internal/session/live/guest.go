@@ -11,15 +11,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Origin says where the guest of a program comes from. The zero Origin is that of one without a session.
+// An Origin describes where the guest of a program comes from. The zero Origin is that of a program
+// without a session.
 type Origin struct {
 	From     string // "new", "memory", "disk", "journal"
-	Why      string // of "journal"
-	Language string // of "new" where the session exists: this is its first program in the language
+	Why      string // why it was rebuilt, for "journal"
+	Language string // set for "new" in an existing session: this is its first program in the language
 	Took     time.Duration
 }
 
-// Text says it in an answer.
+// Text describes the origin for the answer of execute.
 func (o Origin) Text() string {
 	switch o.From {
 	case "new":
@@ -35,11 +36,11 @@ func (o Origin) Text() string {
 	return ""
 }
 
-// guest gives the guest of a language in a session, as the last program left it.
+// guest returns the guest of a language in a session, as the last program left it.
 func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox.Sandbox, Origin, error) {
 	began := time.Now()
 	if box := l.hot[language]; box != nil {
-		delete(l.hot, language) // until it is known how the program ended
+		delete(l.hot, language) // until the result of the program is known
 		return box, Origin{From: "memory"}, nil
 	}
 	kept := l.state.Guest(language)
@@ -65,7 +66,7 @@ func (s *Sessions) guest(ctx context.Context, l *warm, language string) (sandbox
 	return nil, Origin{}, err
 }
 
-// Restore makes a guest of a stored snapshot.
+// Restore restores a guest from a stored snapshot.
 func (s *Sessions) Restore(ctx context.Context, owner, language, blob string) (sandbox.Sandbox, error) {
 	snapshot, err := s.cfg.Store.Blob(ctx, blob)
 	if err != nil {
@@ -78,8 +79,8 @@ func (s *Sessions) Restore(ctx context.Context, owner, language, blob string) (s
 	return box, nil
 }
 
-// Journals gives the journals of the first programs of a session, so many, where it is still the one of an id; with none of either an
-// empty one.
+// Journals returns the journals of the first programs of a session. The session must still have the
+// given ID. It returns none if both programs and id are zero.
 func (s *Sessions) Journals(ctx context.Context, owner, name, id string, programs int) ([]*session.Journal, error) {
 	if programs == 0 {
 		if id != "" {
@@ -108,7 +109,7 @@ func (s *Sessions) Journals(ctx context.Context, owner, name, id string, program
 	return journals[:programs], nil
 }
 
-// lostWhy says why a snapshot is lost for ever; empty when it isn't.
+// lostWhy returns why a snapshot is permanently lost, or "" if it isn't.
 func lostWhy(err error) string {
 	var engine *sandbox.EngineError
 	switch {
@@ -120,8 +121,8 @@ func lostWhy(err error) string {
 	return ""
 }
 
-// rebuild makes the guest of a language anew, by running its programs again, with the answers that they had, and stores
-// it. lost is why that is needed.
+// rebuild rebuilds the guest of a language by replaying its programs with their recorded answers,
+// and stores it. lost is the reason for rebuilding it.
 func (s *Sessions) rebuild(ctx context.Context, l *warm, language string, lost error) (_ sandbox.Sandbox, err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {

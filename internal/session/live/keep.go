@@ -13,10 +13,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/session"
 )
 
-// expireEvery is how often sessions are looked for that are to be ended.
+// expireEvery is the interval between checks for expired sessions.
 const expireEvery = time.Hour
 
-// Tidy suspends sessions that are idle for too long, and ends old ones, where that is due. It reports when to look again.
+// Tidy suspends sessions that have been idle for too long. It also ends expired ones when a check
+// is due. It returns the delay until the next call.
 func (s *Sessions) Tidy(ctx context.Context) (next time.Duration) {
 	s.mu.Lock()
 	due := s.expired.IsZero() || s.cfg.Now().Sub(s.expired) >= expireEvery
@@ -34,7 +35,7 @@ func (s *Sessions) Tidy(ctx context.Context) (next time.Duration) {
 	return next
 }
 
-// expire ends the sessions whose time is over and that nobody uses.
+// expire ends the sessions that have expired and are not in use.
 func (s *Sessions) expire(ctx context.Context) {
 	all, err := s.cfg.Store.List(ctx, "")
 	if err != nil {
@@ -62,11 +63,11 @@ func (s *Sessions) endIfUnused(ctx context.Context, key key) error {
 		return err
 	}
 	defer h.Release()
-	return s.load(ctx, h.warm) // it ends what is too old
+	return s.load(ctx, h.warm) // load ends it if it has expired
 }
 
-// load reads a session from the store, if that has not been done, and ends it if its time is over. Without one in the
-// store the session is new.
+// load reads a session from the store, unless that was done before, and ends it if it has expired.
+// If the store has no such session, it is new.
 func (s *Sessions) load(ctx context.Context, l *warm) error {
 	if !l.loaded {
 		rec, err := s.cfg.Store.Load(ctx, l.key.owner, l.key.name)
@@ -94,7 +95,7 @@ func (s *Sessions) load(ctx context.Context, l *warm) error {
 	return s.end(ctx, l)
 }
 
-// end deletes a session; what is live is as if it had never been.
+// end deletes a session. Its state in memory is reset to that of a new one.
 func (s *Sessions) end(ctx context.Context, l *warm) error {
 	err := l.cool()
 	if err := s.cfg.Store.End(ctx, l.rec); err != nil {
@@ -104,7 +105,7 @@ func (s *Sessions) end(ctx context.Context, l *warm) error {
 	return err
 }
 
-// commit saves a change, and makes live what it says. The record is filled in.
+// commit saves a change and applies it to the session in memory. It fills in the record.
 func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state *session.State, files *session.Files) error {
 	lim := s.cfg.Limits
 	now := s.cfg.Now()
@@ -114,7 +115,7 @@ func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state
 	} else if err := s.room(ctx, l.key.owner); err != nil {
 		return err
 	}
-	if c.Record != nil { // what the caller knows better
+	if c.Record != nil { // known only to the caller
 		rec.Programs, rec.Engine = c.Record.Programs, c.Record.Engine
 	}
 	rec.Revision++
@@ -146,7 +147,7 @@ func (s *Sessions) commit(ctx context.Context, l *warm, c *session.Change, state
 	return nil
 }
 
-// room reports whether a principal may have one more session.
+// room returns an error if a principal can't have another session.
 func (s *Sessions) room(ctx context.Context, owner string) error {
 	n, err := s.cfg.Store.Count(ctx, owner)
 	if err != nil {
@@ -158,10 +159,10 @@ func (s *Sessions) room(ctx context.Context, owner string) error {
 	return nil
 }
 
-// maxLabels is how many labels an imported session may have: far more than there are.
+// maxLabels is the maximum number of labels of an imported session, and the maximum length of each.
 const maxLabels = 64
 
-// label has a session carry labels on, see Hold.Label. l is held.
+// label adds labels to a session; see Hold.Label. The caller has the turn for l.
 func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
 	all := tool.Joined(l.labels, labels)
 	if len(all) == len(l.labels) {
@@ -176,14 +177,14 @@ func (s *Sessions) label(ctx context.Context, l *warm, labels []string) error {
 	return nil
 }
 
-// loadLabels reads the labels of a session: those that its state was saved with, and those that came since.
+// loadLabels reads the labels of a session: those saved with its state, and those added since.
 func (s *Sessions) loadLabels(ctx context.Context, l *warm) error {
 	since, err := s.cfg.Store.Labels(ctx, l.key.owner, l.key.name)
 	l.labels = tool.Joined(since, l.state.Labels)
 	return err
 }
 
-// checkLabels says what is wrong in the labels of an imported session.
+// checkLabels returns an error if the labels of an imported session are invalid.
 func checkLabels(s *session.State) error {
 	if len(s.Labels) > maxLabels || slices.ContainsFunc(s.Labels, func(l string) bool { return l == "" || len(l) > maxLabels }) {
 		return tool.Errorf(tool.Invalid, "import: the session's labels are none")

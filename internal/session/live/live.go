@@ -1,8 +1,9 @@
-// Package live keeps sessions some of which is in memory: whose turn it is to use one, the guests that its last program left, and what brings
-// these back where they are not there any more. The others are rows and blobs of the store, and nothing else (package session).
+// Package live keeps sessions in memory: the turns of programs to use a session, and the guests
+// that its last program left. It restores guests that are no longer in memory. Sessions that are
+// not in memory exist only in the store (package session).
 //
-// A program uses a session while it has a Hold of it, and saves what it left by Commit. People list, end, copy, export and import sessions,
-// and use their files.
+// A program uses a session while it has a Hold, and saves its changes by Commit. Users list, end,
+// copy, export and import sessions, and use their files.
 package live
 
 import (
@@ -23,23 +24,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// Limits bound sessions. A zero field means its default.
+// Limits are bounds on sessions. A zero field means its default.
 type Limits struct {
-	Idle         time.Duration // a session that nobody uses is suspended after it; default 10 min
-	Unused       time.Duration // and ended after this; default 30 days
-	MaxAge       time.Duration // ended so long after it was made, used or not; default 365 days
-	Size         int64         // bytes of a session's guests, packed; default 64 MiB
-	Workspace    int64         // bytes of a session's files; default 256 MiB
-	Files        int           // a session's files and directories; default 10,000
-	Count        int           // sessions of one principal; default 1,000
-	Hot          int           // sessions that are kept in memory while nobody uses them; default 256
-	HotBytes     int64         // bytes of their guests, packed, and of their files; default 256 MiB
-	Waiting      int           // programs that wait for one session; default 100
-	Journal      int           // bytes of the journal of one session, by which it can be rebuilt; default 16 MiB
-	SuspendAfter time.Duration // a program whose calls have all been under way for so long is suspended; default 2 s, negative: never
+	Idle      time.Duration // an unused session is suspended after this time; default 10 min
+	Unused    time.Duration // an unused session is ended after this time; default 30 days
+	MaxAge    time.Duration // a session is ended this long after its creation, even if it is used; default 365 days
+	Size      int64         // maximum bytes of a session's guests, compressed; default 64 MiB
+	Workspace int64         // maximum bytes of a session's files; default 256 MiB
+	Files     int           // maximum files and directories of a session; default 10,000
+	Count     int           // maximum sessions of a principal; default 1,000
+	Hot       int           // maximum unused sessions kept in memory; default 256
+	HotBytes  int64         // maximum bytes of their guests, compressed, and of their files; default 256 MiB
+	Waiting   int           // maximum programs waiting for one session; default 100
+	Journal   int           // maximum bytes of a session's journal, from which it can be rebuilt; default 16 MiB
+	// a program is suspended after all its calls have been pending for this time; default 2 s,
+	// negative: never
+	SuspendAfter time.Duration
 }
 
-// Complete gives the limits with the default where one is zero.
+// Complete returns the limits with defaults for zero fields.
 func (l Limits) Complete() Limits {
 	const day = 24 * time.Hour
 	def(&l.Idle, 10*time.Minute)
@@ -59,7 +62,7 @@ func (l Limits) Complete() Limits {
 	return l
 }
 
-// expires gives when a session is ended.
+// expires returns when a session is ended unless it is used.
 func (l Limits) expires(r *session.Record) time.Time {
 	unused, old := r.Used.Add(l.Unused), r.Created.Add(l.MaxAge)
 	if old.Before(unused) {
@@ -68,73 +71,78 @@ func (l Limits) expires(r *session.Record) time.Time {
 	return unused
 }
 
-// A key names a session: another principal's session of the same name is another one.
+// A key identifies a session: names are per principal.
 type key struct{ owner, name string }
 
-// A warm is a session some of which is in memory: because somebody uses it, or not long ago did.
+// A warm is a session in memory, because it is in use or was recently.
 type warm struct {
 	key   key
 	turns *queue.Turns // one at a time, in the order of arrival
 
-	users   int       // who has the turn, or waits for it; guarded by Sessions.mu, as are the next three
+	users   int       // number of holders and waiters; guarded by Sessions.mu, as are the next three
 	running bool      // a program has the turn
-	idle    bool      // it is in Sessions.idle, while there are no users
-	since   time.Time // when that began
+	idle    bool      // it is in Sessions.idle, because it has no users
+	since   time.Time // start of the idle time
 
-	// What follows belongs to whoever has the turn.
+	// The following fields belong to the holder of the turn.
 	loaded bool
-	rec    *session.Record // nil: there is no such session in the store yet
+	rec    *session.Record // nil: the store has no such session yet
 	state  *session.State
 	files  *session.Files
-	labels []string                   // of what its programs have read, sorted; those of a run that has the turn are changed under its labelling
-	hot    map[string]sandbox.Sandbox // by language; each is as state has it
+	// labels of the data that its programs have read, sorted; a run that has the turn changes them
+	// under its labelling lock
+	labels []string
+	hot    map[string]sandbox.Sandbox // guests by language; each matches state
 }
 
-// Config makes Sessions. Guests, Skills, Log and Now must be set.
+// Config configures Sessions. Guests, Skills, Log and Now must be set.
 type Config struct {
-	Store   session.Store // nil: there are no sessions
-	Guests  *guest.Source
-	Skills  *skill.Shelf
-	Tools   func(tool.Principal) map[string]string // the read-only files of somebody's (vfs.Config.Tools); may be nil
-	Access  vfs.Access                             // decides on the use of files; nil: whoever they belong to may do anything to them
-	Key     *secret.Key                            // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
-	Privacy *privacy.Guard                         // knows what is personal in a session; nil: nothing is
+	Store  session.Store // nil: sessions are disabled
+	Guests *guest.Source
+	Skills *skill.Shelf
+	Tools  func(tool.Principal) map[string]string // read-only files of a principal (vfs.Config.Tools); may be nil
+	// authorizes file operations; nil: owners may do anything with their files
+	Access vfs.Access
+	// seals exported sessions without a passphrase; nil: a passphrase is required
+	Key     *secret.Key
+	Privacy *privacy.Guard // protects the personal data of sessions; nil: none
 	Limits  Limits
 	Log     *slog.Logger
 	Now     func() time.Time
 }
 
-// Sessions are those of all principals. Close closes what is in memory.
+// Sessions are the sessions of all principals. Close closes those in memory.
 type Sessions struct {
 	cfg Config
 
-	mu      sync.Mutex
-	by      map[key]*warm
-	idle    *queue.Cache[key, *warm] // by the bytes of their guests and files; those of the owner with the most are closed first
-	expired time.Time                // when old ones were looked for
+	mu sync.Mutex
+	by map[key]*warm
+	// by the size of their guests and files; sessions of the owner with the most are evicted first
+	idle    *queue.Cache[key, *warm]
+	expired time.Time // last check for expired sessions
 	closed  bool
 }
 
-// New makes Sessions.
+// New returns Sessions with the given configuration.
 func New(cfg Config) *Sessions {
 	cfg.Limits = cfg.Limits.Complete()
 	return &Sessions{cfg: cfg, by: map[key]*warm{}, idle: queue.NewCache[key, *warm](cfg.Limits.Hot, cfg.Limits.HotBytes)}
 }
 
-// A Hold is the right to a session, until it is released.
+// A Hold is the exclusive right to use a session, until it is released.
 type Hold struct {
 	*warm
 	all  *Sessions
 	turn chan struct{}
 }
 
-// Name is the session's.
+// Name returns the name of the session.
 func (h *Hold) Name() string { return h.key.name }
 
-// Record is the session as the store has it; nil: there is none of the name yet.
+// Record returns the session's record in the store, or nil if there is none yet.
 func (h *Hold) Record() *session.Record { return h.rec }
 
-// Revision is how often the session was changed.
+// Revision returns the number of changes of the session.
 func (h *Hold) Revision() int64 {
 	if h.rec == nil {
 		return 0
@@ -142,34 +150,36 @@ func (h *Hold) Revision() int64 {
 	return h.rec.Revision
 }
 
-// State is what the session's last program left; it must not be changed.
+// State returns the state that the session's last program left. It must not be modified.
 func (h *Hold) State() *session.State { return h.state }
 
-// Files are those of the session.
+// Files returns the files of the session.
 func (h *Hold) Files() *session.Files { return h.files }
 
-// Labels are those of what the session's programs have read.
+// Labels returns the labels of the data that the session's programs have read.
 func (h *Hold) Labels() []string { return h.labels }
 
-// Label has the session carry labels on, whether the program that reads what they are of ends well or not.
+// Label adds labels to the session, even if the program that reads the labeled data fails later.
 func (h *Hold) Label(ctx context.Context, labels []string) error {
 	return h.all.label(ctx, h.warm, labels)
 }
 
-// Guest gives the guest of a language, as the last program left it. Whoever has it closes it, or gives it back by Keep.
+// Guest returns the guest of a language, as the last program left it. The caller must close it or
+// return it by Keep.
 func (h *Hold) Guest(ctx context.Context, language string) (sandbox.Sandbox, Origin, error) {
 	return h.all.guest(ctx, h.warm, language)
 }
 
-// Keep keeps the guest of a language, which is as State has it, for the next program.
+// Keep keeps the guest of a language in memory for the next program. Its state must match State.
 func (h *Hold) Keep(language string, box sandbox.Sandbox) { h.hot[language] = box }
 
-// Commit saves a change, and makes the session what it says. Of c.Record it takes Programs and Engine.
+// Commit saves a change and applies it to the session. It uses only Programs and Engine of
+// c.Record.
 func (h *Hold) Commit(ctx context.Context, c *session.Change, state *session.State, files *session.Files) error {
 	return h.all.commit(ctx, h.warm, c, state, files)
 }
 
-// Room reports whether there may be the session: where it is new, its principal may have so many.
+// Room returns an error if the session is new and its principal can't have another one.
 func (h *Hold) Room(ctx context.Context) error {
 	if h.rec != nil {
 		return nil
@@ -177,8 +187,8 @@ func (h *Hold) Room(ctx context.Context) error {
 	return h.all.room(ctx, h.key.owner)
 }
 
-// Join takes a place in the order of those that want to run a program in a session, of which there may be none yet, and gives the wait for
-// its turn, which has to follow.
+// Join joins the queue of programs that want to run in a session, which need not exist. The caller
+// must call wait, which waits for the turn.
 func (s *Sessions) Join(owner, name string) (wait func(context.Context) (*Hold, error), err error) {
 	turn, err := s.join(key{owner, name}, true)
 	if err != nil {
@@ -187,7 +197,7 @@ func (s *Sessions) Join(owner, name string) (wait func(context.Context) (*Hold, 
 	return func(ctx context.Context) (*Hold, error) { return s.loaded(ctx, turn) }, nil
 }
 
-// enter waits for the turn to use a session, whether there is one of that name or not.
+// enter waits for the turn to use a session, which need not exist.
 func (s *Sessions) enter(ctx context.Context, key key) (*Hold, error) {
 	wait, err := s.join(key, false)
 	if err != nil {
@@ -196,7 +206,8 @@ func (s *Sessions) enter(ctx context.Context, key key) (*Hold, error) {
 	return wait(ctx)
 }
 
-// join is enter in two steps: the place in the order, and the wait for the turn, which has to follow.
+// join does the same as enter in two steps: it joins the queue, and wait waits for the turn. The
+// caller must call wait.
 func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hold, error), err error) {
 	s.mu.Lock()
 	l := s.by[key]
@@ -226,7 +237,7 @@ func (s *Sessions) join(key key, program bool) (wait func(context.Context) (*Hol
 	}, nil
 }
 
-// unlist takes l from those that are idle. s.mu is held.
+// unlist removes l from the idle sessions. s.mu is held.
 func (s *Sessions) unlist(l *warm) {
 	if l.idle {
 		s.idle.Remove(l.key)
@@ -234,7 +245,8 @@ func (s *Sessions) unlist(l *warm) {
 	}
 }
 
-// size is how much the guests hold, packed, and the files, which may be in memory too.
+// size returns the compressed size of the guests in memory and the size of the files, which may be
+// in memory, too.
 func (l *warm) size() (n int64) {
 	if l.rec != nil {
 		n = l.rec.FileBytes
@@ -247,14 +259,15 @@ func (l *warm) size() (n int64) {
 	return n
 }
 
-// Release gives the turn to the next. Without one the session stays in memory for a while, if it has guests there.
+// Release passes the turn to the next waiter. Without one, a session with guests in memory stays
+// there for a while.
 func (h *Hold) Release() {
 	s, l := h.all, h.warm
 	s.mu.Lock()
 	select {
 	case <-h.turn:
 		l.running = false
-	default: // it waited only
+	default: // it was only waiting
 	}
 	l.users--
 	var out []*warm
@@ -276,7 +289,8 @@ func (h *Hold) Release() {
 	closeAll(out)
 }
 
-// surplus takes out what is too old; the caller closes it. s.mu is held.
+// surplus removes the sessions that have been idle for too long. The caller must close them. s.mu
+// is held.
 func (s *Sessions) surplus() (out []*warm) {
 	old := s.cfg.Now().Add(-s.cfg.Limits.Idle)
 	for {
@@ -298,7 +312,7 @@ func closeAll(out []*warm) error {
 	return errors.Join(errs...)
 }
 
-// cool closes the session's guests. The store has all that they hold.
+// cool closes the session's guests. The store has all their state.
 func (l *warm) cool() error {
 	var errs []error
 	for language, box := range l.hot {
@@ -308,7 +322,8 @@ func (l *warm) cool() error {
 	return errors.Join(errs...)
 }
 
-// suspend closes the guests of what has been idle for too long, and reports when to look again.
+// suspend closes the guests of sessions that have been idle for too long. It returns the delay
+// until the next call.
 func (s *Sessions) suspend() (next time.Duration, err error) {
 	s.mu.Lock()
 	out := s.surplus()
@@ -320,7 +335,7 @@ func (s *Sessions) suspend() (next time.Duration, err error) {
 	return next, closeAll(out)
 }
 
-// Close closes all guests. Nobody uses a session any more, nor will.
+// Close closes all guests. No session may be used any longer.
 func (s *Sessions) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -329,13 +344,14 @@ func (s *Sessions) Close() error {
 	return closeAll(out)
 }
 
-// Users says how many use a session, or wait for it.
+// Users returns the number of holders of and waiters for a session.
 func (s *Sessions) Users(owner, name string) int {
 	users, _, _ := s.look(key{owner, name})
 	return users
 }
 
-// look says how a session is.
+// look returns the number of users of a session, and whether a program runs in it and it is in
+// memory.
 func (s *Sessions) look(key key) (users int, running, hot bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,23 +14,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// An Info says how a session is.
+// An Info describes a session.
 type Info struct {
-	Name         string    `json:"name"`
-	Owner        string    `json:"owner"`
-	Languages    []string  `json:"languages"` // of its guests: "typescript", "python"
-	State        string    `json:"state"`     // "running" (a program is), "hot" (in memory) or "suspended" (in the store only)
+	Name      string   `json:"name"`
+	Owner     string   `json:"owner"`
+	Languages []string `json:"languages"` // languages of its guests: "typescript", "python"
+	// "running" (a program runs), "hot" (in memory) or "suspended" (only in the store)
+	State        string    `json:"state"`
 	Created      time.Time `json:"created"`
 	Used         time.Time `json:"used"`
-	Expires      time.Time `json:"expires"`     // it is ended then, if nobody uses it before
-	Programs     int       `json:"programs"`    // that ended well
-	StateBytes   int64     `json:"state_bytes"` // of its guests, packed
+	Expires      time.Time `json:"expires"`     // when it is ended unless it is used before
+	Programs     int       `json:"programs"`    // number of programs that succeeded
+	StateBytes   int64     `json:"state_bytes"` // compressed size of its guests
 	FileBytes    int64     `json:"file_bytes"`
 	Files        int       `json:"files"`
-	JournalBytes int64     `json:"journal_bytes"` // 0 when it is too long to be rebuilt
+	JournalBytes int64     `json:"journal_bytes"` // 0 if it was too long to rebuild the session from
 	Engine       string    `json:"engine"`
-	Labels       []string  `json:"labels"`         // of what its programs have read
-	Note         string    `json:"note,omitempty"` // what happened to it just now
+	Labels       []string  `json:"labels"`         // labels of the data that its programs have read
+	Note         string    `json:"note,omitempty"` // a recent event
 }
 
 func (s *Sessions) info(r *session.Record) Info {
@@ -51,7 +52,7 @@ func (s *Sessions) info(r *session.Record) Info {
 	return i
 }
 
-// stored is the error where nothing is.
+// stored returns an error if nothing is stored.
 func (s *Sessions) stored() error {
 	if s.cfg.Store == nil {
 		return tool.Errorf(tool.Unavailable, "there are no sessions here, since nothing is stored")
@@ -63,7 +64,7 @@ func noSession(name string) error {
 	return tool.Errorf(tool.NotFound, "there is no session %q: biplane sessions lists those there are; the first program that names one begins it (biplane run --session NAME)", prose.Cut(name, 80))
 }
 
-// List gives the sessions of p, by name.
+// List returns the sessions of p, by name.
 func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 	if err := s.stored(); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 	return out, nil
 }
 
-// Get gives a session of p.
+// Get returns a session of p.
 func (s *Sessions) Get(ctx context.Context, p tool.Principal, name string) (*Info, error) {
 	all, err := s.List(ctx, p)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Sessions) Get(ctx context.Context, p tool.Principal, name string) (*Inf
 	return &all[i], nil
 }
 
-// acquire waits for the turn to use a session, and reads it.
+// acquire waits for the turn to use a session, and loads it.
 func (s *Sessions) acquire(ctx context.Context, key key) (*Hold, error) {
 	wait, err := s.join(key, false)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *Sessions) acquire(ctx context.Context, key key) (*Hold, error) {
 	return s.loaded(ctx, wait)
 }
 
-// loaded waits for a session that was joined, and reads it.
+// loaded waits for the turn of a session that was joined, and loads it.
 func (s *Sessions) loaded(ctx context.Context, wait func(context.Context) (*Hold, error)) (*Hold, error) {
 	h, err := wait(ctx)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Sessions) loaded(ctx context.Context, wait func(context.Context) (*Hold
 	return h, nil
 }
 
-// existing is acquire for a session of p that must be there.
+// existing does the same as acquire for a session of p that must exist.
 func (s *Sessions) existing(ctx context.Context, p tool.Principal, name string) (*Hold, error) {
 	if err := s.stored(); err != nil {
 		return nil, err
@@ -132,8 +133,8 @@ func (s *Sessions) existing(ctx context.Context, p tool.Principal, name string) 
 	return h, nil
 }
 
-// End deletes a session of p and all that it holds. While a program runs in it, or waits for it, that is refused
-// (kind conflict).
+// End deletes a session of p and its data. If a program runs in it or waits for it, the error has
+// kind conflict.
 func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error {
 	if err := s.stored(); err != nil {
 		return err
@@ -170,12 +171,12 @@ func (s *Sessions) endUnread(ctx context.Context, key key, unread error) error {
 			return s.cfg.Store.End(ctx, &all[i])
 		}
 	}
-	// There are only labels, of programs that failed.
+	// No session, only labels of programs that failed.
 	return s.cfg.Store.End(ctx, &session.Record{Owner: key.owner, Name: key.name})
 }
 
-// Do does an operation of the guest protocol on the files of a session of p, which must be there, and gives its
-// value. Handle is not for it.
+// Do runs an operation of the guest protocol on the files of an existing session of p, and returns
+// its value. Handles are not supported.
 func (s *Sessions) Do(ctx context.Context, p tool.Principal, name string, op sandbox.File) (json.RawMessage, error) {
 	h, err := s.existing(ctx, p, name)
 	if err != nil {
@@ -208,7 +209,7 @@ func (s *Sessions) Do(ctx context.Context, p tool.Principal, name string, op san
 	return v, s.commit(ctx, h.warm, c, h.state.Clone(), files)
 }
 
-// pair acquires two sessions of p, in an order that is the same for all.
+// pair acquires two sessions of p, always in the same order.
 func (s *Sessions) pair(ctx context.Context, p tool.Principal, a, b string) (ha, hb *Hold, err error) {
 	if b < a {
 		hb, ha, err = s.pair(ctx, p, b, a)
@@ -224,8 +225,8 @@ func (s *Sessions) pair(ctx context.Context, p tool.Principal, a, b string) (ha,
 	return ha, hb, nil
 }
 
-// Fork makes an independent copy of a session of p, as its last program left it, under a name that is free. The
-// copy has the original's promises and timers, and randomness of its own.
+// Fork copies a session of p, as its last program left it, to an unused name. The copy is
+// independent. It has the promises and timers of the original, but its own randomness.
 func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*Info, error) {
 	if err := s.stored(); err != nil {
 		return nil, err
@@ -266,8 +267,8 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 	return &i, nil
 }
 
-// forkHot copies the guests that are in memory, so that the copy needn't be resumed; one that can't be is resumed when
-// it is needed.
+// forkHot copies the guests in memory, so that the copy needn't be restored from the store. A guest
+// that can't be copied is restored when it is needed.
 func (s *Sessions) forkHot(ctx context.Context, src, dst *warm) {
 	for language, box := range src.hot {
 		f, ok := box.(sandbox.Forker)

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// sealer is the key for exports; nil where there is none.
+// sealer returns the key for exports, or nil if there is none.
 func (s *Sessions) sealer() session.Sealer {
 	if s.cfg.Key == nil {
 		return nil
@@ -25,8 +25,9 @@ func (s *Sessions) sealer() session.Sealer {
 	return s.cfg.Key
 }
 
-// Export writes a session of p, as its last program left it, as one file. It is encrypted and authenticated with
-// a passphrase, or without one with the store's key: then it can be imported to this data folder only.
+// Export writes a session of p as one file, as its last program left it. The file is encrypted and
+// authenticated with a passphrase, or with the store's key if the passphrase is empty. In the
+// latter case it can only be imported to this data folder.
 func (s *Sessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
 	e, err := s.exported(ctx, p, name)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *Sessions) Export(ctx context.Context, p tool.Principal, name string, w 
 	return e.Write(w, passphrase, s.sealer())
 }
 
-// exported gathers a session; nobody uses it meanwhile.
+// exported collects the data of a session. It has the turn meanwhile.
 func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
 	h, err := s.existing(ctx, p, name)
 	if err != nil {
@@ -73,8 +74,9 @@ func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) 
 	return e, nil
 }
 
-// Import makes a session of p of an exported one, under name or, where that is empty, its own. One of another
-// build of the engine is rebuilt by running its programs again with the answers that they had; Info.Note says so.
+// Import creates a session of p from an exported one. An empty name means the exported name. A
+// session from another build of the engine is rebuilt by replaying its programs with their recorded
+// answers; Info.Note says so.
 func (s *Sessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*Info, error) {
 	if err := s.stored(); err != nil {
 		return nil, err
@@ -140,8 +142,8 @@ func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*I
 	return &i, nil
 }
 
-// distrustLabels adds every label of data to a state that anyone with the passphrase may have
-// written: what it leaves out proves nothing.
+// distrustLabels adds all source labels to a state that anyone with the passphrase may have
+// written, because a missing label proves nothing.
 func distrustLabels(s *session.State) {
 	for _, l := range tool.SourceLabels() {
 		if !slices.Contains(s.Labels, l) {
@@ -169,7 +171,8 @@ func takeJournal(c *session.Change, e *session.Exported) ([]*session.Journal, er
 	return out, nil
 }
 
-// takeGuests checks that the guests can be resumed here, or rebuilds them, and adds them to the change.
+// takeGuests restores the guests, or rebuilds those from another build of the engine, and adds them
+// to the change.
 func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported, journals []*session.Journal) (*session.State, string, error) {
 	state, note := e.State.Clone(), ""
 	for i := range state.Guests {
@@ -197,7 +200,7 @@ func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Chan
 	return state, note, nil
 }
 
-// tryRestore reports whether a snapshot can be resumed here.
+// tryRestore returns an error if a snapshot can't be restored here.
 func (s *Sessions) tryRestore(ctx context.Context, owner, language string, snapshot []byte) error {
 	box, err := s.cfg.Guests.Restore(ctx, owner, language, snapshot)
 	if errors.Is(err, guest.ErrNoSnapshots) {
@@ -209,7 +212,7 @@ func (s *Sessions) tryRestore(ctx context.Context, owner, language string, snaps
 	return box.Close()
 }
 
-// reborn gives the snapshot of a guest that ran its programs again.
+// reborn replays the programs of a guest, and returns its snapshot.
 func (s *Sessions) reborn(ctx context.Context, owner, language string, mark session.Mark, journals []*session.Journal, why error) ([]byte, error) {
 	if mark.Lost != "" {
 		return nil, tool.Errorf(tool.Conflict, "import: %w, and there is no journal to rebuild it from: %s", why, mark.Lost)
@@ -221,7 +224,7 @@ func (s *Sessions) reborn(ctx context.Context, owner, language string, mark sess
 	return snapshot, box.Close()
 }
 
-// takeFiles makes a tree of exported files, by the rules and within the quota that programs have.
+// takeFiles returns a tree of exported files. The rules and quota are those of programs.
 func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 	lim := s.cfg.Limits
 	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Now: s.cfg.Now})
@@ -240,7 +243,7 @@ func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 		}
 	}
 	tree := fs.Workspace()
-	for _, f := range files { // as they were, not as they came
+	for _, f := range files { // restore the modification times
 		entry := vfs.Folder(f.Modified)
 		if !f.Dir {
 			entry = vfs.File(f.Data, f.Modified)
