@@ -67,7 +67,7 @@ type Prepared struct {
 	Session    string              `json:"session,omitempty"`  // the session's ID; empty: there is none, or it was new
 	Revision   int64               `json:"revision,omitempty"` // revision of the session; 0: it was new
 	// number of programs in the session's journal: its guest is in the state that they left
-	Programs   int                 `json:"programs,omitempty"`
+	Programs int `json:"programs,omitempty"`
 }
 
 // A Planned is the plan of a program that ended without writing anything. It also holds the inputs
@@ -86,9 +86,9 @@ type End struct {
 	Answer    json.RawMessage `json:"answer,omitempty"` // the result of execute
 	Labels    []string        `json:"labels,omitempty"` // labels of all data that it had read
 	// digest of the guest's output (Voice); empty unless the program ended on its own
-	Said      string          `json:"said,omitempty"`
-	Texts     []Text          `json:"texts,omitempty"`
-	At        int64           `json:"at"` // microseconds since 1970
+	Said  string `json:"said,omitempty"`
+	Texts []Text `json:"texts,omitempty"`
+	At    int64  `json:"at"` // microseconds since 1970
 }
 
 // A Text is a field of End that is too large to be inline. It is stored by its digest.
