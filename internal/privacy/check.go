@@ -2,9 +2,10 @@ package privacy
 
 import "strings"
 
-// The checks that tell a number of a kind from other numbers. Digits are ASCII, without separators.
+// Checks that distinguish numbers of a kind from other numbers. Digits are ASCII, without
+// separators.
 
-// luhn reports whether the last digit is the check digit of ISO/IEC 7812-1, annex B.
+// luhn reports whether the last digit of d is the check digit of ISO/IEC 7812-1, annex B.
 func luhn(d string) bool {
 	sum := 0
 	for i := range len(d) {
@@ -19,7 +20,8 @@ func luhn(d string) bool {
 	return sum%10 == 0
 }
 
-// network reports whether the number begins as one of a card network does, and has the length that it gives out.
+// network reports whether d begins with the prefix of a card network, and has a length that the
+// network issues.
 func network(d string) bool {
 	n := len(d)
 	head := func(k int) int { return number(d[:k]) }
@@ -40,13 +42,14 @@ func network(d string) bool {
 		return n >= 16
 	case four >= 3528 && four <= 3589: // JCB
 		return n == 16
-	case four == 5018, four == 5020, four == 5038, four == 5893, four == 6304, four == 6759, four >= 6761 && four <= 6763: // Maestro
+	case four == 5018, four == 5020, four == 5038, four == 5893, four == 6304, four == 6759, four >= 6761 && four <= 6763:
+		// Maestro
 		return n >= 16
 	}
 	return false
 }
 
-// number is the value of a few digits.
+// number returns the value of a few digits.
 func number(d string) (n int) {
 	for i := range len(d) {
 		n = n*10 + int(d[i]-'0')
@@ -54,7 +57,8 @@ func number(d string) (n int) {
 	return n
 }
 
-// mod97 is the remainder of a number with letters as ISO 7064 and ISO 13616 write it: A is 10, Z is 35.
+// mod97 returns the remainder modulo 97 of a number with letters, as in ISO 7064 and ISO 13616: A
+// is 10, Z is 35.
 func mod97(s string) (n int) {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -67,7 +71,7 @@ func mod97(s string) (n int) {
 	return n
 }
 
-// ibanLength is how long the IBANs of a country are (SWIFT IBAN registry).
+// ibanLength is the length of a country's IBANs (SWIFT IBAN registry).
 var ibanLength = map[string]int{
 	"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28, "CH": 21, "CR": 22, "CY": 28, "CZ": 24,
 	"DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18, "FO": 18, "FR": 27, "GB": 22, "GE": 22, "GI": 23, "GL": 18, "GR": 27, "GT": 28,
@@ -77,17 +81,17 @@ var ibanLength = map[string]int{
 	"VA": 22, "VG": 24, "XK": 20,
 }
 
-// iban reports whether s, upper case and without spaces, is one (ISO 13616).
+// iban reports whether s, in upper case and without spaces, is an IBAN (ISO 13616).
 func iban(s string) bool {
 	return len(s) > 4 && ibanLength[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
 }
 
-// ssn reports whether nine digits can be a US social security number.
+// ssn reports whether d may be a US social security number.
 func ssn(d string) bool {
 	return len(d) == 9 && d[:3] != "000" && d[:3] != "666" && d[0] != '9' && d[3:5] != "00" && d[5:] != "0000"
 }
 
-// nino reports whether s, upper case and without spaces, can be a UK national insurance number.
+// nino reports whether s, in upper case and without spaces, may be a UK national insurance number.
 func nino(s string) bool {
 	if len(s) != 9 || strings.IndexByte("DFIQUV", s[0]) >= 0 || strings.IndexByte("DFIQUVO", s[1]) >= 0 || s[8] < 'A' || s[8] > 'D' || !digits(s[2:8]) {
 		return false
@@ -108,8 +112,8 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// steuerID reports whether eleven digits are a German tax id: of the first ten one comes twice or three times, and the last checks
-// them (ISO 7064, MOD 11,10).
+// steuerID reports whether d is a German tax id of eleven digits. Exactly one of the first ten
+// digits occurs two or three times, and the last is a check digit (ISO 7064, MOD 11,10).
 func steuerID(d string) bool {
 	if len(d) != 11 || d[0] == '0' {
 		return false
@@ -141,7 +145,8 @@ func steuerID(d string) bool {
 	return (11-p)%10 == int(d[10]-'0')
 }
 
-// nir reports whether s, thirteen places and two of the key, is a French social security number. Corsica has 2A and 2B.
+// nir reports whether s, thirteen characters and a key of two, is a French social security number.
+// Corsica has 2A and 2B.
 func nir(s string) bool {
 	if len(s) != 15 || s[0] != '1' && s[0] != '2' || !digits(s[:5]) || !digits(s[7:]) {
 		return false
@@ -166,7 +171,8 @@ func nir(s string) bool {
 
 const dniLetters = "TRWAGMYFPDXBNJZSQVHLCKE"
 
-// dni reports whether s, upper case and without separators, is a Spanish DNI (eight digits) or NIE (X, Y or Z and seven).
+// dni reports whether s, in upper case and without separators, is a Spanish DNI (eight digits) or
+// NIE (X, Y or Z and seven digits).
 func dni(s string) bool {
 	if len(s) != 9 {
 		return false
@@ -179,10 +185,11 @@ func dni(s string) bool {
 	return digits(body) && dniLetters[number(body)%23] == s[8]
 }
 
-// codiceOdd are the values of characters in odd places of a codice fiscale, of 0 to 9 and of A to Z.
+// codiceOdd holds the values of characters in odd positions of a codice fiscale, for 0 to 9 and A
+// to Z.
 var codiceOdd = [36]int{1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23}
 
-// codiceFiscale reports whether s, upper case, is an Italian codice fiscale.
+// codiceFiscale reports whether s, in upper case, is an Italian codice fiscale.
 func codiceFiscale(s string) bool {
 	if len(s) != 16 || strings.IndexByte("ABCDEHLMPRST", s[8]) < 0 {
 		return false
@@ -191,7 +198,8 @@ func codiceFiscale(s string) bool {
 	for i := range 15 {
 		letter := s[i] >= 'A' && s[i] <= 'Z'
 		switch i {
-		case 6, 7, 9, 10, 12, 13, 14: // digits, or the letters that stand for them where two people would have the same
+		// Digits, or the letters that replace them if two people would have the same code.
+		case 6, 7, 9, 10, 12, 13, 14:
 			if letter && strings.IndexByte("LMNPQRSTUV", s[i]) < 0 {
 				return false
 			}
@@ -215,7 +223,7 @@ func codiceFiscale(s string) bool {
 	return s[15] == byte('A'+sum%26)
 }
 
-// bsn reports whether nine digits are a Dutch one (the test of eleven).
+// bsn reports whether d is a Dutch BSN of nine digits (the test of eleven).
 func bsn(d string) bool {
 	if len(d) != 9 || d == "000000000" {
 		return false
@@ -227,7 +235,7 @@ func bsn(d string) bool {
 	return sum%11 == 0
 }
 
-// pesel reports whether eleven digits are a Polish one: a date, and a check digit.
+// pesel reports whether d is a Polish PESEL of eleven digits: a date and a check digit.
 func pesel(d string) bool {
 	if len(d) != 11 {
 		return false
@@ -254,7 +262,7 @@ var (
 	}
 )
 
-// aadhaar reports whether twelve digits are an Indian one (Verhoeff's check).
+// aadhaar reports whether d is an Indian Aadhaar number of twelve digits (Verhoeff's check).
 func aadhaar(d string) bool {
 	if len(d) != 12 || d[0] < '2' {
 		return false
@@ -266,7 +274,7 @@ func aadhaar(d string) bool {
 	return c == 0
 }
 
-// cpf reports whether eleven digits are a Brazilian one.
+// cpf reports whether d is a Brazilian CPF of eleven digits.
 func cpf(d string) bool {
 	if len(d) != 11 || strings.Count(d, d[:1]) == 11 {
 		return false
@@ -283,7 +291,8 @@ func cpf(d string) bool {
 	return true
 }
 
-// callingCode gives the length of the country's calling code that d begins with (ITU-T E.164); 0: there is none such.
+// callingCode returns the length of the country calling code at the start of d (ITU-T E.164), or 0
+// if there is none.
 func callingCode(d string) int {
 	if len(d) < 4 {
 		return 0

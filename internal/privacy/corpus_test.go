@@ -12,7 +12,7 @@ import (
 
 var marked = regexp.MustCompile(`\{\{([a-z_]+)\|(.*?)\}\}`)
 
-// A sample is a text of the test set with what is personal in it.
+// A sample is a text of the test set with its personal data.
 type sample struct {
 	text string
 	want []Match
@@ -44,7 +44,7 @@ func corpus(t testing.TB) (out []sample) {
 	return out
 }
 
-// seen gives what is hidden of a sample. One that is JSON is looked at as that.
+// seen returns what is hidden in a sample. A sample that is JSON is treated as JSON.
 func seen(t *testing.T, s sample) (out []Match) {
 	if !json.Valid([]byte(s.text)) {
 		return find(s.text, noCue)
@@ -59,8 +59,8 @@ func seen(t *testing.T, s sample) (out []Match) {
 	return out
 }
 
-// TestCorpus measures precision and recall on the test set, kind by kind, prints them (-v), and holds them. A find counts where all
-// of its bytes are those that are marked.
+// TestCorpus measures precision and recall on the test set by kind, prints them (-v), and checks
+// them. A find counts as right only if it covers exactly the marked bytes.
 func TestCorpus(t *testing.T) {
 	type score struct{ right, wrong, missed int }
 	by := map[Kind]*score{}

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// A cue is what a word near a number says of it: its kind, or none, that it is something else.
+// A cue is what a word near a number says about it: its kind, or that it is something else.
 type cue = Kind
 
 const (
-	noCue cue = ""      // nothing near says anything
-	other cue = "other" // it is an order number, a version, a time: something that is not personal
+	noCue cue = ""      // no word nearby says anything
+	other cue = "other" // an order number, a version, a time: something that is not personal
 )
 
-// cues are the words that say what a number is. The nearest before it counts.
+// cues maps words to what they say about a number. The nearest word before the number counts.
 var cues = sync.OnceValue(func() map[string]cue { return cueWords(cueTexts) })
 
 var cueTexts = map[cue]string{
@@ -46,11 +46,12 @@ func cueWords(of map[cue]string) map[string]cue {
 }
 
 const (
-	cueBytes = 64 // how far before a number words count, on its line
-	cueNear  = 6  // how many words
+	cueBytes = 64 // distance on the same line within which words count
+	cueNear  = 6  // maximum number of words
 )
 
-// cueIn gives what the last words of s say. Words in camel case and with underscores are several.
+// cueIn returns the cue of the last words of s. A word in camel case or with underscores counts as
+// several.
 func cueIn(s string) cue {
 	if len(s) > cueBytes {
 		s = s[len(s)-cueBytes:]
@@ -63,7 +64,7 @@ func cueIn(s string) cue {
 			}
 			end--
 		}
-		whole := end // of the word with all its humps
+		whole := end // of the whole camel-case word
 		for whole > 0 && (letter(s[whole-1]) || s[whole-1] >= '0' && s[whole-1] <= '9') {
 			whole--
 		}
@@ -78,7 +79,7 @@ func cueIn(s string) cue {
 			start--
 		}
 		switch c, ok := cues()[folded(s[start:end])]; {
-		case ok && vague(s[start:end]): // a word before it may say of what
+		case ok && vague(s[start:end]): // a word before it may name the kind
 			weak = other
 		case ok && start > whole:
 			return c
@@ -88,7 +89,8 @@ func cueIn(s string) cue {
 	return weak
 }
 
-// vague reports whether a word says that something is a number of a kind, but not of which: the ID of a tax office, or of an order.
+// vague reports whether a word says that something is an identifier, but not of what: of a tax
+// office, or of an order.
 func vague(w string) bool {
 	w = folded(w)
 	return w == "id" || w == "ids" || w == "ref" || w == "reference"
@@ -100,7 +102,7 @@ func hump(s string, i int) bool {
 	return !letter(s[i-1]) || upper(s[i]) && (!upper(s[i-1]) || i+1 < len(s) && letter(s[i+1]) && !upper(s[i+1]))
 }
 
-// folded is a word in lower case, without the accents that matter here.
+// folded returns a word in lower case, without the accents that occur in cues.
 func folded(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
@@ -113,10 +115,11 @@ func folded(s string) string {
 
 var accents = strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
 
-// letter reports whether c is one, or a part of one outside of ASCII.
+// letter reports whether c is a letter, or part of a character outside of ASCII.
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }
 
-// columns gives what the first line of a table says of each column, and what parts them; nothing where s is no table.
+// columns returns the cue of each column in the first line of a table, and the separator. heads is
+// nil if s is not a table.
 func columns(s string) (heads []cue, by byte) {
 	first, rest, ok := strings.Cut(s, "\n")
 	if !ok || len(first) > 4096 {

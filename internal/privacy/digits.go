@@ -3,25 +3,26 @@ package privacy
 import "strings"
 
 const (
-	maxGroups = 8  // of digits that may be one number
-	maxGroup  = 19 // digits of one of them
+	maxGroups = 8  // groups of digits in one number
+	maxGroup  = 19 // digits in one group
 )
 
-// A run is groups of digits with separators between them, from which numbers are tried.
+// A run is a sequence of groups of digits with separators, which may contain a number.
 type run struct {
 	s      *scanner
-	n      int // groups
+	n      int // number of groups
 	start  [maxGroups]int
 	end    [maxGroups]int
-	plus   bool // before the first group
+	plus   bool // a plus precedes the first group
 	paren  bool // the first group is in parentheses
 	digits string
-	upTo   [maxGroups]int // how many of digits are those up to a group
+	upTo   [maxGroups]int // number of digits up to the end of each group
 	cued   bool
 	about  cue
 }
 
-// number looks for what begins with a digit, a plus or a parenthesis at i, and gives where to go on.
+// number looks for a number that begins with a digit, a plus or a parenthesis at i. It returns the
+// position to continue from.
 func (s *scanner) number(i int) int {
 	r := &run{s: s}
 	first := i
@@ -55,7 +56,7 @@ func (s *scanner) number(i int) int {
 	return r.end[0]
 }
 
-// begin gives where a number begins: parentheses belong to phone numbers only.
+// begin returns the start of a number. Parentheses belong to phone numbers only.
 func (r *run) begin(first int, k Kind) int {
 	if k == Phone {
 		return first
@@ -63,7 +64,7 @@ func (r *run) begin(first int, k Kind) int {
 	return r.start[0]
 }
 
-// read reads the groups from i on; false where the first is too long to be of a number.
+// read reads the groups from i on. It returns false if the first is too long for a number.
 func (r *run) read(i int) bool {
 	t := r.s.text
 	var b strings.Builder
@@ -89,7 +90,8 @@ func (r *run) read(i int) bool {
 	return r.n > 0
 }
 
-// separated gives where the separator at i ends: at most three of the characters that stand between groups of digits.
+// separated returns the end of the separator at i: at most three of the characters that separate
+// groups of digits.
 func separated(t string, i int) int {
 	for k := 0; k < 3 && i < len(t); k++ {
 		switch c := t[i]; {
@@ -113,15 +115,17 @@ func (r *run) closes(n int) bool {
 		if end := r.end[n-1]; end < len(r.s.text) {
 			c = r.s.text[end]
 		}
-		return n < r.n && (c == ' ' || c >= 0x80) || c != 0 && asciiLetter(c) || c == '-' && n == r.n // the last two for what ends with a letter
+		// The last two conditions are for numbers that end with a letter.
+		return n < r.n && (c == ' ' || c >= 0x80) || c != 0 && asciiLetter(c) || c == '-' && n == r.n
 	}
 	return true
 }
 
-// sep gives what stands before the k-th group.
+// sep returns the separator before the k-th group.
 func (r *run) sep(k int) string { return r.s.text[r.end[k-1]:r.start[k]] }
 
-// even reports whether the same character stands between all of the first n groups.
+// even reports whether the first n groups are separated by the same character, which must be in of
+// if it is ASCII.
 func (r *run) even(n int, of string) bool {
 	for k := 1; k < n; k++ {
 		if s := r.sep(k); s != r.sep(1) || len(s) != 1 && s[0] < 0x80 || s[0] < 0x80 && strings.IndexByte(of, s[0]) < 0 {
@@ -131,7 +135,7 @@ func (r *run) even(n int, of string) bool {
 	return true
 }
 
-// shape reports whether the groups are of these lengths.
+// shape reports whether the groups have these lengths.
 func (r *run) shape(n int, lengths ...int) bool {
 	if n != len(lengths) {
 		return false
@@ -144,7 +148,7 @@ func (r *run) shape(n int, lengths ...int) bool {
 	return true
 }
 
-// cue gives what is said of the number.
+// cue returns the cue of the number.
 func (r *run) cue() cue {
 	if !r.cued {
 		r.about, r.cued = r.s.cue(r.start[0]), true
@@ -152,7 +156,7 @@ func (r *run) cue() cue {
 	return r.about
 }
 
-// kind gives what the first n groups are, and where that ends.
+// kind returns the kind of the first n groups, and the end of the number.
 func (r *run) kind(n int) (Kind, int) {
 	d, end := r.digits[:r.upTo[n-1]], r.end[n-1]
 	if !r.s.ends(end) && n == r.n {
@@ -188,10 +192,11 @@ func (r *run) kind(n int) (Kind, int) {
 	return "", 0
 }
 
-// unsaid reports whether nothing near says that the number is another thing.
+// unsaid reports whether no word nearby says that the number is something else.
 func (r *run) unsaid() bool { return r.cue() == noCue || r.cue() == Field }
 
-// lettered gives what ends with a letter, or has one inside: a Spanish DNI, a French number of Corsica.
+// lettered recognizes numbers with a letter at the end or inside: a Spanish DNI, a French number of
+// Corsica.
 func (r *run) lettered(d string, n, end int) (Kind, int) {
 	t := r.s.text
 	if len(d) == 8 && (n == 1 || r.shape(n, 2, 3, 3) && r.even(n, ".")) {
@@ -212,7 +217,7 @@ func (r *run) lettered(d string, n, end int) (Kind, int) {
 	return "", 0
 }
 
-// card reports whether the first n groups are the number of a payment card.
+// card reports whether the first n groups are a payment card number.
 func (r *run) card(d string, n int) bool {
 	switch {
 	case !network(d) || !luhn(d):
@@ -226,7 +231,7 @@ func (r *run) card(d string, n int) bool {
 	return grouped && r.even(n, " -")
 }
 
-// date reports whether the groups begin as a date or an address of a network does.
+// date reports whether the groups begin like a date or a network address.
 func (r *run) date(n int) bool {
 	if n < 3 || r.sep(1) != r.sep(2) {
 		return false
@@ -268,7 +273,8 @@ func (r *run) phone(d string, n int) bool {
 	return r.shape(n, 5, 5) && d[0] >= '6' && r.even(n, " -")
 }
 
-// many reports whether groups of one digit stand among the groups, other than the first, or a single 0 after a country's code.
+// many reports whether one of the groups after the first has a single digit, except a 0 or the
+// group after a country code.
 func (r *run) many(n int) bool {
 	for k := 1; k < n; k++ {
 		if r.end[k]-r.start[k] == 1 && r.s.text[r.start[k]] != '0' && !(r.plus && k <= 2) {
@@ -278,7 +284,8 @@ func (r *run) many(n int) bool {
 	return false
 }
 
-// nanp reports whether ten digits, or eleven with a 1 first, can be a number of North America.
+// nanp reports whether d, ten digits or eleven with a leading 1, may be a North American phone
+// number.
 func nanp(d string) bool {
 	if len(d) == 11 && d[0] == '1' {
 		d = d[1:]
@@ -286,7 +293,8 @@ func nanp(d string) bool {
 	return len(d) == 10 && d[0] >= '2' && d[3] >= '2' && !(d[1] == '1' && d[2] == '1')
 }
 
-// trunk reports whether the groups are a number as it is dialled within a country: a 0, the area, and the rest.
+// trunk reports whether the groups are a phone number as dialled within a country: a 0, the area
+// code, and the rest.
 func (r *run) trunk(d string, n int) bool {
 	if first := r.end[0] - r.start[0]; n == 2 && r.sep(1) == "." || first < 2 || first > 5 || len(d) < 9 || len(d) > 12 {
 		return false

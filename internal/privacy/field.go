@@ -10,14 +10,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on what is read of a schema.
+// Limits for reading a schema.
 const (
 	maxSchemaDepth = 16
 	maxSchemaPaths = 1000
 )
 
-// SchemaFields gives the paths of the fields that a tool's output schema says are personal: those of the format email or idn-email, and
-// those with x-pii or x-personal, true or a text.
+// SchemaFields returns the paths of the fields that a tool's output schema marks as personal: those
+// with format email or idn-email, and those with x-pii or x-personal set to true or a non-empty
+// string.
 func SchemaFields(schema json.RawMessage) tool.Paths {
 	if !bytes.Contains(schema, []byte(`"x-p`)) && !bytes.Contains(schema, []byte(`email"`)) {
 		return nil
@@ -55,7 +56,7 @@ func (w *schemaWalk) schema(v any, path []string, depth int) {
 			w.schema(e, path, depth+1)
 		}
 	}
-	w.schema(m["items"], path, depth+1) // lists are gone through
+	w.schema(m["items"], path, depth+1) // paths skip lists
 	w.schema(m["additionalProperties"], append(path[:len(path):len(path)], "*"), depth+1)
 	fields, _ := m["properties"].(map[string]any)
 	for name, e := range fields {
@@ -63,7 +64,7 @@ func (w *schemaWalk) schema(v any, path []string, depth int) {
 	}
 }
 
-// personal reports whether a schema says so.
+// personal reports whether a schema marks its value as personal.
 func personal(m map[string]any) bool {
 	if f, _ := m["format"].(string); f == "email" || f == "idn-email" {
 		return true
@@ -83,7 +84,7 @@ func personal(m map[string]any) bool {
 	return false
 }
 
-// local finds what a reference within the schema names.
+// local resolves a reference within the schema.
 func (w *schemaWalk) local(ref string) any {
 	rest, ok := strings.CutPrefix(ref, "#/")
 	if !ok {
@@ -97,9 +98,10 @@ func (w *schemaWalk) local(ref string) any {
 	return v
 }
 
-// Learn notes what is personal in what a tool answered to a program, and would not be recognised by itself: the values of fields, and
-// numbers that are recognised by the words around them. They are found again in what the program shows, wherever they stand in it. With an
-// error, they are not, and the program must not have them.
+// Learn records the personal data in a tool's result for a program that would not be recognized on
+// its own: values of fields, and numbers recognized by the words around them. They are then found
+// anywhere in the program's output. If Learn returns an error, they would not be found, and the
+// program must not receive the result.
 func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Result) error {
 	if g == nil || r == nil {
 		return nil
@@ -111,8 +113,9 @@ func (g *Guard) Learn(ctx context.Context, of Scope, t *tool.Tool, r *tool.Resul
 	return s.learn(ctx, t.Path()+" was called, and its answer is not given")
 }
 
-// Bring is Learn for data that a program is given which is not of its own vault's scope, but of another of the same owner: the values of that vault
-// which the data has are found in what the program shows, too. With an error, they are not, and the program must not have them.
+// Bring is like Learn for data that a program receives from another scope of the same owner. Values
+// of that vault in the data are then found in the program's output, too. If it returns an error,
+// they would not be found, and the program must not receive the data.
 func (g *Guard) Bring(ctx context.Context, from, to Scope, data ...string) error {
 	if g == nil || from == to {
 		return nil
@@ -129,7 +132,7 @@ func (g *Guard) Bring(ctx context.Context, from, to Scope, data ...string) error
 	return s.learn(ctx, refused)
 }
 
-// learn keeps what was found on the sheet and would not be recognised by itself.
+// learn stores the values on the sheet that would not be recognized on their own.
 func (s *Sheet) learn(ctx context.Context, refused string) error {
 	g := s.g
 	fresh := slices.DeleteFunc(s.finds, evident)
@@ -148,13 +151,13 @@ func (s *Sheet) learn(ctx context.Context, refused string) error {
 	return nil
 }
 
-// evident reports whether a value is recognised by itself.
+// evident reports whether a value is recognized on its own.
 func evident(e *Entry) bool {
 	m := find(e.Value, noCue)
 	return len(m) == 1 && m[0].Kind == e.Kind && m[0].End-m[0].Start == len(e.Value)
 }
 
-// documents gives the texts of an answer, some of which may be JSON.
+// documents returns the texts of a result, some of which may be JSON.
 func documents(r *tool.Result) (out []string) {
 	if r.Structured != nil {
 		out = append(out, string(r.Structured))
@@ -176,21 +179,22 @@ func documents(r *tool.Result) (out []string) {
 	return out
 }
 
-// Bounds on which values are found outside of their fields: shorter ones stand everywhere.
+// Limits of the values that are found outside of their fields. Shorter values are too common.
 const (
 	minWord   = 3
 	minNumber = 5
-	longWord  = 256 // of longer values this much is looked for
+	longWord  = 256 // prefix of longer values that is searched for
 )
 
-// A lexicon finds the values of a vault that are not recognised by themselves. A nil one finds none.
+// A lexicon finds the values of a vault that are not recognized on their own. A nil lexicon finds
+// none.
 type lexicon struct {
 	words   map[string]Kind         // by the value, or its first longWord bytes
-	lengths map[[minWord]byte][]int // of words, by their first bytes; the longest first
+	lengths map[[minWord]byte][]int // of words, by their first bytes; longest first
 	keys    map[string]bool         // of all entries
 }
 
-// lexicon gives that of a vault; nil where it can't be read.
+// lexicon returns the lexicon of a vault, or nil if the vault can't be read.
 func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	g.mu.Lock()
 	l, ok := g.words.Use(of)
@@ -210,7 +214,7 @@ func (g *Guard) lexicon(ctx context.Context, of Scope) *lexicon {
 	return l
 }
 
-// maxLexicons bounds those that are remembered.
+// maxLexicons is the number of cached lexicons.
 const maxLexicons = 64
 
 func newLexicon(all []Entry) *lexicon {
@@ -225,7 +229,7 @@ func newLexicon(all []Entry) *lexicon {
 			continue
 		}
 		l.add(v, all[i].Kind)
-		if raw := escaped(v); raw != v && raw != "" { // as it stands in JSON that is a part of a text
+		if raw := escaped(v); raw != v && raw != "" { // as it is written in JSON within a text
 			l.add(raw, all[i].Kind)
 		}
 	}
@@ -244,12 +248,12 @@ func (l *lexicon) add(v string, k Kind) {
 	}
 }
 
-// has reports whether all entries are in it.
+// has reports whether the lexicon has all entries.
 func (l *lexicon) has(all []*Entry) bool {
 	return l != nil && !slices.ContainsFunc(all, func(e *Entry) bool { return !l.keys[e.Key()] })
 }
 
-// find gives the longest values at each place, as whole words.
+// find returns the longest values at each position, as whole words.
 func (l *lexicon) find(t string) (out []Match) {
 	if l == nil || len(l.words) == 0 {
 		return nil
@@ -271,7 +275,7 @@ func (l *lexicon) find(t string) (out []Match) {
 	return out
 }
 
-// plain is a value without the escapes of JSON, where it was found with them.
+// plain returns a value without JSON escapes, if it was found with them.
 func (l *lexicon) plain(v string) string {
 	if l == nil || strings.IndexByte(v, '\\') < 0 {
 		return v
@@ -284,7 +288,7 @@ func (l *lexicon) plain(v string) string {
 	return v
 }
 
-// at gives the longest value that stands at i, and its length; 0: none does.
+// at returns the kind and length of the longest value at i, or a length of 0.
 func (l *lexicon) at(t string, i int) (Kind, int) {
 	for _, n := range l.lengths[[minWord]byte([]byte(t[i:i+minWord]))] {
 		if i+n > len(t) || n < longWord && i+n < len(t) && word(t[i+n-1]) && word(t[i+n]) {

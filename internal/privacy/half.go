@@ -7,20 +7,22 @@ import (
 
 const (
 	maxHalfUser   = 64  // characters of an address before its @
-	maxHalfDomain = 254 // and after it
+	maxHalfDomain = 254 // characters after it
 	minHalfNumber = 4   // bytes of a number
 	maxHalfNumber = 25
 )
 
-// withoutHalves is a text without what may be the first half of a value before an ellipsis, wherever that stands: a part of an address with its
-// @, and digits, which may have been those of a longer number. It is one pass.
+// withoutHalves removes what may be the first half of a value before an ellipsis, anywhere in a
+// text: part of an address with its @, and digits that may be the start of a longer number. It
+// makes one pass.
 func withoutHalves(t string) string {
 	if !strings.Contains(t, ellipsis) {
 		return t
 	}
 	var out strings.Builder
-	kept := 0          // up to here t is in out, or left out
-	user, far := -1, 0 // where the address begins, and how many characters its @ is ago; -1: there is none
+	kept := 0 // t up to here is in out, or removed
+	// user is where the address begins, or -1. far is the number of characters since its @.
+	user, far := -1, 0
 	for i, c := range t {
 		switch {
 		case strings.ContainsRune(" \t\n\r\f\"'<>,;", c):
@@ -47,7 +49,7 @@ func withoutHalves(t string) string {
 	return out.String()
 }
 
-// halfUser gives where the user of an address begins at the end of a text; -1 where there is none.
+// halfUser returns the start of the user part of an address at the end of t, or -1.
 func halfUser(t string) int {
 	i := len(t)
 	for n := 0; n < maxHalfUser && i > 0; n++ {
@@ -63,7 +65,8 @@ func halfUser(t string) int {
 	return i
 }
 
-// halfNumber gives where a number may begin that goes on after the end of a text, no earlier than at from; its length where none does.
+// halfNumber returns the start, at or after from, of a number that may continue after the end of t.
+// It returns len(t) if there is none.
 func halfNumber(t string, from int) int {
 	begin := len(t)
 	for i := len(t) - 1; i >= from && len(t)-i <= maxHalfNumber && strings.IndexByte("0123456789 ()./-", t[i]) >= 0; i-- {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// What is left out before an ellipsis is what this matches, which takes time for every byte and state of it.
+// withoutHalves removes what this expression matches; the expression is much slower.
 func TestWithoutHalves(t *testing.T) {
 	halves := regexp.MustCompile(`(?:[^\s"'<>,;:@]{1,64}@[^\s"'<>,;@]{0,254}|\+?\(?[0-9][0-9 ()./-]{3,24})…`)
-	lost := 0 // where one half follows the other, what is between may go too
+	lost := 0 // if one half follows another, the text in between may be removed, too
 	check := func(text string) {
 		t.Helper()
 		want, got := halves.ReplaceAllString(text, ellipsis), withoutHalves(text)
@@ -40,7 +40,7 @@ func TestWithoutHalves(t *testing.T) {
 	}
 }
 
-// within reports whether a text is what is left of another one.
+// within reports whether part is of with some bytes removed.
 func within(part, of string) bool {
 	for _, c := range []byte(of) {
 		if part != "" && part[0] == c {

@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	maxNested = 3    // levels of JSON in strings of JSON
-	maxDepth  = 2000 // of objects and lists in each other
+	maxNested = 3    // levels of JSON in JSON strings
+	maxDepth  = 2000 // of nested objects and lists
 )
 
-// A place is where a value is: what paths of fields say of what is below it, and whether they name it.
+// A place describes where a value is: the field paths that apply below it, and whether one of them
+// names it.
 type place struct {
 	paths tool.Paths
-	named bool // it is personal, with all that is in it
-	about cue  // what the name of its field says
+	named bool // it is personal, with everything in it
+	about cue  // the cue of its field name
 }
 
 func (s *Sheet) start() place { return place{paths: s.paths} }
 
-// below gives the place of a field.
+// below returns the place of a field.
 func (p place) below(name string) place {
 	if p.named {
 		return p
@@ -32,8 +33,8 @@ func (p place) below(name string) place {
 	return next
 }
 
-// fieldCue gives what the name of a field says of its value; what it doesn't say, that of what it is in does, but for that it is
-// something else.
+// fieldCue returns the cue of a field name. If the name has none, it returns that of the enclosing
+// field, unless that is other.
 func fieldCue(name string, outer cue) cue {
 	if c := cueIn(name); c != noCue {
 		return c
@@ -44,18 +45,19 @@ func fieldCue(name string, outer cue) cue {
 	return outer
 }
 
-// A walk goes through a text of JSON from front to back, and copies what nothing is found in byte for byte.
+// A walk goes through a JSON text from start to end, and copies everything unchanged except
+// replaced values.
 type walk struct {
 	t     string
 	at    int
-	from  int // what was copied up to here
+	from  int // t is copied up to here
 	out   draft
 	depth int
-	value func(raw string, at place) draft // what takes the place of a scalar; nil: it stays
-	key   func(name string) draft          // and of the name of a field
+	value func(raw string, at place) draft // returns the replacement of a scalar, or nil
+	key   func(name string) draft          // returns the replacement of a field name, or nil
 }
 
-// json gives the draft of a value of JSON; false where it is none.
+// json returns the draft of a JSON value. ok is false if t is not valid JSON, or nested too deeply.
 func (s *Sheet) json(t string, at place, nested int) (draft, bool) {
 	if !json.Valid([]byte(t)) {
 		return nil, false
@@ -80,7 +82,7 @@ func (w *walk) space() {
 	}
 }
 
-// put replaces what is from start to where the walk is.
+// put replaces the text from start to the current position.
 func (w *walk) put(start int, d draft) {
 	if d == nil {
 		return
@@ -89,7 +91,8 @@ func (w *walk) put(start int, d draft) {
 	w.from = w.at
 }
 
-// any goes through a value; false where it is too deep. The text is valid JSON.
+// any walks a value. It returns false if the value is nested too deeply. The text must be valid
+// JSON.
 func (w *walk) any(at place) bool {
 	w.space()
 	switch w.t[w.at] {
@@ -104,7 +107,7 @@ func (w *walk) any(at place) bool {
 	return true
 }
 
-// skip goes over a scalar.
+// skip skips a scalar.
 func (w *walk) skip() {
 	if w.t[w.at] != '"' {
 		for w.at < len(w.t) && strings.IndexByte(" \t\r\n,]}", w.t[w.at]) < 0 {
@@ -120,7 +123,7 @@ func (w *walk) skip() {
 	w.at++
 }
 
-// members goes through an object or a list.
+// members walks an object or a list.
 func (w *walk) members(at place, end byte) bool {
 	if w.depth++; w.depth > maxDepth {
 		return false
@@ -154,17 +157,17 @@ func (w *walk) members(at place, end byte) bool {
 	}
 }
 
-// unquoted is the text of a string of JSON.
+// unquoted decodes a JSON string.
 func unquoted(raw string) string {
 	if strings.IndexByte(raw, '\\') < 0 {
 		return strings.ToValidUTF8(raw[1:len(raw)-1], "\ufffd")
 	}
 	var t string
-	_ = json.Unmarshal([]byte(raw), &t) // it is a part of valid JSON
+	_ = json.Unmarshal([]byte(raw), &t) // part of valid JSON
 	return t
 }
 
-// quoted makes the draft of a text that of a string of JSON.
+// quoted converts the draft of a text to that of a JSON string.
 func quoted(d draft) draft {
 	out := draft{{text: `"`}}
 	for _, p := range d {
@@ -176,16 +179,16 @@ func quoted(d draft) draft {
 	return append(out, part{text: `"`})
 }
 
-// escaped is a text as it stands in a string of JSON.
+// escaped returns a text as it appears in a JSON string.
 func escaped(t string) string {
 	raw, err := tool.Marshal(t)
 	if err != nil {
-		return "" // strings always marshal
+		return "" // strings can always be marshaled
 	}
 	return string(raw[1 : len(raw)-1])
 }
 
-// scalar gives the draft of a string, number or boolean; nil: it stays as it is.
+// scalar returns the draft of a string, number or boolean, or nil if it is unchanged.
 func (s *Sheet) scalar(raw string, at place, nested int) draft {
 	switch {
 	case raw == "null" || raw == `""`:
@@ -197,7 +200,7 @@ func (s *Sheet) scalar(raw string, at place, nested int) draft {
 	if at.named {
 		return quoted(draft{s.found(s.kindOf(t, at.about), t, false)})
 	}
-	at.paths = append(slices.Clone(at.paths), s.paths...) // a document in a string has fields of its own
+	at.paths = append(slices.Clone(at.paths), s.paths...) // a document in a string has its own fields
 	d := s.textOrJSON(t, at.about, at, nested)
 	if d.plain() && !strings.Contains(t, ellipsis) {
 		return nil
@@ -205,7 +208,7 @@ func (s *Sheet) scalar(raw string, at place, nested int) draft {
 	return quoted(d)
 }
 
-// literal gives the draft of a number or boolean. Only whole numbers are looked at.
+// literal returns the draft of a number or boolean, or nil. Only integers are examined.
 func (s *Sheet) literal(raw string, at place) draft {
 	if at.named {
 		return quoted(draft{s.found(s.kindOf(raw, at.about), raw, true)})
@@ -220,7 +223,7 @@ func (s *Sheet) literal(raw string, at place) draft {
 	return quoted(draft{s.found(m[0].Kind, raw, true)})
 }
 
-// kindOf gives what the value of a field that is named is recognised as; Field where it isn't.
+// kindOf returns the kind that the value of a named field is recognized as, otherwise Field.
 func (s *Sheet) kindOf(t string, about cue) Kind {
 	if m := find(t, about); len(m) == 1 && m[0].End-m[0].Start == len(t) && !s.g.off[m[0].Kind] {
 		return m[0].Kind

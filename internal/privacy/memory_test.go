@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// memory is a Store that is gone with the process.
+// A memory is a Store in memory.
 type memory struct {
 	mu     sync.Mutex
 	vaults map[Scope][]Entry
 	used   map[Scope]time.Time
-	last   map[string]int64 // number given, by owner and kind
+	last   map[string]int64 // last number used, by owner and kind
 }
 
 func newMemory() *memory {
@@ -85,7 +85,7 @@ func (m *memory) Touch(_ context.Context, of Scope, at time.Time) error {
 	return nil
 }
 
-// Expire deletes vaults; it knows of no sessions.
+// Expire deletes vaults; it knows no sessions.
 func (m *memory) Expire(_ context.Context, before time.Time) (n int, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,12 +1,14 @@
-// Package privacy keeps personal data from models. What it recognises (e-mail addresses, phone numbers, payment cards, IBANs,
-// national ids, and fields that the configuration or a tool's JSON Schema names) is replaced by tokens like [EMAIL_3] in all that a model can see, and
-// turned back in the arguments of calls whose tools may have it.
+// Package privacy hides personal data from models. It recognizes e-mail addresses, phone numbers,
+// payment cards, IBANs, national ids, and fields that the configuration or a tool's JSON Schema
+// names. It replaces them by tokens like [EMAIL_3] in everything that a model can see. In the
+// arguments of calls whose tools may receive the data, it replaces the tokens by their values.
 //
-// Recognising is one pass over the text, in time linear in it, by form, check digits and the words near; it needs no I/O. Tokens are
-// those of a vault: one for each session of a principal, and one for all that the principal does outside of sessions. A token
-// is in the store before it goes out, never changes what it stands for, and its number is given once to a principal, whatever the vault.
-// Two spellings of one value (an address in another case, a card with other spaces) have one token, which turns back into
-// the bytes that were seen first.
+// Recognition is one pass over the text, in linear time, by form, check digits and nearby words. It
+// needs no I/O. Tokens belong to a vault. There is one for each session of a principal, and one for
+// everything the principal does outside of sessions. A token is stored before it is shown, and its
+// value never changes. Its number is used once per principal, across all vaults. Two spellings of
+// one value (an address in another case, a card with other spaces) have the same token, which
+// stands for the bytes seen first.
 package privacy
 
 import (
@@ -20,33 +22,40 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Scope is whose vault it is: that of a principal's session or, where Session is empty, of all else that the principal does.
+// A Scope identifies a vault: that of a principal's session or, if Session is empty, of everything
+// the principal does outside of sessions.
 type Scope struct{ Owner, Session string }
 
-// Config makes a Guard.
+// Config configures a Guard.
 type Config struct {
-	Store    Store
-	Fields   []string      // paths of fields whose values are personal, as in @redact: customer.name, **.ssn
-	Kinds    []Kind        // that are recognised; nil: all
-	Binaries bool          // images, audio and files that are no text are shown to models; else they are left out, and that is said
-	Values   int           // of one vault at most; default 100,000. What comes after is replaced by a token without a number, which doesn't turn back
-	Idle     time.Duration // the vault outside of sessions is thrown away when it was not used for so long; default 30 days
-	Now      func() time.Time
-	Log      *slog.Logger
+	Store  Store
+	Fields []string // paths of fields whose values are personal, as in @redact: customer.name, **.ssn
+	Kinds  []Kind   // kinds to recognize; nil: all
+	// Binaries shows images, audio and binary files to models. Otherwise they are replaced by a
+	// notice.
+	Binaries bool
+	// Values is the maximum number of values per vault; default 100,000. Further values are
+	// replaced by a token without a number, which can't be reversed.
+	Values int
+	// Idle is the time after which an unused vault outside of sessions is deleted; default 30 days.
+	Idle time.Duration
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
-// A Guard replaces personal data by tokens, and turns tokens back. A nil Guard does neither. It is safe for concurrent use.
+// A Guard replaces personal data by tokens, and tokens by their values. A nil Guard does neither.
+// It is safe for concurrent use.
 type Guard struct {
 	cfg   Config
 	paths tool.Paths
 	off   map[Kind]bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	touched map[Scope]time.Time
 	words   *queue.Cache[Scope, *lexicon]
 }
 
-// New makes a Guard.
+// New returns a Guard.
 func New(cfg Config) *Guard {
 	if cfg.Values <= 0 {
 		cfg.Values = 100_000
@@ -67,7 +76,7 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// Fork gives the session to of a principal the tokens of from.
+// Fork copies the tokens of a principal's session from to its session to.
 func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 	if g == nil {
 		return nil
@@ -76,7 +85,7 @@ func (g *Guard) Fork(ctx context.Context, owner, from, to string) error {
 	return g.cfg.Store.Copy(ctx, Scope{owner, from}, Scope{owner, to})
 }
 
-// touch notes that a vault is used, now and then.
+// touch records from time to time that a vault is in use.
 func (g *Guard) touch(ctx context.Context, of Scope) {
 	now := g.cfg.Now()
 	g.mu.Lock()
@@ -96,10 +105,10 @@ func (g *Guard) touch(ctx context.Context, of Scope) {
 	}
 }
 
-// maxScopes bounds what is remembered of vaults.
+// maxScopes is the number of vaults whose last use is remembered.
 const maxScopes = 1000
 
-// forget forgets what is known of a vault in memory.
+// forget removes a vault from the caches.
 func (g *Guard) forget(of Scope) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,10 +116,11 @@ func (g *Guard) forget(of Scope) {
 	delete(g.touched, of)
 }
 
-// sweepEvery is how often vaults are looked at that nobody uses.
+// sweepEvery is the interval of checks for unused vaults.
 const sweepEvery = time.Hour
 
-// Run throws vaults away that nobody uses, until ctx ends: those outside of sessions, and those of sessions that there are not.
+// Run deletes unused vaults until ctx ends: those outside of sessions, and those of sessions that
+// no longer exist.
 func (g *Guard) Run(ctx context.Context) {
 	if g == nil {
 		return

@@ -85,10 +85,11 @@ func TestTokensAreStableAndTurnBack(t *testing.T) {
 func TestVaultsAreApart(t *testing.T) {
 	g := guard(Config{})
 	hideText(t, g, Scope{Owner: "ada"}, "s@example.com")
-	if got := hideText(t, g, ada, "w@example.com"); got != "[EMAIL_2]" { // a number is given once to an owner
+	if got := hideText(t, g, ada, "w@example.com"); got != "[EMAIL_2]" { // a number is used once per owner
 		t.Fatal(got)
 	}
-	if got := reveal(t, g, ada, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["s@example.com","w@example.com"]` { // the session knows what its owner did outside, too
+	// the session also knows the values from outside of sessions
+	if got := reveal(t, g, ada, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["s@example.com","w@example.com"]` {
 		t.Error(got)
 	}
 	for _, of := range []Scope{{Owner: "ada"}, {Owner: "ada", Session: "other"}} {
@@ -99,7 +100,8 @@ func TestVaultsAreApart(t *testing.T) {
 	if got := reveal(t, g, Scope{Owner: "eve", Session: "work"}, `["[EMAIL_1]","[EMAIL_2]"]`); got != `["[EMAIL_1]","[EMAIL_2]"]` {
 		t.Errorf("eve: %s", got)
 	}
-	// A copy, and an export: the same tokens. Where an imported one collides with one of the owner's, neither turns back.
+	// A copy and an export have the same tokens. If an imported token collides with one of the
+	// owner's, neither is replaced.
 	if err := g.Fork(t.Context(), "ada", "work", "copy"); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func TestPolicyDecidesOnAllKindsTogether(t *testing.T) {
 	}
 }
 
-// What can't be kept is hidden all the same, and nothing turns it back.
+// Values that can't be stored are hidden all the same, and can't be revealed.
 func TestHidingFailsClosed(t *testing.T) {
 	g := guard(Config{Store: broken{newMemory()}, Fields: []string{"name"}})
 	if got := hideText(t, g, ada, "mail a@example.com"); got != "mail [EMAIL]" {
@@ -178,7 +180,8 @@ func TestLearnedValuesAreFoundAnywhere(t *testing.T) {
 	}
 }
 
-// In a text that has JSON or source in it, what stands after an escape is found, and without the escape's letter.
+// In a text that contains JSON or source, a value after an escape is found, without the escape's
+// letter.
 func TestEscapesPartWords(t *testing.T) {
 	g := guard(Config{Fields: []string{"name", "address"}})
 	hideJSON(t, g, ada, `{"name":"Ada King","address":"12 \"High\" St\nLondon"}`)
@@ -201,7 +204,7 @@ func TestEscapesPartWords(t *testing.T) {
 	}
 }
 
-// unreadable is a Store whose vaults can't be read.
+// An unreadable is a Store whose vaults can't be read.
 type unreadable struct{ *memory }
 
 func (unreadable) All(context.Context, Scope, Kind) ([]Entry, error) {
@@ -257,7 +260,7 @@ func TestBlocksThatAreNoText(t *testing.T) {
 	}
 }
 
-// Halves of values, where a text was cut before anybody looked at it.
+// TestCutTexts tests halves of values, in texts that were truncated before they were checked.
 func TestCutTexts(t *testing.T) {
 	g := guard(Config{})
 	for _, text := range []string{
@@ -296,7 +299,8 @@ func TestUnusedVaultsGo(t *testing.T) {
 	<-done
 }
 
-// FuzzHide: what comes out is valid where what went in was, no e-mail address stays, and tokens turn back into something of the same meaning.
+// FuzzHide checks that valid input gives valid output, that no e-mail address remains, and that
+// revealing the tokens restores the meaning.
 func FuzzHide(f *testing.F) {
 	for _, s := range corpus(f) {
 		if len(s.text)%7 == 0 {
@@ -331,7 +335,7 @@ func FuzzHide(f *testing.F) {
 	})
 }
 
-// BenchmarkFind reads the test set: its bytes a second.
+// BenchmarkFind reads the test set.
 func BenchmarkFind(b *testing.B) {
 	var all strings.Builder
 	for _, s := range corpus(b) {
@@ -343,7 +347,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkPlain reads JSON in which nothing is personal.
+// BenchmarkPlain reads JSON without personal data.
 func BenchmarkPlain(b *testing.B) {
 	text := "[" + strings.Repeat(`{"id":"a81bc81b-dead-4e5d-abff-90865d1e13b1","title":"A sentence of some words, as texts have them.","count":17,"ok":true},`, 1000) + "1]"
 	g := guard(Config{})

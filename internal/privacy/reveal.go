@@ -9,20 +9,22 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Revealed says what came of the tokens in the arguments of a call.
+// A Revealed reports what happened to the tokens in the arguments of a call.
 type Revealed struct {
-	Kinds  []string // of the values that were put in the place of tokens, sorted; nil: none were
-	Kept   []string // tokens that stay, sorted
-	Reason string   // why they do
-	Alien  []string // tokens that the vault doesn't know, sorted: of another session, of another principal, or none at all
+	Kinds  []string // kinds of the values that replaced tokens, sorted; nil: none
+	Kept   []string // tokens that were kept, sorted
+	Reason string   // why they were kept
+	Alien  []string // tokens that the vault doesn't know, sorted: from another session or principal, or invented
 }
 
-// maxRevealed bounds arguments with all tokens turned back, in bytes.
+// maxRevealed is the maximum size of arguments with all tokens replaced, in bytes.
 const maxRevealed = 32 << 20
 
-// Reveal gives arguments, a JSON object, with the tokens of a vault turned back, and of the vault outside of sessions of its owner, where may allows their
-// kinds: all of them or none. What the vaults don't know stays as it is; so does a token that both know for different values. A string that is a token, and nothing
-// else, of a number becomes the number. The error is that the vault can't be read, or that the arguments would be too large.
+// Reveal replaces tokens in arguments, a JSON object, by their values. It uses the given vault and
+// its owner's vault outside of sessions. If may doesn't allow all their kinds, no token is
+// replaced. Unknown tokens are kept, and so is a token with different values in the two vaults. A
+// string that consists of a token of a number becomes the number. It returns an error if a vault
+// can't be read, or if the arguments would become too large.
 func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may func(kinds []string) (bool, string)) (json.RawMessage, *Revealed, error) {
 	if g == nil {
 		return args, nil, nil
@@ -68,7 +70,7 @@ func (g *Guard) Reveal(ctx context.Context, of Scope, args json.RawMessage, may 
 	return json.RawMessage(full), out, nil
 }
 
-// known gives what tokens stand for.
+// known returns the entries of tokens.
 func (g *Guard) known(ctx context.Context, of Scope, tokens []Token) (map[Token]Entry, error) {
 	out := map[Token]Entry{}
 	scopes := []Scope{of}
@@ -81,7 +83,8 @@ func (g *Guard) known(ctx context.Context, of Scope, tokens []Token) (map[Token]
 			return nil, err
 		}
 		for _, e := range found {
-			if have, ok := out[e.Token]; ok && (have.Value != e.Value || have.Literal != e.Literal) { // of an imported session: which is meant nobody knows
+			// From an imported session: it is ambiguous.
+			if have, ok := out[e.Token]; ok && (have.Value != e.Value || have.Literal != e.Literal) {
 				delete(out, e.Token)
 				continue
 			}
@@ -91,11 +94,11 @@ func (g *Guard) known(ctx context.Context, of Scope, tokens []Token) (map[Token]
 	return out, nil
 }
 
-// maxTokens bounds the tokens that are turned back in one call.
+// maxTokens is the maximum number of tokens that are replaced in one call.
 const maxTokens = 100_000
 
-// tokensIn gives the tokens in the strings of JSON, each once. In JSON a bracket may be written as an escape: where there are any, texts are
-// read first.
+// tokensIn returns the distinct tokens in JSON strings. In JSON a bracket may be escaped: if there
+// are escapes, strings are decoded first.
 func tokensIn(args json.RawMessage) []Token {
 	t := string(args)
 	if strings.IndexByte(t, '\\') >= 0 {
@@ -130,7 +133,7 @@ func tokensIn(args json.RawMessage) []Token {
 	return out
 }
 
-// unescaped is the text of a string, with that of the strings in it where it is JSON itself.
+// unescaped decodes a string and, if it contains JSON, the strings in it.
 func unescaped(raw string, nested int) string {
 	t := unquoted(raw)
 	head := strings.TrimSpace(t)
@@ -153,13 +156,13 @@ func unescaped(raw string, nested int) string {
 	return b.String()
 }
 
-// back turns tokens back.
+// A back replaces tokens by their values.
 type back struct {
 	known map[Token]Entry
-	size  int // bytes of what was made
+	size  int // bytes of the replacements so far
 }
 
-// json turns tokens back in JSON; false where it is none, or too deep.
+// json replaces tokens in JSON. ok is false if t is not valid JSON, or nested too deeply.
 func (b *back) json(t string, nested int) (string, bool) {
 	if !json.Valid([]byte(t)) {
 		return "", false
@@ -207,7 +210,7 @@ func (b *back) scalar(raw string, nested int) draft {
 	return quoted(draft{{text: out}})
 }
 
-// text turns tokens back in a text.
+// text replaces tokens in a text.
 func (b *back) text(t string) string {
 	i := strings.IndexByte(t, '[')
 	if i < 0 {

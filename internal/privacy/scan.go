@@ -13,7 +13,8 @@ import (
 // A Kind is a kind of personal data.
 type Kind string
 
-// The kinds that are recognised by themselves, and Field: what the configuration or a tool's schema names.
+// The kinds that are recognized on their own, and Field, for fields named by the configuration or a
+// tool's schema.
 const (
 	Email     Kind = "email"
 	Phone     Kind = "phone"
@@ -32,12 +33,12 @@ const (
 	Field     Kind = "field"
 )
 
-// Kinds gives all kinds that are recognised by themselves.
+// Kinds returns all kinds that are recognized on their own.
 func Kinds() []Kind {
 	return []Kind{Email, Phone, Card, IBAN, USSSN, UKNINO, DETaxID, FRNIR, ESDNI, ITCodice, NLBSN, PLPESEL, INAadhaar, BRCPF}
 }
 
-// CheckKind says why a name is none of some kinds of personal data.
+// CheckKind returns an error if name is not one of known.
 func CheckKind(name string, known []Kind) error {
 	if slices.Contains(known, Kind(name)) {
 		return nil
@@ -55,8 +56,8 @@ type Match struct {
 	Kind       Kind
 }
 
-// find gives the personal data of all kinds in a text, in order, without overlaps, in time linear in the text; about is what
-// the field says that it is the value of.
+// find returns the personal data of all kinds in a text, in order and without overlaps, in linear
+// time. about is the cue of the field whose value the text is.
 func find(text string, about cue) []Match {
 	s := &scanner{text: text, about: about}
 	if strings.IndexByte(text, '\n') >= 0 {
@@ -66,9 +67,10 @@ func find(text string, about cue) []Match {
 	return s.out
 }
 
-// parted is a text with white space in the place of the escapes that part words: \n, \r, \t, and \u or \x of what is neither letter nor digit, as
-// they stand in JSON or source that is a part of a text. Places in both are the same. Else the letter of an escape would be taken for a part
-// of the word after it.
+// parted replaces the escapes that separate words by white space:
+// , \r, \t, and \u or \x of other characters than letters and digits. They occur in JSON or source
+// within a text. Positions stay the same. Otherwise the letter of an escape would be taken as part
+// of the next word.
 func parted(t string) string {
 	i := strings.IndexByte(t, '\\')
 	if i < 0 {
@@ -95,7 +97,8 @@ func parted(t string) string {
 	return string(b)
 }
 
-// escape gives how many bytes after a backslash are an escape that parts words, and the white space that it means; 0: none are.
+// escape returns the length after the backslash of an escape that separates words, and the white
+// space that replaces it. n is 0 if there is none.
 func escape(t string) (n int, space byte) {
 	if t == "" {
 		return 0, 0
@@ -120,14 +123,14 @@ func escape(t string) (n int, space byte) {
 	return n, ' '
 }
 
-// A scanner goes through a text once. What it looks at around a place is bounded.
+// A scanner scans a text once. The context that it examines around a position is limited.
 type scanner struct {
 	text  string
 	about cue
-	heads []cue // of the columns, where the text is a table
-	by    byte  // what parts them
-	line  int   // where the line of the last place that was asked about begins
-	at    int   // how far columns were counted in it
+	heads []cue // of the columns, if the text is a table
+	by    byte  // the separator of columns
+	line  int   // start of the line of the last position passed to column
+	at    int   // position up to which columns were counted
 	col   int
 	out   []Match
 }
@@ -157,7 +160,7 @@ func (s *scanner) scan() {
 	}
 }
 
-// past gives the end of the word at i.
+// past returns the end of the word at i.
 func (s *scanner) past(i int) int {
 	for i < len(s.text) && word(s.text[i]) {
 		i++
@@ -168,7 +171,8 @@ func (s *scanner) past(i int) int {
 // fresh reports whether a word may begin at i.
 func (s *scanner) fresh(i int) bool { return i == 0 || !word(s.text[i-1]) }
 
-// ends reports whether a number or word may end before i: it doesn't go on there as part of something longer.
+// ends reports whether a number or word may end before i, that is, not continue as part of
+// something longer.
 func (s *scanner) ends(i int) bool {
 	t := s.text
 	if i >= len(t) {
@@ -183,7 +187,8 @@ func (s *scanner) ends(i int) bool {
 	return true
 }
 
-// inside reports whether what begins at i is a part of something longer: after a hyphen, a point or a slash that stands at the end of a word.
+// inside reports whether i is inside something longer: after a hyphen, a dot or a slash at the end
+// of a word.
 func (s *scanner) inside(i int) bool {
 	if i < 2 {
 		return false
@@ -197,7 +202,7 @@ func (s *scanner) inside(i int) bool {
 	return false
 }
 
-// add notes a match, in the place of those that it covers.
+// add adds a match, and merges the matches that it overlaps into it.
 func (s *scanner) add(start, end int, k Kind) int {
 	for n := len(s.out); n > 0 && s.out[n-1].End > start; n = len(s.out) {
 		start = min(start, s.out[n-1].Start)
@@ -207,7 +212,8 @@ func (s *scanner) add(start, end int, k Kind) int {
 	return end
 }
 
-// cue gives what is said of the number at i: before it on its line, by its column, or by its field.
+// cue returns the cue of the number at i: from the words before it on its line, its column, or its
+// field.
 func (s *scanner) cue(i int) cue {
 	if c := cueIn(s.text[max(0, i-cueBytes):i]); c != noCue && (s.heads == nil || strings.LastIndexByte(s.text[max(0, i-cueBytes):i], s.by) < 0) {
 		return c
@@ -220,7 +226,7 @@ func (s *scanner) cue(i int) cue {
 	return s.about
 }
 
-// column gives the number of the column that i is in. It is asked about places in order.
+// column returns the index of the column at i. Calls must be in ascending order of i.
 func (s *scanner) column(i int) int {
 	for ; s.at < i; s.at++ {
 		switch s.text[s.at] {
@@ -233,13 +239,13 @@ func (s *scanner) column(i int) int {
 	return s.col
 }
 
-// Bounds of addresses (RFC 5321, section 4.5.3.1).
+// Limits of addresses (RFC 5321, section 4.5.3.1).
 const (
 	maxLocal  = 64
 	maxDomain = 255
 )
 
-// email looks for an address around the @ at i, and gives where to go on.
+// email looks for an address around the @ at at, and returns the position to continue from.
 func (s *scanner) email(at int) int {
 	t := s.text
 	after := at + 1
@@ -250,7 +256,8 @@ func (s *scanner) email(at int) int {
 	for start > 0 && at-start < maxLocal && local(t[start-1]) {
 		start--
 	}
-	if i := strings.LastIndexAny(t[start:at], "=/?&|{}`*!#$^"); i >= 0 { // what stands before an address in addresses of pages and the like
+	// what stands before an address in addresses of pages and the like
+	if i := strings.LastIndexAny(t[start:at], "=/?&|{}`*!#$^"); i >= 0 {
 		start += i + 1
 	}
 	for start < at && strings.IndexByte(".'-+%", t[start]) >= 0 {
@@ -269,17 +276,18 @@ func (s *scanner) email(at int) int {
 	return s.add(start, end, Email)
 }
 
-// dash reports whether a text begins with one of the typographic characters that end an address: quotes, dashes, spaces.
+// dash reports whether t begins with a typographic character that ends an address: quotes, dashes,
+// spaces.
 func dash(t string) bool {
 	return strings.HasPrefix(t, "\u00a0") || strings.HasPrefix(t, "\u00bb") || strings.HasPrefix(t, "\u00ab") || len(t) > 1 && t[0] == 0xe2 && t[1] == 0x80 || strings.HasPrefix(t, "\u3001") || strings.HasPrefix(t, "\u3002")
 }
 
-// local reports whether c may be in the part before the @ (RFC 5322, section 3.2.3; RFC 6531).
+// local reports whether c may occur before the @ (RFC 5322, section 3.2.3; RFC 6531).
 func local(c byte) bool {
 	return word(c) || c >= 0x80 || strings.IndexByte(".!#$%&'*+/=?^`{|}~-", c) >= 0
 }
 
-// domain reports whether d looks like the name of a host with a top-level domain.
+// domain reports whether d looks like a host name with a top-level domain.
 func domain(d string) bool {
 	dot := strings.LastIndexByte(d, '.')
 	if dot <= 0 || len(d)-dot < 3 || strings.Contains(d, "..") || d[0] == '-' {
@@ -293,7 +301,8 @@ func domain(d string) bool {
 	return true
 }
 
-// machine reports whether what looks like an address is one of a machine: a repository, a unit of systemd, a file of twice the size.
+// machine reports whether something that looks like an address is a technical name: a repository, a
+// systemd unit, an image with a scale factor.
 func machine(user, host, rest string) bool {
 	if user == "git" || user == "hg" || strings.HasPrefix(rest, ":") && len(rest) > 1 && letter(rest[1]) && strings.Contains(rest, "/") {
 		return true
@@ -305,10 +314,10 @@ func machine(user, host, rest string) bool {
 	return false
 }
 
-// longest is how many characters of a word with spaces are looked at: an IBAN.
+// longest is the maximum length of a word with spaces that is examined: an IBAN.
 const longest = 34
 
-// word looks for what begins with a letter at i, and gives where to go on.
+// word looks for a value that begins with a letter at i, and returns the position to continue from.
 func (s *scanner) word(i int) int {
 	t := s.text
 	end := s.past(i)
@@ -342,8 +351,8 @@ func (s *scanner) word(i int) int {
 
 func asciiLetter(c byte) bool { return letter(c) && c < 0x80 }
 
-// packed gives the end of n letters and digits from i on, with single separators between them; 0 where there are not so many, or
-// more.
+// packed returns the end of exactly n letters and digits from i on, with single separators between
+// them. It returns 0 if there are fewer or more.
 func (s *scanner) packed(i, n int, separators string) int {
 	t := s.text
 	for k := 0; i < len(t); i++ {
@@ -362,12 +371,12 @@ func (s *scanner) packed(i, n int, separators string) int {
 	return 0
 }
 
-// upper gives a part of the text in upper case, without separators.
+// upper returns a part of the text in upper case, without separators.
 func (s *scanner) upper(i, end int) string {
 	return bare(strings.ToUpper(s.text[i:end]))
 }
 
-// bare is a text without anything but its letters and digits.
+// bare returns only the letters and digits of a text.
 func bare(t string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {

@@ -14,25 +14,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Sheet is texts that a model is going to be shown at once. It is for one goroutine. A nil Sheet changes nothing.
+// A Sheet collects texts that a model will see together. It must be used by one goroutine. A nil
+// Sheet changes nothing.
 type Sheet struct {
 	g     *Guard
 	of    Scope
-	paths tool.Paths // of fields
+	paths tool.Paths // of personal fields
 	words *lexicon
 	finds []*Entry
-	index map[string]int // of finds by Key
-	fill  []func()       // puts what came of a draft into its place
-	blind bool           // the vault can't be read, so that nobody can tell what is personal: nothing is shown
+	index map[string]int // index in finds, by Key
+	fill  []func()       // put the results of drafts into place
+	blind bool           // the vault can't be read, so personal data can't be recognized: nothing is shown
 }
 
-// unread stands in the place of what can't be looked into.
+// unread replaces content that can't be checked.
 const unread = "[left out: the vault of personal data can't be read, so that nobody can tell whether this has some]"
 
-// Blind reports whether the vault can't be read. Nothing of what is put on the sheet is shown then.
+// Blind reports whether the vault can't be read. If so, nothing on the sheet is shown.
 func (s *Sheet) Blind() bool { return s != nil && s.blind }
 
-// Sheet begins one for a vault. More are paths of fields, besides those of the configuration, whose values are personal.
+// Sheet returns a new Sheet for a vault. more are paths of personal fields, in addition to the
+// configured ones.
 func (g *Guard) Sheet(ctx context.Context, of Scope, more ...[]string) *Sheet {
 	if g == nil {
 		return nil
@@ -41,18 +43,18 @@ func (g *Guard) Sheet(ctx context.Context, of Scope, more ...[]string) *Sheet {
 	return &Sheet{g: g, of: of, paths: append(slices.Clone(g.paths), more...), words: words, blind: words == nil, index: map[string]int{}}
 }
 
-// A draft is a text in which tokens are still to be set.
+// A draft is a text into which tokens are yet to be inserted.
 type draft []part
 
-// A part is a piece of a draft: a text, or what is to be replaced.
+// A part is a piece of a draft: a text, or a value to be replaced.
 type part struct {
 	text string
-	find int // one more than the number of what is found; 0: text
+	find int // index in finds plus one; 0: text
 }
 
 func (d draft) plain() bool { return !slices.ContainsFunc(d, func(p part) bool { return p.find > 0 }) }
 
-// found notes a value and gives its part.
+// found adds a value and returns its part.
 func (s *Sheet) found(k Kind, value string, literal bool) part {
 	e := &Entry{Token: Token{Kind: k}, Value: value, Literal: literal}
 	key := e.Key()
@@ -64,7 +66,7 @@ func (s *Sheet) found(k Kind, value string, literal bool) part {
 	return part{find: i + 1}
 }
 
-// compose sets the tokens.
+// compose inserts the tokens.
 func (s *Sheet) compose(d draft) string {
 	var b strings.Builder
 	for _, p := range d {
@@ -77,7 +79,7 @@ func (s *Sheet) compose(d draft) string {
 	return b.String()
 }
 
-// Text has *p replaced. One that is wholly an object or a list of JSON is taken as that.
+// Text adds *p to the sheet. If it is a JSON object or list, it is treated as JSON.
 func (s *Sheet) Text(p *string) {
 	if s == nil || *p == "" {
 		return
@@ -92,7 +94,7 @@ func (s *Sheet) Text(p *string) {
 	}
 }
 
-// JSON has *p replaced, which is one value of JSON. What is none is taken as a text.
+// JSON adds *p to the sheet, a JSON value. If it is invalid, it is treated as text.
 func (s *Sheet) JSON(p *json.RawMessage) {
 	if s == nil || len(*p) == 0 {
 		return
@@ -110,8 +112,8 @@ func (s *Sheet) JSON(p *json.RawMessage) {
 	}
 }
 
-// Block has *p replaced, a content block of MCP. Of those that are no text nobody can tell what they show: unless the configuration lets them
-// pass, a text in their place says so.
+// Block adds *p to the sheet, an MCP content block. Binary blocks can't be checked: unless the
+// configuration lets them pass, they are replaced by a notice.
 func (s *Sheet) Block(p *json.RawMessage) {
 	if s == nil {
 		return
@@ -120,7 +122,8 @@ func (s *Sheet) Block(p *json.RawMessage) {
 		*p = json.RawMessage(`{"type":"text","text":"` + unread + `"}`)
 		return
 	}
-	var b, resource map[string]json.RawMessage // the names of fields as they are: a struct would take "Type" for "type"
+	// field names are case-sensitive: a struct would accept "Type" for "type"
+	var b, resource map[string]json.RawMessage
 	_ = json.Unmarshal(*p, &b)
 	_ = json.Unmarshal(b["resource"], &resource)
 	text := func(of map[string]json.RawMessage, name string) (t string) {
@@ -143,10 +146,10 @@ func (s *Sheet) Block(p *json.RawMessage) {
 	s.JSON(p)
 }
 
-// mediaType matches what a type of media is said to be.
+// mediaType matches a plausible media type.
 var mediaType = lazily.Regexp(`^[a-z]{1,20}/[a-z0-9.+-]{1,80}$`)
 
-// withhold puts a text in the place of what can't be looked into.
+// withhold replaces a block that can't be checked by a notice.
 func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
 	if s.g.cfg.Binaries {
 		return
@@ -161,7 +164,7 @@ func (s *Sheet) withhold(p *json.RawMessage, mime string, base64 int) {
 	}
 }
 
-// decoded gives the text of base64, where it is a text.
+// decoded decodes base64. ok is false unless the result is text.
 func decoded(data string) (string, bool) {
 	raw, err := base64.StdEncoding.DecodeString(data)
 	if err != nil || !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
@@ -170,24 +173,26 @@ func decoded(data string) (string, bool) {
 	return string(raw), true
 }
 
-// blob has the text replaced that a resource has as base64.
+// blob adds the text that a resource contains as base64.
 func (s *Sheet) blob(p *json.RawMessage, text string) {
 	d := s.textOrJSON(text, noCue, s.start(), 0)
 	rest := slices.Clone(*p)
 	s.JSON(&rest)
 	s.fill = append(s.fill, func() {
 		var fields, resource map[string]json.RawMessage
-		_ = json.Unmarshal(rest, &fields) // both were read before, and what is replaced in them leaves them JSON
+		_ = json.Unmarshal(rest, &fields) // both were parsed before, and replacements leave them valid
 		_ = json.Unmarshal(fields["resource"], &resource)
-		resource["blob"], _ = json.Marshal(base64.StdEncoding.EncodeToString([]byte(s.compose(d)))) // strings always marshal
+		// strings can always be marshaled
+		resource["blob"], _ = json.Marshal(base64.StdEncoding.EncodeToString([]byte(s.compose(d))))
 		fields["resource"], _ = json.Marshal(resource)
 		*p, _ = json.Marshal(fields)
 	})
 }
 
-// Again has the texts of *p replaced, a result that was made of what was hidden already, in another vault perhaps. Its other blocks stay.
+// Again adds the texts of *p, a result whose content was hidden before, perhaps in another vault.
+// Its other blocks are kept.
 func (s *Sheet) Again(p **tool.Result) {
-	if s == nil || *p == nil || s.blind { // there is nothing else that could be shown of it
+	if s == nil || *p == nil || s.blind { // if blind, there is nothing else to show
 		return
 	}
 	var fields map[string]json.RawMessage
@@ -224,7 +229,7 @@ func (s *Sheet) Again(p **tool.Result) {
 	})
 }
 
-// Result has *p replaced by what a model may see of it.
+// Result adds *p to the sheet, a tool result.
 func (s *Sheet) Result(p **tool.Result) {
 	if s == nil || *p == nil {
 		return
@@ -269,7 +274,8 @@ func (s *Sheet) Result(p **tool.Result) {
 	})
 }
 
-// Hide replaces all. Where the vault can't be written, tokens have no numbers: they can't be turned back, and nothing is shown.
+// Hide replaces everything on the sheet. If the vault can't be written, tokens have no numbers and
+// can't be reversed; no values are shown.
 func (s *Sheet) Hide(ctx context.Context) {
 	if s == nil {
 		return
@@ -293,7 +299,8 @@ func (s *Sheet) Hide(ctx context.Context) {
 	s.fill = nil
 }
 
-// textOrJSON gives the draft of a text, which may be JSON. about is what the field says that has it, at is where it is.
+// textOrJSON returns the draft of a text, which may be JSON. about is the cue of its field, at its
+// place.
 func (s *Sheet) textOrJSON(t string, about cue, at place, depth int) draft {
 	if head := strings.TrimSpace(t); head != "" && depth < maxNested && (head[0] == '{' || head[0] == '[') {
 		if d, ok := s.json(t, at, depth+1); ok {
@@ -303,7 +310,7 @@ func (s *Sheet) textOrJSON(t string, about cue, at place, depth int) draft {
 	return s.text(t, about)
 }
 
-// text gives the draft of a text.
+// text returns the draft of a text.
 func (s *Sheet) text(t string, about cue) draft {
 	tail := ""
 	if cutOff(t) {
@@ -319,7 +326,7 @@ func (s *Sheet) text(t string, about cue) draft {
 	return append(out, part{text: t[at:] + tail})
 }
 
-// matches gives what is personal in a text: what is recognised, and the values of fields that were seen before.
+// matches returns the personal data in a text: what is recognized, and known values of fields.
 func (s *Sheet) matches(t string, about cue) []Match {
 	read := parted(t)
 	all := slices.DeleteFunc(find(read, about), func(m Match) bool { return s.g.off[m.Kind] })
@@ -340,7 +347,8 @@ func (s *Sheet) matches(t string, about cue) []Match {
 	out := all[:0]
 	for _, m := range all {
 		if n := len(out); n > 0 && m.Start < out[n-1].End {
-			if m.End > out[n-1].End { // both are hidden, as what covers both
+			// Both are hidden, as one value that covers both.
+			if m.End > out[n-1].End {
 				out[n-1] = Match{out[n-1].Start, m.End, Field}
 			}
 			continue
@@ -350,14 +358,15 @@ func (s *Sheet) matches(t string, about cue) []Match {
 	return out
 }
 
-// The end of a text that was cut before anybody looked at it may be the first half of a value.
+// The end of a text that was truncated before it was checked may be the first half of a value.
 const (
 	ellipsis = "…"
-	minCut   = 1000 // bytes of a text that may have been cut
-	maxHalf  = 254  // bytes of what is left out before the cut
+	minCut   = 1000 // minimum size in bytes of a text that may have been truncated
+	maxHalf  = 254  // maximum number of bytes removed before the cut
 )
 
-// cutOff reports whether a text was cut: long ones end with an ellipsis, and sometimes with how much is missing.
+// cutOff reports whether a text was truncated: long ones then end with an ellipsis, sometimes
+// followed by the number of missing characters.
 func cutOff(t string) bool {
 	if len(t) < minCut {
 		return false
@@ -366,7 +375,8 @@ func cutOff(t string) bool {
 	return i >= 0
 }
 
-// trimmed takes from a text that was cut what may be half a value: its last word, and groups of digits before that.
+// trimmed removes what may be half a value from a truncated text: the last word, and groups of
+// digits before it.
 func trimmed(t string) (head, tail string) {
 	i := strings.LastIndex(t, ellipsis)
 	head, tail = t[:i], t[i:]

@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Token names a value in a vault: [EMAIL_3] is the third address. N is never 0.
+// A Token names a value in a vault: [EMAIL_3] is the third address. N is 0 only in a token that
+// can't be reversed.
 type Token struct {
 	Kind Kind
 	N    int64
@@ -20,11 +21,11 @@ type Token struct {
 // An Entry is a value in a vault.
 type Entry struct {
 	Token
-	Value   string // the bytes that were seen first
-	Literal bool   // Value is a number or a boolean of JSON, rather than a text
+	Value   string // the bytes seen first
+	Literal bool   // Value is a JSON number or boolean, not a string
 }
 
-// Key is what two spellings of one value have in common.
+// Key returns a key that is the same for all spellings of a value.
 func (e *Entry) Key() string {
 	k := string(e.Kind) + " "
 	if e.Literal {
@@ -43,27 +44,30 @@ func (e *Entry) Key() string {
 	return k + strings.ToUpper(bare(e.Value))
 }
 
-// A Store keeps vaults. Values are sealed in it, and found by digests that tell nothing of them. It is safe for concurrent use. When
-// a method returns that adds something, the loss of power loses nothing of it.
+// A Store stores vaults. Values are encrypted, and looked up by digests that reveal nothing about
+// them. It is safe for concurrent use. When a method that adds something returns, the addition
+// survives a power failure.
 type Store interface {
-	// Number gives each entry the token of its Key in the vault, adding those that it hasn't, with a number that the owner never had before.
-	// N stays 0 where the vault would have more than most values.
+	// Number sets the token of each entry to that of its Key in the vault. It adds missing entries,
+	// with a number that the owner never had before. N stays 0 if the vault would have more than
+	// most values.
 	Number(ctx context.Context, of Scope, most int, all []*Entry) error
-	// Find gives the entries that tokens of the vault stand for; those that it hasn't are left out.
+	// Find returns the entries of tokens in the vault. It omits unknown tokens.
 	Find(ctx context.Context, of Scope, tokens []Token) ([]Entry, error)
-	// All gives the entries of a kind, or all where that is empty.
+	// All returns the entries of a kind, or all entries if kind is empty.
 	All(ctx context.Context, of Scope, kind Kind) ([]Entry, error)
-	// Put adds entries to a vault, with the tokens that they have. One that the vault has stays as it is.
+	// Put adds entries to a vault, with their tokens. It does not change existing entries.
 	Put(ctx context.Context, of Scope, all []Entry) error
 	// Copy adds the entries of a vault to another one of the same owner.
 	Copy(ctx context.Context, from, to Scope) error
-	// Touch notes that a vault is used.
+	// Touch records that a vault is in use.
 	Touch(ctx context.Context, of Scope, at time.Time) error
-	// Expire deletes the vaults that were not used since then, but for those of sessions that there are, and says how many values they had.
+	// Expire deletes the vaults that were last used before the given time, except those of existing
+	// sessions. It returns the number of deleted values.
 	Expire(ctx context.Context, before time.Time) (int, error)
 }
 
-// prefixes are what tokens begin with.
+// prefixes maps the prefix of a token to its kind.
 var prefixes = func() map[string]Kind {
 	out := map[string]Kind{}
 	for _, k := range append(Kinds(), Field) {
@@ -72,7 +76,7 @@ var prefixes = func() map[string]Kind {
 	return out
 }()
 
-// String gives the token as it is written; without a number where N is 0.
+// String returns the token in its written form, without a number if N is 0.
 func (t Token) String() string {
 	if t.N == 0 {
 		return "[" + strings.ToUpper(string(t.Kind)) + "]"
@@ -80,10 +84,10 @@ func (t Token) String() string {
 	return "[" + strings.ToUpper(string(t.Kind)) + "_" + strconv.FormatInt(t.N, 10) + "]"
 }
 
-// maxToken is how long a token may be.
+// maxToken is the maximum length of a token.
 const maxToken = 40
 
-// tokenAt gives the token that s begins with, and its length; 0 where there is none.
+// tokenAt returns the token at the start of s, and its length. The length is 0 if there is none.
 func tokenAt(s string) (Token, int) {
 	end := strings.IndexByte(s[:min(len(s), maxToken)], ']')
 	if end < 0 || s[0] != '[' {
@@ -101,10 +105,10 @@ func tokenAt(s string) (Token, int) {
 	return Token{k, n}, end + 1
 }
 
-// maxExported bounds what is taken in of another place's vault, in entries.
+// maxExported is the maximum number of entries in an imported vault.
 const maxExported = 1_000_000
 
-// Export gives a vault as one text, which holds the values in the clear.
+// Export returns a vault as one text, which contains the values in plain text.
 func (g *Guard) Export(ctx context.Context, of Scope) ([]byte, error) {
 	if g == nil {
 		return nil, nil
@@ -116,7 +120,7 @@ func (g *Guard) Export(ctx context.Context, of Scope) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// Import adds what Export gave to a vault, with the tokens that it has.
+// Import adds the output of Export to a vault, with its tokens.
 func (g *Guard) Import(ctx context.Context, of Scope, text []byte) error {
 	if g == nil || len(text) == 0 {
 		return nil
