@@ -45,17 +45,18 @@ func pruned(view View) (from time.Time, err error) {
 		if err != nil {
 			return from, err
 		}
-		for _, p := range pairs {
+		for i := range pairs {
+			p := &pairs[i]
 			if p.Record != "" {
 				q.Before = p.Record
 			}
 			if p.Check() != "" { // it is told of as a fault of its own
 				continue
 			}
-			r, err := p.record()
-			if err != nil {
+			if err := p.read().err; err != nil {
 				return from, err
 			}
+			r := p.read().record
 			q.Before = r.ID
 			if r.Detail[actionDetail] != actionPrune {
 				continue

@@ -270,12 +270,8 @@ func (c *content) when() time.Time {
 	return t
 }
 
-// record makes a Record of its leaves.
-func (p *Pair) record() (*Record, error) {
-	c, err := decode(p.Begun.Data)
-	if err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", p.Begun.Seq, err)
-	}
+// record makes a Record of what its leaves say. e is nil if there is no second half.
+func (p *Pair) record(c, e *content) *Record {
 	r := &Record{
 		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.when(), Principal: c.Principal, Client: c.Client,
 		Subject:  Subject{Tool: c.Tool, Upstream: c.Upstream, Execution: c.Execution, Call: c.Call, Session: c.Session, File: c.File, Name: c.Name},
@@ -284,12 +280,8 @@ func (p *Pair) record() (*Record, error) {
 	if c.Part == PartEvent {
 		r.End = End{Seq: p.Begun.Seq, Time: r.Time, Outcome: c.Outcome, ErrorKind: c.ErrorKind}
 	}
-	if p.Ended.Data == nil {
-		return r, nil
-	}
-	e, err := decode(p.Ended.Data)
-	if err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", p.Ended.Seq, err)
+	if e == nil {
+		return r
 	}
 	r.End = End{
 		Seq: p.Ended.Seq, Time: e.when(), Outcome: e.Outcome, ErrorKind: e.ErrorKind,
@@ -300,7 +292,7 @@ func (p *Pair) record() (*Record, error) {
 	} else {
 		maps.Copy(r.Detail, e.Detail)
 	}
-	return r, nil
+	return r
 }
 
 // Stamp is a time as leaves have it: RFC 3339 in UTC, with microseconds.

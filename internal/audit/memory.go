@@ -183,11 +183,11 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 		if q.Before != "" && id >= q.Before || id <= q.After {
 			continue
 		}
-		p := v.m.records[id]
-		if !q.Picks(p) {
+		p := *v.m.records[id]
+		if !q.Picks(&p) {
 			continue
 		}
-		if out = append(out, *p); len(out) == q.Max() {
+		if out = append(out, p); len(out) == q.Max() {
 			break
 		}
 	}

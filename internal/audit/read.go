@@ -13,15 +13,50 @@ import (
 // and its hash against the sealed head of the tree. A record that fails a check is shown all the same, with Problem set, since an auditor has
 // to see it.
 
+// A reading is the result of reading the leaves of a pair.
+type reading struct {
+	record  *Record // nil if err isn't
+	err     error   // why the leaves can't be decoded
+	problem string  // the result of Check
+}
+
+// read decodes the leaves of a pair once, and checks them. The pair must not change after that.
+func (p *Pair) read() *reading {
+	if p.reading != nil {
+		return p.reading
+	}
+	begun, ended := p.Begun.decode(), decodedLeaf{}
+	if p.Ended.Data != nil {
+		ended = p.Ended.decode()
+	}
+	r := &reading{problem: p.check(begun, ended)}
+	switch {
+	case begun.err != nil:
+		r.err = unreadable(p.Begun.Seq, begun.err)
+	case ended.err != nil:
+		r.err = unreadable(p.Ended.Seq, ended.err)
+	default:
+		r.record = p.record(begun.content, ended.content)
+	}
+	p.reading = r
+	return r
+}
+
+func unreadable(seq int64, err error) error {
+	return tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", seq, err)
+}
+
 // Check returns what is wrong with the leaves of a pair, as far as they tell it themselves; "": nothing.
-func (p *Pair) Check() string {
+func (p *Pair) Check() string { return p.read().problem }
+
+func (p *Pair) check(begun, ended decodedLeaf) string {
 	if p.Doubt != "" {
 		return p.Doubt
 	}
 	if p.Begun.Data == nil {
 		return fmt.Sprintf("leaf %d was removed, or is not that of the record's beginning", p.Begun.Seq)
 	}
-	c, problem := p.Begun.check()
+	c, problem := p.Begun.check(begun)
 	switch {
 	case problem != "":
 		return problem
@@ -34,7 +69,7 @@ func (p *Pair) Check() string {
 	case p.Ended.Data == nil:
 		return fmt.Sprintf("leaf %d was removed, or is not that of the record's end", p.Ended.Seq)
 	}
-	e, problem := p.Ended.check()
+	e, problem := p.Ended.check(ended)
 	switch {
 	case problem != "":
 		return problem
@@ -44,28 +79,34 @@ func (p *Pair) Check() string {
 	return ""
 }
 
-// check decodes a leaf, and returns what is wrong with it.
-func (l *Leaf) check() (*content, string) {
-	if len(l.Hashes) == 0 || l.Hashes[0] != tlog.RecordHash(l.Data) {
-		return nil, fmt.Sprintf("leaf %d was changed: its bytes are not those that were recorded", l.Seq)
-	}
-	c, err := decode(l.Data)
+// A decodedLeaf is what decode returned for a leaf.
+type decodedLeaf struct {
+	content *content
+	err     error
+}
+
+func (l *Leaf) decode() (d decodedLeaf) {
+	d.content, d.err = decode(l.Data)
+	return d
+}
+
+// check returns the content of a leaf that was decoded, or what is wrong with the leaf.
+func (l *Leaf) check(d decodedLeaf) (*content, string) {
 	switch {
-	case err != nil:
-		return nil, fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, err)
-	case c.Seq != l.Seq:
-		return nil, fmt.Sprintf("leaf %d stands at another place than its own, which is %d", l.Seq, c.Seq)
+	case len(l.Hashes) == 0 || l.Hashes[0] != tlog.RecordHash(l.Data):
+		return nil, fmt.Sprintf("leaf %d was changed: its bytes are not those that were recorded", l.Seq)
+	case d.err != nil:
+		return nil, fmt.Sprintf("leaf %d is nothing that biplane wrote: %v", l.Seq, d.err)
+	case d.content.Seq != l.Seq:
+		return nil, fmt.Sprintf("leaf %d stands at another place than its own, which is %d", l.Seq, d.content.Seq)
 	}
-	return c, ""
+	return d.content, ""
 }
 
 // Picks reports whether q picks a pair, its page aside. A pair that fails its check is picked whatever q asks for: what it was can't be told.
 func (q Query) Picks(p *Pair) bool {
-	if p.Check() != "" {
-		return true
-	}
-	r, err := p.record()
-	return err != nil || q.picks(r)
+	r := p.read()
+	return r.problem != "" || r.err != nil || q.picks(r.record)
 }
 
 // checked makes records of pairs, each with what is wrong with it.
@@ -81,11 +122,12 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 	out := make([]Record, 0, len(pairs))
 	for i := range pairs {
 		p := &pairs[i]
-		r, err := p.record()
-		if err != nil {
-			r = &Record{ID: p.Record, Seq: p.Begun.Seq}
+		found := p.read()
+		r := Record{ID: p.Record, Seq: p.Begun.Seq}
+		if found.err == nil {
+			r = *found.record
 		}
-		if r.Problem = p.Check(); r.Problem == "" && err != nil {
+		if r.Problem = found.problem; r.Problem == "" && found.err != nil {
 			r.Problem = fmt.Sprintf("leaf %d can't be read", p.Begun.Seq)
 		}
 		for _, l := range []*Leaf{&p.Begun, &p.Ended} {
@@ -93,7 +135,7 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 				r.Problem = fmt.Sprintf("leaf %d is not in the record as it was sealed", l.Seq)
 			}
 		}
-		out = append(out, *r)
+		out = append(out, r)
 	}
 	return out, nil
 }
@@ -110,12 +152,16 @@ func trusted(v View) (Head, error) {
 	return v.Head()
 }
 
-// notIn returns the leaves of pairs that the tree of a head doesn't have at their index. All stored hashes that are needed are read at once.
+// notIn returns the leaves of pairs that the tree of a head doesn't have at their index. Pairs that fail their Check are left out.
 func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 	out := map[int64]bool{}
 	var leaves []*Leaf
 	for i := range pairs {
-		for _, l := range []*Leaf{&pairs[i].Begun, &pairs[i].Ended} {
+		p := &pairs[i]
+		if p.Check() != "" {
+			continue
+		}
+		for _, l := range []*Leaf{&p.Begun, &p.Ended} {
 			switch {
 			case l.Data == nil:
 			case l.Seq < 0 || l.Seq >= head.Size:
@@ -125,46 +171,26 @@ func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 			}
 		}
 	}
+	return out, outside(v, head, leaves, out)
+}
+
+// outside notes the leaves that the tree of a head doesn't have at their index.
+func outside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
 	if len(leaves) == 0 {
-		return out, nil
+		return nil
 	}
-	needed := map[int64]tlog.Hash{}
-	note := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		for _, i := range indexes {
-			needed[i] = tlog.Hash{}
-		}
-		return make([]tlog.Hash, len(indexes)), nil
-	})
-	for _, l := range leaves {
-		if _, err := tlog.ProveRecord(head.Size, l.Seq, note); err != nil {
-			return nil, broken(err)
-		}
+	switch all, err := within(v, head, leaves); {
+	case all || err != nil:
+		return err
+	case len(leaves) == 1:
+		out[leaves[0].Seq] = true
+		return nil
 	}
-	indexes := make([]int64, 0, len(needed))
-	for i := range needed {
-		indexes = append(indexes, i)
+	half := len(leaves) / 2
+	if err := outside(v, head, leaves[:half], out); err != nil {
+		return err
 	}
-	hashes, err := v.ReadHashes(indexes)
-	if err != nil {
-		return nil, broken(err)
-	}
-	for i, index := range indexes {
-		needed[index] = hashes[i]
-	}
-	known := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		some := make([]tlog.Hash, 0, len(indexes))
-		for _, i := range indexes {
-			some = append(some, needed[i])
-		}
-		return some, nil
-	})
-	for _, l := range leaves {
-		p, err := tlog.ProveRecord(head.Size, l.Seq, known)
-		if err != nil || tlog.CheckRecord(p, head.Size, head.Root, l.Seq, tlog.RecordHash(l.Data)) != nil {
-			out[l.Seq] = true
-		}
-	}
-	return out, nil
+	return outside(v, head, leaves[half:], out)
 }
 
 func broken(err error) error {

@@ -62,6 +62,8 @@ type Pair struct {
 	Ended  Leaf   // Data is nil when there is none, or it is missing: see Ends
 	Ends   bool   // the store knows of an end
 	Doubt  string // what the store found to be wrong with what should be here; empty: nothing
+
+	reading *reading // the result of read; nil: it was not called yet
 }
 
 // A Head is the log at one moment.

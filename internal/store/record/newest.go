@@ -105,7 +105,7 @@ func (n *newest) spans() error {
 	return nil
 }
 
-func kindMarks(k audit.Kind) []uint32 { return []uint32{beginsMark, markOf("kind", string(k))} }
+func kindMarks(k audit.Kind) []uint32 { return []uint32{markOf("kind", string(k))} }
 
 // at looks at a leaf, if the kind is left.
 func (n *newest) at(k audit.Kind, seq int64) error {
@@ -119,15 +119,21 @@ func (n *newest) at(k audit.Kind, seq int64) error {
 func (n *newest) run(first int64) error {
 	for _, k := range slices.Clone(n.left) {
 		s := &search{v: n.v, marks: kindMarks(k)}
-		sum, err := s.postings(first)
+		sets, err := s.postings([]int64{first})
 		if err != nil {
 			return err
 		}
-		for d := int64(runLeaves - 1); d >= 0 && slices.Contains(n.left, k); d-- {
-			if !sum.has(d) {
-				continue
+		var all []int64
+		sets[0].eachSpan(func(span int64, at []byte) {
+			for _, d := range at {
+				all = append(all, first+span*spanLeaves+int64(d))
 			}
-			if err := n.at(k, first+d); err != nil {
+		})
+		for _, seq := range slices.Backward(all) {
+			if !slices.Contains(n.left, k) {
+				break
+			}
+			if err := n.at(k, seq); err != nil {
 				return err
 			}
 		}

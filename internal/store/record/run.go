@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -22,23 +23,44 @@ const (
 // A bitmap is a set of leaves of a run.
 type bitmap [runLeaves / 64]uint64
 
-func (b *bitmap) set(n int64)      { b[n>>6] |= 1 << (n & 63) }
-func (b *bitmap) has(n int64) bool { return b[n>>6]>>(n&63)&1 == 1 }
-
-func (b *bitmap) and(c *bitmap) {
+// newBitmap returns the set of all leaves of a run.
+func newBitmap() *bitmap {
+	b := &bitmap{}
 	for i := range b {
-		b[i] &= c[i]
+		b[i] = ^uint64(0)
 	}
+	return b
 }
 
-// span returns the leaves of a span of the run, as distances from its first.
-func (b *bitmap) span(n int64) (out []byte) {
-	for i := range int64(spanLeaves) {
-		if b.has(n*spanLeaves + i) {
-			out = append(out, byte(i))
+func (b *bitmap) set(n int64) { b[n>>6] |= 1 << (n & 63) }
+
+// and keeps the leaves that c has, too. It reports whether any is left.
+func (b *bitmap) and(c *bitmap) bool {
+	left := uint64(0)
+	for i := range b {
+		b[i] &= c[i]
+		left |= b[i]
+	}
+	return left != 0
+}
+
+// eachSpan calls f with the number of each span of the run that has some of the leaves, and these as distances from its first. b may be nil.
+func (b *bitmap) eachSpan(f func(n int64, at []byte)) {
+	if b == nil {
+		return
+	}
+	const words = spanLeaves / 64
+	for n := range int64(runLeaves / spanLeaves) {
+		var at []byte
+		for i, w := range b[n*words : (n+1)*words] {
+			for ; w != 0; w &= w - 1 {
+				at = append(at, byte(64*i+bits.TrailingZeros64(w)))
+			}
+		}
+		if len(at) > 0 {
+			f(n, at)
 		}
 	}
-	return out
 }
 
 // A run is what lists search 65536 leaves by: for each mark, which of them have it. It is made of 256 spans once these are full, so that a search reads a
@@ -118,34 +140,32 @@ func (r *run) rows() (out []postingRow) {
 	return out
 }
 
-// posting returns the leaves that have a mark, of a row in which they are if any has.
-func posting(data []byte, mark uint32) *bitmap {
-	out := &bitmap{}
-	for len(data) > 6 {
-		m, n := binary.BigEndian.Uint32(data), int(binary.BigEndian.Uint16(data[4:]))+1
-		data = data[6:]
+// add adds the leaves that have a mark, of a row in which they are if any has.
+func (b *bitmap) add(row []byte, mark uint32) {
+	for len(row) > 6 {
+		m, n := binary.BigEndian.Uint32(row), int(binary.BigEndian.Uint16(row[4:]))+1
+		row = row[6:]
 		size := 2 * n
 		if n >= denseFrom {
 			size = bitmapBytes
 		}
-		if len(data) < size || m > mark {
-			break
-		}
-		if m == mark {
-			if n >= denseFrom {
-				for i := range out {
-					out[i] = binary.LittleEndian.Uint64(data[8*i:])
-				}
-				return out
+		switch {
+		case len(row) < size || m > mark:
+			return
+		case m < mark:
+			row = row[size:]
+			continue
+		case n >= denseFrom:
+			for i := range b {
+				b[i] |= binary.LittleEndian.Uint64(row[8*i:])
 			}
+		default:
 			for i := range n {
-				out.set(int64(binary.BigEndian.Uint16(data[2*i:])))
+				b.set(int64(binary.BigEndian.Uint16(row[2*i:])))
 			}
-			return out
 		}
-		data = data[size:]
+		return
 	}
-	return out
 }
 
 const (

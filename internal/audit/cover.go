@@ -1,0 +1,91 @@
+package audit
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A cover computes the root of a tree from some of its leaves, and from the stored hashes of the largest subtrees that have none of them. It is an
+// inclusion proof for all of these leaves at once: nodes above several leaves are computed once.
+type cover struct {
+	leaves []*Leaf     // in the order of their indexes, each once
+	hashes []tlog.Hash // of the bytes of the leaves
+	stored []tlog.Hash // the hashes that needed returned
+	differ bool        // a hash that is stored with one of the leaves is not what the leaves give
+}
+
+// within reports whether the tree of a head has all of the leaves at their indexes. It reads all stored hashes that it needs at once.
+func within(v View, head Head, leaves []*Leaf) (bool, error) {
+	c := cover{leaves: slices.SortedStableFunc(slices.Values(leaves), func(a, b *Leaf) int { return cmp.Compare(a.Seq, b.Seq) })}
+	kept := c.leaves[:0]
+	for _, l := range c.leaves {
+		h := tlog.RecordHash(l.Data)
+		if n := len(kept); n > 0 && kept[n-1].Seq == l.Seq {
+			if c.hashes[n-1] != h {
+				return false, nil
+			}
+			continue
+		}
+		kept, c.hashes = append(kept, l), append(c.hashes, h)
+	}
+	c.leaves = kept
+	hashes, err := v.ReadHashes(c.needed(nil, 0, head.Size, 0, len(kept)))
+	if err != nil {
+		return false, broken(err)
+	}
+	c.stored = hashes
+	root := c.root(0, head.Size, 0, len(kept))
+	return !c.differ && root == head.Root, nil
+}
+
+// split returns the size of the left subtree of a tree of n leaves (RFC 6962, section 2.1). n is greater than 1.
+func split(n int64) int64 { return 1 << (bits.Len64(uint64(n-1)) - 1) }
+
+// full reports whether a subtree of n leaves is stored as one hash.
+func full(n int64) bool { return n&(n-1) == 0 }
+
+// below returns how many of the leaves i to j have an index less than end.
+func (c *cover) below(end int64, i, j int) int {
+	n, _ := slices.BinarySearchFunc(c.leaves[i:j], end, func(l *Leaf, end int64) int { return cmp.Compare(l.Seq, end) })
+	return n
+}
+
+// needed appends the indexes of the stored hashes from which root computes the root of the subtree of n leaves from first on, in the order of their use.
+// The cover's leaves i to j are in it.
+func (c *cover) needed(out []int64, first, n int64, i, j int) []int64 {
+	switch {
+	case i == j && full(n):
+		level := bits.TrailingZeros64(uint64(n))
+		return append(out, tlog.StoredHashIndex(level, first>>level))
+	case n == 1:
+		return out
+	}
+	left := split(n)
+	k := i + c.below(first+left, i, j)
+	return c.needed(c.needed(out, first, left, i, k), first+left, n-left, k, j)
+}
+
+// root returns the root of a subtree, as needed describes it.
+func (c *cover) root(first, n int64, i, j int) (h tlog.Hash) {
+	switch {
+	case i == j && full(n):
+		h, c.stored = c.stored[0], c.stored[1:]
+		return h
+	case n == 1:
+		return c.hashes[i]
+	}
+	left := split(n)
+	k := i + c.below(first+left, i, j)
+	h = c.root(first, left, i, k)
+	h = tlog.NodeHash(h, c.root(first+left, n-left, k, j))
+	if !full(n) || i == j || c.leaves[j-1].Seq != first+n-1 {
+		return h
+	}
+	if with, level := c.leaves[j-1].Hashes, bits.TrailingZeros64(uint64(n)); len(with) <= level || with[level] != h {
+		c.differ = true
+	}
+	return h
+}

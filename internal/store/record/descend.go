@@ -1,0 +1,340 @@
+package record
+
+import (
+	"database/sql"
+	"encoding/json"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/biplane-dev/biplane/internal/audit"
+)
+
+const (
+	// mostRuns is how many runs are expanded at once at most.
+	mostRuns = 64
+	// mostCandidates is from how many candidates on no further span is read with them.
+	mostCandidates = 1024
+)
+
+// descend reads what is in the layers, in the order of the query, until enough was found.
+func (s *search) descend() error {
+	for {
+		if !s.sorted {
+			slices.SortStableFunc(s.spans, func(a, b *spanAt) int { return s.order(s.next(a.bounds), s.next(b.bounds)) })
+			s.sorted = true
+		}
+		bound, run := "", false // of what is not read yet
+		if len(s.spans) > 0 {
+			bound = s.next(s.spans[0].bounds)
+		}
+		if len(s.runs) > 0 {
+			if next := s.next(s.runs[0].bounds); len(s.spans) == 0 || s.order(next, bound) <= 0 {
+				bound, run = next, true
+			}
+		}
+		last := len(s.spans)+len(s.runs) == 0
+		if err := s.settle(bound, last); err != nil || last || s.left() == 0 {
+			return err
+		}
+		var err error
+		if run {
+			err = s.expand()
+		} else {
+			err = s.load()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// offer adds a candidate to the pool if it is on the page that is asked for.
+func (s *search) offer(c candidate) {
+	if s.paged(c.record) {
+		s.pool = append(s.pool, c)
+	}
+}
+
+// settle takes candidates of the pool in order, until enough was found. Nothing that is read later comes before bound. last: nothing is read later.
+func (s *search) settle(bound string, last bool) error {
+	slices.SortStableFunc(s.pool, func(a, b candidate) int { return s.order(a.record, b.record) })
+	n := len(s.pool)
+	if !last {
+		n, _ = slices.BinarySearchFunc(s.pool, bound, func(c candidate, bound string) int { return s.order(c.record, bound) })
+	}
+	for n > 0 && s.left() > 0 {
+		some := s.pool[:min(n, s.left())]
+		if err := s.take(some); err != nil {
+			return err
+		}
+		s.pool, n = s.pool[len(some):], n-len(some)
+	}
+	return nil
+}
+
+// take reads the ends of candidates, and adds what is asked for to what was found.
+func (s *search) take(some []candidate) error {
+	ends, err := s.endsOf(some)
+	if err != nil {
+		return err
+	}
+	for _, c := range some {
+		p := audit.Pair{Record: c.record, Begun: c.begun}
+		p.Ended, p.Ends = ends[c.half]
+		if c.newest && c.half != "" && s.bad != "" && !p.Ends {
+			if f, _ := factsOf(c.begun.Data); !f.event {
+				p.Doubt = s.bad + ": it may be the end of this record"
+			}
+		}
+		if s.q.Picks(&p) {
+			s.found = append(s.found, p)
+		}
+	}
+	return nil
+}
+
+// endsOf reads the ends of candidates, by record. Of one that should be there and isn't only the index is set.
+func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
+	out := map[string]audit.Leaf{}
+	halves := make([]string, 0, len(some))
+	for _, c := range some {
+		if l, ok := s.ends[c.half]; ok {
+			out[c.half] = l
+		} else if c.half != "" {
+			halves = append(halves, c.half)
+		}
+	}
+	if len(halves) == 0 {
+		return out, nil
+	}
+	list, err := json.Marshal(halves)
+	if err != nil {
+		return nil, err
+	}
+	const query = `SELECT x.record, x.seq, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_record x ON x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
+	err = s.v.rows(query, func(scan func(...any) error) error {
+		var record string
+		var seq int64
+		var hashes, data sql.RawBytes
+		if err := scan(&record, &seq, &hashes, &data); err != nil {
+			return s.v.fail(err)
+		}
+		out[record] = leafOf(seq, hashes, data)
+		return nil
+	}, string(list))
+	return out, err
+}
+
+// load reads the next spans: as many as have enough candidates, if no run comes before them.
+func (s *search) load() error {
+	var at []int64
+	var within []bounds
+	for len(s.spans) > 0 && (len(at) == 0 || len(at) < min(s.left()-len(s.pool), mostCandidates)) {
+		n := s.spans[0]
+		if len(at) > 0 && len(s.runs) > 0 && s.order(s.next(s.runs[0].bounds), s.next(n.bounds)) <= 0 {
+			break
+		}
+		s.spans = s.spans[1:]
+		for _, d := range n.at {
+			at, within = append(at, n.first+int64(d)), append(within, n.bounds)
+		}
+	}
+	leaves, err := s.v.leavesAt(at)
+	if err != nil {
+		return err
+	}
+	for i, l := range leaves {
+		f, _ := factsOf(l.Data)
+		c := candidate{record: f.record, half: f.record, begun: l}
+		if f.record == "" || f.record < within[i].low || f.record > within[i].high {
+			c.record = odd(within[i].high, l.Seq)
+		} else if sound(&l, &f) && !s.may(bounds{f.record, f.record, f.time, f.time}) {
+			continue // it is not of the time that is asked for: its end needs no look
+		}
+		s.offer(c)
+	}
+	return nil
+}
+
+// sound reports whether a leaf has the hash that is stored with it, and stands at its index.
+func sound(l *audit.Leaf, f *facts) bool {
+	return f.seq == l.Seq && len(l.Hashes) > 0 && l.Hashes[0] == tlog.RecordHash(l.Data)
+}
+
+// expand finds the spans of the next runs that have something that is asked for. It takes more runs each time: what many records have is found in the first one.
+func (s *search) expand() error {
+	runs := s.runs[:min(s.ahead, len(s.runs))]
+	s.runs, s.ahead = s.runs[len(runs):], min(2*s.ahead, mostRuns)
+	at := make([]int64, 0, len(runs))
+	for _, r := range runs {
+		at = append(at, r.first)
+	}
+	sets, err := s.postings(at)
+	if err != nil {
+		return err
+	}
+	spans := map[int64]*spanAt{}
+	var firsts []int64
+	for i, first := range at {
+		sets[i].eachSpan(func(n int64, at []byte) {
+			n = first + n*spanLeaves
+			spans[n], firsts = &spanAt{first: n, at: at}, append(firsts, n)
+		})
+	}
+	if len(firsts) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(firsts)
+	if err != nil {
+		return err
+	}
+	return s.v.rows(`SELECT p.first, p.low, p.high, p.since, p.until FROM json_each(?) j CROSS JOIN audit_span p ON p.first = j.value`, func(scan func(...any) error) error {
+		var first int64
+		var b bounds
+		if err := scan(&first, &b.low, &b.high, &b.since, &b.until); err != nil {
+			return s.v.fail(err)
+		}
+		if n := spans[first]; n != nil && s.may(b) {
+			n.bounds = b
+			s.spans, s.sorted = append(s.spans, n), false
+		}
+		return nil
+	}, string(list))
+}
+
+// postings returns the leaves of some runs that have all that is asked for; nil for a run that has none.
+func (s *search) postings(runs []int64) ([]*bitmap, error) {
+	marks := s.marks
+	if s.outcome != 0 {
+		marks = append(slices.Clone(marks), s.outcome)
+		if marks[0] == beginsMark {
+			marks = marks[1:]
+		}
+	}
+	out := make([]*bitmap, len(runs))
+	for i := range out {
+		out[i] = newBitmap()
+	}
+	// The first mark alone: where no leaf has it, the others needn't be read.
+	for _, some := range [][]uint32{marks[:1], marks[1:]} {
+		if err := s.intersect(out, runs, some); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// intersect keeps of the leaves of some runs those that have all marks. It skips runs of which none is left.
+func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
+	type posting struct {
+		run  int
+		mark uint32
+	}
+	var wanted []posting
+	var keys []int64
+	for i, b := range sets {
+		for _, m := range marks {
+			if b != nil {
+				wanted, keys = append(wanted, posting{i, m}), append(keys, postingKey(runs[i], m))
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	late, err := s.late(runs, slices.Contains(marks, s.outcome))
+	if err != nil {
+		return err
+	}
+	list, err := json.Marshal(keys)
+	if err != nil {
+		return err
+	}
+	const query = `SELECT j.key, (SELECT p.data FROM audit_posting p WHERE p.key >= j.value >> 32 << 32 AND p.key <= j.value ORDER BY p.key DESC LIMIT 1) FROM json_each(?) j`
+	err = s.v.rows(query, func(scan func(...any) error) error {
+		var n int
+		var data sql.RawBytes
+		if err := scan(&n, &data); err != nil {
+			return s.v.fail(err)
+		}
+		if n < 0 || n >= len(wanted) {
+			return nil
+		}
+		w := wanted[n]
+		have := bitmap{}
+		have.add(data, w.mark)
+		if w.mark == s.outcome {
+			for _, seq := range late[runs[w.run]] {
+				have.set(seq - runs[w.run])
+			}
+		}
+		if sets[w.run] != nil && !sets[w.run].and(&have) {
+			sets[w.run] = nil
+		}
+		return nil
+	}, string(list))
+	return err
+}
+
+// late returns the calls of some runs that ended later with the outcome that is asked for, by the first leaf of their run.
+func (s *search) late(runs []int64, wanted bool) (map[int64][]int64, error) {
+	if !wanted || s.outcome == 0 {
+		return nil, nil
+	}
+	out := map[int64][]int64{}
+	for first, ended := range s.ended {
+		run := first &^ (runLeaves - 1)
+		if !slices.Contains(runs, run) {
+			continue
+		}
+		for n := range int64(spanLeaves) {
+			if ended[n>>6]>>(n&63)&1 == 1 {
+				out[run] = append(out[run], first+n)
+			}
+		}
+	}
+	list, err := json.Marshal(runs)
+	if err != nil {
+		return nil, err
+	}
+	const query = `SELECT x.seq FROM json_each(?) j CROSS JOIN audit_late x ON x.seq >= j.value AND x.seq < j.value + 65536 WHERE x.mark = ?`
+	err = s.v.rows(query, func(scan func(...any) error) error {
+		var seq int64
+		if err := scan(&seq); err != nil {
+			return s.v.fail(err)
+		}
+		run := seq &^ (runLeaves - 1)
+		out[run] = append(out[run], seq)
+		return nil
+	}, string(list), int64(s.outcome))
+	return out, err
+}
+
+// leavesAt reads leaves; of one that isn't there only the index is set.
+func (v *View) leavesAt(at []int64) ([]audit.Leaf, error) {
+	out := make([]audit.Leaf, len(at))
+	for i, seq := range at {
+		out[i].Seq = seq
+	}
+	if len(at) == 0 {
+		return out, nil
+	}
+	list, err := json.Marshal(at)
+	if err != nil {
+		return nil, err
+	}
+	const query = `SELECT j.key, l.hashes, l.leaf FROM json_each(?) j CROSS JOIN audit_leaf l ON l.seq = j.value`
+	err = v.rows(query, func(scan func(...any) error) error {
+		var i int
+		var hashes, data sql.RawBytes
+		if err := scan(&i, &hashes, &data); err != nil {
+			return v.fail(err)
+		}
+		if i >= 0 && i < len(out) {
+			out[i].Hashes, out[i].Data = splitHashes(hashes), slices.Clone(data)
+		}
+		return nil
+	}, string(list))
+	return out, err
+}
