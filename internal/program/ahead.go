@@ -5,22 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// An Ahead is the text of a program that is known before anything is there that it could run in. Reading it needs no catalog, takes
-// longer than all else that is done to it, and can be done beside what the program waits for.
+// An Ahead reads a program's text before it is known what it will run in. Reading needs no catalog,
+// and takes longer than the other steps of preparing a program. It can run in parallel with
+// whatever the program waits for.
 type Ahead struct {
 	q     Request
 	read  func() *reading
 	taken atomic.Bool
 }
 
-// A reading is what assemble gives.
+// A reading is the result of assemble.
 type reading struct {
 	steps *steps
 	made  *made
 	err   *Error
 }
 
-// NewAhead names the text of q. Of q only Source, Language and Session matter.
+// NewAhead returns an Ahead for the text of q. It uses only Source, Language and Session.
 func NewAhead(q Request) *Ahead {
 	return &Ahead{q: q, read: sync.OnceValue(func() *reading {
 		if checkSize(q.Source) != nil {
@@ -35,13 +36,13 @@ func NewAhead(q Request) *Ahead {
 	})}
 }
 
-// Read reads the text, which whoever prepares the program meanwhile waits for.
+// Read reads the text. If the program is prepared meanwhile, Prepare waits for it.
 func (a *Ahead) Read() {
-	defer func() { _ = recover() }() // whoever prepares the program has the same panic, and says so
+	defer func() { _ = recover() }() // Prepare has the same panic, and reports it
 	a.read()
 }
 
-// take gives what came of it to the first who prepares the program, nil to anybody else.
+// take returns the result to the first caller that prepares the program, and nil to all others.
 func (a *Ahead) take(q *Request) *reading {
 	if a == nil || a.q.Source != q.Source || a.q.Language != q.Language || a.q.Session != q.Session || a.taken.Swap(true) {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// A text that was read ahead is the program that it is otherwise, the first time and later, also while it is still read, and of another text nothing is known.
+// Reading ahead must not change the program: neither the first time nor later, nor while the text
+// is still being read. It must not affect other texts.
 func TestAhead(t *testing.T) {
 	for _, q := range []program.Request{
 		{Source: "const n: number = 1; n + 1"}, {Source: "let a = 1", Session: true}, {Source: "1 +"}, {Source: ""},

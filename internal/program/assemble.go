@@ -8,33 +8,33 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// A made program is what assemble finds out besides the code.
+// made holds the results of assemble other than the code.
 type made struct {
 	specifiers []string
 	imports    []imported
-	dynamic    bool // it says only as it runs what it imports
+	dynamic    bool // it imports modules that are only known at run time
 	note       string
-	keeper     *keeper  // where imports are kept
-	session    *steps   // as a program of a session, whose declarations are kept
-	declared   []string // what is kept
+	keeper     *keeper  // keeps the declarations and imports for later programs
+	session    *steps   // the program for a session, which keeps its declarations
+	declared   []string // names that are kept
 }
 
-// An imported module is one that an import statement names.
+// An imported is a module named in an import statement.
 type imported struct {
 	specifier string
-	names     []binding // in braces
+	names     []binding // names in braces
 	def       bool      // its default export is imported
-	at        int       // in the compiled code
+	at        int       // offset in the compiled code
 }
 
-// A mode is how a source is to be read.
+// A mode is how to read a source.
 type mode struct {
 	loader  api.Loader
 	session bool
 }
 
-// assemble makes the final code of a source: as it is if that compiles, else with one of the repairs of what
-// commonly happens to programs on their way here. Where none helps, the error is that of the first try.
+// assemble returns the final code of a source: unchanged if it compiles, otherwise after repairing
+// common damage. If no repair helps, the error is that of the first attempt.
 func assemble(source string, how mode) (*steps, *made, *Error) {
 	code, e := unwrap(source, false)
 	if e != nil {
@@ -67,7 +67,7 @@ func assemble(source string, how mode) (*steps, *made, *Error) {
 	return nil, nil, p.error(source, code)
 }
 
-// error says the problem in terms of the agent's text.
+// error returns the problem as an Error with positions in the agent's text.
 func (p *problem) error(source string, code *text) *Error {
 	e := &Error{Kind: p.kind, Message: p.message}
 	if e.Kind == "" {
@@ -89,7 +89,7 @@ func (p *problem) error(source string, code *text) *Error {
 	return e
 }
 
-// lastChar gives the place behind the last thing of the program that is not white space.
+// lastChar returns the offset after the last non-space character of the program.
 func lastChar(source string, code *text) int {
 	n := len(strings.TrimRight(code.s, " \t\r\n"))
 	if n == 0 {
@@ -99,15 +99,15 @@ func lastChar(source string, code *text) int {
 	return min(at+1, len(source))
 }
 
-// A way is one reading of a program: the text for the compiler, and whether it stands there as it is, not as the body
-// of a function.
+// A way is one way to read a program. in is the text for the compiler. If bare is set, the program
+// is not wrapped in a function.
 type way struct {
 	in   *text
 	bare bool
 }
 
-// attempt makes the final code of code, in the first reading of it that compiles. Where none does, the error is that
-// of the reading that got furthest.
+// attempt returns the final code of the first way to read code that compiles. If none does, the
+// error is that of the way that got furthest.
 func attempt(source string, code *text, how mode) (*steps, *made, *problem) {
 	t := scan(code.s)
 	if p := tooDeep(t); p != nil {
@@ -132,7 +132,7 @@ func attempt(source string, code *text, how mode) (*steps, *made, *problem) {
 	return nil, nil, furthest
 }
 
-// ways gives the readings of a program, the likeliest first.
+// ways returns the ways to read a program, the most likely first.
 func ways(t *tokens, m *module) []way {
 	if len(t.list) == 0 {
 		return []way{{in: m.input(t, false)}}
@@ -157,8 +157,8 @@ func ways(t *tokens, m *module) []way {
 	return out
 }
 
-// loneExpression reads a program that is one object literal or one function without a name, which a statement can't
-// begin with.
+// loneExpression returns a program that is a single object literal or anonymous function as an
+// expression, or nil. A statement can't start with either.
 func loneExpression(t *tokens) *text {
 	k := 0
 	if t.is(k, "async") && t.is(k+1, "function") {
@@ -179,8 +179,9 @@ func loneExpression(t *tokens) *text {
 	return b.text()
 }
 
-// lastLiteral gives the index of a { at the end of a program that may open an object literal meant as its value, or
-// -1. A statement ends before it for sure; with loose, it may also be that the line just ends.
+// lastLiteral returns the index of a { at the end of a program that may open an object literal
+// meant as its value, or -1. A statement must certainly end before it; with loose, a line end
+// suffices.
 func lastLiteral(t *tokens, loose bool) int {
 	end := len(t.list) - 1
 	for end > 0 && t.is(end, ";") {
@@ -203,7 +204,7 @@ func lastLiteral(t *tokens, loose bool) int {
 	return -1
 }
 
-// literal makes the input in which the literal at token i stands in parentheses.
+// literal returns the input with the literal at token i in parentheses.
 func (m *module) literal(t *tokens, i int) *text {
 	with := *m
 	from, to := t.list[i].start, t.list[t.list[i].match].end
@@ -211,7 +212,8 @@ func (m *module) literal(t *tokens, i int) *text {
 	return with.input(t, false)
 }
 
-// finish makes the final code of the compiled one, and with session also that which keeps its declarations.
+// finish builds the final code from the compiled code. With session it also builds the code that
+// keeps the declarations.
 func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *problem) {
 	out := scan(s.output)
 	r := reader{out}
@@ -226,7 +228,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	}
 	m := &made{note: v.note}
 	calls, specifiers := importCalls(r, body)
-	v.edits = append(v.edits, calls...) // behind what is put before an expression that begins with one
+	v.edits = append(v.edits, calls...) // after edits before an expression that starts with one
 	v.edits = append(v.edits, objectSpreads(r, body)...)
 	s.final = s.write(v, top, body, nil, nil, m)
 	for _, literal := range specifiers {
@@ -253,7 +255,7 @@ func (s *steps) finish(mod *module, code *tokens, bare, session bool) (*made, *p
 	return m, nil
 }
 
-// write writes the final code: imports, what head writes, and the body with edits.
+// write returns the final code: imports, the output of head, and the body with edits.
 func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head func(*textBuilder, []edit), m *made) *text {
 	b := &textBuilder{parent: s.output}
 	b.add(wrapHead+"\n", -1)
@@ -275,7 +277,8 @@ func (s *steps) write(v *valuer, top []stmt, body [2]int, edits []edit, head fun
 	return b.text()
 }
 
-// endsInUndefined says whether a program ends in `undefined` or `void 0`, which the compiler leaves out.
+// endsInUndefined reports whether a program ends in `undefined` or `void 0`, which the compiler
+// omits.
 func endsInUndefined(t *tokens) bool {
 	n := len(t.list)
 	for n > 0 && t.is(n-1, ";") {
@@ -290,7 +293,7 @@ func endsInUndefined(t *tokens) bool {
 	return first >= 0 && (first == 0 || t.is(first-1, ";") || t.is(first-1, "}") || t.list[first].nl && t.list[first-1].operand)
 }
 
-// firstClose gives a place to point at when brackets don't pair.
+// firstClose returns an offset to report if brackets don't match.
 func firstClose(t *tokens) int {
 	if t.stray >= 0 {
 		return t.stray
@@ -298,8 +301,8 @@ func firstClose(t *tokens) int {
 	return len(t.s)
 }
 
-// split finds what stands before the body of the program (imports, helpers of the compiler) and the body. It is not
-// ok where the text has broken out of its wrapper.
+// split separates the code before the body of the program (imports, compiler helpers) from the
+// body. ok is false if the text escaped its wrapper.
 func split(r reader, code *tokens, bare bool) (top []stmt, body [2]int, ok bool) {
 	n := len(r.list)
 	for i := 0; i < n; {
@@ -324,7 +327,8 @@ func split(r reader, code *tokens, bare bool) (top []stmt, body [2]int, ok bool)
 	return top, [2]int{n, n}, bare
 }
 
-// says says whether a word stands in the agent's text: the compiler gives none of its own such a name then.
+// says reports whether a word occurs in the agent's text. If it does, the compiler uses other names
+// for its own helpers.
 func says(code *tokens, name string) bool {
 	for i := range code.list {
 		if code.is(i, name) {
@@ -334,7 +338,7 @@ func says(code *tokens, name string) bool {
 	return false
 }
 
-// importStatement writes an import as a call, or a helper of the compiler as it is.
+// importStatement writes an import as a call, or a compiler helper unchanged.
 func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
 	from, to := r.list[st.lo].start, r.list[st.hi-1].end
 	if !r.is(st.lo, "import") {
@@ -367,7 +371,7 @@ func (m *made) importStatement(b *textBuilder, r reader, st stmt) {
 	b.add("\n", -1)
 }
 
-// importText writes an import: as constants, or in a session as assignments to what is kept.
+// importText returns an import as constants, or as assignments to kept names in a session.
 func (m *made) importText(spec, def, all string, named []binding) string {
 	var names []string
 	if def != "" {
@@ -404,7 +408,7 @@ func (m *made) importText(spec, def, all string, named []binding) string {
 	return text
 }
 
-// keeps says whether an imported name is kept for later programs, and notes it.
+// keeps reports whether an imported name is kept for later programs, and records it.
 func (m *made) keeps(name string) bool {
 	if m.keeper == nil || !m.keeper.keepable(name) {
 		return false
@@ -420,10 +424,10 @@ func (m *made) set(name, value string) string {
 	return "const " + name + " = " + value + ";"
 }
 
-// A binding is what stands in the braces of an import: name as local.
+// A binding is an element in the braces of an import: name as local.
 type binding struct{ name, local string }
 
-// pattern writes it as a part of a destructuring pattern.
+// pattern returns b as part of a destructuring pattern.
 func (b binding) pattern() string {
 	switch {
 	case b.name == b.local:
@@ -434,7 +438,7 @@ func (b binding) pattern() string {
 	return strconv.Quote(b.name) + ": " + b.local
 }
 
-// bindings reads what stands in the braces of an import.
+// bindings parses the braces of an import.
 func bindings(r reader, lo, hi int) (out []binding) {
 	for i := lo; i < hi; i++ {
 		b := binding{r.text(i), r.text(i)}
@@ -459,7 +463,7 @@ func (m *made) specifier(literal string) {
 	}
 }
 
-// unquote reads a string literal as the compiler writes it.
+// unquote parses a string literal as the compiler writes it.
 func unquote(literal string) (string, error) {
 	if len(literal) >= 2 && literal[0] != '"' && !strings.ContainsAny(literal, `"\`) {
 		return literal[1 : len(literal)-1], nil
@@ -467,8 +471,8 @@ func unquote(literal string) (string, error) {
 	return strconv.Unquote(literal)
 }
 
-// importCalls finds import(...) and import.meta, which a script may not hold as they are; literals are what is imported,
-// "" for what the run will tell.
+// importCalls finds import(...) and import.meta, which a script can't contain. literals are the
+// imported modules, with "" for those only known at run time.
 func importCalls(r reader, body [2]int) (edits []edit, literals []string) {
 	for i := body[0]; i < body[1]; i++ {
 		if r.list[i].kind != word || !r.is(i, "import") || r.is(i-1, ".") || r.is(i-1, "?.") {
@@ -489,8 +493,8 @@ func importCalls(r reader, body [2]int) (edits []edit, literals []string) {
 	return edits, literals
 }
 
-// moduleExports gives a program that speaks CommonJS what it says it with, but for names that it declares itself. In a
-// session those that an earlier program declared stand.
+// moduleExports returns declarations of module and exports for a program that uses CommonJS, unless
+// it declares them itself. In a session the values of earlier programs remain.
 func moduleExports(r reader, top, body []stmt, session bool) string {
 	if !usesModuleExports(r.tokens) {
 		return ""
@@ -514,7 +518,7 @@ func moduleExports(r reader, top, body []stmt, session bool) string {
 	return "const " + strings.Join(own, ", ") + ";\n"
 }
 
-// topNames gives the names that a program imports, and declares at its top.
+// topNames returns the names that a program imports or declares at top level.
 func topNames(r reader, top, body []stmt) map[string]bool {
 	names := map[string]bool{}
 	for _, s := range top {
@@ -542,7 +546,7 @@ func topNames(r reader, top, body []stmt) map[string]bool {
 	return names
 }
 
-// usesModuleExports says whether the program speaks CommonJS: module.exports or exports.name.
+// usesModuleExports reports whether the program uses CommonJS: module.exports or exports.name.
 func usesModuleExports(t *tokens) bool {
 	for i := range t.list {
 		if t.list[i].kind == word && (t.is(i, "module") && t.is(i+2, "exports") || t.is(i, "exports")) && t.is(i+1, ".") && !t.is(i-1, ".") {
@@ -552,8 +556,8 @@ func usesModuleExports(t *tokens) bool {
 	return false
 }
 
-// repairs undoes what happens to programs on their way: entities of HTML, line breaks written as \n, fences in prose
-// that doesn't scan as code.
+// repairs returns versions of the code with common transport damage undone: HTML entities, line
+// breaks written as \n, fences in prose that doesn't scan as code.
 func repairs(source string, code *text) []*text {
 	var out []*text
 	if naive, e := unwrap(source, true); e == nil && naive.s != code.s && strings.TrimSpace(naive.s) != "" {

@@ -7,17 +7,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
-// In some systems call_tool and mcp.callTool stand still until they have their answer. A program for one of those awaits
-// nothing, and would work with promises throughout here, which is never meant: its calls of tools are awaited, also
-// where nothing uses their values: the next call may depend on what they changed.
+// In some systems call_tool and mcp.callTool block until they have their result. A program written
+// for them awaits nothing, and would use promises as values here, which is never intended. So its
+// calls of tools are awaited, even if their values are unused, because the next call may depend on
+// their effects.
 
-// awaitNote is what the agent is told of that.
+// awaitNote tells the agent about it.
 const awaitNote = "calls of tools return promises; this program awaits none, so they were awaited: write await"
 
-// promiseWords are what a program holds that knows of promises.
+// promiseWords are words used by programs that handle promises.
 var promiseWords = map[string]bool{"await": true, "async": true, "then": true, "Promise": true, "finally": true}
 
-// standsStill reports whether a program may be written for calls that stand still.
+// standsStill reports whether a program may be written for blocking calls.
 func standsStill(source string) bool {
 	if strings.Contains(source, "await") || !strings.Contains(source, "call_tool") && !strings.Contains(source, "mcp.callTool") {
 		return false
@@ -34,7 +35,7 @@ func standsStill(source string) bool {
 	return true
 }
 
-// await puts an await before the calls of tools, and reports whether there are any.
+// await inserts await before the calls of tools, and reports whether there are any.
 func (s *steps) await(x *check.Index, declared []string) bool {
 	assigned, dynamic := assignments(scan(s.final.s))
 	if dynamic {
@@ -53,7 +54,7 @@ func (s *steps) await(x *check.Index, declared []string) bool {
 	return true
 }
 
-// insert returns t with more put in, in the order of its places. The rest still comes from where it came from.
+// insert returns t with insertions, which must be in order. The origins of the rest don't change.
 func (t *text) insert(puts []edit) *text {
 	b := &textBuilder{}
 	copied := 0

@@ -75,7 +75,8 @@ func BenchmarkPrepare(b *testing.B) {
 				n := 0
 				for b.Loop() {
 					n++
-					if _, err := p.Prepare(program.Request{Source: source + strings.Repeat(" ", n%500)}); err != nil { // another text each time
+					// a different text each time
+					if _, err := p.Prepare(program.Request{Source: source + strings.Repeat(" ", n%500)}); err != nil {
 						b.Fatal(err)
 					}
 				}

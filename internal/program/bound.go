@@ -10,14 +10,14 @@ const (
 	maxSource = 256 << 10 // bytes of a program
 	maxNest   = 1000      // see tooDeep
 	maxEffort = 4e8       // sum over all tokens of the square of their depth
-	maxAgain  = 2e8       // names that may be declared again, times the bytes of the program
+	maxAgain  = 2e8       // number of redeclared names, times the bytes of the program
 	maxComma  = 200       // commas of one expression outside calls and literals
-	maxTwice  = 8         // nested places that the compiler reads twice
-	maxArrow  = 64        // nested arrow functions
+	maxTwice  = 8         // nesting of syntax that the compiler parses twice
+	maxArrow  = 64        // nesting of arrow functions
 	maxImport = 200       // import statements
 )
 
-// checkSize says what is wrong with a source before it is looked at.
+// checkSize returns an error if a source is too large or not UTF-8.
 func checkSize(source string) *Error {
 	if len(source) > maxSource {
 		return &Error{Kind: "limit", Message: fmt.Sprintf("the program is too large: %d bytes, and at most %d are allowed; "+
@@ -36,15 +36,18 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// tooDeep says where a program nests too deep to be parsed. Parsers and the walks over their trees recurse, and
-// exhausting a goroutine's stack ends the whole process, so this is seen to before anything parses.
+// tooDeep returns where a program nests too deep to be parsed. Parsers and the walks over their
+// trees recurse, and exhausting a goroutine's stack ends the whole process. So this is checked
+// before anything is parsed.
 //
-// What can make a parser recurse is a bracket, or a token inside an expression: "!!!!x", "a.b.c.d", "a=>b=>c". So
-// the depth of a token is the number of tokens since the last sure end of an expression, summed over all open
-// brackets. Lists of arguments and elements, however long, end at each comma; sequences (a, b, c) do not, and have a
-// bound of their own. The other bounds keep the compiler's time within seconds: it takes up to cubic time for scopes
-// in scopes, reads `a ? (b) : c => d` and `infer A extends B` twice (so what is nested in n of these 2^n times), and
-// looks through the whole text for each name that is declared again.
+// A parser recurses at a bracket, or at a token inside an expression: "!!!!x", "a.b.c.d",
+// "a=>b=>c". So the depth of a token is the number of tokens since the last certain end of an
+// expression, summed over all open brackets. Lists of arguments and elements end at each comma,
+// however long they are. Sequences (a, b, c) do not, and have their own bound.
+//
+// The other bounds keep the compiler's time within seconds. It takes up to cubic time for nested
+// scopes. It parses `a ? (b) : c => d` and `infer A extends B` twice, which takes 2^n times as long
+// for n nested ones. It scans the whole text for each name that is declared again.
 func tooDeep(t *tokens) *problem {
 	d := depth{t: t, seen: make(map[string]bool, 64)}
 	for i := range t.list {

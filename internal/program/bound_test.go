@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// bombs are programs that make parsers recurse or take more than linear time: a head, what is repeated, a tail; and
-// after a line break in the second, what is repeated behind the tail.
+// bombs are programs that make parsers recurse or take more than linear time: a head, a repeated
+// part, and a tail. After a line break, the second part is repeated after the tail.
 var bombs = [][3]string{
 	{"", "(|)", "a"}, {"", "[|]", "1"}, {"", "{|}", "a"}, {"", "`${|}`", "1"}, {"x=", "{a:|}", "1"}, {"", "function f(){|}", ""},
 	{"", "class A{static{|}}", ""}, {"", "(class{x=|})", "1"}, {"let ", "[|]", "a"}, {"let ", "{a:|}", "b"}, {"", "f<|>", "a"},
@@ -50,8 +50,9 @@ var bombs = [][3]string{
 	{"type A=B extends ", "infer C extends (", ""}, {"", "a?b,(c):d=>", "e"}, {"", "a?async(b):c=>", "d"}, {"", "a?(b):c=>{d;", ""}, {"", "a?(b):c=>[1,", ""},
 }
 
-// TestBombs prepares what would exhaust the stack, or take more than linear time, if there were no bounds. That all
-// of it comes back within the test's own deadline is the test. PROGRAM_BOMBS=all tries many more, for minutes.
+// TestBombs prepares programs that would exhaust the stack or take more than linear time without
+// the bounds. It passes if all return within the test's deadline. PROGRAM_BOMBS=all tries many
+// more, for minutes.
 func TestBombs(t *testing.T) {
 	p := program.New(program.Config{})
 	try := func(source string, b [3]string, n int) {

@@ -16,31 +16,32 @@ import (
 )
 
 const (
-	maxModules = 100       // that one program imports, all in all
-	maxBundle  = 512 << 10 // bytes of them
+	maxModules = 100       // modules imported by a program, directly or indirectly
+	maxBundle  = 512 << 10 // bytes of all modules
 )
 
-// A given module is one of ./skills or ./workspace that a program imports. It goes to the guest with the program, as a
-// function in the manner of CommonJS, which may be imported by others in a circle.
+// A given is a module in ./skills or ./workspace that a program imports. It is sent to the guest
+// with the program, as a CommonJS function, so imports may be circular.
 type given struct {
-	path    string // below the root: "skills/report.ts"
+	path    string // path below the root: "skills/report.ts"
 	steps   *steps
 	exports []string
-	open    bool     // it may export more than that
-	imports []*given // what it imports of ./skills and ./workspace
-	lines   int      // of the final code
+	open    bool     // it may export more than exports
+	imports []*given // its imports from ./skills and ./workspace
+	lines   int      // lines of the final code
 }
 
-// A bundle is all modules that a program imports, and those that they import.
+// A bundle holds all modules that a program imports, directly or indirectly.
 type bundle struct {
 	q       *Request
 	modules []*given
 	byPath  map[string]*given
 	size    int
-	asked   bool // for a module that is there, or isn't
+	asked   bool // a module was looked up, whether it exists or not
 }
 
-// located gives the path below the root of what a module in the directory dir names; "" for what is no path.
+// located returns the path below the root of a module imported in the directory dir, or "" if
+// specifier is not a path.
 func located(dir, specifier string) string {
 	switch {
 	case strings.HasPrefix(specifier, "./"), strings.HasPrefix(specifier, "../"):
@@ -53,10 +54,10 @@ func located(dir, specifier string) string {
 	return ""
 }
 
-// endings are what an import may leave out, as the guest has them.
+// endings are the suffixes that an import may omit, as in the guest.
 var endings = [...]string{"", ".ts", ".js", ".mts", ".mjs", "/index.ts", "/index.js"}
 
-// find gives the path and the text of a module.
+// find returns the path and the text of a module.
 func (b *bundle) find(at string) (file, source string, ok bool) {
 	if path.Ext(at) == ".json" {
 		return "", "", false
@@ -78,8 +79,8 @@ func (b *bundle) find(at string) (file, source string, ok bool) {
 	return "", "", false
 }
 
-// take adds the module that a module in dir names, and those that it imports. It gives nil for what is none of ours, or
-// isn't there.
+// take adds the module that a module in dir imports, and those that it imports in turn. It returns
+// nil if the module is not in ./skills or ./workspace, or doesn't exist.
 func (b *bundle) take(dir, specifier string) (*given, *Error) {
 	at := located(dir, specifier)
 	if !strings.HasPrefix(at, "skills/") && !strings.HasPrefix(at, "workspace/") {
@@ -114,8 +115,8 @@ func (b *bundle) take(dir, specifier string) (*given, *Error) {
 	return m, nil
 }
 
-// write writes the final code of the module. The guest loads it anew where the hash isn't that which it knows: where the
-// text of the module, or of one that it imports, is another.
+// write writes the final code of the module. The guest reloads a module whose hash has changed,
+// because its text or that of an imported module has.
 func (m *given) write() {
 	h := fnv.New64a()
 	seen := map[*given]bool{}
@@ -138,13 +139,13 @@ func (m *given) write() {
 	m.lines = strings.Count(m.steps.final.s, "\n")
 }
 
-// all adds every skill, for a program that says only as it runs which it imports; what doesn't compile, or is too much, is
-// left out.
+// all adds every skill, for a program whose imports are only known at run time. Modules that don't
+// compile or exceed the bounds are left out.
 func (b *bundle) all() {
 	b.asked = true
 	for _, name := range sortedKeys(b.q.Skills) {
 		if l := languages[strings.TrimPrefix(path.Ext(name), ".")]; l == "typescript" || l == "javascript" {
-			_, _ = b.take("", "./skills/"+name) // it is missed when it is imported
+			_, _ = b.take("", "./skills/"+name) // an error is reported when it is imported
 		}
 	}
 }
@@ -158,7 +159,7 @@ func sortedKeys(m map[string]string) []string {
 	return out
 }
 
-// required gives what a compiled module imports.
+// required returns the modules that a compiled module imports.
 func required(t *tokens) (specifiers []string) {
 	for i := range t.list {
 		if t.is(i, "require") && t.is(i+1, "(") && i+2 < len(t.list) && t.list[i+2].kind == str && t.is(i+3, ")") && !t.is(i-1, ".") {
@@ -170,7 +171,7 @@ func required(t *tokens) (specifiers []string) {
 	return specifiers
 }
 
-// compileModule makes a function of a module.
+// compileModule compiles a module to a function.
 func compileModule(file, source string) (*given, *Error) {
 	if e := checkSize(source); e != nil {
 		return nil, moduleError(file, source, problem{at: -1, message: e.Message, kind: e.Kind})
@@ -202,10 +203,11 @@ func compileModule(file, source string) (*given, *Error) {
 	return m, nil
 }
 
-// moduleLowered are the features that modules don't have: the engine loads none itself.
+// moduleLowered are the features to compile away in modules. Modules can't import dynamically,
+// because the engine loads none.
 var moduleLowered = map[string]bool{"decorators": false, "using": false, "dynamic-import": false}
 
-// moduleError says what is wrong in a module, in the error of the program that imports it.
+// moduleError describes a problem in a module as an error of the program that imports it.
 func moduleError(file, source string, p problem) *Error {
 	e := &Error{Kind: p.kind, Message: "./" + file + ": " + p.message}
 	if e.Kind == "" {
@@ -219,7 +221,8 @@ func moduleError(file, source string, p problem) *Error {
 	return e
 }
 
-// readExports finds out what the module exports: out is the compiled module, in its source.
+// readExports determines the exports of the module. out is the compiled module, and in is its
+// source.
 func (m *given) readExports(out, in *tokens) {
 	m.open = usesModuleExports(in)
 	for i := range out.list {
@@ -241,14 +244,14 @@ func (m *given) readExports(out, in *tokens) {
 			}
 		}
 	}
-	for i := range in.list { // types may be imported, and are nothing then
+	for i := range in.list { // types may be imported, and are then undefined
 		if t := in.text(i); (t == "interface" || t == "type") && i+1 < len(in.list) && in.list[i+1].kind == word {
 			m.exports = append(m.exports, in.text(i+1))
 		}
 	}
 }
 
-// bundle takes the modules that a program imports.
+// bundle returns the modules that a program imports.
 func (s *steps) bundle(m *made, q *Request) (*bundle, *Error) {
 	b := &bundle{q: q, byPath: map[string]*given{}}
 	statements := map[string]bool{}
@@ -289,7 +292,7 @@ func (s *steps) bundle(m *made, q *Request) (*bundle, *Error) {
 	return b, nil
 }
 
-// lacks says what a module doesn't export of what is imported of it.
+// lacks returns a message about the first imported name that the module doesn't export, or "".
 func (m *given) lacks(i imported) string {
 	if m.open {
 		return ""
@@ -317,7 +320,7 @@ func (m *given) lacks(i imported) string {
 	return ""
 }
 
-// noSkill says that there is no such skill.
+// noSkill returns a message about a skill that doesn't exist.
 func (b *bundle) noSkill(specifier string) string {
 	if path.Ext(specifier) == ".json" {
 		return ""
@@ -336,16 +339,16 @@ func (b *bundle) noSkill(specifier string) string {
 	return message + " There are " + strings.Join(names[:min(len(names), 20)], ", ")
 }
 
-// A Place is a place in a module that a program imports.
+// A Place is a position in a module that a program imports.
 type Place struct {
-	File   string // below the root: "skills/report.ts"
+	File   string // path below the root: "skills/report.ts"
 	Line   int    // from 1
 	Column int    // in characters, from 1
-	Frame  string // the lines around it, with a caret
+	Frame  string // the surrounding lines, with a caret
 }
 
-// InModule gives the place of the innermost frame of an engine's stack trace, where that is in a module which the program
-// imports.
+// InModule returns the position of the innermost frame of an engine's stack trace, if it is in a
+// module that the program imports.
 func (p *Program) InModule(stack string) (at Place, ok bool) {
 	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
@@ -360,7 +363,7 @@ func (p *Program) InModule(stack string) (at Place, ok bool) {
 	return Place{}, false
 }
 
-// module gives the place in a module of a place in Code.
+// module maps a position in Code to one in a module.
 func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
 	genLine -= p.lead
 	for _, m := range p.modules {
@@ -376,11 +379,11 @@ func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
 	return Place{}, false
 }
 
-// stackFrame matches a frame of the program in a stack trace, as far as its place.
+// stackFrame matches a frame of the program in a stack trace, up to its position.
 var stackFrame = lazily.Regexp(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(FileName) + `:(\d{1,9}):(\d{1,9})\)`)
 
-// Rewrite makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text, and of the
-// modules that it imports.
+// Rewrite maps the frames of stack traces in s, which is output of the program, to the agent's text
+// and the modules that it imports.
 func (p *Program) Rewrite(s string) string {
 	if !strings.Contains(s, "("+FileName+":") {
 		return s

@@ -74,7 +74,8 @@ func TestSkills(t *testing.T) {
 	}
 }
 
-// TestSkillsOfSessions loads a module once in a session, until it changes, or one that it imports does.
+// TestSkillsOfSessions checks that a session loads a module once, until it or a module that it
+// imports changes.
 func TestSkillsOfSessions(t *testing.T) {
 	p := program.New(program.Config{})
 	mine := map[string]string{"n.ts": "import { step } from \"./step\";\nlet n = 0;\nexport const next = () => n += step;\n", "step.ts": "export const step = 1;\n"}
@@ -102,7 +103,7 @@ func TestSkillsOfSessions(t *testing.T) {
 	}
 }
 
-// TestSkillBounds refuses programs that import too much.
+// TestSkillBounds checks that programs that import too much are rejected.
 func TestSkillBounds(t *testing.T) {
 	many := map[string]string{}
 	for i := range 150 {
@@ -132,7 +133,7 @@ func TestSkillBounds(t *testing.T) {
 	}
 }
 
-// TestRewrite maps the frames of stack traces in texts.
+// TestRewrite checks that frames of stack traces in texts are mapped.
 func TestRewrite(t *testing.T) {
 	prog, err := program.New(program.Config{}).Prepare(program.Request{Skills: skills, Source: "import { fails } from './skills/bad'\n\ntry { fails(1) } catch (e) { return e.stack }"})
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 
 const (
 	maxCached = 256      // programs
-	maxKept   = 16 << 10 // bytes of a text that is kept; a larger one takes long to run, too
+	maxKept   = 16 << 10 // maximum bytes of a cached text; a larger program takes long to run, too
 )
 
-// A cache keeps the programs that were prepared last: agents send small ones again and again, and preparing one takes
-// longer than running it.
+// A cache holds the programs prepared last. Agents send small programs again and again, and
+// preparing one takes longer than running it.
 type cache struct {
 	mu    sync.Mutex
-	view  *catalog.View // the whole catalog that all were checked against
+	view  *catalog.View // the whole catalog that all of them were checked against
 	byKey *queue.Cache[key, *Program]
 }
 
@@ -26,14 +26,14 @@ type key struct {
 	session          bool
 	unchecked        bool
 	declared         string
-	view             *catalog.View // what is visible of the catalog
+	view             *catalog.View // the visible part of the catalog
 }
 
 func keyOf(q Request, v *catalog.View) key {
 	return key{q.Source, q.Language, q.Session, q.Unchecked, strings.Join(q.Declared, "\n"), v}
 }
 
-// get gives the program of a key, or nil.
+// get returns the program of a key, or nil.
 func (c *cache) get(k key, v *catalog.View) *Program {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *cache) get(k key, v *catalog.View) *Program {
 	return p
 }
 
-// put keeps a program for the principal that sent it, unless what it imports may be another the next time.
+// put caches p for the principal that sent it, unless its imports may change.
 func (c *cache) put(owner string, k key, v *catalog.View, p *Program) {
 	if len(k.source)+len(k.declared) > maxKept || p.fleeting {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// tools makes a catalog of the files of an archive: "upstream/tool.json" is a tool's input schema.
+// tools returns a catalog of the files of an archive: "upstream/tool.json" is a tool's input
+// schema.
 func tools(t testing.TB, files []txtar.File) *catalog.Catalog {
 	t.Helper()
 	c := catalog.New(catalog.Config{})
@@ -38,7 +39,8 @@ func tools(t testing.TB, files []txtar.File) *catalog.Catalog {
 	return c
 }
 
-// TestChecks prepares the programs of testdata/check/programs.txtar against the tools of testdata/check/tools.txtar.
+// TestChecks prepares the programs of testdata/check/programs.txtar against the tools of
+// testdata/check/tools.txtar.
 func TestChecks(t *testing.T) {
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
 	if err != nil {
@@ -65,7 +67,7 @@ func TestChecks(t *testing.T) {
 	})
 }
 
-// golden compares what f makes of each file of an archive with the file that follows it there.
+// golden compares the result of f for each file of an archive with the file that follows it.
 func golden(t *testing.T, path string, f func(t *testing.T, source string) []byte) {
 	t.Helper()
 	ar, err := txtar.ParseFile(path)

@@ -8,8 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
-// check checks a program by the catalog. Where the checker's parser doesn't know all of the
-// syntax, a copy that is compiled down is checked. A program with an eval, which may declare and assign anything, is not.
+// check checks a program against the catalog. If the checker's parser doesn't support all of the
+// syntax, it checks a version compiled to older syntax. A program with an eval is not checked,
+// because it may declare and assign anything.
 func (s *steps) check(x *check.Index, declared []string) check.Report {
 	assigned, dynamic := assignments(scan(s.final.s))
 	if dynamic {
@@ -39,7 +40,8 @@ func checked(r check.Report) (out []problem) {
 	return out
 }
 
-// lower compiles the final code down to what the checker's parser knows; nil where that is not possible.
+// lower compiles the final code to syntax that the checker's parser supports. It returns nil if
+// that fails.
 func (s *steps) lower() *steps {
 	r := api.Transform(s.final.s, api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
 		Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent,
@@ -50,7 +52,8 @@ func (s *steps) lower() *steps {
 	return &steps{input: s.final, output: string(r.Code), srcMap: r.Map, source: s.source, final: &text{s: string(r.Code)}}
 }
 
-// assignments gives the names that are assigned to anywhere, and whether there is an eval that could assign any.
+// assignments returns the names that are assigned anywhere, and reports whether there is an eval
+// that could assign others.
 func assignments(t *tokens) (assigned map[string]bool, dynamic bool) {
 	assigned = map[string]bool{}
 	for i := range t.list {

@@ -10,10 +10,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// lowered are the features that the engines don't have and the compiler writes in terms of others.
+// lowered are the features that engines lack and the compiler compiles away.
 var lowered = map[string]bool{"decorators": false, "using": false}
 
-// silent are the compiler's warnings: they cost time and nobody reads them.
+// silent disables the compiler's warnings: they cost time and are not used.
 var silent = map[string]api.LogLevel{
 	"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent, "assign-to-constant": api.LogLevelSilent,
 	"assign-to-define": api.LogLevelSilent, "bigint": api.LogLevelSilent, "call-import-namespace": api.LogLevelSilent,
@@ -30,10 +30,10 @@ var silent = map[string]api.LogLevel{
 	"unsupported-require-call": api.LogLevelSilent,
 }
 
-// compile takes the types out of code. What comes back has one form for many: every statement ends in a semicolon or
-// a brace, on lines of its own, without comments between statements.
+// compile removes the types from code. The result is in a normal form: every statement ends in a
+// semicolon or a brace, on separate lines, without comments between statements.
 //
-// In a session an import that nothing uses stays: it may be for a later program.
+// In a session unused imports are kept, because later programs may use them.
 func compile(code string, how mode) api.TransformResult {
 	config := ""
 	if how.session {
@@ -52,16 +52,18 @@ func compile(code string, how mode) api.TransformResult {
 	})
 }
 
-// A problem is something wrong at a place of the code; at is -1 for the code as a whole. An empty kind is "syntax".
+// A problem is an error at an offset of the code; at is -1 for the code as a whole. An empty kind
+// means "syntax".
 type problem struct {
 	at      int
 	message string
 	kind    string
-	also    int // another place of the code that has to do with it, for example the first of two declarations; 0 for none
+	also    int // offset of a related place, for example the first of two declarations; 0: none
 }
 
-// syntaxProblem turns the compiler's first message into a problem of the code that in was made from. Where brackets
-// don't pair, the compiler sees it late, often only at the end: then the bracket itself is the better place.
+// syntaxProblem converts the compiler's first message to a problem in the code that in was made
+// from. If brackets don't match, the compiler notices late, often only at the end. In that case the
+// bracket itself is reported.
 func syntaxProblem(messages []api.Message, in *text, code *tokens) problem {
 	p := problem{at: -1, message: "not a program"}
 	m := messages[0]
@@ -105,7 +107,8 @@ var (
 	pythonic = lazily.Regexp(`(?m)^(def \w+\(.*\).*:|from [\w.]+ import |import \w+( as \w+)?$|if __name__ ==|print\()`)
 )
 
-// dialect says what a program that doesn't parse seems to be written in, if that is none of ours.
+// dialect returns a hint if a program that doesn't parse seems to be in an unsupported language, or
+// "".
 func dialect(t *tokens) string {
 	head := t.s[:min(len(t.s), 16<<10)]
 	switch {

@@ -6,16 +6,17 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// The compiler computes what is constant, like -1, !0, typeof "a" or "a" + "b", and then leaves statements out that
-// are nothing but such a value, as NaN and Infinity. A program that ends in one means it as its value.
+// The compiler folds constants like -1, !0, typeof "a" or "a" + "b". It then omits statements that
+// are only such a value, and NaN or Infinity. The value of a program that ends in one is that
+// constant.
 
-// constantWords are the names and operators that are constant, or that make a constant of one.
+// constantWords are names and operators that are constant, or keep their operand constant.
 var constantWords = map[string]bool{
 	"true": true, "false": true, "null": true, "undefined": true, "NaN": true, "Infinity": true, "typeof": true, "void": true,
 }
 
-// lastConstant gives the index of the token at which the last statement of a program begins, if that is a constant
-// that the compiler leaves out; else -1.
+// lastConstant returns the index of the first token of a program's last statement, if that is a
+// constant that the compiler omits, or -1.
 func lastConstant(t *tokens) int {
 	end := len(t.list)
 	for end > 0 && t.is(end-1, ";") {
@@ -32,8 +33,8 @@ func lastConstant(t *tokens) int {
 	return at
 }
 
-// isArithmetic says whether tokens are numbers with the five operators of arithmetic between them, which the compiler doesn't
-// compute.
+// isArithmetic reports whether tokens are numbers separated by the five arithmetic operators, which
+// the compiler doesn't fold.
 func isArithmetic(t *tokens, lo, hi int) bool {
 	for i := lo; i < hi; i++ {
 		switch op := t.text(i); {
@@ -44,8 +45,8 @@ func isArithmetic(t *tokens, lo, hi int) bool {
 	return (hi-lo)%2 == 1
 }
 
-// constantStart gives the token at which the last statement before token end begins, if nothing but constants and
-// operators stand in it; else -1.
+// constantStart returns the first token of the last statement before token end, if it consists only
+// of constants and operators, or -1.
 func constantStart(t *tokens, end int) int {
 	i := end
 	for i > 0 {
@@ -96,8 +97,9 @@ func isComparison(op string) bool {
 	return false
 }
 
-// beginsStatement says whether token i can't go on with the expression that the token before it ends: then a statement
-// begins with it. What stands behind the head of an if or a loop is a statement inside another one.
+// beginsStatement reports whether token i can't continue the expression that ends before it, so
+// that a statement starts. It is false after the head of an if or a loop, where a nested statement
+// starts.
 func beginsStatement(t *tokens, i int) bool {
 	switch t.list[i].kind {
 	case punct:
@@ -121,7 +123,7 @@ func beginsStatement(t *tokens, i int) bool {
 	return true
 }
 
-// constant makes the input in which the constant at token i is kept.
+// constant returns the input with the constant at token i kept.
 func (m *module) constant(t *tokens, i int) *text {
 	with := *m
 	from := t.list[i].start

@@ -1,9 +1,10 @@
 package program
 
-// A tally is what the bounds of tooDeep are about; a level's is taken back when the level ends.
+// A tally holds the counts that tooDeep bounds. Those of a level are subtracted when the level
+// ends.
 type tally struct {
-	n      int // tokens since the last sure end of an expression
-	twice  int // places that are read twice
+	n      int // tokens since the last certain end of an expression
+	twice  int // places that are parsed twice
 	arrows int // arrow functions
 }
 
@@ -13,26 +14,26 @@ func (t *tally) add(o tally, sign int) {
 	t.arrows += sign * o.arrows
 }
 
-// A level is an open bracket, and what was seen in it since the last end of an expression.
+// A level is an open bracket and its counts since the last end of an expression.
 type level struct {
 	tally
-	commas   int  // that may be sequence operators
-	chosen   int  // how far `? ... ) :` has come: 1 at ?, 2 at ) :
-	declares bool // behind const, let or var
-	list     bool // commas here part elements or arguments
+	commas   int  // commas that may be sequence operators
+	chosen   int  // progress in `? ... ) :`: 1 after ?, 2 after ) :
+	declares bool // after const, let or var
+	list     bool // commas separate elements or arguments
 	brace    bool
-	names    bool // names here are declared: parameters, or a pattern
+	names    bool // names are declared here: parameters, or a pattern
 }
 
-// A depth goes through the tokens of a text and keeps count.
+// A depth walks over the tokens of a text and counts.
 type depth struct {
 	t      *tokens
 	stack  []level
 	base   level
 	tally  // of all open levels
 	effort int
-	seen   map[string]bool // names that stand where names are declared
-	again  int             // how many of them stood there before
+	seen   map[string]bool // names at places where names are declared
+	again  int             // number of names that were declared before
 }
 
 func (d *depth) top() *level {
@@ -42,7 +43,7 @@ func (d *depth) top() *level {
 	return &d.stack[len(d.stack)-1]
 }
 
-// step takes token i into account.
+// step counts token i.
 func (d *depth) step(i int) {
 	tok := &d.t.list[i]
 	if tok.kind == shut || tok.kind == between {
@@ -87,7 +88,7 @@ func (d *depth) step(i int) {
 	}
 }
 
-// opened gives the level that token i opens.
+// opened returns the level that token i opens.
 func (d *depth) opened(i int) level {
 	t := d.t
 	c := t.s[t.list[i].start]
@@ -96,7 +97,7 @@ func (d *depth) opened(i int) level {
 	if t.list[i].kind == between || c == '`' {
 		return l
 	}
-	next := t.after(i) // behind its other end
+	next := t.after(i) // after the matching bracket
 	switch {
 	case c == '(':
 		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords[t.text(i-1)] && !t.is(i-1, "catch")
@@ -108,16 +109,17 @@ func (d *depth) opened(i int) level {
 	return l
 }
 
-// declarators are the words behind which a name is declared.
+// declarators are the words before a declared name.
 var declarators = map[string]bool{"const": true, "let": true, "var": true, "class": true, "function": true, "enum": true,
 	"import": true, "export": true, "as": true, "namespace": true, "*": true}
 
-// sloppyWords are what strict code may not use, or not everywhere: each use may cost a look at the whole text.
+// sloppyWords are words that strict code can't use everywhere. The compiler may scan the whole text
+// for each use.
 var sloppyWords = map[string]bool{"with": true, "delete": true, "implements": true, "package": true, "private": true,
 	"protected": true, "public": true, "static": true, "eval": true, "arguments": true, "__proto__": true}
 
-// declaredAgain says whether token i is a name that stands where one is declared, and stood at such a place before;
-// or something else for which the compiler may look through the whole text.
+// declaredAgain reports whether token i is a name at a place of declaration that was at such a
+// place before. It also reports other tokens for which the compiler may scan the whole text.
 func (d *depth) declaredAgain(i int, l *level) bool {
 	t := d.t
 	tok, s := &t.list[i], t.text(i)
@@ -148,7 +150,7 @@ func (d *depth) declaredAgain(i int, l *level) bool {
 	return before
 }
 
-// octal says whether a string holds an escape that strict code may not.
+// octal reports whether a string contains an escape that is invalid in strict code.
 func octal(s string) bool {
 	for i := 0; i+1 < len(s); i++ {
 		if s[i] == '\\' {
@@ -160,7 +162,7 @@ func octal(s string) bool {
 	return false
 }
 
-// ends says whether an expression or a statement surely ended before token i.
+// ends reports whether an expression or a statement certainly ended before token i.
 func (d *depth) ends(i int) bool {
 	if i == 0 {
 		return false
@@ -184,5 +186,5 @@ func (d *depth) ends(i int) bool {
 	return tok.nl && prev.operand && starts // the line ends the statement
 }
 
-// infixWords go on an expression.
+// infixWords continue an expression.
 var infixWords = map[string]bool{"instanceof": true, "in": true, "of": true, "as": true, "satisfies": true, "extends": true, "is": true, "from": true}

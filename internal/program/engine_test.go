@@ -25,19 +25,20 @@ type pipes struct {
 	io.Writer
 }
 
-// An engine is a sandbox and the host's end of its stream, for one program or those of a session.
+// An engine is a sandbox and the host's end of its stream, for one program or the programs of a
+// session.
 type engine struct {
 	t       testing.TB
 	session bool
 	in      *bufio.Reader
 	out     io.WriteCloser
 	over    sync.WaitGroup
-	files   map[string]string // what reading a file gives
+	files   map[string]string // content of each readable file
 	spaces  map[string][]string
 	at      int64
 }
 
-// newEngine makes an engine. The caller closes it.
+// newEngine returns an engine. The caller must close it.
 func newEngine(t testing.TB, session bool) *engine {
 	t.Helper()
 	d, err := driver()
@@ -81,8 +82,8 @@ func (e *engine) send(m sandbox.HostMessage) {
 	}
 }
 
-// run runs a program in the real engine and tells its value or what it threw, the tools it called and its console.
-// Tools answer with their own name and arguments.
+// run runs a program in the real engine. It returns its value or exception, the tools it called and
+// its console output. Tools return their own name and arguments.
 func run(t testing.TB, p *program.Program) string {
 	t.Helper()
 	e := newEngine(t, false)
@@ -114,7 +115,8 @@ func (e *engine) run(p *program.Program) string {
 	return b.String()
 }
 
-// converse runs a program and gives the guest's last word, and what it called and logged before.
+// converse runs a program, and returns the guest's last message, and the calls and console output
+// before it.
 func (e *engine) converse(p *program.Program) (last sandbox.GuestMessage, said []string) {
 	e.t.Helper()
 	e.send(sandbox.HostMessage{Run: &sandbox.Run{Code: p.Code, Name: p.Name, Seed: sandboxtest.NewSeed(), Session: e.session, Namespaces: e.spaces}})
@@ -149,7 +151,7 @@ func (e *engine) converse(p *program.Program) (last sandbox.GuestMessage, said [
 	}
 }
 
-// file answers a request for a file: there is reading only.
+// file answers a file operation: only reading is supported.
 func (e *engine) file(f *sandbox.File) *sandbox.Answer {
 	text, ok := e.files[strings.TrimLeft(f.Path, "./")]
 	if !ok || f.Op != "read" {

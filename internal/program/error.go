@@ -6,19 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// An Error says why a program can't be run, for the agent's next attempt.
+// An Error explains why a program can't be run, so that the agent can correct it.
 type Error struct {
-	Kind    string   // "syntax", "check" (it doesn't fit the catalog), "limit" (too large, too deep), "language", "empty"
-	Message string   // what is wrong and what to do
-	Line    int      // in the agent's own text, from 1; 0 where the error is about the whole
+	// "syntax", "check" (doesn't match the catalog), "limit" (too large, too deep), "language",
+	// "empty"
+	Kind    string
+	Message string   // the problem and how to fix it
+	Line    int      // in the agent's text, from 1; 0 if the error is about the whole text
 	Column  int      // in characters, from 1
-	Frame   string   // the lines around it, with a caret; "" where Line is 0
-	More    []*Error // what else is wrong, in the order of the text
-	// Attempts are paths of tools that the program calls and that its principal doesn't see, of a program that is refused.
+	Frame   string   // the surrounding lines, with a caret; "" if Line is 0
+	More    []*Error // further errors, in the order of the text
+	// Attempts are paths of tools that a rejected program calls but its principal can't see.
 	Attempts []string
 }
 
-// Error gives the whole text for the agent: message, place and frame of this error and of More.
+// Error returns the full text for the agent: message, position and frame of this error and of More.
 func (e *Error) Error() string {
 	var b strings.Builder
 	for i, p := range append([]*Error{e}, e.More...) {
@@ -41,8 +43,8 @@ const (
 	frameWidth  = 120 // characters of a line shown
 )
 
-// frame draws the lines around a place (from 1) and a caret below it. Lines that are long are cut to what is near
-// the caret.
+// frame returns the lines around a position (from 1), with a caret. Long lines are cut to the part
+// near the caret.
 func frame(lines *lineTable, line, col int) string {
 	if line < 1 || line > len(lines.starts) {
 		return ""
@@ -75,7 +77,7 @@ func frame(lines *lineTable, line, col int) string {
 	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), " \n", "\n")
 }
 
-// window cuts s to what is shown of it from a character on.
+// window returns the part of s that is shown if the first from characters are cut.
 func window(s string, from int) string {
 	head := ""
 	if from > 0 {
@@ -90,7 +92,8 @@ func window(s string, from int) string {
 	return head + s
 }
 
-// indent gives the white space that puts a caret below a column of a line that window cut; tabs stay tabs.
+// indent returns the white space before a caret below a column of a line cut by window. Tabs stay
+// tabs.
 func indent(s string, from, col int) string {
 	var b strings.Builder
 	if from > 0 {
@@ -113,7 +116,7 @@ func indent(s string, from, col int) string {
 
 func dropRunes(s string, n int) string { return s[runeOffset(s, n):] }
 
-// runeOffset gives the offset of the n-th character of s, or its length.
+// runeOffset returns the offset of the n-th character of s, or len(s).
 func runeOffset(s string, n int) int {
 	off := 0
 	for ; n > 0 && off < len(s); n-- {

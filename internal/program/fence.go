@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// languages are the words that stand for a language, behind a Markdown fence or as execute's argument, and what they
-// are to us; "" is none that runs.
+// languages maps the names of languages, after a Markdown fence or in execute's argument, to the
+// language that runs; "" means none.
 var languages = map[string]string{
 	"ts": "typescript", "typescript": "typescript", "tsx": "typescript", "mts": "typescript", "cts": "typescript", "deno": "typescript",
 	"js": "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
@@ -16,13 +16,13 @@ var languages = map[string]string{
 // A block is the code of one Markdown fence: source[from:to].
 type block struct {
 	from, to int
-	info     string // first word behind the fence, in lower case
+	info     string // first word after the fence, in lower case
 	at       int    // offset of the fence
 }
 
-// unwrap takes the program out of the Markdown around it. Text without fences at the level of code comes back as it
-// is: what stands in a template string or a comment is no fence. With naive set, every line that looks like a fence
-// is one (for prose that doesn't scan as code at all).
+// unwrap extracts the program from the Markdown around it. A text without fences outside strings
+// and comments is returned unchanged. If naive is set, every line that looks like a fence is one,
+// even if the text doesn't scan as code.
 func unwrap(source string, naive bool) (*text, *Error) {
 	b := &textBuilder{parent: source}
 	from := 0
@@ -54,8 +54,8 @@ func unwrap(source string, naive bool) (*text, *Error) {
 	return b.text(), nil
 }
 
-// leadingLanguage gives the length of a first line that is nothing but the name of a language, which is what is left
-// where a fence got lost.
+// leadingLanguage returns the length of a first line that consists only of the name of a language,
+// which remains if a fence got lost.
 func leadingLanguage(s string) int {
 	line, _, found := strings.Cut(s, "\n")
 	if l := languages[strings.TrimSpace(line)]; found && l != "" && l != "python" {
@@ -64,8 +64,8 @@ func leadingLanguage(s string) int {
 	return 0
 }
 
-// pickBlocks chooses the blocks that make up the program: all that say they are Python, or else TypeScript or JavaScript;
-// where there are none, all that say nothing.
+// pickBlocks returns the blocks that form the program: all that are marked with the language
+// (Python, or else TypeScript or JavaScript). If there are none, it returns all unmarked blocks.
 func pickBlocks(blocks []block, language string) []block {
 	var named, bare []block
 	for _, k := range blocks {
@@ -81,17 +81,18 @@ func pickBlocks(blocks []block, language string) []block {
 	return bare
 }
 
-// maxBlocks is how many blocks are told from template strings; each takes a scan of what follows it.
+// maxBlocks is the number of blocks that are distinguished from template strings. Each requires a
+// scan of the rest.
 const maxBlocks = 16
 
-// What stands between fences, and so what a string or a comment is, in which a line is no fence.
+// How to find strings and comments, in which a line is not a fence.
 const (
 	inScript = iota
 	inPython
 	inProse // every line that looks like a fence is one
 )
 
-// findBlocks finds the fenced blocks of source.
+// findBlocks returns the fenced blocks of source.
 func findBlocks(source string, how int) []block {
 	var tok *tokens
 	var strs []span
@@ -136,7 +137,7 @@ func findBlocks(source string, how int) []block {
 		}
 		lo = hi
 	}
-	if cur != nil { // cut off, or shut behind code on the same line
+	if cur != nil { // cut off, or closed after code on the same line
 		rest := strings.TrimRight(source[cur.from:], " \t\r\n")
 		cur.to = cur.from + len(strings.TrimSuffix(rest, mark))
 		out = append(out, *cur)
@@ -151,8 +152,8 @@ func lineEndLF(s string) int {
 	return len(s)
 }
 
-// fenceLine says whether the line source[lo:hi] is a Markdown fence: its mark (``` or longer, ~~~ or longer), the
-// first word behind it, and where the mark stands.
+// fenceLine parses the line source[lo:hi] if it is a Markdown fence. It returns the mark (``` or
+// ~~~, or longer), the first word after it, and the offset of the mark.
 func fenceLine(source string, lo, hi int) (mark, info string, at int) {
 	line := source[lo:hi]
 	trimmed := strings.TrimLeft(line, " \t")
@@ -174,7 +175,7 @@ func fenceLine(source string, lo, hi int) (mark, info string, at int) {
 	return mark, info, at
 }
 
-// oneLine reads a fence that begins and ends on one line: ```ts await x()```.
+// oneLine parses a fence that starts and ends on one line: ```ts await x()```.
 func oneLine(source string, at, hi int, mark string) (block, bool) {
 	from, to := at+len(mark), at+len(strings.TrimRight(source[at:hi], " \t\r\n"))
 	if to-from <= len(mark) || !strings.HasSuffix(source[from:to], mark) {

@@ -8,8 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Plain returns the plain form of a call that a program of who wrote: the path of its tool, and one object with named
-// arguments. What has none, or more than one, is returned as it is, for the door to refuse.
+// Plain returns the plain form of a call made by a program of who: the path of its tool, and one
+// object with named arguments. A call with no unique plain form is returned unchanged, for the
+// gateway to reject.
 func (p *Preparer) Plain(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage) {
 	if p.cfg.Catalog == nil {
 		return path, args
@@ -35,9 +36,9 @@ func (p *Preparer) Plain(who tool.Principal, path string, args json.RawMessage) 
 	return path, e.Arrange(args)
 }
 
-// hidden returns the tool of a path with its upstream in it that policy hides, so that the door refuses the call by policy
-// and records the attempt, as it does for the plain form. A bare name is not looked up among hidden tools: the answer
-// would tell where they are.
+// hidden returns a tool that policy hides, if path includes its upstream. So the gateway rejects
+// the call by policy and records the attempt, as it does for the plain form. Bare names are not
+// looked up among hidden tools, because the answer would reveal where they are.
 func hidden(whole *catalog.View, path string) *catalog.Entry {
 	if e, err := whole.Find(path); err == nil && whole.Names(path, e) {
 		return e
@@ -45,7 +46,7 @@ func hidden(whole *catalog.View, path string) *catalog.Entry {
 	return nil
 }
 
-// find fills in what the program finds of the catalog.
+// find sets the names by which the program refers to the catalog.
 func (p *Program) find(x *check.Index, q *Request) {
 	p.Namespaces, p.Whole = x.Namespaces(q.Source)
 	p.Aliases = x.Aliases(q.Source, p.Runtime == "python")

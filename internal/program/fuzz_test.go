@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// FuzzPrepare prepares anything. What is refused is refused with a place in the text; what is made is a script that
-// parses, and its positions lie in the text.
+// FuzzPrepare prepares arbitrary text. An error must have a position in the text. A program must be
+// a script that parses, and its positions must be in the text.
 func FuzzPrepare(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -80,7 +80,7 @@ func valid(t *testing.T, prog *program.Program) {
 	}
 }
 
-// FuzzPython prepares anything as Python.
+// FuzzPython prepares arbitrary text as Python.
 func FuzzPython(f *testing.F) {
 	f.Add("```python\n  x = '''\n```\n'''\n```\nawait github.list_issue()")
 	schemas, err := txtar.ParseFile("testdata/check/tools.txtar")
@@ -103,7 +103,7 @@ func FuzzPython(f *testing.F) {
 	})
 }
 
-// FuzzSkill prepares a program that imports anything.
+// FuzzSkill prepares a program that imports an arbitrary module.
 func FuzzSkill(f *testing.F) {
 	f.Add("export const a = 1; export function b() {} export * from './x'")
 	p := program.New(program.Config{})

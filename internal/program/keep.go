@@ -9,28 +9,28 @@ import (
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
-// In a session, what a program declares at its top outlives it: each such name becomes a property of the global object,
-// and its declaration an assignment, in place, so that closures of all programs share one variable, and the name may be
-// declared again. Functions are assigned before anything runs, as they are hoisted; a `var` that isn't reached is there
-// and undefined.
+// In a session, the top-level declarations of a program outlive it. Each name becomes a property of
+// the global object, and its declaration becomes an assignment in the same place. So the closures
+// of all programs share one variable, and the name can be declared again. Functions are assigned
+// first, because they are hoisted. A `var` that is never reached exists and is undefined.
 //
-// It follows that a name which is used before its let or const is not defined, or has the value that an earlier program
-// gave it, and that constants can be assigned to.
+// As a result, a name used before its let or const is undefined or has the value of an earlier
+// program, and constants can be assigned to.
 
-// protected are names that are never kept: what a program declares under them is its own only, so that the later ones
-// still reach the tools.
+// protected are names that are never kept. A program's declarations of them are local, so that
+// later programs can still reach the tools.
 var protected = map[string]bool{"tools": true, "callTool": true, "globalThis": true, "undefined": true, "NaN": true, "Infinity": true,
 	"arguments": true, "eval": true, "__proto__": true, "__import": true, "__module": true, defaultName: true, valueName: true}
 
-// A keeper rewrites the declarations at the top of compiled code.
+// A keeper rewrites the top-level declarations of compiled code.
 type keeper struct {
 	reader
-	own    map[string]bool // names in the agent's text: those that the compiler makes up are no one's to keep
-	names  map[string]bool // what is kept
-	vars   []string        // of names, those declared by var: they exist from the start
-	locals []string        // what is not kept and is declared together with what is
-	moved  []stmt          // functions
-	note   string          // on a name that is not kept
+	own    map[string]bool // names in the agent's text; names made up by the compiler are not kept
+	names  map[string]bool // kept names
+	vars   []string        // the subset of names declared by var: they exist from the start
+	locals []string        // names that are not kept but declared together with kept ones
+	moved  []stmt          // functions to assign first
+	note   string          // about a name that is not kept
 	edits  []edit
 }
 
@@ -44,7 +44,7 @@ func newKeeper(r reader, code *tokens) *keeper {
 	return k
 }
 
-// keepable says whether a declared name is one to keep.
+// keepable reports whether a declared name can be kept.
 func (k *keeper) keepable(name string) bool {
 	name = plainName(name)
 	if name == "tools" || name == "callTool" {
@@ -53,10 +53,10 @@ func (k *keeper) keepable(name string) bool {
 	return k.own[name] && !protected[name]
 }
 
-// keep notes a name.
+// keep records a name.
 func (k *keeper) keep(name string) { k.names[plainName(name)] = true }
 
-// plainName gives a name without escapes: the compiler writes all letters but those of ASCII so.
+// plainName returns a name without escapes. The compiler escapes all letters that are not ASCII.
 func plainName(name string) string {
 	if !strings.Contains(name, `\u`) {
 		return name
@@ -72,13 +72,15 @@ func plainName(name string) string {
 
 var escaped = lazily.Regexp(`\\u(?:\{[0-9a-fA-F]{1,6}\}|[0-9a-fA-F]{4})`)
 
-// statements rewrites the statements at the top of a program.
+// statements rewrites the top-level statements of a program.
 func (k *keeper) statements(body []stmt) {
 	directives := true
 	for _, s := range body {
 		if directives = directives && s.form == expression && k.list[s.lo].kind == str; directives {
-			if t := k.text(s.lo); t == `"use strict"` || t == "'use strict'" { // names could not be made by assigning to them
-				k.edits = append(k.edits, edit{k.list[s.lo].start, k.list[s.lo].start, ";"}) // it is no directive then
+			// strict code can't create names by assigning to them
+			if t := k.text(s.lo); t == `"use strict"` || t == "'use strict'" {
+				// then it isn't a directive
+				k.edits = append(k.edits, edit{k.list[s.lo].start, k.list[s.lo].start, ";"})
 			}
 			continue
 		}
@@ -101,7 +103,8 @@ func (k *keeper) statements(body []stmt) {
 	}
 }
 
-// disposes says whether a statement is the one in which the compiler puts all that is declared beside a `using`.
+// disposes reports whether a statement is the one in which the compiler puts everything declared
+// beside a `using`.
 func (k *keeper) disposes(s stmt) bool {
 	last := s.hi - 1
 	if !k.is(last, "}") || k.list[last].match < 0 || !k.is(int(k.list[last].match)-1, "finally") {
@@ -115,7 +118,7 @@ func (k *keeper) disposes(s stmt) bool {
 	return false
 }
 
-// nameOf gives the token of a function's name.
+// nameOf returns the token of a function's name.
 func (k *keeper) nameOf(s stmt) int {
 	i := s.lo + 1
 	if k.is(s.lo, "async") {
@@ -127,7 +130,7 @@ func (k *keeper) nameOf(s stmt) int {
 	return i
 }
 
-// function takes a function out of where it stands. Several of one name: the last counts.
+// function moves a function to the start. If several have the same name, the last one wins.
 func (k *keeper) function(s stmt) {
 	name := k.text(k.nameOf(s))
 	if !k.keepable(name) {
@@ -138,7 +141,7 @@ func (k *keeper) function(s stmt) {
 	k.edits = append(k.edits, edit{k.list[s.lo].start, k.list[s.hi-1].end, ""})
 }
 
-// functions writes the functions that were taken out, as assignments. edits are those of all that is in them.
+// functions writes the moved functions as assignments. edits are the edits inside them.
 func (k *keeper) functions(b *textBuilder, edits []edit) {
 	for _, s := range k.moved {
 		n := &k.list[k.nameOf(s)]
@@ -155,7 +158,7 @@ func (k *keeper) functions(b *textBuilder, edits []edit) {
 	}
 }
 
-// inner finds the var declarations inside a statement, and not inside the functions in it.
+// inner handles the var declarations inside a statement, except inside nested functions.
 func (k *keeper) inner(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		switch {
@@ -168,7 +171,7 @@ func (k *keeper) inner(lo, hi int) {
 	}
 }
 
-// opensFunction says whether the { at token i opens the body of a function, or a static block.
+// opensFunction reports whether the { at token i opens the body of a function or a static block.
 func (k *keeper) opensFunction(i int) bool {
 	if k.is(i-1, "=>") || k.is(i-1, "static") {
 		return true
@@ -181,7 +184,7 @@ func (k *keeper) opensFunction(i int) bool {
 	return k.is(at-1, ".") || !(headerWords[head] || head == "catch" || head == "await" && k.is(at-1, "for"))
 }
 
-// declaration rewrites the declaration at token i, which is a statement of its own or stands in the header of a for.
+// declaration rewrites the declaration at token i, which is a statement or in the header of a for.
 func (k *keeper) declaration(i, hi int, header bool) {
 	d := k.declarators(i+1, hi, header)
 	kept := 0
@@ -209,7 +212,7 @@ func (k *keeper) declaration(i, hi int, header bool) {
 		end := k.list[d.end-1].end
 		k.edits = append(k.edits, edit{end, end, ")"})
 	}
-	if header && k.is(i+1, "async") && k.is(i+2, "of") { // for (async of ...) is no loop
+	if header && k.is(i+1, "async") && k.is(i+2, "of") { // for (async of ...) is not a valid loop
 		word.put = "("
 		k.edits = append(k.edits, edit{k.list[i+1].end, k.list[i+1].end, ")"})
 	}
@@ -221,11 +224,11 @@ func (k *keeper) declaration(i, hi int, header bool) {
 	}
 }
 
-// binds are what stands behind const, let or var.
+// binds describes the declarators after const, let or var.
 type binds struct {
 	names []string
 	bare  []int // tokens of names without a value
-	end   int   // the token behind
+	end   int   // the token after them
 }
 
 func (k *keeper) declarators(i, hi int, header bool) (d binds) {
@@ -248,7 +251,7 @@ func (k *keeper) declarators(i, hi int, header bool) (d binds) {
 	return d
 }
 
-// comma gives the next ',' or ';' outside brackets, or the end.
+// comma returns the next ',' or ';' outside brackets, or the end.
 func (k *keeper) comma(i, hi int) int {
 	for i < hi && !k.is(i, ",") && !k.is(i, ";") {
 		if k.list[i].kind == shut {
@@ -290,7 +293,7 @@ func (k *keeper) target(names []string, i int) []string {
 	return names
 }
 
-// head writes what comes first in the body of the program.
+// head writes the start of the body of the program.
 func (k *keeper) head(b *textBuilder, code *tokens) {
 	for _, n := range k.vars {
 		if declaresAnew(code, n) {
@@ -305,7 +308,8 @@ func (k *keeper) head(b *textBuilder, code *tokens) {
 	}
 }
 
-// declaresAnew says whether name is that of an enum or a namespace, of which the compiler makes a var.
+// declaresAnew reports whether name is that of an enum or a namespace, which the compiler turns
+// into a var.
 func declaresAnew(code *tokens, name string) bool {
 	for i := range code.list {
 		if code.list[i].kind == word && plainName(code.text(i)) == plainName(name) && (code.is(i-1, "enum") || code.is(i-1, "namespace") || code.is(i-1, "module")) {
@@ -315,7 +319,8 @@ func declaresAnew(code *tokens, name string) bool {
 	return false
 }
 
-// declared gives what a program leaves to the later ones: what it declares, and what it assigns to without declaring it.
+// declared returns the names that a program leaves to later ones: those it declares, and those it
+// assigns without declaring them.
 func (k *keeper) declared() []string {
 	assigned, dynamic := assignments(k.tokens)
 	for n := range assigned {

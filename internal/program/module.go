@@ -1,22 +1,22 @@
 package program
 
-// The name that `export default` of an expression gets.
+// defaultName is the name of the constant for `export default` of an expression.
 const defaultName = "__default"
 
-// A module is what a program says to other modules, which a function body can't say: it is taken out of the text
-// before the text becomes the body of a function.
+// A module holds the imports and exports of a program. They can't be in a function body, so they
+// are removed before the text becomes one.
 type module struct {
 	imports []span // whole import statements
-	edits   []edit // what takes the exports out
+	edits   []edit // edits that remove the exports
 	def     string // name of the default export; "" for none
-	bare    bool   // it holds a namespace or a module declaration, which no function body may hold
+	bare    bool   // it contains a namespace or a module declaration, which a function body can't
 }
 
 // A span is s[from:to].
 type span struct{ from, to int }
 
-// readModule finds the import and export statements of t. Both words are reserved, so outside brackets they begin a
-// statement wherever they are not import(...), import.meta or a property.
+// readModule finds the import and export statements of t. Both words are reserved. So outside
+// brackets they start a statement, except for import(...), import.meta and properties.
 func readModule(t *tokens) *module {
 	m := &module{}
 	if len(t.s) > 1 && t.s[:2] == "#!" {
@@ -45,11 +45,11 @@ func readModule(t *tokens) *module {
 	return m
 }
 
-// maxLine is how many bytes a line for the compiler may have, if it can be broken.
+// maxLine is the length in bytes above which a line for the compiler is broken, if possible.
 const maxLine = 4000
 
-// lineBreaks breaks lines that are very long, where that changes nothing: for each message, the compiler reads the
-// whole line.
+// lineBreaks breaks very long lines where that changes nothing, because the compiler reads the
+// whole line for each message.
 func lineBreaks(t *tokens) []edit {
 	var edits []edit
 	begin := 0
@@ -66,7 +66,7 @@ func lineBreaks(t *tokens) []edit {
 	return edits
 }
 
-// readImport reads the import at token i and gives the token behind what it took.
+// readImport handles the import at token i, and returns the next token to read.
 func (m *module) readImport(t *tokens, i int) int {
 	if t.is(i+1, "(") || t.is(i+1, ".") {
 		return i + 1
@@ -86,13 +86,14 @@ func (m *module) readImport(t *tokens, i int) int {
 	}
 	end, ok := clause(t, i+1)
 	if !ok {
-		return i + 1 // the compiler says what is wrong with it
+		return i + 1 // the compiler reports the error
 	}
 	m.imports = append(m.imports, span{t.list[i].start, t.list[end-1].end})
 	return end
 }
 
-// clause reads the rest of an import, or of an export from another module, and gives the token behind it.
+// clause parses the rest of an import, or of an export from another module. It returns the token
+// after it.
 func clause(t *tokens, i int) (end int, ok bool) {
 	for ; i < len(t.list) && t.list[i].kind != str; i++ {
 		switch {
@@ -117,9 +118,9 @@ func clause(t *tokens, i int) (end int, ok bool) {
 	return i, true
 }
 
-// readExport reads the export at token i and gives the token behind what it took.
+// readExport handles the export at token i, and returns the next token to read.
 func (m *module) readExport(t *tokens, i int) int {
-	drop := func(n int) int { // takes n tokens away
+	drop := func(n int) int { // removes n tokens
 		if i+n < len(t.list) {
 			m.edits = append(m.edits, edit{t.list[i].start, t.list[i+n].start, ""})
 		}
@@ -142,7 +143,7 @@ func (m *module) readExport(t *tokens, i int) int {
 	return drop(1)
 }
 
-// readExportList reads export { a, b as default } and export ... from "x", of which nothing stays.
+// readExportList removes export { a, b as default } and export ... from "x".
 func (m *module) readExportList(t *tokens, i, braces int) int {
 	end := braces + 1
 	if t.is(braces, "{") {
@@ -168,8 +169,8 @@ func (m *module) readExportList(t *tokens, i, braces int) int {
 	return end
 }
 
-// readDefault reads export default: declarations lose the two words and get a name where they have none; an
-// expression becomes a constant.
+// readDefault handles export default. Declarations lose both words, and get a name if they have
+// none. An expression becomes a constant.
 func (m *module) readDefault(t *tokens, i int, drop func(int) int) int {
 	k := i + 2
 	if t.is(k, "interface") && t.list[min(k+1, len(t.list)-1)].kind == word {
@@ -202,8 +203,8 @@ const (
 	wrapTail = "\n});"
 )
 
-// input makes the text for the compiler: the imports, then the rest as the body of an async function, where both
-// `return` and `await` are allowed. With bare, the rest stands as it is.
+// input returns the text for the compiler: the imports, and the rest as the body of an async
+// function, which allows both `return` and `await`. If bare is set, the rest is not wrapped.
 func (m *module) input(t *tokens, bare bool) *text {
 	b := &textBuilder{parent: t.s}
 	edits := m.edits

@@ -11,17 +11,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// FileName is the name to run a program under (sandbox.Run.Name), so that Locate finds it in stack traces.
+// FileName is the name to run a program under (sandbox.Run.Name), by which Locate finds it in stack
+// traces.
 const FileName = "program.js"
 
-// A step of the way from the agent's text to the code that runs, each made from the one before:
+// steps are the stages from the agent's text to the code that runs, each made from the one before:
 // source -> code (fences, entities) -> input (exports, wrapper) -> output (compiled) -> final.
 type steps struct {
 	source string
 	code   *text  // from source
 	input  *text  // from code.s
 	output string // from input.s, by the compiler
-	srcMap []byte // of the compiler: output to input
+	srcMap []byte // source map of the compiler: output to input
 	final  *text  // from output
 
 	once      sync.Once
@@ -33,10 +34,11 @@ type steps struct {
 	badSrcMap bool
 }
 
-// A segment says where in input a column of output comes from; all from 0, columns in UTF-16 units.
+// A segment maps a column of output to a position in input. All numbers start at 0; columns are in
+// UTF-16 units.
 type segment struct{ col, line, srcCol int }
 
-// load makes what only positions need: most programs run without asking for one.
+// load computes the data for positions, which most programs never need.
 func (s *steps) load() {
 	s.once.Do(func() {
 		s.finalAt = newLineTable(s.final.s, engineLines)
@@ -54,7 +56,7 @@ func (s *steps) load() {
 	})
 }
 
-// sourceOf gives the offset in the agent's text of an offset in the final code.
+// sourceOf maps an offset in the final code to one in the agent's text.
 func (s *steps) sourceOf(off int) (int, bool) {
 	out, ok := s.final.origin(off)
 	if !ok && out < 0 {
@@ -72,7 +74,7 @@ func (s *steps) sourceOf(off int) (int, bool) {
 	return src, ok || src >= 0
 }
 
-// inputOf follows the compiler's source map: the nearest segment at or before the offset counts.
+// inputOf maps an offset by the compiler's source map, using the nearest segment at or before it.
 func (s *steps) inputOf(off int) (int, bool) {
 	s.load()
 	line, col := s.outputAt.utf16(min(off, len(s.output)))
@@ -88,8 +90,9 @@ func (s *steps) inputOf(off int) (int, bool) {
 	return in, in >= 0
 }
 
-// Position gives the place in the agent's own text of a place in Code. All count from 1; genCol counts bytes, as
-// QuickJS does, and col counts characters. ok is false for code that stands for no place in the text.
+// Position maps a position in Code to one in the agent's text. All numbers start at 1; genCol
+// counts bytes, as QuickJS does, and col counts characters. ok is false for code that has no
+// position in the text.
 func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
 	if p.steps == nil {
 		return 0, 0, false
@@ -101,14 +104,14 @@ func (p *Program) Position(genLine, genCol int) (line, col int, ok bool) {
 	return p.steps.position(genLine, genCol)
 }
 
-// position gives the place in the source of a place in the final code.
+// position maps a position in the final code to one in the source.
 func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 	s.load()
 	off := s.finalAt.atByte(genLine-1, max(genCol, 1)-1)
 	if off < 0 {
 		return 0, 0, false
 	}
-	// The engine gives the first column where it knows the line only.
+	// The engine reports the first column if it knows only the line.
 	code := s.final.s
 	if lead := s.finalAt.starts[genLine-1]; strings.TrimLeft(code[lead:off], " \t") == "" {
 		off += len(code[off:]) - len(strings.TrimLeft(code[off:], " \t"))
@@ -121,10 +124,12 @@ func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 	return line, col, true
 }
 
-// stackPlace matches a place of the program in a frame of a stack trace: "at boom (program.js:3:34)".
+// stackPlace matches a position of the program in a frame of a stack trace: "at boom
+// (program.js:3:34)".
 var stackPlace = lazily.Regexp(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
 
-// Locate gives the place in the agent's own text of the innermost frame of an engine's stack trace that stands for one.
+// Locate returns the position in the agent's text of the innermost frame of an engine's stack trace
+// that has one.
 func (p *Program) Locate(stack string) (line, col int, ok bool) {
 	if p.python != nil {
 		return p.python.locate(stack)
@@ -139,7 +144,8 @@ func (p *Program) Locate(stack string) (line, col int, ok bool) {
 	return 0, 0, false
 }
 
-// Frame draws the lines of the agent's text around a place, with a caret below it; "" for a place that isn't there.
+// Frame returns the lines of the agent's text around a position, with a caret. It returns "" if
+// there is no such position.
 func (p *Program) Frame(line, col int) string {
 	switch {
 	case p.python != nil:
@@ -151,14 +157,15 @@ func (p *Program) Frame(line, col int) string {
 	return frame(p.steps.sourceAt, line, col)
 }
 
-// dotted is a name, or names with dots between them, at the end of a text and at its beginning.
+// dottedBefore matches names followed by dots at the end of a text, and nameAfter a name at its
+// start.
 var (
 	dottedBefore = lazily.Regexp(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*$`)
 	nameAfter    = lazily.Regexp(`^[#\p{L}_$][\p{L}\p{N}_$]*`)
 )
 
-// NameAt gives the name that stands at a place of the agent's text, with what stands before its dots: "r.items.map" at
-// map. It is empty where none does, and where it is more than a name.
+// NameAt returns the name at a position of the agent's text, with the names and dots before it:
+// "r.items.map" at map. It returns "" if there is none, or if the expression is more than a name.
 func (p *Program) NameAt(line, col int) string {
 	if p.steps == nil {
 		return ""
@@ -179,11 +186,12 @@ func (p *Program) NameAt(line, col int) string {
 	return chain + name
 }
 
-// maxName bounds what NameAt gives, in bytes.
+// maxName is the maximum length in bytes of the result of NameAt.
 const maxName = 100
 
-// decodeMappings reads the mappings of a source map (ECMA-426, 8): lines separated by ';', segments by ',', each of
-// one, four or five numbers in base64 VLQ, relative to those of the segment before.
+// decodeMappings decodes the mappings of a source map (ECMA-426, 8): lines are separated by ';',
+// segments by ','. A segment has one, four or five numbers in base64 VLQ, relative to those of the
+// segment before.
 func decodeMappings(s string) [][]segment {
 	var lines [][]segment
 	var cur []segment
@@ -218,7 +226,7 @@ func decodeMappings(s string) [][]segment {
 
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// vlq reads one number and gives the rest.
+// vlq decodes one number, and returns the rest.
 func vlq(s string) (v int, rest string, ok bool) {
 	for i, shift := 0, 0; i < len(s) && shift < 60; i, shift = i+1, shift+5 {
 		d := strings.IndexByte(base64Digits, s[i])

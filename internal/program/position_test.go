@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// pieces are statements; @ stands for a name that occurs once, whose place must be found again.
+// pieces are statements; @ stands for a unique name, whose position must be found again.
 var pieces = []string{
 	"@();", "const a% = @({ x: 1 });", "  let b% = [@, 2]", "if (@) { @() } else @()", "type T% = { a: number };", "// @ in a comment\n",
 	"/* @ */", "interface I% { f(x: string): void }", "function f%(x: number): string { return @(x as any) }", "enum E% { A = 1, B }",
@@ -22,8 +22,8 @@ var pieces = []string{
 	"@!.x; @ satisfies unknown;", "abstract class B% { abstract z(): void; y = @ }", "const o% = { \"k\": @, [@]: 1, n() { @() } };",
 }
 
-// TestPositions assembles programs of pieces, in fences and with all line ends, and finds each name of the final code
-// where the text has it.
+// TestPositions prepares programs made of pieces, in fences and with all line ends. Each name in
+// the final code must be mapped to its position in the text.
 func TestPositions(t *testing.T) {
 	p := program.New(program.Config{})
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,7 +73,7 @@ func TestPositions(t *testing.T) {
 	})
 }
 
-// placeOf gives the line and column of a name in a text.
+// placeOf returns the line and column of a name in a text.
 func placeOf(s, name string) (line, col int) {
 	i := strings.Index(s, name)
 	before := strings.TrimPrefix(s[:i], "\ufeff")
@@ -81,7 +81,7 @@ func placeOf(s, name string) (line, col int) {
 	return line, utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]) + 1
 }
 
-// TestFrames draws frames of odd places.
+// TestFrames checks the frames of unusual positions.
 func TestFrames(t *testing.T) {
 	p, err := program.New(program.Config{}).Prepare(program.Request{Source: "1\n\n\n2;" + strings.Repeat("x", 300) + "\n"})
 	if err != nil {

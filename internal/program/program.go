@@ -1,7 +1,8 @@
-// Package program makes an agent's text runnable. Models write code in many shapes: with Markdown fences and prose
-// around it, as an expression, as statements, as a function to be called, as a module; in TypeScript or JavaScript.
-// Prepare makes of each a script whose completion value is an async function that gives the program's value, checks
-// it against the catalog where an error is certain, and maps positions back to the text as the agent wrote it.
+// Package program makes an agent's text runnable. Models write code in many forms: with Markdown
+// fences and prose around it, as an expression, as statements, as a function to be called, as a
+// module; in TypeScript or JavaScript. Prepare turns each into a script whose completion value is
+// an async function that returns the program's value. It reports certain errors against the
+// catalog, and maps positions back to the agent's text.
 package program
 
 import (
@@ -16,12 +17,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config says what programs are prepared for. Its zero value prepares programs without tools.
+// Config configures a Preparer. The zero value prepares programs without tools.
 type Config struct {
 	Catalog func() *catalog.View // the tools to check programs against; nil: none
-	// Visible gives what of Catalog somebody may see; nil: all of it.
+	// Visible returns the part of Catalog that a principal may see; nil: all of it.
 	Visible func(tool.Principal) *catalog.View
-	Ahead   *Ahead // a program that is known already; nil: none
+	Ahead   *Ahead // a program that is read in advance; nil: none
 }
 
 // A Preparer prepares programs. It is safe for concurrent use.
@@ -30,70 +31,74 @@ type Preparer struct {
 	cache cache
 
 	mu      sync.Mutex
-	indexes *queue.Cache[*catalog.View, *check.Index] // of the catalog as it is, by what is visible of it
+	indexes *queue.Cache[*catalog.View, *check.Index] // indexes by the visible part of the current catalog
 	whole   *catalog.View                             // the catalog of indexes
 }
 
-// New makes a Preparer.
+// New returns a Preparer.
 func New(cfg Config) *Preparer { return &Preparer{cfg: cfg} }
 
 // A Request is a text to make runnable.
 type Request struct {
 	Source    string
-	Principal tool.Principal // who sees the tools that the program is checked against
-	Language  string         // "typescript", "javascript", "python" or one of their common names; "" means what the text says, else TypeScript (of which JavaScript is a part)
-	// Session says that what the program declares at its top is there for the programs that come after it in the same
-	// sandbox, and may be declared again by them.
+	Principal tool.Principal // whose tools the program is checked against
+	// "typescript", "javascript", "python" or a common alias; "": as the text indicates, or else
+	// TypeScript, which includes JavaScript
+	Language string
+	// Session means that later programs in the same sandbox can use the program's top-level
+	// declarations, and declare the names again.
 	Session bool
-	// Unchecked leaves out the checks against the catalog, for a program that will not call it.
+	// Unchecked disables the checks against the catalog, for a program that won't call it.
 	Unchecked bool
-	Declared  []string // what earlier programs of the session have declared, in any order: Program.Declared of each
-	// Skills are the modules that the program may import from ./skills, by their path below it: "report.ts",
-	// "billing/tax.ts".
+	Declared  []string // names declared by earlier programs of the session (Program.Declared of each), in any order
+	// Skills are the modules that the program can import from ./skills, by path below it:
+	// "report.ts", "billing/tax.ts".
 	Skills map[string]string
-	// Files gives the text of a module in ./workspace that the program imports, by its path below the root
+	// Files returns the text of a module in ./workspace by its path below the root
 	// ("workspace/util.ts"); nil: there are none.
 	Files func(path string) (text string, ok bool)
 }
 
-// A Program is an agent's text, made runnable. It doesn't change, and is safe for concurrent use.
+// A Program is an agent's text in runnable form. It is immutable and safe for concurrent use.
 type Program struct {
-	// Runtime is what runs it: "js" or "python" (sandbox.Spec.Runtime).
+	// Runtime is the runtime for it: "js" or "python" (sandbox.Spec.Runtime).
 	Runtime string
-	// Code is what the guest is to run (sandbox.Run.Code). In "js" it is a script, to be run by an indirect eval: its
-	// completion value is an async function without parameters, and the value of the program is what its call gives,
-	// awaited. It calls __import(specifier, names) for each import.
+	// Code is the code for the guest (sandbox.Run.Code). For "js" it is a script to run by an
+	// indirect eval. Its completion value is an async function without parameters, whose awaited
+	// result is the value of the program. It calls __import(specifier, names) for each import.
 	Code string
-	// Name is the file name to run it under, so that Locate finds it in stack traces (sandbox.Run.Name), and Line how many
-	// lines of the agent's text stand before Code (sandbox.Run.Line).
+	// Name is the file name to run it under (sandbox.Run.Name), by which Locate finds it in stack
+	// traces. Line is the number of lines of the agent's text before Code (sandbox.Run.Line).
 	Name string
 	Line int
 	// Source is the text as the agent sent it.
 	Source string
-	// Namespaces are the upstreams by their safe names, each with its members; of those that the program doesn't
-	// mention, none where the catalog is large.
+	// Namespaces are the members of each upstream, by its safe name. If the catalog is large,
+	// upstreams that the program doesn't mention have no members here.
 	Namespaces map[string][]string
-	// Aliases are names that the program mentions, and that stand for an upstream or a tool in a form of another system:
-	// "mcp__github__list_issues" for "github.list_issues".
+	// Aliases maps names in the program that denote an upstream or a tool in the style of another
+	// system: "mcp__github__list_issues" to "github.list_issues".
 	Aliases map[string]string
-	// Whole are the namespaces of which all members are listed.
+	// Whole lists the namespaces whose members are complete.
 	Whole []string
-	// Imports are the modules that the program imports, as it names them.
+	// Imports lists the modules that the program imports, as written.
 	Imports []string
-	// Declared are the names that the program leaves to the later ones of its session, sorted.
+	// Declared lists the names that the program leaves to later ones of its session, sorted.
 	Declared []string
-	// Notes are hints for the agent that are worth showing with a result.
+	// Notes are hints for the agent to show with a result.
 	Notes []string
-	// Attempts are paths of tools that the program calls, and that fail before the call is made: its principal doesn't see their upstream.
+	// Attempts are paths of tools that the program calls but that fail before the call is made,
+	// because its principal can't see their upstream.
 	Attempts []string
-	// Remark is a hint that matters once the program has ended well: why it has no value, what its session doesn't keep.
+	// Remark is a hint to show if the program succeeds: why it has no value, or what its session
+	// doesn't keep.
 	Remark string
 
-	fleeting bool     // the same text may be another program the next time: it depends on files
-	steps    *steps   // of what runs in "js"
-	lead     int      // lines of ours that stand before all of "js"
-	modules  []*given // of it: their code stands before that of the steps
-	python   *python  // of what runs in "python"
+	fleeting bool     // it depends on files, so the same text may become another program
+	steps    *steps   // steps of a "js" program
+	lead     int      // number of lines prepended to "js" code
+	modules  []*given // its modules: their code comes before that of the steps
+	python   *python  // details of a "python" program
 }
 
 // Prepare makes a text runnable. The error is an *Error.
@@ -124,7 +129,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	return prog, nil
 }
 
-// modeOf says how to read a program in TypeScript or JavaScript.
+// modeOf returns how to read a program in TypeScript or JavaScript.
 func modeOf(q *Request, language string) mode {
 	if language == "javascript" {
 		return mode{api.LoaderJS, q.Session}
@@ -188,10 +193,11 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	return prog, nil
 }
 
-// maxIndexes is how many different views of one catalog have their indexes kept.
+// maxIndexes is the maximum number of indexes kept for different views of a catalog.
 const maxIndexes = 64
 
-// indexOf gives the index of what somebody sees of the catalog, nil where there is none, and the whole catalog.
+// indexOf returns the index of the part of the catalog that who can see, or nil if there is none,
+// and the whole catalog.
 func (p *Preparer) indexOf(who tool.Principal) (x *check.Index, whole *catalog.View) {
 	if p.cfg.Catalog == nil {
 		return nil, nil
@@ -216,7 +222,8 @@ func (p *Preparer) indexOf(who tool.Principal) (x *check.Index, whole *catalog.V
 	return x, whole
 }
 
-// problems makes one error of several problems in the agent's text; nil where there is none.
+// problems combines several problems in the agent's text into one error. It returns nil if there
+// are none.
 func problems(found []problem, source string) *Error {
 	if len(found) == 0 {
 		return nil
@@ -234,7 +241,7 @@ func problems(found []problem, source string) *Error {
 	return first
 }
 
-// languageOf gives "typescript", "javascript" or "python".
+// languageOf returns "typescript", "javascript" or "python".
 func languageOf(q Request) (string, *Error) {
 	name := strings.ToLower(strings.TrimSpace(q.Language))
 	if l := languages[name]; l != "" {
@@ -262,7 +269,7 @@ func languageOf(q Request) (string, *Error) {
 	return said, nil
 }
 
-// place fills in the frames of an error.
+// place sets the frames of an error.
 func place(e *Error, source string) {
 	lines := newLineTable(source, plainLines)
 	for _, x := range append([]*Error{e}, e.More...) {

@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestLanguages names languages.
+// TestLanguages checks the names of languages.
 func TestLanguages(t *testing.T) {
 	p := program.New(program.Config{})
 	for _, c := range []struct{ language, source, err string }{
@@ -23,7 +23,7 @@ func TestLanguages(t *testing.T) {
 		{"ts", "1", ""},
 		{" js ", "1", ""},
 		{"javascript", "const a = 1; a", ""},
-		{"javascript", "const a: number = 1; a", ""}, // it is TypeScript all the same
+		{"javascript", "const a: number = 1; a", ""}, // it is treated as TypeScript anyway
 		{"ruby", "puts 1", `language "ruby" is not available here: use "typescript", "javascript" or "python"`},
 		{"", "\xff", "the program is not valid UTF-8 text"},
 		{"", "", "the program is empty: send the code to run"},
@@ -40,7 +40,8 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// TestGlobals runs a program that lists the globals of the engine: none of them may be taken for an unknown upstream.
+// TestGlobals runs a program that lists the globals of the engine. None of them may be mistaken for
+// an unknown upstream.
 func TestGlobals(t *testing.T) {
 	alone := program.New(program.Config{})
 	p, err := alone.Prepare(program.Request{Source: `Object.getOwnPropertyNames(globalThis).join()`})
@@ -59,7 +60,7 @@ func TestGlobals(t *testing.T) {
 	}
 	empty := program.New(program.Config{Catalog: catalog.New(catalog.Config{}).View})
 	for _, n := range names {
-		if n == "github" || n == "files" { // what converse adds
+		if n == "github" || n == "files" { // added by converse
 			continue
 		}
 		if _, err := empty.Prepare(program.Request{Source: n + ".something(); " + n + "()"}); err != nil {
@@ -100,7 +101,7 @@ func TestConcurrent(t *testing.T) {
 	over.Wait()
 }
 
-// TestNamespaces tells which members of large upstreams a program is told of.
+// TestNamespaces checks which members of large upstreams are listed for a program.
 func TestNamespaces(t *testing.T) {
 	c := catalog.New(catalog.Config{})
 	var many []*tool.Tool
@@ -118,7 +119,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestCache gives what it has prepared before, and nothing that has to be another.
+// TestCache checks that programs are cached, and that those that may change are not.
 func TestCache(t *testing.T) {
 	c := catalog.New(catalog.Config{})
 	p := program.New(program.Config{Catalog: c.View})
@@ -156,7 +157,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestUnchecked: a text that names what the catalog doesn't have is prepared where nothing is to be called, and only there.
+// TestUnchecked checks that a text with names not in the catalog is prepared if Unchecked is set,
+// and only then.
 func TestUnchecked(t *testing.T) {
 	p := program.New(program.Config{Catalog: catalog.New(catalog.Config{}).View})
 	for language, source := range map[string]string{"typescript": "await gone.tool({ a: 1 })", "python": "await gone.tool(a=1)"} {

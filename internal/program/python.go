@@ -13,16 +13,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/program/check"
 )
 
-// Python programs run as they are: the interpreter reports what is wrong with them. Only what stands around them is taken
-// away, and what is surely wrong by the catalog is said before they run.
+// Python programs run unchanged: the interpreter reports their errors. Only surrounding text is
+// removed, and calls that certainly don't match the catalog are reported before they run.
 
 // PythonName is the name that a Python program runs under.
 const PythonName = "program.py"
 
-// A python is what is known of a Python program beside its code.
+// A python holds details of a Python program.
 type python struct {
 	source *lineTable
-	indent int // columns that were taken away from each line
+	indent int // columns removed from each line
 	place  *regexp.Regexp
 }
 
@@ -43,7 +43,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		return nil, e
 	}
 	prog := &Program{Runtime: "python", Code: code, Name: PythonName, Line: line, Source: q.Source}
-	if q.Session { // frames of an earlier program's functions are told from its own
+	if q.Session { // to distinguish frames of functions of earlier programs
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(q.Source)) // never fails
 		prog.Name = fmt.Sprintf("program_%04x.py", h.Sum32()&0xffff)
@@ -55,7 +55,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	}
 	var found []problem
 	found, prog.Attempts, prog.Declared = checkPython(x, masked, q)
-	for i, f := range found { // the code has the lines of the text, without what was taken away of each
+	for i, f := range found { // the code has the lines of the text, without their removed indentation
 		n := strings.Count(code[:f.at], "\n")
 		found[i].at = prog.python.source.atByte(line+n, f.at-strings.LastIndexByte(code[:f.at], '\n')-1+indent)
 	}
@@ -67,12 +67,13 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 	return prog, nil
 }
 
-// script matches lines that begin as TypeScript does and Python can't.
+// script matches lines that are TypeScript and can't be Python.
 var script = lazily.Regexp(`(?m)^[ \t]*(?:(?:export\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=\n]+)?=[^=]|(?:export\s+)?(?:const|let|var)\s+[\[{][^\n]*=|` +
 	`(?:export\s+(?:default\s+)?)?(?:async\s+)?function(?:\s*\*\s*[\w$]*|\s+[\w$]+)\s*\(|(?:export\s+(?:default\s+)?async\s+|export\s+(?:default\s+)?|async\s+)function\s*\(|function\s*\([^()\n]*\)\s*(?::[^{\n]*)?\{|import[ \t]+(?:\{|\*[ \t]+as\b|type\b|[\w$]+[ \t]*,[ \t]*\{|[\w$]+[ \t]+from[ \t])|(?:export\s+)?interface\s+[\w$]+[^\n(]*\{)`)
 
-// unwrapPython takes the program out of the Markdown around it, and gives how many lines stand before it. Lines between
-// two blocks become empty, so that all keep their numbers.
+// unwrapPython extracts the program from the Markdown around it. It also returns the number of
+// lines before the program. Lines between two blocks become empty, so that line numbers stay the
+// same.
 func unwrapPython(source string) (code string, line int, e *Error) {
 	from := 0
 	if strings.HasPrefix(source, byteOrderMark) {
@@ -105,7 +106,7 @@ func unwrapPython(source string) (code string, line int, e *Error) {
 	return b.String(), line, nil
 }
 
-// dedent takes away the white space that all lines begin with, and gives how much that is.
+// dedent removes the common indentation of all lines, and returns its width.
 func dedent(code string) (string, int) {
 	inside := triples(code)
 	common, first := "", true
@@ -132,7 +133,7 @@ func dedent(code string) (string, int) {
 	return strings.Join(lines, ""), utf8.RuneCountInString(common)
 }
 
-// within says whether a place is inside one of some ranges, not at its beginning.
+// within reports whether a place is inside one of ranges, but not at its start.
 func within(ranges []span, at int) bool {
 	for _, r := range ranges {
 		if at > r.from && at < r.to {
@@ -142,7 +143,7 @@ func within(ranges []span, at int) bool {
 	return false
 }
 
-// triples finds the strings in triple quotes.
+// triples returns the triple-quoted strings.
 func triples(code string) (out []span) {
 	eachString(code, func(from, to int, triple bool) {
 		if triple {
@@ -152,7 +153,7 @@ func triples(code string) (out []span) {
 	return out
 }
 
-// maskPython makes spaces of all that is in strings and comments.
+// maskPython replaces all strings and comments by spaces.
 func maskPython(code string) string {
 	b := []byte(code)
 	eachString(code, func(from, to int, _ bool) {
@@ -165,7 +166,8 @@ func maskPython(code string) string {
 	return string(b)
 }
 
-// eachString tells of each string and each comment where it stands. A string in single quotes ends with its line at the latest.
+// eachString calls tell with the range of each string and comment. A single-quoted string ends at
+// the end of its line at the latest.
 func eachString(code string, tell func(from, to int, triple bool)) {
 	for i := 0; i < len(code); {
 		c := code[i]
@@ -208,11 +210,12 @@ var (
 	catching   = lazily.Regexp(`\btry\s*:|\bsuppress\b|\breturn_exceptions\b`)
 )
 
-// checkPython finds calls of tools that surely don't exist: those of a name that the program only ever uses as name.member.
-// It also returns the paths of these tools, and of those whose namespace is unknown, and the namespaces that the program makes its own.
+// checkPython finds calls of tools that certainly don't exist. It considers only names that the
+// program uses exclusively as name.member. It also returns the paths of these tools, those of calls
+// with an unknown namespace, and the namespaces that the program redefines.
 func checkPython(x *check.Index, masked string, q Request) (found []problem, attempts, declared []string) {
-	uses := map[string][]span{} // of names: where name.member( stands
-	own := map[string]bool{}    // names that stand alone
+	uses := map[string][]span{} // calls by name: the ranges of name.member(
+	own := map[string]bool{}    // names used on their own
 	for _, m := range pythonCall().FindAllStringIndex(masked, -1) {
 		if before := strings.TrimRight(masked[:m[0]], " \t"); strings.HasSuffix(before, ".") {
 			continue
@@ -243,7 +246,7 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 		if own[name] || slices.Contains(q.Declared, name) {
 			continue
 		}
-		if !slices.Contains(spaces, name) { // such a call fails before the door sees it
+		if !slices.Contains(spaces, name) { // such a call fails before it reaches the gateway
 			for _, s := range places {
 				attempt(s)
 			}
@@ -264,12 +267,12 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 	return found[:min(len(found), 5)], attempts, declared
 }
 
-// dottedPath returns name.member without the space that Python allows in it.
+// dottedPath returns name.member without the white space that Python allows in it.
 func dottedPath(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == ' ' || r == '\t' || r == '\n' }), ".")
 }
 
-// awaited says whether all places stand behind await, as only what tools give does.
+// awaited reports whether all places are preceded by await, as only calls of tools are.
 func awaited(masked string, places []span) bool {
 	for _, s := range places {
 		if !strings.HasSuffix(strings.TrimRight(masked[:s.from], " \t"), "await") {
@@ -279,7 +282,8 @@ func awaited(masked string, places []span) bool {
 	return true
 }
 
-// locate gives the place of the innermost frame of a traceback that is the program's; the last one is the innermost.
+// locate returns the position of the innermost frame of a traceback that is in the program. The
+// innermost frame comes last.
 func (p *python) locate(stack string) (line, col int, ok bool) {
 	all := p.place.FindAllStringSubmatch(stack, 1000)
 	for _, m := range slices.Backward(all) {

@@ -12,12 +12,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// TestPython prepares Python in all that stands around it.
+// TestPython prepares Python with all kinds of surrounding text.
 func TestPython(t *testing.T) {
 	p := program.New(program.Config{})
 	for _, c := range []struct {
 		name, language, source string
-		code                   string // of the program, or the beginning of the error behind "!"
+		code                   string // code of the program, or "!" and the start of the error
 		line                   int
 	}{
 		{"plain", "python", "x = 1\nx", "x = 1\nx", 0},
@@ -111,7 +111,7 @@ func TestPythonChecks(t *testing.T) {
 	}
 }
 
-// TestPythonPlaces finds places in tracebacks.
+// TestPythonPlaces checks the positions found in tracebacks.
 func TestPythonPlaces(t *testing.T) {
 	prog, err := program.New(program.Config{}).Prepare(program.Request{Source: "Look:\n```python\n    def f():\n        return 1 / 0\n    f()\n```\n"})
 	if err != nil {
@@ -143,7 +143,7 @@ func TestPythonPlaces(t *testing.T) {
 	}
 }
 
-// TestPythonLines keeps each line where the text has it, whatever stands around.
+// TestPythonLines checks that line numbers are those of the text, whatever surrounds the program.
 func TestPythonLines(t *testing.T) {
 	p := program.New(program.Config{})
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,8 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// TestNotebook runs the sequences of programs of testdata/session/*.txtar, one sequence a file, the programs parted by
-// lines of "---". A ">" begins a line that belongs to what a program is to be; its outcome follows the sequence.
+// TestNotebook runs the sequences of programs of testdata/session/*.txtar, one sequence per file,
+// with programs separated by lines of "---". A line that starts with ">" is an option of a program.
+// The results follow the sequence.
 func TestNotebook(t *testing.T) {
 	ar, err := txtar.ParseFile("testdata/session/tools.txtar")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestShapes prepares and runs the programs of testdata/*.txtar and compares code, value, calls and notes with what
-// follows them there.
+// TestShapes prepares and runs the programs of testdata/*.txtar, and compares code, value, calls
+// and notes with the files that follow them.
 func TestShapes(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {

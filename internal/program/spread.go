@@ -2,19 +2,20 @@ package program
 
 import "strings"
 
-// The engine takes nothing of a string that is spread into an object: {..."ab"} is {} there, and {"0":"a","1":"b"} by
-// ECMA-262 (CopyDataProperties converts its source to an object).
+// The engine ignores a string that is spread into an object: {..."ab"} is {}. By ECMA-262 it is
+// {"0":"a","1":"b"}, since CopyDataProperties converts its source to an object.
 
-// spreadObject makes an object of a primitive that has properties of its own; only strings do.
+// spreadObject converts primitives with own properties, which are only strings, to objects.
 const spreadObject = `((v) => typeof v === "string" ? Object(v) : v)`
 
-// A nesting is code of which the bracket around each token is known.
+// A nesting is code with the enclosing bracket of each token.
 type nesting struct {
 	reader
-	around []int32 // the index of the bracket around a token, -1 for none
+	around []int32 // the index of the enclosing bracket of a token, -1 for none
 }
 
-// newNesting finds the bracket around each token in one pass: a search for each spread would be quadratic.
+// newNesting finds the enclosing bracket of each token in one pass: a search for each spread would
+// be quadratic.
 func newNesting(r reader) nesting {
 	n := nesting{reader: r, around: make([]int32, len(r.list))}
 	var stack []int32
@@ -33,7 +34,7 @@ func newNesting(r reader) nesting {
 	return n
 }
 
-// objectSpreads returns the edits that make objects of what object literals spread.
+// objectSpreads returns edits that convert the operands of spreads in object literals to objects.
 func objectSpreads(in reader, body [2]int) (edits []edit) {
 	if !strings.Contains(in.s, "...") {
 		return nil
@@ -63,7 +64,8 @@ func objectSpreads(in reader, body [2]int) (edits []edit) {
 	return edits
 }
 
-// isLiteral reports whether the brace at token i surely opens an object literal and no pattern that takes an object apart.
+// isLiteral reports whether the brace at token i certainly opens an object literal and not a
+// destructuring pattern.
 func (r nesting) isLiteral(i int) bool {
 	end := r.after(i)
 	if r.is(end, "=") || r.is(end, "=>") || r.is(end, "of") || r.is(end, "in") ||
@@ -75,7 +77,7 @@ func (r nesting) isLiteral(i int) bool {
 		return true
 	}
 	switch {
-	case r.is(around, "("): // parameters, of a catch too
+	case r.is(around, "("): // parameters, including that of a catch
 		next := r.after(around)
 		return !r.is(next, "=>") && !r.is(next, "{")
 	case r.is(around, "["), r.is(around, "{") && (r.is(i-1, ":") || r.is(i-1, ",")):

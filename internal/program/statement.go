@@ -1,13 +1,13 @@
 package program
 
-// The forms of statements that matter for a program's value.
+// A form is the form of a statement, as far as it matters for a program's value.
 type form uint8
 
 const (
 	other      form = iota // declarations of variables, return, throw, break, loops, with, debugger
 	expression             // E ;
 	empty                  // ;
-	function               // a function declaration: it is done before anything runs
+	function               // a function declaration: it is hoisted
 	class
 	braces // { ... }
 	branch // if
@@ -20,13 +20,15 @@ const (
 type stmt struct {
 	form   form
 	lo, hi int
-	parts  [][2]int // token ranges of statements inside: of branch, one statement each; of try and braces, the insides of blocks; of choice, the insides of {}
+	// token ranges of inner statements: of branch, one statement each; of try and braces, the
+	// contents of blocks; of choice, the contents of {}
+	parts [][2]int
 }
 
-// A reader reads statements in compiled code, where every statement ends in ';' or '}'.
+// A reader parses statements in compiled code, where every statement ends in ';' or '}'.
 type reader struct{ *tokens }
 
-// statements reads the statements in [lo, hi).
+// statements parses the statements in [lo, hi).
 func (r reader) statements(lo, hi int) []stmt {
 	var out []stmt
 	for lo < hi {
@@ -37,7 +39,7 @@ func (r reader) statements(lo, hi int) []stmt {
 	return out
 }
 
-// statement reads the one at lo. It always takes at least one token.
+// statement parses the statement at lo. It consumes at least one token.
 func (r reader) statement(lo, hi int) stmt {
 	s := stmt{lo: lo, hi: hi}
 	t := r.text(lo)
@@ -55,7 +57,7 @@ func (r reader) statement(lo, hi int) stmt {
 	return s
 }
 
-// keyword reads a statement that starts with the word t.
+// keyword parses a statement that starts with the word t.
 func (r reader) keyword(s *stmt, t string) {
 	lo, hi := s.lo, s.hi
 	switch t {
@@ -87,7 +89,7 @@ func (r reader) keyword(s *stmt, t string) {
 		s.hi = r.semicolon(lo, hi)
 	case "import":
 		s.hi = r.semicolon(lo, hi)
-		if r.is(lo+1, "(") || r.is(lo+1, ".") { // a module that is loaded as the program runs, or import.meta
+		if r.is(lo+1, "(") || r.is(lo+1, ".") { // a dynamic import, or import.meta
 			s.form = expression
 		}
 	default:
@@ -135,7 +137,7 @@ func (r reader) tryStatement(s *stmt) {
 	}
 }
 
-// body gives the end of the one statement at lo.
+// body returns the end of the single statement at lo.
 func (r reader) body(lo, hi int) int {
 	if lo >= hi {
 		return hi
@@ -143,7 +145,7 @@ func (r reader) body(lo, hi int) int {
 	return r.statement(lo, hi).hi
 }
 
-// skip gives the token behind the bracket that opens at i, or i+1 where none does.
+// skip returns the token after the bracket that opens at i, or i+1 if none does.
 func (r reader) skip(i int) int {
 	if i < len(r.list) && r.list[i].kind == open {
 		return r.after(i)
@@ -151,7 +153,7 @@ func (r reader) skip(i int) int {
 	return i + 1
 }
 
-// inside gives the tokens between the bracket that opens at i and its other end.
+// inside returns the tokens between the bracket that opens at i and its closing bracket.
 func (r reader) inside(i int) [2]int {
 	if i >= len(r.list) || r.list[i].kind != open {
 		return [2]int{i, i}
@@ -159,7 +161,7 @@ func (r reader) inside(i int) [2]int {
 	return [2]int{i + 1, max(i+1, r.after(i)-1)}
 }
 
-// semicolon gives the token behind the next ';' outside brackets.
+// semicolon returns the token after the next ';' outside brackets.
 func (r reader) semicolon(lo, hi int) int {
 	for i := lo; i < hi; {
 		if r.list[i].kind == open {
@@ -174,7 +176,7 @@ func (r reader) semicolon(lo, hi int) int {
 	return hi
 }
 
-// functionEnd gives the end of the function whose keyword stands at i.
+// functionEnd returns the end of the function whose keyword is at i.
 func (r reader) functionEnd(i int) int {
 	for i < len(r.list) && !r.is(i, "(") {
 		i++
@@ -182,8 +184,8 @@ func (r reader) functionEnd(i int) int {
 	return r.skip(r.skip(i))
 }
 
-// classEnd gives the end of the class whose keyword stands at i. What it extends may hold braces of its own: the
-// compiler goes on behind those on the same line.
+// classEnd returns the end of the class whose keyword is at i. Its extends clause may contain
+// braces: after those the compiler continues on the same line.
 func (r reader) classEnd(i int) int {
 	for i < len(r.list) {
 		if r.list[i].kind != open {

@@ -6,22 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// A text is a string made from an earlier one (its parent) by keeping some of it and adding to it. It knows for each
-// byte where in the parent it comes from, so that positions can be followed back through any number of steps.
+// A text is a string made from an earlier one (its parent) by keeping parts of it and inserting
+// others. It maps each byte to its origin in the parent, so that positions can be traced back
+// through any number of steps.
 type text struct {
 	s      string
 	pieces []piece // in the order of at; together they cover s
 }
 
-// A piece is a run of bytes of a text. from is where the parent has them; for bytes that were added, it is the place
-// in the parent that they stand for, or -1 for none.
+// A piece is a run of bytes of a text. from is its offset in the parent. For inserted bytes, it is
+// the place in the parent that they stand for, or -1 for none.
 type piece struct {
 	at, from int
 	added    bool
 }
 
-// origin gives the place in the parent that the byte at off comes from. ok is false for bytes that were added, and
-// pos is then the place they stand for, or -1.
+// origin returns the offset in the parent of the byte at off. For inserted bytes ok is false, and
+// pos is the place that they stand for, or -1.
 func (t *text) origin(off int) (pos int, ok bool) {
 	i := sort.Search(len(t.pieces), func(i int) bool { return t.pieces[i].at > off }) - 1
 	if i < 0 {
@@ -41,7 +42,7 @@ type textBuilder struct {
 	pieces []piece
 }
 
-// keep adds parent[from:to].
+// keep appends parent[from:to].
 func (b *textBuilder) keep(from, to int) {
 	if from >= to {
 		return
@@ -50,7 +51,7 @@ func (b *textBuilder) keep(from, to int) {
 	b.b.WriteString(b.parent[from:to])
 }
 
-// keepByte adds one byte that stands at a place of the parent, or comes from an earlier text that stood there.
+// keepByte appends a byte whose origin is the offset at in the parent.
 func (b *textBuilder) keepByte(c byte, at int) {
 	if n := len(b.pieces); n == 0 || b.pieces[n-1].added || b.pieces[n-1].from+b.b.Len()-b.pieces[n-1].at != at {
 		b.pieces = append(b.pieces, piece{at: b.b.Len(), from: at})
@@ -58,7 +59,7 @@ func (b *textBuilder) keepByte(c byte, at int) {
 	b.b.WriteByte(c)
 }
 
-// add adds s, which stands for the place at of the parent (-1: for none).
+// add appends s, which stands for the offset at in the parent (-1: none).
 func (b *textBuilder) add(s string, at int) {
 	if s == "" {
 		return
@@ -75,7 +76,8 @@ type edit struct {
 	put      string
 }
 
-// apply makes a text of s[lo:hi] by edits, which do not overlap. What is put stands for the place it is put at.
+// apply appends parent[lo:hi] with edits, which must not overlap. Inserted text stands for the
+// place of its edit.
 func (b *textBuilder) apply(lo, hi int, edits []edit) {
 	sort.SliceStable(edits, func(i, j int) bool { return edits[i].from < edits[j].from })
 	for _, e := range edits {
@@ -89,16 +91,16 @@ func (b *textBuilder) apply(lo, hi int, edits []edit) {
 	b.keep(lo, hi)
 }
 
-// byteOrderMark may stand before a text. Nobody sees it, so it has no column.
+// byteOrderMark may precede a text. It is invisible, so it has no column.
 const byteOrderMark = "\ufeff"
 
-// A lineTable holds the offsets at which the lines of a text begin.
+// A lineTable holds the offsets of the lines of a text.
 type lineTable struct {
 	s      string
 	starts []int
 }
 
-// The ways to count lines.
+// Which line terminators count.
 const (
 	plainLines  = iota // "\n", "\r\n" and "\r" end a line: editors, and people
 	scriptLines        // also U+2028 and U+2029: ECMA-262, 12.3, and so esbuild
@@ -123,12 +125,12 @@ func newLineTable(s string, how int) *lineTable {
 	return t
 }
 
-// line gives the number of the line (from 0) that holds off.
+// line returns the number of the line (from 0) that contains off.
 func (t *lineTable) line(off int) int {
 	return sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > off }) - 1
 }
 
-// text gives the line without what ends it; "" for a line that isn't there.
+// text returns a line without its terminator, or "" if there is no such line.
 func (t *lineTable) text(line int) string {
 	if line < 0 || line >= len(t.starts) {
 		return ""
@@ -144,7 +146,7 @@ func (t *lineTable) text(line int) string {
 	return s
 }
 
-// position gives the line and column of off, from 1, the column in characters.
+// position returns the line and column of off, from 1. The column is in characters.
 func (t *lineTable) position(off int) (line, col int) {
 	off = min(max(off, 0), len(t.s))
 	l := t.line(off)
@@ -155,7 +157,7 @@ func (t *lineTable) position(off int) (line, col int) {
 	return l + 1, utf8.RuneCountInString(before) + 1
 }
 
-// atByte gives the offset of a line (from 0) and a column in bytes (from 0), or -1.
+// atByte returns the offset of a line and a column in bytes, both from 0, or -1.
 func (t *lineTable) atByte(line, col int) int {
 	if line < 0 || line >= len(t.starts) || col < 0 {
 		return -1
@@ -163,7 +165,7 @@ func (t *lineTable) atByte(line, col int) int {
 	return min(t.starts[line]+col, len(t.s))
 }
 
-// atUTF16 gives the offset of a line (from 0) and a column in UTF-16 units (from 0), or -1.
+// atUTF16 returns the offset of a line and a column in UTF-16 units, both from 0, or -1.
 func (t *lineTable) atUTF16(line, col int) int {
 	if line < 0 || line >= len(t.starts) || col < 0 {
 		return -1
@@ -180,7 +182,7 @@ func (t *lineTable) atUTF16(line, col int) int {
 	return off
 }
 
-// utf16 gives the column of off in its line in UTF-16 units, from 0, and the line, from 0.
+// utf16 returns the line of off and its column in UTF-16 units, both from 0.
 func (t *lineTable) utf16(off int) (line, col int) {
 	line = t.line(off)
 	for _, r := range t.s[t.starts[line]:off] {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// A kind of token. The scanner cuts TypeScript and JavaScript alike into what matters for brackets and statements;
-// it parses nothing and fails on nothing, so that it can look at prose, too.
+// A kind is the kind of a token. The scanner splits TypeScript and JavaScript into tokens as far as
+// brackets and statements matter. It doesn't parse and never fails, so it can scan prose, too.
 type kind uint8
 
 const (
@@ -15,28 +15,28 @@ const (
 	number              // numeric literals
 	str                 // strings, and templates without substitutions
 	regex               // regular expression literals
-	punct               // operators and punctuation but brackets
+	punct               // operators and punctuation except brackets
 	open                // ( [ { and the parts of a template that end in ${
-	shut                // ) ] } and the part of a template that ends it
-	between             // the part of a template between } and ${: shuts and opens
+	shut                // ) ] } and the last part of a template
+	between             // the part of a template between } and ${: closes and opens
 )
 
-// A token is a piece of a text.
+// A token is a token of a text.
 type token struct {
 	start, end int
-	match      int32 // index of the bracket at the other end; -1 for none
+	match      int32 // index of the matching bracket; -1 for none
 	kind       kind
-	nl         bool // a line break stands before it
-	operand    bool // an operand ends with it, so that a '/' behind it divides
+	nl         bool // a line break precedes it
+	operand    bool // it ends an operand, so a '/' after it is a division
 }
 
-// tokens are a scanned text.
+// tokens is a scanned text.
 type tokens struct {
 	s       string
 	list    []token
-	stray   int // offset of the first bracket that shuts nothing, -1 for none
-	unshut  int // offset of the last bracket or template that is not shut, -1 for none
-	comment int // offset of a block comment that does not end, -1 for none
+	stray   int // offset of the first unmatched closing bracket, -1 for none
+	unshut  int // offset of the last unclosed bracket or template, -1 for none
+	comment int // offset of an unterminated block comment, -1 for none
 }
 
 func (t *tokens) text(i int) string {
@@ -46,13 +46,13 @@ func (t *tokens) text(i int) string {
 	return t.s[t.list[i].start:t.list[i].end]
 }
 
-// is says whether token i is the word or punctuation s.
+// is reports whether token i is the word or punctuation s.
 func (t *tokens) is(i int, s string) bool {
 	return i >= 0 && i < len(t.list) && t.list[i].kind != str && t.list[i].kind != regex && t.text(i) == s
 }
 
-// after gives the index of the token behind the bracket that token i opens (behind the whole template, where it opens
-// the first substitution of one), or len(list).
+// after returns the index of the token after the bracket that token i opens, or len(list). For the
+// first part of a template, that is the token after the whole template.
 func (t *tokens) after(i int) int {
 	m := t.list[i].match
 	for m >= 0 && t.list[m].kind == between {
@@ -64,7 +64,7 @@ func (t *tokens) after(i int) int {
 	return int(m) + 1
 }
 
-// at gives the index of the token that starts at off, or -1.
+// at returns the index of the token that starts at off, or -1.
 func (t *tokens) at(off int) int {
 	lo, hi := 0, len(t.list)
 	for lo < hi {
@@ -81,12 +81,12 @@ func (t *tokens) at(off int) int {
 	return -1
 }
 
-// A bracket is one that the scanner has not seen shut.
+// A bracket is an open bracket during scanning.
 type bracket struct {
 	at     int32
 	c      byte // ( [ { or ` for a template's ${
-	header bool // the ( of if, while, for, with: no operand ends with its )
-	block  bool // the { of a block or body: no operand ends with its }
+	header bool // the ( of if, while, for, with: its ) doesn't end an operand
+	block  bool // the { of a block or body: its } doesn't end an operand
 }
 
 type scanner struct {
@@ -96,7 +96,7 @@ type scanner struct {
 	stack []bracket
 }
 
-// scan cuts s into tokens.
+// scan splits s into tokens.
 func scan(s string) *tokens {
 	c := &scanner{tokens: tokens{s: s, stray: -1, unshut: -1, comment: -1}}
 	c.list = make([]token, 0, len(s)/4+8)
@@ -109,7 +109,7 @@ func scan(s string) *tokens {
 	return &c.tokens
 }
 
-// space goes over white space and comments.
+// space skips white space and comments.
 func (c *scanner) space() {
 	for c.i < len(c.s) {
 		switch b := c.s[c.i]; {
@@ -153,7 +153,7 @@ func (c *scanner) emit(k kind, end int, operand bool) {
 	c.i, c.nl = end, false
 }
 
-// last gives the last token, or nil.
+// last returns the last token, or nil.
 func (c *scanner) last() *token {
 	if len(c.list) == 0 {
 		return nil
@@ -196,13 +196,15 @@ func (c *scanner) afterDot() bool {
 	return l != nil && l.kind == punct && (c.s[l.start:l.end] == "." || c.s[l.start:l.end] == "?.")
 }
 
-// inFor says whether an `of` that stands here parts the head of a for: elsewhere it is a name.
+// inFor reports whether an `of` at this point separates the parts of a for header. Elsewhere it is
+// a name.
 func (c *scanner) inFor() bool {
 	n := len(c.stack)
 	return n > 0 && c.stack[n-1].header && c.afterOperand()
 }
 
-// operatorWords are the words behind which an expression begins, so that a '/' starts a regular expression.
+// operatorWords are the words after which an expression starts, so that a '/' starts a regular
+// expression.
 var operatorWords = map[string]bool{"return": true, "typeof": true, "instanceof": true, "in": true, "of": true, "new": true,
 	"delete": true, "void": true, "throw": true, "case": true, "do": true, "else": true, "yield": true, "await": true,
 	"default": true, "extends": true, "if": true, "while": true, "for": true, "with": true, "try": true, "finally": true,
@@ -225,7 +227,7 @@ func (c *scanner) numberEnd() int {
 	return i
 }
 
-// stringEnd gives the end of the string that starts here; a string ends with its line at the latest.
+// stringEnd returns the end of the string that starts here, at most the end of the line.
 func (c *scanner) stringEnd(quote byte) int {
 	for i := c.i + 1; i < len(c.s); i++ {
 		switch c.s[i] {
@@ -242,7 +244,7 @@ func (c *scanner) stringEnd(quote byte) int {
 	return len(c.s)
 }
 
-// regexEnd gives the end of the regular expression that starts here; it ends with its line at the latest.
+// regexEnd returns the end of the regular expression that starts here, at most the end of the line.
 func (c *scanner) regexEnd() int {
 	class := false
 	for i := c.i + 1; i < len(c.s); i++ {
@@ -262,7 +264,8 @@ func (c *scanner) regexEnd() int {
 	return len(c.s)
 }
 
-// template scans a part of a template: from its ` (k is open) or from the } behind a substitution (k is between).
+// template scans a part of a template: from its ` (k is open) or from the } after a substitution (k
+// is between).
 func (c *scanner) template(k kind) {
 	i := c.i + 1
 	for i < len(c.s) && c.s[i] != '`' && !strings.HasPrefix(c.s[i:], "${") {
@@ -271,7 +274,7 @@ func (c *scanner) template(k kind) {
 		}
 		i++
 	}
-	if i >= len(c.s) { // it does not end
+	if i >= len(c.s) { // unterminated
 		if k == open {
 			c.unshut = c.i
 		} else {
@@ -321,8 +324,8 @@ func (c *scanner) open(b byte) {
 
 var headerWords = map[string]bool{"if": true, "while": true, "for": true, "with": true, "switch": true}
 
-// opensBlock says whether a { behind l opens a block or a body, not an object literal. It is a guess that is right
-// for code as people write it; on it hangs only how a '/' right behind the } is read.
+// opensBlock reports whether a { after l opens a block or a body, not an object literal. It is a
+// heuristic that works for typical code. It only affects how a '/' directly after the } is read.
 func (c *scanner) opensBlock(l *token) bool {
 	if l == nil {
 		return true
@@ -358,7 +361,8 @@ func (c *scanner) shut(b byte) {
 var longPuncts = []string{"...", "===", "!==", "**=", "<<=", "&&=", "||=", "??=", "=>", "==", "!=", "<=",
 	"&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<", "**"}
 
-// punct scans an operator. Nothing that starts with '>' is taken as one, so that generics come apart.
+// punct scans an operator. Tokens never combine a '>' with what follows it, so that generics are
+// split.
 func (c *scanner) punct() {
 	for _, p := range longPuncts {
 		if p[0] == c.s[c.i] && strings.HasPrefix(c.s[c.i:], p) && (p != "?." || !isDigit(byteAt(c.s, c.i+2))) {
@@ -367,7 +371,7 @@ func (c *scanner) punct() {
 		}
 	}
 	_, n := utf8.DecodeRuneInString(c.s[c.i:])
-	// A '!' behind an operand on the same line is TypeScript's non-null assertion.
+	// A '!' after an operand on the same line is TypeScript's non-null assertion.
 	operand := c.s[c.i] == '!' && c.afterOperand() && !c.nl
 	c.emit(punct, c.i+n, operand)
 }
@@ -379,7 +383,7 @@ func byteAt(s string, i int) byte {
 	return 0
 }
 
-// wordLen gives the length of the identifier, keyword or private name that s starts with, or 0.
+// wordLen returns the length of the identifier, keyword or private name at the start of s, or 0.
 func wordLen(s string) int {
 	i := 0
 	for i < len(s) {

@@ -5,25 +5,27 @@ import (
 	"strings"
 )
 
-// callText calls what it is given where that is a function and no class, and gives its value. A function that takes
-// an argument gets the tools, which is what such functions are written for: async ({ github }) => { ... }.
+// callText calls its argument if that is a function and not a class, and returns its value. A
+// function with a parameter receives the tools, as such functions expect: async ({ github }) => {
+// ... }.
 const callText = `((f) => typeof f !== "function" || f.toString().startsWith("class") ? f : f.length > 0 ? f(globalThis.tools) : f())`
 
 const valueName = "__value"
 
-// A valuer finds out what the value of a program is and writes it down: as `return` before the last expressions, or
-// behind all statements. The order of precedence: a `return` that is reached; the default export, called; main() or
-// run(), called; the last expression. Functions that the program calls itself are not called again.
+// A valuer determines the value of a program and adds code for it: a `return` before the last
+// expressions, or after all statements. The order of precedence is: a `return` that is reached; the
+// default export, called; main() or run(), called; the last expression. Functions that the program
+// calls itself are not called again.
 type valuer struct {
 	reader
 	body  []stmt
 	def   string // name of the default export
 	edits []edit
-	tail  string // what follows the last statement
+	tail  string // code after the last statement
 	note  string // why there is no value
-	saved bool   // the value is kept in a variable until the end
+	saved bool   // the value is saved in a variable until the end
 	none  bool   // the last expression is undefined
-	kept  bool   // what the program declares is for later ones, too: it need not come to a value
+	kept  bool   // later programs use the declarations, so the program need not have a value
 }
 
 // value sets edits and tail.
@@ -57,7 +59,7 @@ func (v *valuer) value() {
 	}
 }
 
-// says reports whether the program calls the runtime's text, whose argument is its value.
+// says reports whether the program calls the runtime's function text, whose argument is its value.
 func (v *valuer) says() bool {
 	if _, own := v.declared("text"); own {
 		return false
@@ -70,7 +72,8 @@ func (v *valuer) says() bool {
 	return false
 }
 
-// declares makes the variables that the last statement declares the value: of one its value, of several an object.
+// declares makes the variables declared by the last statement the value: one as it is, several as
+// an object.
 func (v *valuer) declares() {
 	for i := len(v.body) - 1; i >= 0; i-- {
 		s := v.body[i]
@@ -95,20 +98,21 @@ func (v *valuer) declares() {
 	}
 }
 
-// callable says whether the default export has still to be called.
+// callable reports whether the default export must still be called.
 func (v *valuer) callable(name string) bool {
 	f, ok := v.declared(name)
 	return !ok || !v.used(name, f.stmt)
 }
 
-// A declaration is where a name is declared at the top of the program.
+// A declaration is a top-level declaration of a name.
 type declaration struct {
 	stmt       stmt
 	isFunction bool
-	params     bool // the function takes parameters
+	params     bool // the function has parameters
 }
 
-// declared finds the function or the single variable that a statement of the body declares.
+// declared finds the statement of the body that declares name as a function, a class or a single
+// variable.
 func (v *valuer) declared(name string) (declaration, bool) {
 	for _, s := range v.body {
 		if n, d := v.declaration(s); n == name {
@@ -143,7 +147,8 @@ func (v *valuer) declaration(s stmt) (string, declaration) {
 	return "", d
 }
 
-// isFunction says whether the expression [lo, hi) is a function or an arrow function, and whether that takes parameters.
+// isFunction reports whether the expression [lo, hi) is a function or an arrow function, and
+// whether it has parameters.
 func (v *valuer) isFunction(lo, hi int) (ok, params bool) {
 	if v.is(hi-1, ";") {
 		hi--
@@ -169,7 +174,7 @@ func (v *valuer) isFunction(lo, hi int) (ok, params bool) {
 	return v.list[lo].kind == word && v.is(lo+1, "=>") && !v.comma(lo, hi), true
 }
 
-// comma says whether a ',' stands in [lo, hi) outside brackets.
+// comma reports whether there is a ',' in [lo, hi) outside brackets.
 func (v *valuer) comma(lo, hi int) bool {
 	for i := lo; i < hi; i++ {
 		if v.list[i].kind == open {
@@ -181,8 +186,8 @@ func (v *valuer) comma(lo, hi int) bool {
 	return false
 }
 
-// used says whether the program mentions a name outside the statement that declares it, so that it is called, or
-// handed to what calls it, without our doing.
+// used reports whether the program mentions a name outside the statement that declares it. In that
+// case the program calls it itself, or passes it to a caller.
 func (v *valuer) used(name string, decl stmt) bool {
 	for i := v.body[0].lo; i < v.body[len(v.body)-1].hi; i++ {
 		if i >= decl.lo && i < decl.hi || v.list[i].kind != word || v.text(i) != name {
@@ -195,8 +200,8 @@ func (v *valuer) used(name string, decl stmt) bool {
 	return false
 }
 
-// lastYield gives the index of the statement that holds the last expressions, or -1. Declarations of functions and
-// classes may follow it.
+// lastYield returns the index of the statement with the last expressions, or -1. Only declarations
+// of functions and classes may follow it.
 func (v *valuer) lastYield() int {
 	for i := len(v.body) - 1; i >= 0; i-- {
 		switch s := v.body[i]; s.form {
@@ -211,7 +216,7 @@ func (v *valuer) lastYield() int {
 	return -1
 }
 
-// noteOn says why a program that ends in s has no value.
+// noteOn explains why a program that ends in s has no value.
 func (v *valuer) noteOn(s stmt) string {
 	if name, _ := v.declaration(s); name != "" && v.list[s.lo+1].kind == word {
 		name = plainName(name)
@@ -220,7 +225,7 @@ func (v *valuer) noteOn(s stmt) string {
 	return ""
 }
 
-// laterRuns says whether statements behind the body's i-th must still run.
+// laterRuns reports whether statements after the body's i-th must still run.
 func (v *valuer) laterRuns(i int) bool {
 	for _, s := range v.body[i+1:] {
 		if s.form != function && s.form != empty {
@@ -230,7 +235,8 @@ func (v *valuer) laterRuns(i int) bool {
 	return false
 }
 
-// yield makes the last expressions of s the program's value: by returning it, or by saving it where more must run.
+// yield makes the last expressions of s the program's value: by returning it, or by saving it if
+// more statements must run.
 func (v *valuer) yield(s stmt, save bool) {
 	switch s.form {
 	case expression:
@@ -248,7 +254,7 @@ func (v *valuer) yield(s stmt, save bool) {
 	}
 }
 
-// yieldLast yields the last of some statements, if that has a value.
+// yieldLast yields the last statement that can have a value.
 func (v *valuer) yieldLast(list []stmt, save bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		if f := list[i].form; f == function || f == empty {
@@ -265,7 +271,7 @@ func (v *valuer) yieldCases(s stmt, save bool) {
 	for lo < hi {
 		for lo < hi && !v.is(lo, ":") { // case E:, default:
 			if lo = max(v.skip(lo), lo+1); lo < hi && v.is(lo, "?") {
-				return // a conditional has a ':' of its own
+				return // a conditional has its own ':'
 			}
 		}
 		var list []stmt
@@ -307,7 +313,7 @@ func (v *valuer) yieldExpression(s stmt, save bool) {
 	v.edits = append(v.edits, edit{start, start, before}, edit{end, end, after})
 }
 
-// isCall says whether [lo, hi) is a chain of names and calls.
+// isCall reports whether [lo, hi) is a chain of names and calls.
 func (v *valuer) isCall(lo, hi int) bool {
 	for i := lo; i < hi; {
 		switch {
@@ -322,8 +328,8 @@ func (v *valuer) isCall(lo, hi int) bool {
 	return v.is(hi-1, ")")
 }
 
-// isCalled says whether a last expression is a function that wants to be called: written there, named there and
-// declared in the program, or given to module.exports.
+// isCalled reports whether a last expression is a function meant to be called: it is defined there,
+// it is named there and declared in the program, or it is assigned to module.exports.
 func (v *valuer) isCalled(lo, hi int) bool {
 	if ok, _ := v.isFunction(lo, hi); ok {
 		return true
@@ -339,8 +345,8 @@ func (v *valuer) isCalled(lo, hi int) bool {
 	return false
 }
 
-// lonely calls the function that a program which consists of declarations ends in, if nothing else does and it needs
-// no arguments.
+// lonely calls the function at the end of a program of declarations, if it is not called elsewhere
+// and has no parameters.
 func (v *valuer) lonely() {
 	if len(v.body) == 0 {
 		return

@@ -1,7 +1,7 @@
 package program
 
-// Warm makes ready what is otherwise made with the first program, the compiler's runtime library before all: parsed. A process that is about to run
-// programs does so while it waits for something else.
+// Warm prepares what is otherwise done with the first program, mainly parsing the compiler's
+// runtime library. Processes that will run programs call it while they wait for something else.
 func Warm() {
 	_, _ = New(Config{}).Prepare(Request{Source: "0"})
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A value is what is known of an argument before the program runs.
+// A value is what is statically known about an argument.
 type value struct {
-	at     int    // in the parsed code
-	kind   string // of JSON: "null", "boolean", "number", "string", "array", "object"; "" where it is not known
-	scalar any    // nil, bool, float64 or string; only if exact
-	exact  bool   // all of it is known
-	text   string // of a scalar, as JSON
+	at     int    // offset in the parsed code
+	kind   string // JSON type: "null", "boolean", "number", "string", "array", "object"; "" if unknown
+	scalar any    // nil, bool, float64 or string; only valid if exact
+	exact  bool   // the value is completely known
+	text   string // scalar as JSON
 	keys   []string
 	fields map[string]*value
 	items  []*value
-	open   bool // an object or array may hold more than is known: spreads, computed keys
+	open   bool // an object or array may have additional, unknown elements: spreads, computed keys
 }
 
-// arguments checks the arguments of a call of a tool.
+// arguments checks the arguments of a tool call.
 func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []ast.Expression, s *scope) {
 	v := &value{at: int(e.Idx0()) - 1, kind: "object", exact: true, fields: map[string]*value{}}
 	if len(args) > 0 {
@@ -70,7 +70,7 @@ func (c *checker) arguments(e *ast.CallExpression, entry *catalog.Entry, args []
 	}
 }
 
-// json gives the value, which must be exact, as encoding/json writes it.
+// json returns the value for encoding/json. The value must be exact.
 func (v *value) json() any {
 	switch v.kind {
 	case "array":
@@ -89,9 +89,9 @@ func (v *value) json() any {
 	return json.RawMessage(v.text)
 }
 
-const maxLiteral = 30 // nesting of literals that are looked into
+const maxLiteral = 30 // maximum nesting of literals
 
-// value finds out what is known of an expression.
+// value determines what is known about an expression.
 func (c *checker) value(e ast.Expression, s *scope, depth int) *value {
 	v := &value{at: int(e.Idx0()) - 1}
 	if depth > maxLiteral {
@@ -118,7 +118,7 @@ func (c *checker) value(e ast.Expression, s *scope, depth int) *value {
 		c.array(v, e, s, depth)
 	case *ast.ObjectLiteral:
 		c.fields(v, e, s, depth)
-	case *ast.Identifier: // a constant, if it is a scalar: what an object holds may have changed
+	case *ast.Identifier: // only scalar constants: the contents of an object may have changed
 		if b := s.lookup(e.Name.String()); b != nil && b.init != nil && len(b.keys) == 0 {
 			switch b.init.(type) {
 			case *ast.NullLiteral, *ast.BooleanLiteral, *ast.StringLiteral, *ast.NumberLiteral, *ast.TemplateLiteral:
@@ -201,19 +201,19 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 	}
 }
 
-// A fit holds what is wrong with a value by a JSON Schema, as far as that is sure without knowing all of the value.
+// A fit collects the certain violations of a JSON Schema by a partially known value.
 type fit struct {
 	root  any
 	found []misfit
 	notes []string
-	steps *int // schemas looked at: a hostile one may refer to itself without end
+	steps *int // number of schemas visited: a hostile schema may refer to itself endlessly
 }
 
-// A misfit is what is wrong with a value.
+// A misfit is a violation.
 type misfit struct {
-	at      int // in the parsed code
+	at      int // offset in the parsed code
 	message string
-	typed   bool // its type is the wrong one
+	typed   bool // the type is wrong
 }
 
 func (f *fit) say(at int, format string, a ...any) {
@@ -225,7 +225,8 @@ const (
 	maxSchemaSteps = 10_000
 )
 
-// value checks v by schema. where is the name of v for messages, "" for the arguments as a whole.
+// value checks v against schema. where is the name of v for messages, "" for the arguments as a
+// whole.
 func (f *fit) value(v *value, schema any, where string, depth int) {
 	s, ok := schema.(map[string]any)
 	if *f.steps++; !ok || depth > maxSchemaDepth || *f.steps > maxSchemaSteps || v == nil || len(f.found) > maxProblems {
@@ -256,13 +257,13 @@ func (f *fit) value(v *value, schema any, where string, depth int) {
 	}
 }
 
-// choice checks that v may fit one of several forms.
+// choice checks that v may match one of several forms.
 func (f *fit) choice(v *value, forms []any, where string, depth int) {
 	if len(forms) == 0 {
 		return
 	}
 	var best *fit
-	right := 0 // forms of v's type
+	right := 0 // forms that match v's type
 	for _, form := range forms {
 		g := &fit{root: f.root, steps: f.steps}
 		g.value(v, form, where, depth+1)
@@ -309,7 +310,7 @@ func (f *fit) typed(v *value, s map[string]any, where string) bool {
 	return false
 }
 
-// listed checks a scalar by enum and const.
+// listed checks a scalar against enum and const.
 func (f *fit) listed(v *value, s map[string]any, where string) {
 	if !v.exact || v.kind == "object" || v.kind == "array" {
 		return
@@ -346,7 +347,7 @@ func same(a, b any) bool {
 	return false
 }
 
-// object checks which members v has, and each of them.
+// object checks the members of v.
 func (f *fit) object(v *value, s map[string]any, where string, depth int) {
 	props, _ := s["properties"].(map[string]any)
 	var missing []string
@@ -388,7 +389,7 @@ func hasDefault(schema any) bool {
 	return ok
 }
 
-// strangersOf returns the names of arguments that a schema doesn't declare, in the order in which they are given.
+// strangersOf returns the names of arguments that a schema doesn't declare, in the order of v.
 func strangersOf(v *value, schema any) (names []string) {
 	s, _ := schema.(map[string]any)
 	props, _ := s["properties"].(map[string]any)
@@ -400,8 +401,8 @@ func strangersOf(v *value, schema any) (names []string) {
 	return names
 }
 
-// strangers tells of members that the schema doesn't declare: an error where it is closed, else a doubt where one is
-// spelled almost like one that is declared and not given.
+// strangers reports members that the schema doesn't declare. They are errors if the schema is
+// closed. Otherwise, one that resembles an unused declared name becomes a note.
 func (f *fit) strangers(v *value, s map[string]any, strangers, missing []string, props map[string]any, where string) {
 	var declared, free []string
 	for k := range props {
@@ -436,13 +437,14 @@ func orDot(hint string) string {
 	return hint
 }
 
-// matched says whether patternProperties may allow a key: it is not read, so it may allow any.
+// matched reports whether patternProperties may allow a key. The patterns are not evaluated, so any
+// key may be allowed.
 func matched(_ string, patterns any) bool {
 	m, ok := patterns.(map[string]any)
 	return ok && len(m) > 0
 }
 
-// resolve follows a reference inside the document; nil where it can't.
+// resolve resolves a reference inside the document. It returns nil if it can't.
 func (f *fit) resolve(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || path != "" && path[0] != '/' || len(path) > 500 {
@@ -529,7 +531,7 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-// describe says what a value is.
+// describe describes a value for messages.
 func (v *value) describe() string {
 	if v.exact && v.text != "" && v.kind != "null" {
 		t := v.text
@@ -545,7 +547,7 @@ func (v *value) describe() string {
 	return article(v.kind)
 }
 
-// Nearest gives the name that is spelled almost like s, or "".
+// Nearest returns the name that is most similar to s, or "" if none is similar.
 func Nearest(s string, names []string) string {
 	best, least := "", 1+len(s)/4
 	for _, n := range names {
@@ -563,7 +565,7 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-// fold takes out what names of arguments differ in by taste: case, '_' and '-'.
+// fold removes differences in style between names of arguments: case, '_' and '-'.
 func fold(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// scriptNames are the words and functions that stand before a parenthesis in JavaScript and TypeScript
-// without being declared.
+// scriptNames are the words and functions that can precede a parenthesis in JavaScript and
+// TypeScript without being declared.
 var scriptNames = lazily.Words(`if for while switch catch function return await typeof void delete new super this in of throw yield
 	do else case import require AbortController Array ArrayBuffer BigInt Blob Boolean DataView Date Error Event EventTarget Function
 	Map Number Object Promise Proxy RangeError RegExp Set String Symbol SyntaxError TextDecoder TextEncoder TypeError URL
@@ -16,12 +16,11 @@ var scriptNames = lazily.Words(`if for while switch catch function return await 
 
 var called = lazily.Regexp(`(?:^|[^\w$.])([A-Za-z_$][\w$]*)[ \t]*\(`)
 
-// mostCalled bounds the names that CallsUndeclared looks for, each in the whole text.
+// mostCalled is the maximum number of names that CallsUndeclared looks for, each in the whole text.
 const mostCalled = 200
 
-// CallsUndeclared reports whether a program may call a function that it doesn't declare and that its
-// language doesn't have: a tool without its upstream. It looks at the text alone, and may err on the
-// side of true.
+// CallsUndeclared reports whether a program may call a function that neither it nor its language
+// declares: a tool without its upstream. It only scans the text, and may return true by mistake.
 func CallsUndeclared(source string) bool {
 	seen := map[string]bool{}
 	for _, m := range called().FindAllStringSubmatch(source, -1) {
@@ -37,8 +36,8 @@ func CallsUndeclared(source string) bool {
 	return false
 }
 
-// mentionedUncalled reports whether a name occurs in a program other than in calls, as a declaration
-// makes it do: function f(, def f(, f = ..., { f }.
+// mentionedUncalled reports whether a name occurs in a program other than in calls, for example in
+// a declaration: function f(, def f(, f = ..., { f }.
 func mentionedUncalled(source, name string) bool {
 	for at := 0; ; {
 		i := strings.Index(source[at:], name)

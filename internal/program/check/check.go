@@ -1,5 +1,6 @@
-// Package check finds what is surely wrong with a program before it runs, by the catalog: calls of tools that don't exist,
-// arguments that don't fit, promises used as values. It is sure or it is silent.
+// Package check finds certain errors in a program before it runs, based on the catalog: calls of
+// tools that don't exist, arguments that don't match, promises used as values. It never reports
+// uncertain ones.
 package check
 
 import (
@@ -19,35 +20,35 @@ import (
 )
 
 const (
-	maxProblems = 5         // reported at once
-	maxChecked  = 128 << 10 // bytes of final code; a longer program is not checked
-	maxUnknown  = 50        // names that are not in the catalog are looked up
+	maxProblems = 5         // maximum number reported at once
+	maxChecked  = 128 << 10 // bytes of final code; longer programs are not checked
+	maxUnknown  = 50        // maximum number of failed catalog lookups
 )
 
-// A checker finds what is surely wrong with a program before it runs: it calls what doesn't exist, gives arguments
-// that can't be right, or uses what a call gives without awaiting it. It is sure or it is silent: a name that the
-// program declares, or assigns, is the program's own; what a catch is there for is left to it.
+// A checker finds certain errors in a program before it runs: calls of tools that don't exist,
+// invalid arguments, and results used without await. It reports only certain errors. Names that the
+// program declares or assigns are ignored, and so are errors that a catch may handle.
 type checker struct {
 	index    *Index
-	at       func(off int) (int, bool) // from the parsed code to the agent's text
-	assigned map[string]bool           // names that are assigned to anywhere
+	at       func(off int) (int, bool) // maps an offset in the parsed code to one in the agent's text
+	assigned map[string]bool           // names that are assigned anywhere
 	spaces   map[string]*spaceUse      // uses of unknown namespaces
-	aliases  map[string]meaning        // names of other forms that were looked up
-	tolerant bool                      // inside a try with a catch, or the like
-	dynamic  bool                      // the program holds a with statement
-	async    bool                      // inside a function that may await
-	awaits   []Span                    // calls of tools inside a function that may await
-	unknown  int                       // names looked up that are not in the catalog
+	aliases  map[string]meaning        // names in the style of other systems already looked up
+	tolerant bool                      // inside a try with a catch, or similar
+	dynamic  bool                      // the program contains a with statement
+	async    bool                      // inside a function that can use await
+	awaits   []Span                    // calls of tools inside a function that can use await
+	unknown  int                       // number of names not found in the catalog
 	found    []Problem
 	notes    []string
-	attempts []string // paths that the program calls and that name no tool
+	attempts []string // paths that the program calls and that are not tools
 }
 
-// A spaceUse is how a program uses a name that is neither declared nor a namespace.
+// A spaceUse records how a program uses a name that is neither declared nor a namespace.
 type spaceUse struct {
 	calls []spaceCall
-	other bool     // it is used in other ways, perhaps to find out whether it is there
-	quiet []string // members called where a failure is looked after
+	other bool     // it is used in other ways, perhaps to test whether it exists
+	quiet []string // members called where errors are handled
 }
 
 type spaceCall struct {
@@ -58,32 +59,34 @@ type spaceCall struct {
 // A Code is a program to check.
 type Code struct {
 	Text     string                    // JavaScript
-	At       func(off int) (int, bool) // the place in the agent's text that an offset of Text stands for
-	Assigned map[string]bool           // names that are assigned to anywhere but where they are declared
-	Declared []string                  // names that earlier programs of the session have declared; Anything stands for any
+	At       func(off int) (int, bool) // maps an offset of Text to one in the agent's text
+	Assigned map[string]bool           // names that are assigned outside their declarations
+	// names declared by earlier programs of the session; Anything stands for any name
+	Declared []string
 }
 
-// Anything stands among declared names for those that only the run can tell.
+// Anything in a list of declared names stands for names that are only known at run time.
 const Anything = "*"
 
-// A Problem is what is surely wrong with a program.
+// A Problem is a certain error in a program.
 type Problem struct {
-	At      int    // a place in the agent's text
-	Message string // for the agent: what is wrong, and what to do
+	At      int    // offset in the agent's text
+	Message string // for the agent: the problem and how to fix it
 }
 
-// MaxAttempts is how many paths of tools that are not in the catalog a Report has.
+// MaxAttempts is the maximum number of Attempts in a Report.
 const MaxAttempts = 20
 
-// A Report is what a check found.
+// A Report is the result of a check.
 type Report struct {
 	Problems []Problem // at most five
 	Notes    []string  // for the agent
-	// Attempts are paths of tools that the program calls, and that are not in the catalog; at most MaxAttempts.
+	// Attempts are paths of tools that the program calls but that are not in the catalog; at most
+	// MaxAttempts.
 	Attempts []string
 }
 
-// Check checks a program. It is not ok where the parser doesn't know all of the program's syntax.
+// Check checks a program. ok is false if the parser doesn't support all of the program's syntax.
 func (x *Index) Check(code Code) (r Report, ok bool) {
 	if len(code.Text) > maxChecked {
 		return Report{}, true
@@ -103,18 +106,18 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 	return Report{Problems: c.found[:min(len(c.found), maxProblems)], Notes: c.notes, Attempts: c.attempts}, true
 }
 
-// attempt notes a path that names no tool.
+// attempt records a path that is not a tool.
 func (c *checker) attempt(path string) {
 	if len(c.attempts) < MaxAttempts && !slices.Contains(c.attempts, path) {
 		c.attempts = append(c.attempts, path)
 	}
 }
 
-// A Span is a piece of a Code.
+// A Span is a range of offsets in a Code.
 type Span struct{ From, To int }
 
-// Awaits returns the calls of tools in a program, where an await may stand. It is for programs that
-// await nothing at all, since the system that they were written for has calls that stand still.
+// Awaits returns the calls of tools in a program where an await is allowed. It is for programs that
+// await nothing, because they were written for a system with blocking calls.
 func (x *Index) Awaits(code Code) []Span {
 	if len(code.Text) > maxChecked {
 		return nil
@@ -126,8 +129,8 @@ func (x *Index) Awaits(code Code) []Span {
 	return c.awaits
 }
 
-// walk returns a checker that has seen all of a program, or nil if the parser doesn't know all of
-// the program's syntax.
+// walk returns a checker that has walked the whole program, or nil if the parser doesn't support
+// all of its syntax.
 func (x *Index) walk(code Code) *checker {
 	tree := parse(code.Text)
 	if tree == nil {
@@ -142,10 +145,10 @@ func (x *Index) walk(code Code) *checker {
 	return c
 }
 
-// parse gives nil for what can't be parsed.
+// parse returns nil if code can't be parsed.
 func parse(code string) (tree *ast.Program) {
 	defer func() {
-		if recover() != nil { // a defect of the parser costs the checks, not the program
+		if recover() != nil { // a bug in the parser disables the checks, but must not affect the program
 			tree = nil
 		}
 	}()
@@ -156,7 +159,7 @@ func parse(code string) (tree *ast.Program) {
 	return tree
 }
 
-// report notes a problem at a node, if that stands for a place in the agent's text.
+// report records a problem at a node, if it has a position in the agent's text.
 func (c *checker) report(n ast.Node, format string, a ...any) {
 	c.reportAt(int(n.Idx0())-1, format, a...)
 }
@@ -189,7 +192,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 		c.property(callee.Left, callee.Identifier.Name.String(), s)
 		if !c.spaceCall(callee, s) {
 			switch callee.Identifier.Name {
-			case "catch", "allSettled", "any": // failures of what stands before or inside are looked after
+			case "catch", "allSettled", "any": // errors of the expressions before or inside it are handled
 				c.tolerant = true
 			case "then":
 				c.tolerant = c.tolerant || len(e.ArgumentList) > 1
@@ -212,7 +215,7 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 	c.tolerant = before
 }
 
-// spaceCall notes name.member(...) and tools.name.member(...) where name is no namespace that is known.
+// spaceCall records name.member(...) and tools.name.member(...) if name is not a known namespace.
 func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
 	m := c.meaning(callee.Left, s, 0)
 	switch left := callee.Left.(type) {
@@ -246,7 +249,7 @@ func (c *checker) use(name string) *spaceUse {
 	return u
 }
 
-// mention notes a name that stands for itself.
+// mention records the use of a name on its own.
 func (c *checker) mention(id *ast.Identifier, s *scope) {
 	if m := c.meaning(id, s, 0); m.sense == free {
 		c.use(m.space).other = true
@@ -256,7 +259,7 @@ func (c *checker) mention(id *ast.Identifier, s *scope) {
 var promiseMembers = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "toString": true,
 	"valueOf": true, "hasOwnProperty": true, "toLocaleString": true, "__proto__": true}
 
-// property checks reading a property and notes tools.name.
+// property checks the access to a property, and records tools.name.
 func (c *checker) property(left ast.Expression, name string, s *scope) {
 	m := c.meaning(left, s, 0)
 	switch m.sense {
@@ -273,7 +276,7 @@ func (c *checker) property(left ast.Expression, name string, s *scope) {
 	}
 }
 
-// unknownSpaces reports calls of name.member(...) where name is nothing, and used in no other way.
+// unknownSpaces reports calls of name.member(...) if name is unknown and not used in any other way.
 func (c *checker) unknownSpaces() {
 	for _, name := range slices.Sorted(maps.Keys(c.spaces)) {
 		u := c.spaces[name]
@@ -294,8 +297,8 @@ func (c *checker) unknownSpaces() {
 	}
 }
 
-// resolve looks a path up. It gives neither an entry nor an error when too many were looked up in vain: saying what is
-// nearest takes time.
+// resolve looks up a path. After too many failed lookups it returns neither an entry nor an error,
+// because finding the nearest names takes time.
 func (c *checker) resolve(path string) (*catalog.Entry, error) {
 	if c.unknown >= maxUnknown {
 		return nil, nil
@@ -307,7 +310,7 @@ func (c *checker) resolve(path string) (*catalog.Entry, error) {
 	return e, err
 }
 
-// notFound writes the catalog's error for an upstream that isn't there.
+// notFound returns the message for an upstream that doesn't exist.
 func (c *checker) notFound(err error, name string) string {
 	msg := name + " is not defined, and no upstream has this name. "
 	if e := tool.AsError(err); strings.Contains(e.Msg, "did you mean") {
@@ -334,14 +337,14 @@ func (c *checker) callTool(e *ast.CallExpression, s *scope) {
 		switch space := c.index.view.Space(path); {
 		case ok && (space != "" || len(rest) > 1):
 			path, rest = path+"."+second.Value.String(), rest[1:]
-		case space != "": // what it calls only the run can tell
+		case space != "": // the tool is only known at run time
 			return
 		}
 	}
 	c.toolCall(e, path, rest, s)
 }
 
-// toolCall checks a call of the tool of a path.
+// toolCall checks a call of the tool with a path.
 func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expression, s *scope) {
 	if c.tolerant || strings.HasPrefix(path, tool.Own+".") {
 		return
@@ -354,7 +357,7 @@ func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expres
 		return
 	}
 	var te *tool.Error
-	if errors.As(err, &te) && te.Kind == tool.Conflict { // it names several
+	if errors.As(err, &te) && te.Kind == tool.Conflict { // the name is ambiguous
 		c.report(e, "%s", te.Msg)
 	}
 	if te == nil || te.Kind != tool.NotFound {
@@ -368,11 +371,11 @@ func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expres
 		c.report(e, "%s", te.Msg)
 	case space == nil && !dotted && (strings.Contains(path, ".") || c.allCurrent()):
 		c.attempt(path)
-		c.report(e, "%s", te.Msg) // name.member(...) is for unknownSpaces
+		c.report(e, "%s", te.Msg) // name.member(...) is reported by unknownSpaces
 	}
 }
 
-// allCurrent says whether all lists of tools are those of now.
+// allCurrent reports whether the tool lists of all upstreams are up to date.
 func (c *checker) allCurrent() bool {
 	for _, s := range c.index.spaces {
 		if !s.current() {
@@ -382,12 +385,13 @@ func (c *checker) allCurrent() bool {
 	return true
 }
 
-// condition checks that what is asked whether it is true is no promise.
+// condition checks that a condition is not a promise.
 func (c *checker) condition(e ast.Expression, s *scope) {
 	c.notAwaited(e, s, "which always counts as true")
 }
 
-// notAwaited checks that what is used as a value is no promise. why says what is wrong with using one here.
+// notAwaited checks that an expression used as a value is not a promise. why says why a promise is
+// wrong there.
 func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
 	m := c.meaning(e, s, 0)
 	if m.sense != promise {
@@ -400,7 +404,8 @@ func (c *checker) notAwaited(e ast.Expression, s *scope, why string) {
 	c.report(e, "this call is not awaited: it gives a promise, %s. Write `await` before it; to go on from its value, `(await f()).x`", why)
 }
 
-// globalNames are names that the engine or the runtime may know: calls of them are never reported.
+// globalNames are names that the engine or the runtime may define. Calls of them are never
+// reported.
 var globalNames = lazily.Words(`AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date
 	Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array Intl
 	Iterator AsyncIterator JSON Map Math NaN Infinity Number Object Promise Proxy RangeError ReferenceError Reflect RegExp Set

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// positions checks arguments by position.
+// positions checks positional arguments.
 func (c *checker) positions(first *value, entry *catalog.Entry, args []ast.Expression, s *scope) {
 	list := &value{kind: "array", exact: true, items: []*value{first}}
 	for _, a := range args[1:] {
@@ -38,7 +38,7 @@ func (c *checker) positions(first *value, entry *catalog.Entry, args []ast.Expre
 	}
 }
 
-// rename gives members of an object of arguments the names of the schema, as the call will have them.
+// rename changes the keys of v to the schema's spelling, as the call will.
 func (v *value) rename(entry *catalog.Entry) {
 	props := entry.Positions()
 	for i, k := range v.keys {

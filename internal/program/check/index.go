@@ -12,23 +12,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Index is what checks need of one View. It is safe for concurrent use.
+// An Index holds the data that checks need about one View. It is safe for concurrent use.
 type Index struct {
 	view   *catalog.View
 	spaces map[string]*space // by namespace
 	byName map[string]*space // by the upstream's exact name
 
 	mu      sync.Mutex
-	schemas map[*catalog.Entry]any // the input schemas that were asked for, decoded; nil for one that is no good
+	schemas map[*catalog.Entry]any // decoded input schemas of the tools requested so far; nil for an invalid one
 }
 
 // A space is an upstream.
 type space struct{ info catalog.UpstreamInfo }
 
-// current says whether the list of tools is that of now, so that a tool which isn't there does not exist.
+// current reports whether the upstream's list of tools is up to date, so that a missing tool
+// doesn't exist.
 func (s *space) current() bool { return s.info.Health.State == tool.Ready && !s.info.Health.Stale }
 
-// New makes the index of a View.
+// New returns the index of a View.
 func New(v *catalog.View) *Index {
 	x := &Index{view: v, spaces: map[string]*space{}, byName: map[string]*space{}, schemas: map[*catalog.Entry]any{}}
 	for _, u := range v.Upstreams() {
@@ -38,7 +39,7 @@ func New(v *catalog.View) *Index {
 	return x
 }
 
-// View is the View that the index is of; nil for no index.
+// View returns the View of the index, or nil for a nil index.
 func (x *Index) View() *catalog.View {
 	if x == nil {
 		return nil
@@ -46,7 +47,7 @@ func (x *Index) View() *catalog.View {
 	return x.view
 }
 
-// space gives the upstream of a safe or exact name, or nil.
+// space returns the upstream with a safe or exact name, or nil.
 func (x *Index) space(name string) *space {
 	if s := x.spaces[name]; s != nil {
 		return s
@@ -54,7 +55,8 @@ func (x *Index) space(name string) *space {
 	return x.byName[name]
 }
 
-// upstreamOf gives the upstream that a path of callTool begins with, by its safe or exact name, or nil.
+// upstreamOf returns the upstream at the start of a path of callTool, by its safe or exact name, or
+// nil.
 func (x *Index) upstreamOf(path string) *space {
 	path = strings.TrimPrefix(path, "tools.")
 	for i := range len(path) {
@@ -67,7 +69,7 @@ func (x *Index) upstreamOf(path string) *space {
 	return nil
 }
 
-// schema gives the decoded input schema of a tool, or nil.
+// schema returns the decoded input schema of a tool, or nil.
 func (x *Index) schema(e *catalog.Entry) any {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -82,10 +84,11 @@ func (x *Index) schema(e *catalog.Entry) any {
 	return s
 }
 
-// Names gives the namespaces, sorted.
+// Names returns the namespaces, sorted.
 func (x *Index) Names() []string { return slices.Sorted(maps.Keys(x.spaces)) }
 
-// Unknown says for the agent that there is no tool of a path, where that is sure; else it gives "".
+// Unknown returns a message for the agent if there certainly is no tool with a path, and ""
+// otherwise.
 func (x *Index) Unknown(path string) string {
 	_, err := x.view.Find(path)
 	var te *tool.Error
@@ -98,7 +101,7 @@ func (x *Index) Unknown(path string) string {
 	return te.Msg
 }
 
-// names lists the namespaces for a message.
+// names returns a list of the namespaces for a message.
 func (x *Index) names() string {
 	list := x.Names()
 	if len(list) > 20 {

@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// pythonNames are names that mean something in every Python program.
+// pythonNames are names that have a meaning in every Python program.
 var pythonNames = lazily.Words(`False None True and as assert async await break class continue def del elif else except finally for
 	from global if import in is lambda nonlocal not or pass raise return try while with yield match case type self cls
 	abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright credits
@@ -19,16 +19,17 @@ var pythonNames = lazily.Words(`False None True and as assert async await break 
 	text image notify store load sleep final_answer`)
 
 const (
-	// fewTools is up to how many tools of a whole catalog a program is told of all of them.
+	// fewTools is the maximum size of a catalog all of whose tools are listed for every program.
 	fewTools = 300
-	// fewMembers is up to how many tools of an upstream a program that mentions it is told of all of them.
+	// fewMembers is the maximum number of tools of an upstream that are all listed for a program
+	// that mentions it.
 	fewMembers = 300
 )
 
-// Namespaces gives what the program finds as globals: every upstream of the view, with its members where the catalog is
-// small or the source mentions the upstream, and of a large upstream those members that the source mentions too. A
-// member that isn't listed can be called all the same.
-// whole are those of which all members are listed.
+// Namespaces returns the global names of the program: every upstream of the view, with its members.
+// In a large catalog, only upstreams that the source mentions have members. A large upstream has
+// only the members that the source mentions, too. A member that isn't listed can be called anyway.
+// whole are the namespaces whose members are complete.
 func (x *Index) Namespaces(source string) (all map[string][]string, whole []string) {
 	v := x.view
 	entries := v.Entries()
@@ -58,11 +59,12 @@ func (x *Index) Namespaces(source string) (all map[string][]string, whole []stri
 	return all, whole
 }
 
-// maxAliases is how many names a program is told of.
+// maxAliases is the maximum number of aliases of a program.
 const maxAliases = 500
 
-// Aliases returns the words of a source that stand for an upstream or a tool in a form of another system, each with the
-// plain path. Words that mean something in the language are left out: whatever a program declares itself wins anyway.
+// Aliases returns the words of a source that denote an upstream or a tool in the style of another
+// system, with their plain paths. It omits words that have a meaning in the language, and names
+// that the program declares take precedence anyway.
 func (x *Index) Aliases(source string, python bool) map[string]string {
 	taken := globalNames()
 	if python {
@@ -83,7 +85,7 @@ func (x *Index) Aliases(source string, python bool) map[string]string {
 	return out
 }
 
-// words gives the identifiers in s, wherever they stand.
+// words returns all identifiers in s.
 func words(s string) map[string]bool {
 	found := make(map[string]bool)
 	for w := range strings.FieldsFuncSeq(s, func(r rune) bool {

@@ -7,24 +7,25 @@ import (
 	js "github.com/grafana/sobek/token"
 )
 
-// A scope holds the names that a function or a block declares.
+// A scope holds the names declared in a function or a block.
 type scope struct {
 	parent *scope
 	names  map[string]*binding
 }
 
-// A binding is what is known of a declared name. Only what can't change is known: constants and async functions.
+// A binding is what is known about a declared name. Only constants and async functions are tracked,
+// because they can't change.
 type binding struct {
-	init  ast.Expression // of a constant: its initializer
-	keys  []string       // the way into init, where it is taken apart: const { a: { b } } = init has a, b
-	scope *scope         // where init is
-	async bool           // an async function that gives a promise when called
+	init  ast.Expression // initializer of a constant
+	keys  []string       // path into init if it is destructured: const { a: { b } } = init has a, b
+	scope *scope         // scope of init
+	async bool           // an async function, which returns a promise when called
 	known bool           // value is set
-	busy  bool           // value is being found out
+	busy  bool           // value is being determined
 	value meaning
 }
 
-// lookup gives the binding of a name, or nil for a name that nothing declares.
+// lookup returns the binding of a name, or nil if it is not declared.
 func (s *scope) lookup(name string) *binding {
 	for ; s != nil; s = s.parent {
 		if b := s.names[name]; b != nil {
@@ -36,14 +37,14 @@ func (s *scope) lookup(name string) *binding {
 
 func newScope(parent *scope) *scope { return &scope{parent: parent, names: map[string]*binding{}} }
 
-// add declares a name of which nothing is known, unless it is declared.
+// add declares an unknown name, unless it is already declared.
 func (s *scope) add(name string) {
 	if s.names[name] == nil {
 		s.names[name] = &binding{}
 	}
 }
 
-// pattern declares all names of a binding target. init is nil where the value is not known.
+// pattern declares all names of a binding target. init is nil if the value is unknown.
 func (s *scope) pattern(target ast.Expression, init ast.Expression, keys []string) {
 	if len(keys) > 16 {
 		init = nil
@@ -89,7 +90,7 @@ func (s *scope) pattern(target ast.Expression, init ast.Expression, keys []strin
 
 func with(keys []string, key string) []string { return append(keys[:len(keys):len(keys)], key) }
 
-// declare declares what statements declare in their own block.
+// declare declares the names that statements declare in their own block.
 func (s *scope) declare(list []ast.Statement) {
 	for _, st := range list {
 		switch st := st.(type) {
@@ -112,7 +113,7 @@ func (s *scope) declare(list []ast.Statement) {
 	}
 }
 
-// function gives the scope of a function: its parameters, and the variables anywhere in it.
+// function returns the scope of a function: its parameters, and the variables anywhere in it.
 func (s *scope) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier) *scope {
 	f := newScope(s)
 	f.add("arguments")
@@ -133,32 +134,32 @@ func (s *scope) function(params *ast.ParameterList, vars []*ast.VariableDeclarat
 	return f
 }
 
-// A sense is what an expression surely is.
+// A sense is what an expression certainly denotes.
 type sense uint8
 
 const (
-	something  sense = iota // not known
-	free                    // a name that nothing declares
+	something  sense = iota // unknown
+	free                    // an undeclared name
 	allTools                // tools
 	oneSpace                // a namespace: github, tools.github
 	oneTool                 // github.list_issues
-	toolModule              // what importing ./tools/github/list_issues.ts gives
+	toolModule              // the module of an import of ./tools/github/list_issues.ts
 	caller                  // callTool
 	finder                  // search
-	promiser                // an async function, Promise.all and its like
+	promiser                // an async function, Promise.all and the like
 	promises                // Promise
-	promise                 // what calling one of those gives, not awaited
+	promise                 // the result of calling one of those, not awaited
 )
 
-// A meaning is a sense and its names.
+// A meaning is a sense with its names.
 type meaning struct {
 	sense  sense
 	space  string
 	member string
-	call   *ast.CallExpression // of a promise
+	call   *ast.CallExpression // the call that returned a promise
 }
 
-// path is the path of the tool of a meaning. One that names several has no upstream.
+// path returns the path of the tool. If the tool name is ambiguous, it has no upstream.
 func (m meaning) path() string {
 	if m.space == "" {
 		return m.member
@@ -166,9 +167,9 @@ func (m meaning) path() string {
 	return m.space + "." + m.member
 }
 
-const maxFollow = 40 // how far constants are followed
+const maxFollow = 40 // maximum depth of following constants
 
-// meaning finds out what an expression surely is.
+// meaning determines what an expression certainly denotes.
 func (c *checker) meaning(e ast.Expression, s *scope, depth int) meaning {
 	if depth > maxFollow {
 		return meaning{}
@@ -206,7 +207,7 @@ func (c *checker) meaning(e ast.Expression, s *scope, depth int) meaning {
 	return meaning{}
 }
 
-// name gives what a name stands for.
+// name returns the meaning of a name.
 func (c *checker) name(name string, s *scope, depth int) meaning {
 	b := s.lookup(name)
 	switch {
@@ -236,13 +237,13 @@ func (c *checker) name(name string, s *scope, depth int) meaning {
 	return meaning{sense: free, space: name}
 }
 
-// callers are the names of callTool, and rootNames those of tools.
+// callers are the names of callTool, and rootNames are other names of tools.
 var (
 	callers   = map[string]bool{"callTool": true, "call_tool": true, "callMCPTool": true}
 	rootNames = map[string]bool{"servers": true, "codemode": true, "mcp": true}
 )
 
-// alias returns what a name stands for in a form of another system.
+// alias returns the meaning of a name in the style of another system.
 func (c *checker) alias(name string) meaning {
 	if m, ok := c.aliases[name]; ok {
 		return m
@@ -262,7 +263,7 @@ func (c *checker) alias(name string) meaning {
 	return m
 }
 
-// bound gives what a declared name stands for.
+// bound returns the meaning of a declared name.
 func (c *checker) bound(b *binding, depth int) meaning {
 	switch {
 	case b.async:
@@ -284,13 +285,13 @@ func (c *checker) bound(b *binding, depth int) meaning {
 	return m
 }
 
-// inherited are members that every object has, so that a namespace's is no tool.
+// inherited are members that every object has, so in a namespace they are not tools.
 var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "prototype": true, "toString": true,
 	"valueOf": true, "toJSON": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true,
 	"toLocaleString": true, "__proto__": true, "call": true, "apply": true, "bind": true, "name": true, "length": true,
 	"caller": true, "arguments": true, "inspect": true, "nodeType": true, "$$typeof": true}
 
-// member gives what a member of something is.
+// member returns the meaning of a member of m.
 func (c *checker) member(m meaning, name string) meaning {
 	switch m.sense {
 	case allTools:
@@ -325,8 +326,8 @@ func (c *checker) member(m meaning, name string) meaning {
 	return meaning{}
 }
 
-// module gives what importing a specifier gives: ./tools, ./tools/<upstream>, ./tools/<upstream>/<tool>, in all
-// spellings that the guest takes.
+// module returns the meaning of an import of ./tools, ./tools/<upstream> or
+// ./tools/<upstream>/<tool>, in all spellings that the guest accepts.
 func (c *checker) module(spec string) meaning {
 	parts := strings.Split(strings.Trim(spec, "/"), "/")
 	for len(parts) > 0 && (parts[0] == "." || parts[0] == "..") {

@@ -5,7 +5,7 @@ import (
 	js "github.com/grafana/sobek/token"
 )
 
-// statements walks the statements of a block in a scope of its own.
+// statements walks the statements of a block in its own scope.
 func (c *checker) statements(list []ast.Statement, s *scope) {
 	s = newScope(s)
 	s.declare(list)
@@ -75,7 +75,7 @@ func (c *checker) loop(st ast.Statement, s *scope) {
 		c.condition(st.Test, s)
 		c.expression(st.Test, s)
 		c.optional(st.Body, s)
-	case *ast.WithStatement: // its body's names mean what only the run can tell
+	case *ast.WithStatement: // the meaning of names in its body is only known at run time
 		c.expression(st.Object, s)
 		c.dynamic = true
 	case *ast.ForStatement:
@@ -104,7 +104,7 @@ func (c *checker) loop(st ast.Statement, s *scope) {
 	}
 }
 
-// into gives the scope of the body of for-in and for-of.
+// into returns the scope of the body of for-in and for-of.
 func (c *checker) into(i ast.ForInto, s *scope) *scope {
 	switch i := i.(type) {
 	case *ast.ForDeclaration:
@@ -116,8 +116,8 @@ func (c *checker) into(i ast.ForInto, s *scope) *scope {
 	return s
 }
 
-// try walks a try statement. What its catch may be there for is not checked: a program may well try a tool that it
-// doesn't expect to exist.
+// try walks a try statement. Errors that its catch may handle are not reported: a program may try a
+// tool that it doesn't expect to exist.
 func (c *checker) try(st *ast.TryStatement, s *scope) {
 	before := c.tolerant
 	c.tolerant = c.tolerant || st.Catch != nil
@@ -184,7 +184,7 @@ func (c *checker) targets(e ast.Expression, s *scope) {
 func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier, body ast.ConciseBody, s *scope, async bool) {
 	s = s.function(params, vars, name)
 	before, outer := c.tolerant, c.async
-	c.async = false // no await may stand in a parameter
+	c.async = false // await is not allowed in a parameter
 	for _, p := range params.List {
 		c.targets(p, s)
 	}
@@ -207,7 +207,7 @@ func (c *checker) class(k *ast.ClassLiteral, s *scope) {
 		s.add(k.Name.Name.String())
 	}
 	outer := c.async
-	c.async = false // no await may stand in a field or a static block
+	c.async = false // await is not allowed in a field or a static block
 	defer func() { c.async = outer }()
 	for _, el := range k.Body {
 		switch el := el.(type) {
@@ -275,7 +275,7 @@ func (c *checker) expression(e ast.Expression, s *scope) {
 	}
 }
 
-// indexName gives the name in x["name"], and for any other index a name that no promise has.
+// indexName returns the name in x["name"], "0" for a number, and "" if it is unknown.
 func indexName(e ast.Expression) string {
 	if lit, ok := e.(*ast.StringLiteral); ok {
 		return lit.Value.String()
@@ -349,6 +349,7 @@ func (c *checker) object(e *ast.ObjectLiteral, s *scope) {
 	}
 }
 
-// needsValues are the operators for which a promise makes no sense. (&&, || and ?? are used to make calls.)
+// needsValues are the operators for which a promise makes no sense. (&&, || and ?? are used for
+// conditional calls.)
 var needsValues = map[js.Token]bool{js.PLUS: true, js.MINUS: true, js.MULTIPLY: true, js.SLASH: true,
 	js.REMAINDER: true, js.LESS: true, js.GREATER: true, js.LESS_OR_EQUAL: true, js.GREATER_OR_EQUAL: true}
