@@ -19,7 +19,8 @@ func write(path, args string) plan.Write {
 
 func TestSetTakesEachOnce(t *testing.T) {
 	s := plan.NewSet(&plan.Plan{Policies: "v", Writes: []plan.Write{write("crm.note", `{"id": 1, "text": "a"}`), write("crm.note", `{"text":"a","id":1}`), write("crm.drop", `{}`)}})
-	for i, want := range []string{`{"id": 1, "text": "a"}`, `{"text":"a","id":1}`} { // the same call: what is sent is what was approved
+	// the same call: the approved arguments are returned
+	for i, want := range []string{`{"id": 1, "text": "a"}`, `{"text":"a","id":1}`} {
 		got, err := s.Take("crm.note", json.RawMessage(`{"id":1,"text":"a"}`), "d", "v")
 		if err != nil || string(got) != want {
 			t.Errorf("%d: %s %v", i, got, err)
@@ -50,7 +51,7 @@ func TestSetTakesEachOnce(t *testing.T) {
 	}
 }
 
-// However many take at once, and in whatever order, no call of a plan is taken more often than the plan has it.
+// Concurrent calls of Take never take a call more often than the plan contains it.
 func TestSetIsNeverMoreThanThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &plan.Plan{}

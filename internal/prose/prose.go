@@ -1,4 +1,4 @@
-// Package prose writes numbers, sizes, times and the beginnings of texts as people, and agents, read them.
+// Package prose formats numbers, sizes, times and shortened texts for people and agents.
 package prose
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Cut gives at most n bytes of s, whole characters, and says that it did.
+// Cut shortens s to at most n bytes, without splitting a character, and marks the cut.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -16,7 +16,7 @@ func Cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// Clip gives at most n characters of s, and says that it did.
+// Clip shortens s to at most n characters, and marks the cut.
 func Clip(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n]) + "…"
@@ -24,13 +24,13 @@ func Clip(s string, n int) string {
 	return s
 }
 
-// FirstLine gives the first line of s.
+// FirstLine returns the first line of s.
 func FirstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	return s
 }
 
-// Group writes a number with commas.
+// Group formats a number with commas.
 func Group[T int | int64](n T) string {
 	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -39,7 +39,7 @@ func Group[T int | int64](n T) string {
 	return s
 }
 
-// Count writes a number with its noun.
+// Count formats a number with its noun.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -47,7 +47,7 @@ func Count(n int, noun string) string {
 	return Group(n) + " " + noun + "s"
 }
 
-// Size writes a number of bytes.
+// Size formats a number of bytes.
 func Size[T int | int64](n T) string {
 	switch {
 	case n < 1000:
@@ -58,7 +58,7 @@ func Size[T int | int64](n T) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// Duration writes how long something took.
+// Duration formats how long something took.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -69,7 +69,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Span writes how long something is kept.
+// Span formats how long something is kept.
 func Span(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0 && d > 0:
@@ -80,7 +80,7 @@ func Span(d time.Duration) string {
 	return d.String()
 }
 
-// Setting writes a time as a configuration has it: 30d, 10m, 1m30s.
+// Setting formats a duration as in a configuration: 30d, 10m, 1m30s.
 func Setting(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {

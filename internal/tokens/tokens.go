@@ -1,4 +1,5 @@
-// Package tokens counts tokens as o200k_base does: for models with another vocabulary it is an estimate.
+// Package tokens counts tokens with the o200k_base vocabulary. For models with other vocabularies
+// the result is an estimate.
 package tokens
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 )
 
-// A Counter counts tokens; its tables (some megabytes, in some 20 ms) are loaded when first needed. The zero Counter is
-// ready, and safe for concurrent use.
+// A Counter counts tokens. Its tables (several megabytes, loaded in about 20 ms) are loaded on
+// first use. The zero Counter is ready to use, and safe for concurrent use.
 type Counter struct {
 	once   sync.Once
 	codec  tokenizer.Codec
@@ -18,7 +19,7 @@ type Counter struct {
 	loaded atomic.Bool
 }
 
-// Loaded reports whether the tables are there, so that counting costs no more than that.
+// Loaded reports whether the tables are loaded.
 func (c *Counter) Loaded() bool { return c.loaded.Load() }
 
 func (c *Counter) load() (tokenizer.Codec, error) {
@@ -29,14 +30,16 @@ func (c *Counter) load() (tokenizer.Codec, error) {
 	return c.codec, c.err
 }
 
-// Least is the least that Sample looks at, in bytes.
+// Least is the minimum sample size for Sample in bytes.
 const Least = 4 << 10
 
-// piece is how many bytes are counted at once: the counting of one long word without spaces is not linear.
+// piece is the number of bytes counted at once: counting a single long word takes more than linear
+// time.
 const piece = Least
 
-// Count counts the tokens of s, and stops when there are more than most (0: never). Text is counted in pieces, so that
-// hostile text costs no more than other; that is at most a token a piece too much. It takes some 0.3 ms for each KiB.
+// Count returns the number of tokens of s. It stops when there are more than most (0: no limit).
+// The text is counted in pieces, so that hostile text takes no longer. That adds at most one token
+// per piece. It takes about 0.3 ms per KiB.
 func (c *Counter) Count(s string, most int) (int, error) {
 	codec, err := c.load()
 	if err != nil {
@@ -57,7 +60,7 @@ func (c *Counter) Count(s string, most int) (int, error) {
 	return n, nil
 }
 
-// Head gives the first n bytes of s or fewer, whole characters.
+// Head returns at most the first n bytes of s, without splitting a character.
 func Head(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -68,7 +71,7 @@ func Head(s string, n int) string {
 	return s[:n]
 }
 
-// Tail gives the last n bytes of s or fewer, whole characters.
+// Tail returns at most the last n bytes of s, without splitting a character.
 func Tail(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -80,7 +83,7 @@ func Tail(s string, n int) string {
 	return s[at:]
 }
 
-// Fit gives as much of s, its Head or its Tail, as is about so many tokens.
+// Fit returns the longest part of s, its Head or its Tail, that has about budget tokens.
 func (c *Counter) Fit(s string, budget int, part func(string, int) string) (string, error) {
 	n := min(len(s), budget*8)
 	for {
@@ -93,8 +96,8 @@ func (c *Counter) Fit(s string, budget int, part func(string, int) string) (stri
 	}
 }
 
-// Sample counts the tokens of some of s, up to most bytes spread over all of it, and gives what that comes to for the
-// whole. Where s is no longer than most it is exact.
+// Sample estimates the number of tokens of s from samples of up to most bytes, spread over all of
+// it. If s is not longer than most, the result is exact.
 func (c *Counter) Sample(s string, most int) (n int, exact bool, err error) {
 	if len(s) <= most || most < piece {
 		n, err = c.Count(s, 0)

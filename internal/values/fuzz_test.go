@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// FuzzResult maps any tool result: what comes out is one line of JSON.
+// FuzzResult maps any tool result. The output must be one line of JSON.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"content":[{"type":"text","text":"{\"a\":1}"}]}`))
 	f.Add([]byte("{\"content\":[{\"type\":\"image\",\"data\":\"aa\"},\n{\"type\":\"x\"}],\"structuredContent\":{ \"content\":\n1}}"))

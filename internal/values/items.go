@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Items gives the elements of a JSON array one by one, as parts of v: nothing is copied, so that an array of many small
-// elements costs no more than its text. v is valid JSON; of anything but an array there are none.
+// Items returns an iterator over the elements of a JSON array, as slices of v. Nothing is copied,
+// so an array of many small elements needs no more memory than its text. v must be valid JSON. If v
+// is not an array, there are no elements.
 func Items(v json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		at := space(v, 0)
@@ -26,7 +27,7 @@ func Items(v json.RawMessage) iter.Seq[json.RawMessage] {
 	}
 }
 
-// space gives where the first byte is from at on that is no white space.
+// space returns the index of the first byte of v[at:] that is not white space.
 func space(v []byte, at int) int {
 	for at < len(v) && (v[at] == ' ' || v[at] == '\n' || v[at] == '\t' || v[at] == '\r') {
 		at++
@@ -34,7 +35,7 @@ func space(v []byte, at int) int {
 	return at
 }
 
-// valueEnd gives where the JSON value ends that begins at at.
+// valueEnd returns the end of the JSON value that starts at at.
 func valueEnd(v []byte, at int) int {
 	depth := 0
 	for ; at < len(v); at++ {
@@ -48,7 +49,7 @@ func valueEnd(v []byte, at int) int {
 			depth++
 		case ']', '}':
 			if depth == 0 {
-				return at // of the array around a number
+				return at // end of the array around a number
 			}
 			if depth--; depth == 0 {
 				return at + 1
@@ -62,7 +63,7 @@ func valueEnd(v []byte, at int) int {
 	return at
 }
 
-// stringEnd gives where the closing quote is of the string that begins at at.
+// stringEnd returns the index of the closing quote of the string that starts at at.
 func stringEnd(v []byte, at int) int {
 	for at++; at < len(v) && v[at] != '"'; at++ {
 		if v[at] == '\\' {
@@ -72,7 +73,8 @@ func stringEnd(v []byte, at int) int {
 	return min(at, len(v)-1)
 }
 
-// Part gives limit elements of an array from offset on; all when limit is negative.
+// Part returns limit elements of an array starting at offset, or all of the rest if limit is
+// negative.
 func Part(v json.RawMessage, offset, limit int) json.RawMessage {
 	if offset == 0 && limit < 0 {
 		return v
@@ -95,7 +97,7 @@ func Part(v json.RawMessage, offset, limit int) json.RawMessage {
 	return append(out, ']')
 }
 
-// Runes gives limit characters of s from offset on; all when limit is negative.
+// Runes returns limit characters of s starting at offset, or all of the rest if limit is negative.
 func Runes(s string, offset, limit int) string {
 	at := 0
 	for ; offset > 0 && at < len(s); offset-- {

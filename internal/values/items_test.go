@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Items agrees with encoding/json about every array.
+// TestItems compares Items with encoding/json for arbitrary arrays.
 func TestItems(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		indent := rapid.Bool().Draw(t, "indent")

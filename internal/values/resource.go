@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Embed makes an embedded resource (MCP EmbeddedResource) of a file: base and the path of the file, escaped, are its URI. What is no UTF-8
-// is a blob.
+// Embed returns an embedded resource (MCP EmbeddedResource) with the content of a file. Its URI is
+// base and the escaped path of the file. Data that is not UTF-8 becomes a blob.
 func Embed(base, name string, data []byte) (json.RawMessage, error) {
 	type resource struct {
 		URI      string  `json:"uri"`
@@ -35,7 +35,7 @@ func Embed(base, name string, data []byte) (json.RawMessage, error) {
 	}{"resource", res})
 }
 
-// escapePath writes a path as that of a URI.
+// escapePath escapes a path for a URI.
 func escapePath(p string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/!$&'()*+,;=:@"
 	var b strings.Builder
@@ -50,14 +50,14 @@ func escapePath(p string) string {
 	return b.String()
 }
 
-// mimeTypes are those that the standard library doesn't know wherever it runs.
+// mimeTypes are the types that the standard library doesn't know on every system.
 var mimeTypes = map[string]string{
 	".md": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".txt": "text/plain", ".log": "text/plain",
 	".json": "application/json", ".jsonl": "application/jsonl", ".ndjson": "application/x-ndjson", ".yaml": "application/yaml", ".yml": "application/yaml",
 	".ts": "text/typescript", ".py": "text/x-python", ".js": "text/javascript", ".html": "text/html", ".xml": "application/xml", ".svg": "image/svg+xml",
 }
 
-// mimeType says what a file is, by its name or else by its content.
+// mimeType returns the MIME type of a file by its name, or else by its content.
 func mimeType(name string, data []byte) string {
 	ext := strings.ToLower(path.Ext(name))
 	if t := mimeTypes[ext]; t != "" {

@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// Outline describes the type of a JSON value in one line, and a sensible limit for reading it.
+// Outline returns a one-line description of the type of a JSON value, and a sensible limit for
+// reading it.
 func Outline(v json.RawMessage) (shape, limit string) {
 	limit = "20000"
 	if v[0] == '[' {
@@ -26,7 +27,8 @@ const (
 	shapeItems  = 20
 )
 
-// shapeOf writes the type of v as TypeScript would, with the lengths of arrays and long strings.
+// shapeOf returns the type of v in TypeScript notation, with the lengths of arrays and long
+// strings.
 func shapeOf(v json.RawMessage, depth int) string {
 	v = bytes.TrimSpace(v)
 	if len(v) == 0 {

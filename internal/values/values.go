@@ -1,6 +1,7 @@
-// Package values turns what tools answer into what a program gets (Of), and shows values to an agent that may be too large
-// to be shown whole: their shape (Outline), their parts (Items, Part, Runes). It works on the text of the JSON, so that
-// numbers stay as they are written, and large arrays cost no more than their bytes.
+// Package values converts tool results to values of programs (Of). It also presents values that may
+// be too large to show to an agent: by their shape (Outline) or in parts (Items, Part, Runes). It
+// works on the JSON text, so numbers keep their form, and large arrays need no more memory than
+// their text.
 package values
 
 import (
@@ -12,10 +13,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// MaxErrorText is the longest text of a tool's failure that a program gets, in bytes.
+// MaxErrorText is the maximum size in bytes of a tool's error text in a program.
 const MaxErrorText = 16 << 10
 
-// A Block is what matters of a content block (MCP ContentBlock): text, base64 in Data, or an embedded resource.
+// A Block holds the relevant parts of a content block (MCP ContentBlock): text, base64 in Data, or
+// an embedded resource.
 type Block struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -29,9 +31,11 @@ type Block struct {
 	} `json:"resource"`
 }
 
-// Of gives what a tool's result is inside a program, as one line of JSON: structuredContent; else text that is
-// wholly a JSON object or array, as that; else the text; several blocks as an array. Images, audio and resources are
-// handles, which keep keeps. The error is for an answer that is no MCP result.
+// Of returns the value of a tool's result in a program, as one line of JSON. It is
+// structuredContent if present. Otherwise a text that is a complete JSON object or array is parsed,
+// and other text is a string. Several blocks become an array. Images, audio and resources become
+// handles, and keep stores their blocks. It returns an error if the answer is not a valid MCP
+// result.
 func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessage, error) {
 	var media, all []json.RawMessage
 	for _, raw := range r.Content {
@@ -59,7 +63,7 @@ func Of(r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessa
 	return joinArray(all), nil
 }
 
-// blockValue gives what one content block is, and whether it is a handle.
+// blockValue returns the value of a content block, and reports whether it is a handle.
 func blockValue(b Block, raw json.RawMessage, keep func(Block, json.RawMessage) string) (v json.RawMessage, media bool, err error) {
 	switch {
 	case b.Type == "text":
@@ -77,11 +81,11 @@ func blockValue(b Block, raw json.RawMessage, keep func(Block, json.RawMessage) 
 		v, err = tool.Marshal(h)
 		return v, true, err
 	}
-	v, err = compact(raw) // resource links, and kinds that are not known here
+	v, err = compact(raw) // resource links and unknown kinds
 	return v, false, err
 }
 
-// A handle stands for a content block inside a program.
+// A handle represents a content block in a program.
 type handle struct {
 	Type     string  `json:"type"`
 	URI      string  `json:"uri,omitempty"`
@@ -91,10 +95,10 @@ type handle struct {
 	Handle   string  `json:"handle"`
 }
 
-// maxHandle is how long a value is at the most that is looked into for a handle, in bytes.
+// maxHandle is the maximum size in bytes of a value that may be a handle.
 const maxHandle = 8 << 20
 
-// HandleOf gives the handle (res_…) of a value that stands for a content block, "" of others.
+// HandleOf returns the handle (res_…) of a value that represents a content block, or "".
 func HandleOf(v json.RawMessage) string {
 	if len(v) == 0 || v[0] != '{' || len(v) > maxHandle {
 		return ""
@@ -110,10 +114,11 @@ func HandleOf(v json.RawMessage) string {
 	return ""
 }
 
-// DecodedSize gives how many bytes base64 stands for.
+// DecodedSize returns the number of bytes encoded by a base64 string.
 func DecodedSize(base64 string) int { return len(strings.TrimRight(base64, "=")) * 3 / 4 }
 
-// textValue gives text as JSON: itself where it is wholly an object or an array, else a string.
+// textValue returns text as JSON: unchanged if it is a complete object or array, and otherwise as a
+// string.
 func textValue(s string) json.RawMessage {
 	t := strings.TrimSpace(s)
 	if t != "" && (t[0] == '{' || t[0] == '[') {
@@ -123,13 +128,13 @@ func textValue(s string) json.RawMessage {
 	}
 	v, err := tool.Marshal(s)
 	if err != nil {
-		panic(err) // strings always marshal
+		panic(err) // can't happen: strings always marshal
 	}
 	return v
 }
 
-// withMedia gives structured content; where an object came with images or the like, they are added to it, so that
-// they are not lost.
+// withMedia returns structured content. If it is an object, media are added to it, so that they are
+// not lost.
 func withMedia(structured json.RawMessage, media []json.RawMessage) (json.RawMessage, error) {
 	v, err := compact(structured)
 	if err != nil || len(media) == 0 || v[0] != '{' {
@@ -162,7 +167,7 @@ func joinArray(all []json.RawMessage) json.RawMessage {
 	return append(out, ']')
 }
 
-// compact gives JSON in one line; numbers stay as they are written.
+// compact returns JSON on one line. Numbers keep their form.
 func compact(raw json.RawMessage) (json.RawMessage, error) {
 	var b bytes.Buffer
 	b.Grow(len(raw))
@@ -172,7 +177,7 @@ func compact(raw json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// ErrorText gives what a tool that reported failure said, at most MaxErrorText bytes of it.
+// ErrorText returns the error text of a failed tool call, cut to MaxErrorText bytes.
 func ErrorText(r *tool.Result) string {
 	var parts []string
 	for _, raw := range r.Content {
