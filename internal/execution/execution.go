@@ -1,5 +1,5 @@
-// Package execution says what an execution is and came to: the shape in which it is told of (Execution, Info, Details), and the texts that
-// an agent reads of it.
+// Package execution describes executions and their results: the forms in which they are reported
+// (Execution, Info, Details), and the texts for agents.
 package execution
 
 import (
@@ -10,107 +10,114 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// State says how far an execution is.
+// A State is the state of an execution.
 type State string
 
 // The states of an execution.
 const (
 	Queued  State = "queued"  // waiting for its turn
-	Running State = "running" // under way
-	Waiting State = "waiting" // it only waits for calls, and is suspended meanwhile
-	Done    State = "done"    // it ended well
-	Failed  State = "failed"  // it ended with an error
+	Running State = "running" // in progress
+	Waiting State = "waiting" // waiting only for calls, and suspended in the meantime
+	Done    State = "done"    // ended successfully
+	Failed  State = "failed"  // ended with an error
 
-	Interrupted State = "interrupted" // biplane ended while it ran, and it could not go on
+	Interrupted State = "interrupted" // biplane exited while it ran, and it could not be resumed
 )
 
-// An Execution is one run of a program, in the shape that `biplane run --json` prints.
+// An Execution is one run of a program, in the form that `biplane run --json` prints.
 type Execution struct {
 	ID      string          `json:"execution"`
 	State   State           `json:"state"`
-	Value   json.RawMessage `json:"value"` // null when there is none
+	Value   json.RawMessage `json:"value"` // null if there is none
 	Error   *Failure        `json:"error"`
 	Console []Line          `json:"console"`
 	Calls   []Call          `json:"calls"`
-	Notes   []string        `json:"notes,omitempty"` // what the agent should know: calls never awaited, doubts about the program
-	Tier    tool.Tier       `json:"tier"`
-	Missing []string        `json:"missing,omitempty"` // protections of the sandbox that are not armed on this host
-	Session string          `json:"session"`
-	Labels  []string        `json:"labels,omitempty"`  // of what it had read, and whoever sent it
-	Rebuilt string          `json:"rebuilt,omitempty"` // why its session had to be rebuilt, by running its earlier programs again
-	MS      int64           `json:"ms"`                // wall time so far
-	Tokens  Tokens          `json:"tokens"`            // filled in by Count
+	// hints for the agent: calls never awaited, doubts about the program
+	Notes   []string  `json:"notes,omitempty"`
+	Tier    tool.Tier `json:"tier"`
+	Missing []string  `json:"missing,omitempty"` // protections of the sandbox that are unavailable on this host
+	Session string    `json:"session"`
+	Labels  []string  `json:"labels,omitempty"` // labels of the data that it or its submitter had read
+	// why its session had to be rebuilt by replaying its earlier programs
+	Rebuilt string `json:"rebuilt,omitempty"`
+	MS      int64  `json:"ms"`     // wall time so far
+	Tokens  Tokens `json:"tokens"` // set by Count
 
-	Undefined bool           `json:"-"` // the program ended well, without a value
-	Language  string         `json:"-"` // "typescript" or "python"; empty: not known
+	Undefined bool           `json:"-"` // the program succeeded without a value
+	Language  string         `json:"-"` // "typescript" or "python"; empty: unknown
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
-	GoesOn    bool           `json:"-"` // it was stopped with its process, and is taken up by the next one
-	Journaled bool           `json:"-"` // its calls are kept, so that a later execution can continue after it
+	GoesOn    bool           `json:"-"` // it was stopped with its process, and the next one resumes it
+	Journaled bool           `json:"-"` // its calls are stored, so that a later execution can continue after it
 
-	Real   json.RawMessage `json:"-"` // the value as the program gave it, where Value has tokens for personal data
-	Logged int             `json:"-"` // bytes of all that the program logged, what is not kept included
-	Run    Run             `json:"-"` // nil: it is not of this process
+	Real   json.RawMessage `json:"-"` // the original value, if Value has tokens for personal data
+	Logged int             `json:"-"` // bytes of everything that the program logged, including what was discarded
+	Run    Run             `json:"-"` // nil: it did not run in this process
 }
 
-// A Run is what this process has of an execution beside what it is told of.
+// A Run is an execution's state in this process that is not part of its report.
 type Run interface {
 	CPU() time.Duration
 	Count() (Tokens, error)
 }
 
-// A Failure is why a program failed.
+// A Failure explains why a program failed.
 type Failure struct {
-	// Kind is a tool.Kind for what a tool or a limit did ("failed" where a tool ran and reported failure); else
-	// "syntax", "check", "language", "empty" (the text is no program), "exception" (the program threw) or "stalled"
-	// (it waited for what can't come).
-	Kind    string `json:"kind"`
-	Limit   string `json:"limit,omitempty"` // which bound ended it, one of those below; its Kind is then tool.Limit, or tool.Timeout of TimeLimit
+	// Kind is a tool.Kind if a tool or a limit ended the program ("failed" if a tool reported
+	// failure). Otherwise it is "syntax", "check", "language", "empty" (the text is not a valid
+	// program), "exception" (the program threw) or "stalled" (it waited for something that can't
+	// happen).
+	Kind string `json:"kind"`
+	// the limit that ended it, one of those below; Kind is then tool.Limit, or tool.Timeout for
+	// TimeLimit
+	Limit   string `json:"limit,omitempty"`
 	Message string `json:"message"`
-	Line    int    `json:"line,omitempty"`   // in the agent's own text, from 1
+	Line    int    `json:"line,omitempty"`   // in the agent's text, from 1
 	Column  int    `json:"column,omitempty"` // in characters, from 1
-	Frame   string `json:"frame,omitempty"`  // the lines around it
-	Hint    string `json:"hint,omitempty"`   // what to do about it
+	Frame   string `json:"frame,omitempty"`  // the surrounding lines
+	Hint    string `json:"hint,omitempty"`   // how to fix it
 
-	Text string `json:"-"` // what the agent reads, where that is more than the above
-	More int    `json:"-"` // of the last notes, how many tell the places of further problems, which Text has
+	Text string `json:"-"` // text for the agent, if it is more than the above
+	More int    `json:"-"` // number of notes at the end that report further problems, which Text includes
 }
 
-// A Line is one line that the program logged.
+// A Line is one logged line.
 type Line struct {
 	Level string `json:"level"`
 	Text  string `json:"text"`
 }
 
-// A Call is one call that a program made.
+// A Call is one call made by a program.
 type Call struct {
-	Tool  string `json:"tool"`            // the path, as the program named it
-	MS    int64  `json:"ms"`              // wall time, queueing included
-	Bytes int    `json:"bytes"`           // of the result
-	Error string `json:"error,omitempty"` // empty when it went well; begins with NotMade where nothing was sent
+	Tool  string `json:"tool"`            // path, as named by the program
+	MS    int64  `json:"ms"`              // wall time, including queueing
+	Bytes int    `json:"bytes"`           // size of the result
+	Error string `json:"error,omitempty"` // empty on success; starts with NotMade if nothing was sent
 	From  string `json:"from,omitempty"`  // the execution whose journal answered it: it was not made again
 
-	Args    string        `json:"-"` // the beginning of the arguments
-	Pending bool          `json:"-"` // not answered
-	Unsent  bool          `json:"-"` // it ended before anything reached the tool, so it surely had no effect
-	Reads   bool          `json:"-"` // the tool is known to change nothing
-	Report  string        `json:"-"` // what the tool said last of its progress
+	Args    string        `json:"-"` // start of the arguments
+	Pending bool          `json:"-"` // no result yet
+	Unsent  bool          `json:"-"` // it ended before anything reached the tool, so it certainly had no effect
+	Reads   bool          `json:"-"` // the tool is known to be read-only
+	Report  string        `json:"-"` // last progress message of the tool
 	Begun   time.Time     `json:"-"`
 	Took    time.Duration `json:"-"`
-	Note    *journal.Call `json:"-"` // as the journal has it
+	Note    *journal.Call `json:"-"` // its entry in the journal
 }
 
-// NotMade begins Call.Error of a call that was refused before anything was sent: its arguments were wrong, there is
-// no such tool, policy denied it, its upstream was down.
+// NotMade is the prefix of Call.Error for a call that was rejected before anything was sent: its
+// arguments were invalid, there is no such tool, policy denied it, or its upstream was down.
 const NotMade = "not made: "
 
-// Tokens is what the agent was spared, counted by o200k_base: for other models an estimate.
+// Tokens are the tokens that the agent was spared, counted with o200k_base: an estimate for other
+// models.
 type Tokens struct {
-	Returned int `json:"returned"` // of the answer
-	KeptOut  int `json:"kept_out"` // of tool results that the agent would have read, had it made the calls itself
+	Returned int `json:"returned"` // tokens of the answer
+	// tokens of tool results that the agent would have read if it had made the calls itself
+	KeptOut int `json:"kept_out"`
 }
 
-// CPU is the CPU time of the program, once it has ended; 0 where the driver doesn't tell.
+// CPU returns the CPU time of the program after it has ended, or 0 if the driver doesn't report it.
 func (e *Execution) CPU() time.Duration {
 	if e.Run == nil {
 		return 0
@@ -118,8 +125,8 @@ func (e *Execution) CPU() time.Duration {
 	return e.Run.CPU()
 }
 
-// Count fills in Tokens. It is the first to load the tokenizer's tables, and reads every result the program saw, so
-// it is for those who want the figures; a second Count costs nothing.
+// Count sets Tokens. It loads the tokenizer's tables if necessary, and reads every result that the
+// program received, so call it only if the numbers are needed. Later calls of Count cost nothing.
 func (e *Execution) Count() (Tokens, error) {
 	if e.Run == nil {
 		return e.Tokens, nil
@@ -131,7 +138,7 @@ func (e *Execution) Count() (Tokens, error) {
 	return t, err
 }
 
-// Whole is the value as the program gave it: later programs compute on that.
+// Whole returns the original value of the program, which later programs use.
 func (e *Execution) Whole() json.RawMessage {
 	if e.Real != nil {
 		return e.Real

@@ -13,21 +13,22 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Kinds of failures that are the program's own.
+// Kinds of failures caused by the program itself.
 const (
-	exceptionKind = "exception" // it threw, and did not catch
-	stalledKind   = "stalled"   // it waits for what can't come
-	syntaxKind    = "syntax"    // its text is no program
+	exceptionKind = "exception" // it threw an exception and did not catch it
+	stalledKind   = "stalled"   // it waits for something that can't happen
+	syntaxKind    = "syntax"    // its text is not a valid program
 )
 
-// limitOf finds the limit that ended a guest.
+// limitOf returns the limit that ended a guest, or nil.
 func limitOf(err error) *sandbox.LimitError {
 	var l *sandbox.LimitError
 	errors.As(err, &l)
 	return l
 }
 
-// Thrown tells what a program threw, at its place in the agent's own text; p is nil where there is none.
+// Thrown returns the Failure for an exception, with its position in the agent's text; p is nil if
+// there is no program.
 func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 	f := &Failure{Kind: exceptionKind, Message: g.Message}
 	if g.Kind != "" {
@@ -64,10 +65,10 @@ func Thrown(p *program.Program, g *sandbox.GuestError) *Failure {
 
 var noProperty = lazily.Regexp(`^TypeError: cannot read property 'Symbol\.(?:asyncI|i)terator' of (undefined|null)$`)
 
-// parsesJSON matches the frame of a line that does.
+// parsesJSON matches a frame whose marked line calls JSON.parse.
 var parsesJSON = lazily.Regexp(`(?m)^>.*\bJSON\.parse\b`)
 
-// reword says with the agent's own text what the engine says without it.
+// reword rephrases the engine's message with names from the agent's text.
 func reword(p *program.Program, f *Failure) {
 	name := ""
 	if f.Line > 0 {
@@ -81,7 +82,7 @@ func reword(p *program.Program, f *Failure) {
 	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON().MatchString(f.Frame):
 		f.Message += " in JSON"
 	}
-	// Python names the place of what it can't compile in the message.
+	// Python includes the position of what it can't compile in the message.
 	if m, ok := strings.CutSuffix(f.Message, fmt.Sprintf(" (line %d, column %d)", f.Line, f.Column)); ok && f.Kind == exceptionKind {
 		f.Kind, f.Message = syntaxKind, m
 	}
@@ -89,7 +90,7 @@ func reword(p *program.Program, f *Failure) {
 
 var notDefined = lazily.Regexp(`(?:ReferenceError: |NameError: name )'?([A-Za-z_$][\w$]*)'? is not defined`)
 
-// absent are the names that programs expect from elsewhere, and what there is instead.
+// absent maps names that programs expect from other environments to what to use instead.
 var absent = map[string]string{
 	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
 	"WebSocket":      "there is no network: programs reach the outside through tools only. search(\"...\") finds one; fetch reaches hosts that policy permits",
@@ -107,7 +108,7 @@ var absent = map[string]string{
 	"__dirname":      "files are those below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
 }
 
-// hint says what to do about an error that programs often make.
+// hint returns advice about a common error, or "".
 func hint(message string, p *program.Program) string {
 	switch {
 	case strings.HasPrefix(message, "TypeError: not a function"):
@@ -135,7 +136,7 @@ func hint(message string, p *program.Program) string {
 	return m[1] + " is no variable of the program and no upstream" + upstreams(p) + ". What earlier programs declared lives on in their session only. search(\"...\") finds tools"
 }
 
-// upstreams lists those that a program may call.
+// upstreams lists the upstreams that a program can call.
 func upstreams(p *program.Program) string {
 	names := slices.Sorted(maps.Keys(p.Namespaces))
 	switch n := len(names); {
@@ -147,7 +148,7 @@ func upstreams(p *program.Program) string {
 	return "; upstreams: " + strings.Join(names, ", ")
 }
 
-// Broken tells why a program didn't run, or didn't come to its end.
+// Broken returns the Failure of a program that didn't run or didn't finish.
 func Broken(err error) *Failure {
 	var p *program.Error
 	if errors.As(err, &p) {
@@ -167,7 +168,8 @@ func Broken(err error) *Failure {
 	return &Failure{Kind: string(e.Kind), Limit: e.Limit, Message: e.Msg}
 }
 
-// FurtherProblems tells the places of all that is wrong in a program's text but the first, which Failure has fields for.
+// FurtherProblems describes the problems in a program's text other than the first, for which
+// Failure has fields.
 func FurtherProblems(err error) (notes []string) {
 	var p *program.Error
 	if !errors.As(err, &p) {

@@ -18,8 +18,8 @@ func (e *Execution) undefinedText() string {
 	return "no value: the program returned undefined"
 }
 
-// Texts are what an agent reads of an execution that has ended. value shows the value, where there is one; session is a line on the session, or
-// empty.
+// Texts returns the texts about an ended execution for the agent. value returns the text of the
+// value if there is one. session is a line about the session, or empty.
 func (e *Execution) Texts(value func() string, session string) []string {
 	var first, last string
 	switch {
@@ -38,7 +38,7 @@ func (e *Execution) Texts(value func() string, session string) []string {
 	return slices.DeleteFunc([]string{first, consoleText(e.Console, e.Logged), last}, func(s string) bool { return s == "" })
 }
 
-// missingText is the one line on protections that are not armed, where there are any.
+// missingText returns one line about unavailable protections, or "".
 func missingText(missing []string) string {
 	if len(missing) == 0 {
 		return ""
@@ -47,16 +47,16 @@ func missingText(missing []string) string {
 	return prose.Cut("protections not armed here: "+strings.Join(missing, "; "), most)
 }
 
-// lines joins what is there.
+// lines joins the non-empty parts.
 func lines(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n")
 }
 
-// maxConsole is how much of the console the agent is shown, in bytes.
+// maxConsole is the maximum size in bytes of the console in an answer.
 const maxConsole = 8 << 10
 
-// consoleText shows the console: its head and its tail where it is long. logged is the size of all that was logged, kept
-// or not.
+// consoleText returns the console, or its head and tail if it is long. logged is the size of
+// everything that was logged, including what was discarded.
 func consoleText(lines []Line, logged int) string {
 	if len(lines) == 0 {
 		return ""
@@ -79,7 +79,7 @@ func consoleText(lines []Line, logged int) string {
 	return fmt.Sprintf("console (%s in %s; the middle is left out):\n%s\n…\n%s", prose.Size(total), prose.Count(len(lines), "line"), head, strings.ToValidUTF8(tail, ""))
 }
 
-// Notes are notes as an agent reads them; empty where there are none.
+// Notes formats notes for an agent; it returns "" if there are none.
 func Notes(notes []string) string {
 	if len(notes) == 0 {
 		return ""
@@ -91,8 +91,8 @@ func Notes(notes []string) string {
 	return "note: " + strings.Join(notes, "\nnote: ")
 }
 
-// callsText is the one line on the calls: how many of which, how much they answered, and how long they took from the
-// first to the last.
+// callsText returns one line about the calls: the number of calls per tool, the size of their
+// results, and the time from the first to the last.
 func callsText(calls []Call) string {
 	calls, unsent := split(slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return c.From != "" }))
 	refused := ""
@@ -148,7 +148,7 @@ func callsText(calls []Call) string {
 	return line
 }
 
-// countNames names the tools of calls, each with how many there were.
+// countNames returns the tools of calls, each with the number of its calls.
 func countNames(calls []Call) []string {
 	n := map[string]int{}
 	var names []string
@@ -169,7 +169,7 @@ func countNames(calls []Call) []string {
 	return names
 }
 
-// reusedText says which calls were answered from journals.
+// reusedText lists the calls that were answered from journals.
 func reusedText(calls []Call) string {
 	by := map[string][]Call{}
 	var order []string
@@ -193,7 +193,8 @@ func reusedText(calls []Call) string {
 	return out
 }
 
-// failureText is what the agent reads of a program that failed: what, where, a hint, and what was done already.
+// failureText returns the text about a failed program for the agent: the error, its position, a
+// hint, and the calls made so far.
 func (e *Execution) failureText() string {
 	f := e.Error
 	var b strings.Builder
@@ -215,7 +216,8 @@ func (e *Execution) failureText() string {
 	return b.String()
 }
 
-// continueText names a failed execution, and says how a corrected program continues without repeating its calls.
+// continueText explains how a corrected program continues a failed execution without repeating its
+// calls.
 func (e *Execution) continueText() string {
 	made, _ := split(e.Calls)
 	switch {
@@ -229,16 +231,17 @@ func (e *Execution) continueText() string {
 	return fmt.Sprintf("execution %s: to continue, call execute with the corrected program and after: %q; the calls that it made are answered from it, not made again", e.ID, e.ID)
 }
 
-// changes reports whether one of the calls may have changed something, in this execution.
+// changes reports whether any call made in this execution may have changed something.
 func changes(made []Call) bool {
 	return slices.ContainsFunc(made, func(c Call) bool { return !c.Reads && c.From == "" })
 }
 
-// maxListed is how many calls an error text names one by one.
+// maxListed is the maximum number of calls listed in an error text.
 const maxListed = 20
 
-// callsMade lists the calls of a failed program, so that the next attempt does not repeat what they did; those that were
-// refused before anything was sent are named apart. Of a program that goes on elsewhere it is itself that knows.
+// callsMade lists the calls of a failed program, so that the next attempt does not repeat their
+// effects. Calls rejected before anything was sent are listed separately. If goesOn is set, the
+// program continues in another process.
 func callsMade(calls []Call, goesOn bool) string {
 	made, unsent := split(calls)
 	var b strings.Builder
@@ -263,7 +266,8 @@ func callsMade(calls []Call, goesOn bool) string {
 	return b.String()
 }
 
-// split parts the calls that reached their tools, or may have, from those that surely did not.
+// split separates the calls that reached their tools, or may have, from those that certainly did
+// not.
 func split(calls []Call) (made, unsent []Call) {
 	for i := range calls {
 		if calls[i].Unsent {
@@ -302,7 +306,8 @@ func outcomeText(c *Call) string {
 	return "failed: " + said
 }
 
-// firstLine gives the first line of s; where that ends in a colon, with the next one, which it speaks of.
+// firstLine returns the first line of s. If that ends in a colon, it is combined with the next
+// line.
 func firstLine(s string) string {
 	first, rest, _ := strings.Cut(s, "\n")
 	first = strings.TrimSpace(first)

@@ -9,11 +9,12 @@ import (
 	"sync"
 )
 
-// How long calls and executions take, in seconds: from an echo to what a person has to approve.
+// callBuckets are the upper bounds for durations of calls and executions in seconds: from an echo
+// to a call that a person must approve.
 var callBuckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// A histogram counts how long things took, by the value of one label. The library that writes the figures of the process has
-// histograms only whose buckets Prometheus can't read.
+// A histogram counts durations, by the value of one label. The library for process metrics only has
+// histograms with buckets that Prometheus can't read.
 type histogram struct {
 	name, help, label string
 
@@ -21,13 +22,13 @@ type histogram struct {
 	series map[string]*series
 }
 
-// A series is what one value of the label has.
+// A series holds the counts for one value of the label.
 type series struct {
-	counts [len(callBuckets) + 1]uint64 // of each bucket alone; the last is for what took longer
+	counts [len(callBuckets) + 1]uint64 // per bucket, not cumulative; the last one is for longer durations
 	sum    float64
 }
 
-// newHistogram makes a histogram that has the series of some values from the start.
+// newHistogram returns a histogram that has the series of values from the start.
 func newHistogram(name, help, label string, values ...string) *histogram {
 	h := &histogram{name: name, help: help, label: label, series: map[string]*series{}}
 	for _, v := range values {
@@ -36,7 +37,7 @@ func newHistogram(name, help, label string, values ...string) *histogram {
 	return h
 }
 
-// observe counts what took some seconds.
+// observe counts a duration.
 func (h *histogram) observe(value string, seconds float64) {
 	bucket, _ := slices.BinarySearch(callBuckets[:], seconds)
 	h.mu.Lock()
@@ -50,7 +51,7 @@ func (h *histogram) observe(value string, seconds float64) {
 	s.sum += seconds
 }
 
-// write writes all series in Prometheus' text format, in which a bucket has what those before it have, too.
+// write writes all series in Prometheus' text format, whose buckets are cumulative.
 func (h *histogram) write(w io.Writer) {
 	family(w, h.name, "histogram", h.help)
 	h.mu.Lock()
@@ -69,7 +70,7 @@ func (h *histogram) write(w io.Writer) {
 	}
 }
 
-// A counter counts what happened, by the values of two labels.
+// A counter counts events by the values of two labels.
 type counter struct {
 	name, help string
 	labels     [2]string
@@ -82,7 +83,7 @@ func newCounter(name, help, first, second string) *counter {
 	return &counter{name: name, help: help, labels: [2]string{first, second}, counts: map[[2]string]uint64{}}
 }
 
-// add counts one.
+// add adds one.
 func (c *counter) add(first, second string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package metrics counts what a Prometheus server collects, and writes it in that one's text format.
+// Package metrics counts events, and writes metrics in Prometheus' text format.
 package metrics
 
 import (
@@ -22,16 +22,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what a Registry asks when figures are collected.
+// Config configures a Registry. Its functions are called when metrics are collected.
 type Config struct {
-	Version string // of Biplane
+	Version string // version of Biplane
 	View    func() *catalog.View
-	States  func() map[string]tool.State // of upstreams, by name
-	Load    func() (running, queued int) // executions
+	States  func() map[string]tool.State // states of upstreams, by name
+	Load    func() (running, queued int) // number of executions
 }
 
-// A Registry has how many calls and executions there were, how they ended and how long they took. Labels are names of upstreams, kinds and states
-// only: nothing that an agent chooses may become a time series, or be read by whoever may read figures.
+// A Registry counts calls and executions, their outcomes and their durations. Labels are only names
+// of upstreams, kinds and states. Values that an agent chooses must not become time series, nor be
+// visible to those who can read metrics.
 type Registry struct {
 	cfg        Config
 	calls      *counter // by outcome and upstream
@@ -40,22 +41,22 @@ type Registry struct {
 	executions *histogram // by state
 }
 
-// unknown is the upstream of a call that names no tool.
+// unknown is the upstream of a call of an unknown tool.
 const unknown = "unknown"
 
-// New makes a Registry in which nothing is counted.
+// New returns an empty Registry.
 func New(cfg Config) *Registry {
 	return &Registry{
 		cfg:      cfg,
 		calls:    newCounter("biplane_calls_total", "Calls at the door that have ended, from agents and from inside programs, by upstream (biplane: search, execute, resume) and outcome (ok, tool_error, or the kind of error).", "outcome", "upstream"),
 		duration: newHistogram("biplane_call_duration_seconds", "How long calls took at the door, the record of them included.", "upstream"),
-		// A series that is there from the start has a rate from the first event on.
+		// A series that exists from the start has a rate from the first event on.
 		executions: newHistogram("biplane_execution_duration_seconds", "How long executions took that have ended, by state: done, failed or interrupted.", "state",
 			string(execution.Done), string(execution.Failed), string(execution.Interrupted)),
 	}
 }
 
-// Counted counts the calls that go to next.
+// Counted returns a Caller that counts the calls of next.
 func (r *Registry) Counted(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		upstream := unknown
@@ -72,7 +73,7 @@ func (r *Registry) Counted(next tool.Caller) tool.Caller {
 	})
 }
 
-// outcome sorts how a call ended.
+// outcome classifies the outcome of a call.
 func outcome(res *tool.Result, err error) string {
 	switch {
 	case err != nil:
@@ -83,12 +84,12 @@ func outcome(res *tool.Result, err error) string {
 	return "ok"
 }
 
-// Ended notes an execution that has ended.
+// Ended counts an execution that has ended.
 func (r *Registry) Ended(e *execution.Execution) {
 	r.executions.observe(string(e.State), time.Since(e.Started).Seconds())
 }
 
-// Handler serves the figures in Prometheus' text format.
+// Handler serves the metrics in Prometheus' text format.
 func (r *Registry) Handler(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var b bytes.Buffer
@@ -100,7 +101,7 @@ func (r *Registry) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// write writes what is counted, what is so at this moment, and what Go and the system say of this process.
+// write writes the counters, the current gauges, and the metrics of Go and the process.
 func (r *Registry) write(w *bytes.Buffer) {
 	family(w, "biplane_build_info", "gauge", "Always 1; the labels say what runs.")
 	fmt.Fprintf(w, "biplane_build_info{go=%s,platform=%s,version=%s} 1\n", label(runtime.Version()), label(runtime.GOOS+"/"+runtime.GOARCH), label(r.cfg.Version))
@@ -125,16 +126,17 @@ func (r *Registry) write(w *bytes.Buffer) {
 			fmt.Fprintf(w, "biplane_upstream_state{state=%s,upstream=%s} %d\n", label(state), label(name), v)
 		}
 	}
-	figures.ExposeMetadata(true) // a switch of all of that library, which writes nothing but these: it says their types, too
+	// a global switch of the library, which is used only here: it includes the types of metrics
+	figures.ExposeMetadata(true)
 	figures.WriteProcessMetrics(w)
 }
 
-// family writes what goes before the figures of one name.
+// family writes the header of a metric.
 func family(w io.Writer, name, kind, help string) {
 	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// label writes s as the value of a label, with its quotes.
+// label returns s as a quoted label value.
 func label(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\uFFFD")) + `"`
 }

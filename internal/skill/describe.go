@@ -18,10 +18,10 @@ var (
 	spaces       = lazily.Regexp(`\s+`)
 )
 
-// maxSignatures is how many a skill is shown with.
+// maxSignatures is the maximum number of signatures of a skill.
 const maxSignatures = 20
 
-// describe reads what a skill says of itself.
+// describe extracts the description of a skill from its source.
 func describe(name, source string) Info {
 	s := Info{Name: name, Size: len(source)}
 	base, ext, _ := strings.Cut(name, ".")
@@ -65,7 +65,7 @@ func exportName(signature string) string {
 	return ""
 }
 
-// firstComment gives the first sentence-like part of what a module says of itself at its beginning, or of its first
+// firstComment returns the first paragraph of the comment at the start of a module, or of its first
 // documented export.
 func firstComment(source string) string {
 	source = tokens.Head(source, 64<<10)

@@ -1,5 +1,5 @@
-// Package skill keeps the modules that programs save in ./skills and later ones import: as trees that programs see (Shelf.Trees), and as a list
-// for whoever asks what there is.
+// Package skill keeps the modules that programs save in ./skills and later programs import. It
+// provides them as trees for programs (Shelf.Trees) and as lists for users.
 package skill
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// An Info is a module that programs saved in ./skills and others import.
+// An Info describes a module in ./skills that programs can import.
 type Info struct {
-	Name        string    `json:"name"`  // of the file: "retry.ts"
-	Owner       string    `json:"owner"` // who saved it
-	Own         bool      `json:"own"`   // whoever asks is the owner
+	Name        string    `json:"name"`  // file name: "retry.ts"
+	Owner       string    `json:"owner"` // owner, who saved it
+	Own         bool      `json:"own"`   // the caller is the owner
 	Description string    `json:"description,omitempty"`
-	Signatures  []string  `json:"signatures,omitempty"` // of what it exports
-	Import      string    `json:"import,omitempty"`     // a line that imports it
+	Signatures  []string  `json:"signatures,omitempty"` // signatures of its exports
+	Import      string    `json:"import,omitempty"`     // line that imports it
 	Size        int       `json:"size"`
 	Modified    time.Time `json:"modified"`
 	Shared      bool      `json:"shared"`
-	Changed     bool      `json:"changed,omitempty"` // since it was shared: others see the older one
-	Source      string    `json:"source,omitempty"`  // only where one is asked for
+	Changed     bool      `json:"changed,omitempty"` // changed since it was shared: others see the older version
+	Source      string    `json:"source,omitempty"`  // set by Get only
 }
 
-// A Store keeps skills; every session.Store is one.
+// A Store keeps skills; every session.Store implements it.
 type Store interface {
 	Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error)
 	Skill(ctx context.Context, owner, name string, shared bool) ([]byte, error)
@@ -39,26 +39,26 @@ type Store interface {
 	Save(ctx context.Context, c *session.Change) error
 }
 
-// A Shelf is the skills of all principals, as trees, whose files are loaded when they are first read.
+// A Shelf holds the skills of all principals as trees. Files are loaded when they are first read.
 type Shelf struct {
 	store Store
 
 	mu    sync.Mutex
-	epoch int // counts the changes
+	epoch int // number of changes
 	by    map[string]trees
 }
 
 type trees struct{ own, shared *vfs.Tree }
 
-// maxTrees is how many principals' skills are kept.
+// maxTrees is the maximum number of principals whose skills are cached.
 const maxTrees = 256
 
-// New makes the shelf of what store has; nil: there are no skills.
+// New returns the Shelf for a store; nil: there are no skills.
 func New(store Store) *Shelf {
 	return &Shelf{store: store, by: map[string]trees{}}
 }
 
-// Forget says that skills have changed.
+// Forget discards the cached trees after skills have changed.
 func (s *Shelf) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,8 @@ func (s *Shelf) Forget() {
 	clear(s.by)
 }
 
-// Trees gives the skills of an owner, and those that others share; nil where nothing is stored.
+// Trees returns the skills of an owner, and those that others share. They are nil if nothing is
+// stored.
 func (s *Shelf) Trees(ctx context.Context, owner string) (own, shared *vfs.Tree, err error) {
 	if s.store == nil {
 		return nil, nil, nil
@@ -102,7 +103,7 @@ func (s *Shelf) Trees(ctx context.Context, owner string) (own, shared *vfs.Tree,
 func (s *Shelf) tree(ctx context.Context, list []session.Skill, shared bool) (t *vfs.Tree, err error) {
 	for _, k := range list {
 		if _, taken := t.Get(k.Name); taken {
-			continue // of two that are shared the first one counts
+			continue // if several are shared, the first one is used
 		}
 		data, err := s.store.Skill(ctx, k.Owner, k.Name, shared)
 		if err != nil {
@@ -115,7 +116,7 @@ func (s *Shelf) tree(ctx context.Context, list []session.Skill, shared bool) (t 
 	return t, nil
 }
 
-// Modules gives the sources of the skills that a program sees.
+// Modules returns the sources of the skills that a program sees.
 func Modules(fs *vfs.FS) (map[string]string, error) {
 	list, err := fs.List("skills")
 	if err != nil {
@@ -132,7 +133,7 @@ func Modules(fs *vfs.FS) (map[string]string, error) {
 	return out, nil
 }
 
-// List gives the skills of p and those that others share with it, without their sources.
+// List returns the skills of p and those shared by others, without their sources.
 func (s *Shelf) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 	if s.store == nil {
 		return nil, nil
@@ -156,7 +157,7 @@ func (s *Shelf) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 		}
 		e, ok := tree.Get(k.Name)
 		if !ok {
-			continue // it was removed at this moment
+			continue // it has just been removed
 		}
 		data, err := e.Data()
 		if err != nil {
@@ -169,7 +170,7 @@ func (s *Shelf) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 	return out, nil
 }
 
-// Get gives one of the skills that p sees, with its source.
+// Get returns a skill that p can see, with its source.
 func (s *Shelf) Get(ctx context.Context, p tool.Principal, name string) (*Info, error) {
 	all, err := s.List(ctx, p)
 	if err != nil {
@@ -189,7 +190,7 @@ func noSkill(name string) error {
 	return tool.Errorf(tool.NotFound, "there is no skill %q: programs save skills as ./skills/<name>.ts or .py; biplane skills list shows them", prose.Cut(name, 80))
 }
 
-// none is noSkill for one who may have left out what the name of a skill ends with.
+// none returns the error of noSkill, or a hint if the user may have omitted the file extension.
 func (s *Shelf) none(ctx context.Context, p tool.Principal, name string) error {
 	all, err := s.List(ctx, p)
 	if err != nil {
@@ -203,8 +204,8 @@ func (s *Shelf) none(ctx context.Context, p tool.Principal, name string) error {
 	return noSkill(name)
 }
 
-// Share shows a skill of p to all others, as it is now: what programs make of it later is not seen until it is
-// shared again. Or it takes it back.
+// Share shares the current version of a skill of p with everyone, or stops sharing it. Later
+// changes are not visible to others until it is shared again.
 func (s *Shelf) Share(ctx context.Context, p tool.Principal, name string, shared bool) error {
 	if s.store == nil {
 		return noSkill(name)
@@ -217,7 +218,7 @@ func (s *Shelf) Share(ctx context.Context, p tool.Principal, name string, shared
 	return err
 }
 
-// Remove deletes a skill of p, also for those with whom it is shared.
+// Remove deletes a skill of p, including its shared version.
 func (s *Shelf) Remove(ctx context.Context, p tool.Principal, name string) error {
 	own, _, err := s.Trees(ctx, p.ID)
 	if err != nil {
@@ -230,14 +231,14 @@ func (s *Shelf) Remove(ctx context.Context, p tool.Principal, name string) error
 	return s.store.Save(ctx, &session.Change{Owner: p.ID, Skills: []session.SkillChange{{Name: name}}})
 }
 
-// Changes gives what a program did to the skills.
+// Changes returns the changes that a program made to the skills.
 func Changes(before, now *vfs.Tree) (out []session.SkillChange) {
 	for _, c := range now.Changes(before) {
 		s := session.SkillChange{Name: c.Path, Modified: c.Entry.Modified}
 		if !c.Gone {
 			data, err := c.Entry.Data()
 			if err != nil {
-				continue // nothing that a program wrote can't be read
+				continue // can't happen: files written by a program can be read
 			}
 			if s.Source = bytes.Clone(data); s.Source == nil {
 				s.Source = []byte{}

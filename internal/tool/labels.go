@@ -5,27 +5,29 @@ import (
 	"sync"
 )
 
-// Labels are those of the data that somebody has read. They only grow. The zero Labels are none; they are safe for concurrent use.
+// Labels are the labels of the data that someone has read. Labels are never removed. The zero
+// Labels are empty. They are safe for concurrent use.
 type Labels struct {
 	mu   sync.Mutex
-	list []string // sorted; never changed, but replaced
+	list []string // sorted; never modified, only replaced
 }
 
-// All gives them, sorted. The list is not to be changed.
+// All returns the labels, sorted. Callers must not modify the list.
 func (l *Labels) All() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.list
 }
 
-// Add adds some.
+// Add adds labels.
 func (l *Labels) Add(more []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = Joined(l.list, more)
 }
 
-// Joined gives the labels of both lists, sorted; a itself, which is sorted, where it has all of them.
+// Joined returns the union of two lists of labels, sorted. If a, which must be sorted, has all of
+// them, it returns a.
 func Joined(a, b []string) []string {
 	if !slices.ContainsFunc(b, func(s string) bool { return !slices.Contains(a, s) }) {
 		return a

@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// Snake returns a name in the spelling that all its spellings share: create_issue for create-issue, createIssue and Create.Issue.
-// Words that are written together stay together.
+// Snake returns the canonical spelling of a name: create_issue for create-issue, createIssue and
+// Create.Issue. It doesn't split words without separators.
 func Snake(name string) string { return snake(name, false) }
 
-// SnakePattern is Snake for a path or a pattern of paths: dots and stars stay.
+// SnakePattern is Snake for a path or a pattern of paths: it keeps dots and stars.
 func SnakePattern(p string) string { return snake(p, true) }
 
 func snake(name string, pattern bool) string {
@@ -42,8 +42,8 @@ func snake(name string, pattern bool) string {
 	return b.String()
 }
 
-// IsNamed reports whether a name in a configuration means the tool: its own name, as programs write it, in another spelling, or with
-// its upstream before it.
+// IsNamed reports whether a name in a configuration refers to the tool: by its own name, as
+// programs write it, in another spelling, or prefixed by its upstream.
 func (t *Tool) IsNamed(name string) bool {
 	if name == t.Name || name == t.Path() {
 		return true
@@ -52,8 +52,8 @@ func (t *Tool) IsNamed(name string) bool {
 	return s == own || s == own+"_" || s == Snake(t.Upstream)+"_"+own
 }
 
-// Spellings returns the tool's path as patterns may name it: exactly, and as SnakePattern writes it, with and without dots in the
-// tool's own name.
+// Spellings returns the tool's path in the forms that patterns may use: exactly, and as
+// SnakePattern writes it, with and without dots in the tool's own name.
 func (t *Tool) Spellings() []string {
 	upstream := Snake(t.Upstream) + "."
 	return []string{t.Path(), upstream + Snake(t.Name), upstream + SnakePattern(t.Name)}

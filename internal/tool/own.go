@@ -1,6 +1,7 @@
 package tool
 
-// Own is the name of the upstream that holds Biplane's own tools. No configured upstream may have it.
+// Own is the name of the upstream that holds Biplane's own tools. No configured upstream may have
+// it.
 const Own = "biplane"
 
 // The paths of Biplane's own tools.
@@ -8,6 +9,6 @@ const (
 	SearchPath  = Own + ".search"
 	ExecutePath = Own + ".execute"
 	ResumePath  = Own + ".resume"
-	PlanPath    = Own + ".plan"   // names a plan's approval request; no catalog has it
-	ResultPath  = Own + ".result" // read by programs, to get a large result in parts
+	PlanPath    = Own + ".plan"   // used for the approval request of a plan; no catalog has it
+	ResultPath  = Own + ".result" // used by programs to read a large result in parts
 )

@@ -2,8 +2,9 @@ package tool
 
 import "strings"
 
-// IsPath reports whether p is a path of fields of JSON, like customer.email, items.*.price or **.ssn: names with dots between, * for
-// any one, ** for any number of them, but not twice in a row. Lists are gone through.
+// IsPath reports whether p is a path of JSON fields, like customer.email, items.*.price or **.ssn.
+// Names are separated by dots. * matches any one name and ** any number of them, but ** can't be
+// repeated. Paths skip over lists.
 func IsPath(p string) bool {
 	for part := range strings.SplitSeq(p, ".") {
 		if part != "*" && part != "**" && (part == "" || strings.ContainsAny(part, "*, \t\n\f\r")) {
@@ -13,10 +14,10 @@ func IsPath(p string) bool {
 	return !strings.Contains(p, "**.**")
 }
 
-// Paths are paths of fields, in their parts. What they name is walked to from the top, field by field, with Below.
+// Paths are parsed paths of fields. Below descends from the top, field by field.
 type Paths [][]string
 
-// ParsePaths gives the parts of paths for which IsPath holds.
+// ParsePaths parses paths for which IsPath is true.
 func ParsePaths(all []string) Paths {
 	out := make(Paths, len(all))
 	for i, p := range all {
@@ -25,8 +26,8 @@ func ParsePaths(all []string) Paths {
 	return out
 }
 
-// Below gives what the paths say of what is below a field, and whether one names the field itself. Names are the same in upper and
-// lower case.
+// Below returns the remaining paths below a field, and reports whether a path names the field
+// itself. Names are case-insensitive.
 func (ps Paths) Below(name string) (below Paths, named bool) {
 	for _, p := range ps {
 		if p[0] == "**" {

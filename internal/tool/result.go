@@ -6,17 +6,19 @@ import (
 	"fmt"
 )
 
-// A Result is what a tool answered. Raw is the whole answer byte for byte; the other fields are views of it, so that
-// integers over 2^53, unknown fields and unknown kinds of content survive from the upstream to whoever asked.
+// A Result is the answer of a tool. Raw is the complete answer, byte for byte, and the other fields
+// are views of it. So integers beyond 2^53, unknown fields and unknown kinds of content are passed
+// on unchanged.
 type Result struct {
-	Raw        json.RawMessage   // an object of the shape of MCP's CallToolResult
-	Content    []json.RawMessage // the content blocks, each an object
+	Raw        json.RawMessage   // an object in the form of MCP's CallToolResult
+	Content    []json.RawMessage // content blocks, each an object
 	Structured json.RawMessage   // structuredContent; nil if there is none
-	IsError    bool              // the tool ran and reports failure
+	IsError    bool              // the tool ran and reported failure
 	Simulated  bool              // the tool was not called: the program is being planned
 }
 
-// ParseResult makes a Result from an object of the shape of MCP's CallToolResult. It keeps raw, which must not change.
+// ParseResult returns a Result for an object in the form of MCP's CallToolResult. It keeps raw,
+// which must not be modified.
 func ParseResult(raw json.RawMessage) (*Result, error) {
 	var v struct {
 		Content    []json.RawMessage `json:"content"`
@@ -32,17 +34,17 @@ func ParseResult(raw json.RawMessage) (*Result, error) {
 	return &Result{Raw: raw, Content: v.Content, Structured: v.Structured, IsError: v.IsError}, nil
 }
 
-// MarshalJSON gives Raw as it is.
+// MarshalJSON returns Raw.
 func (r *Result) MarshalJSON() ([]byte, error) { return r.Raw, nil }
 
-// A TextBlock is the content block that our own tools answer with (MCP TextContent).
+// A TextBlock is a text content block (MCP TextContent), as Biplane's own tools return it.
 type TextBlock struct {
 	Type string `json:"type"` // always "text"
 	Text string `json:"text"`
 }
 
-// NewResult makes a Result of our own tools: content blocks that marshal to objects, metadata or nil (MCP _meta), and
-// whether it reports failure.
+// NewResult returns a Result of Biplane's own tools. Each content block must marshal to an object.
+// meta is the metadata (MCP _meta) or nil. isError means that the tool reports failure.
 func NewResult(content []any, meta map[string]any, isError bool) (*Result, error) {
 	v := struct {
 		Content []any          `json:"content"`
@@ -59,7 +61,7 @@ func NewResult(content []any, meta map[string]any, isError bool) (*Result, error
 	return ParseResult(raw)
 }
 
-// Text makes a Result of text blocks.
+// Text returns a Result with text blocks.
 func Text(isError bool, texts ...string) *Result {
 	blocks := make([]any, len(texts))
 	for i, t := range texts {
@@ -67,12 +69,12 @@ func Text(isError bool, texts ...string) *Result {
 	}
 	r, err := NewResult(blocks, nil, isError)
 	if err != nil {
-		panic(err) // strings always marshal
+		panic(err) // can't happen: strings always marshal
 	}
 	return r
 }
 
-// Marshal is json.Marshal without the escaping of <, > and & that HTML wants and agents pay for.
+// Marshal is json.Marshal without escaping <, > and & for HTML, which would cost agents tokens.
 func Marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -2,20 +2,20 @@ package tool
 
 import "fmt"
 
-// A Tier is a strength of isolation; a larger one is stronger.
+// A Tier is a level of isolation; a higher one is stronger.
 type Tier int
 
 // The tiers, weakest first. The zero Tier is WASM: nothing runs without isolation.
 const (
-	WASM    Tier = iota // a WebAssembly engine: no system call reaches the guest
+	WASM    Tier = iota // a WebAssembly engine: the guest can't make system calls
 	Process             // Linux namespaces, seccomp, Landlock, cgroups
-	GVisor              // a kernel in user space
-	MicroVM             // a kernel of its own
+	GVisor              // a user-space kernel
+	MicroVM             // a separate kernel
 )
 
 var tierNames = [...]string{"wasm", "process", "gvisor", "microvm"}
 
-// String gives the name that configuration and results use.
+// String returns the name used in configuration and results.
 func (t Tier) String() string {
 	if t < 0 || int(t) >= len(tierNames) {
 		return fmt.Sprintf("tier(%d)", int(t))
@@ -23,7 +23,7 @@ func (t Tier) String() string {
 	return tierNames[t]
 }
 
-// ParseTier reads the name of a tier.
+// ParseTier parses the name of a tier.
 func ParseTier(s string) (Tier, error) {
 	for i, n := range tierNames {
 		if n == s {
@@ -33,10 +33,10 @@ func ParseTier(s string) (Tier, error) {
 	return 0, Errorf(Invalid, "unknown tier %q: it is one of wasm, process, gvisor, microvm", s)
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (t Tier) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads the name.
+// UnmarshalText parses the name.
 func (t *Tier) UnmarshalText(b []byte) error {
 	v, err := ParseTier(string(b))
 	if err != nil {

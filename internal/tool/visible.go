@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible is JSON as a person reads it who has to answer for it: what doesn't show (controls, marks that turn text around, spaces and
-// letters without a shape) is written as the escape that means the same.
+// Visible returns JSON as shown to a person who must approve it. Invisible characters (controls,
+// bidirectional marks, spaces and letters without a glyph) are written as equivalent escapes.
 func Visible(text []byte) string {
 	var b strings.Builder
 	for _, r := range string(text) {
@@ -26,12 +26,13 @@ func Visible(text []byte) string {
 	return b.String()
 }
 
-// shapeless reports of what Unicode counts as letters and marks whether it leaves nothing to be seen.
+// shapeless reports whether a character is invisible although Unicode counts it as a letter or a
+// mark.
 func shapeless(r rune) bool {
 	return r == '\u2800' || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// VisibleLine is Visible in one line.
+// VisibleLine is Visible on one line.
 func VisibleLine(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Visible([]byte(text)))
 }

@@ -1,4 +1,4 @@
 package usage
 
-// Leave leaves so many bytes of the budget for counting.
+// Leave sets the remaining budget for counting in bytes.
 func (m *Meter) Leave(bytes int) { m.work.budget = float64(bytes) }

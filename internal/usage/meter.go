@@ -12,19 +12,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config makes a Meter. Store must be set.
+// Config configures a Meter. Store must be set.
 type Config struct {
 	Store  Store
-	Tokens *tokens.Counter // default one of its own
-	Prices *Prices         // nil: no money is shown
-	Keep   time.Duration   // how long rows are kept; default 400 days
-	Hours  time.Duration   // how long hours are told apart, before they become days; default 14 days
-	Every  time.Duration   // how often what was counted is written; default 2 s
-	Log    *slog.Logger    // default none
+	Tokens *tokens.Counter // default: a new Counter
+	Prices *Prices         // nil: costs are not shown
+	Keep   time.Duration   // retention of rows; default 400 days
+	Hours  time.Duration   // retention of hourly rows before they are merged into daily ones; default 14 days
+	Every  time.Duration   // interval of writes; default 2 s
+	Log    *slog.Logger    // default: none
 	Now    func() time.Time
 }
 
-// A Meter counts what passes. It is safe for concurrent use. Run writes what it counted.
+// A Meter counts calls. It is safe for concurrent use. Run writes the counts.
 type Meter struct {
 	cfg Config
 
@@ -33,14 +33,14 @@ type Meter struct {
 	clients clients
 	work    work
 
-	writing   sync.Mutex // one writes at a time
+	writing   sync.Mutex // only one write at a time
 	compacted time.Time
 }
 
-// A slot is a key in an hour.
+// A slot is a key and an hour.
 type slot struct {
 	Key
-	hour int64 // seconds since 1970
+	hour int64 // start in seconds since 1970
 }
 
 // Defaults of Config.
@@ -50,7 +50,7 @@ const (
 	defaultEvery = 2 * time.Second
 )
 
-// New makes a Meter.
+// New returns a Meter.
 func New(cfg Config) *Meter {
 	if cfg.Tokens == nil {
 		cfg.Tokens = &tokens.Counter{}
@@ -73,10 +73,11 @@ func New(cfg Config) *Meter {
 	return &Meter{cfg: cfg, counts: map[slot]*Counts{}, work: newWork(cfg.Now())}
 }
 
-// unknown is the upstream of a call that names no tool.
+// unknown is the upstream of a call of an unknown tool.
 const unknown = "unknown"
 
-// Counted counts the calls that go to next. named gives the tool that a path names, nil for none.
+// Counted returns a Caller that counts the calls of next. named returns the tool with a path, or
+// nil.
 func (m *Meter) Counted(next tool.Caller, named func(path string) *tool.Tool) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		start := time.Now()
@@ -89,10 +90,10 @@ func (m *Meter) Counted(next tool.Caller, named func(path string) *tool.Tool) to
 // passed counts a call that has ended.
 func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
 	if c.Plan != nil || r != nil && r.Simulated {
-		return // what a plan asks for is counted when it is made
+		return // planned calls are counted when they are made
 	}
 	if errors.Is(err, tool.ErrGoesOn) && tool.AsError(err).Unsent {
-		return // it is counted when its program goes on, and makes it
+		return // it is counted when its program is resumed and makes it
 	}
 	n := Counts{Calls: 1, MS: took.Milliseconds()}
 	key := Key{Upstream: unknown}
@@ -120,7 +121,7 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	s := m.slot(c.Principal, key)
 	m.counts[s].Add(n)
 	inside := c.Parent != ""
-	if sent || !inside { // a model wrote it in vain; nobody is spared a call that was not made
+	if sent || !inside { // a model wrote it even if it was not sent; but a call that was not made saves nothing
 		m.noted(job{slot: s, kind: kindOf(inside, false), arguments: c.Arguments})
 	}
 	if r != nil {
@@ -128,19 +129,20 @@ func (m *Meter) passed(c *tool.Call, t *tool.Tool, r *tool.Result, err error, to
 	}
 }
 
-// leaves reports whether a tool sends its arguments anywhere: of Biplane's own those do by which programs reach the network.
+// leaves reports whether a tool sends its arguments anywhere. Of Biplane's own tools, only those
+// for network access do.
 func leaves(t *tool.Tool) bool {
 	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send")
 }
 
-// noted takes what has tokens: to be counted, or else estimated. m.mu is held.
+// noted queues a text for counting its tokens, or estimates them. m.mu is held.
 func (m *Meter) noted(j job) {
 	if n := j.size(); n > 0 && !m.work.add(j, m.cfg.Now()) {
 		m.counts[j.slot].tell(j.kind, m.work.estimate(&j, n), false)
 	}
 }
 
-// Ran counts what a program has used in this process, and itself where it has ended.
+// Ran adds the CPU time of a program in this process, and counts the program if it has ended.
 func (m *Meter) Ran(p tool.Principal, cpu time.Duration, ended bool) {
 	n := Counts{CPU: cpu.Microseconds()}
 	if ended {
@@ -151,13 +153,14 @@ func (m *Meter) Ran(p tool.Principal, cpu time.Duration, ended bool) {
 	m.counts[m.slot(p, Key{Upstream: tool.Own, Tool: "execute"})].Add(n)
 }
 
-// maxSlots is how many keys are told apart between two writes. What is over it is counted without its client and agent.
+// maxSlots is the maximum number of slots between two writes. Anything beyond it is counted without
+// client and agent.
 const maxSlots = 4096
 
-// maxText is how many bytes of a fact of a principal are kept.
+// maxText is the maximum size in bytes of a stored attribute of a principal.
 const maxText = 200
 
-// slot gives where to count something of p. m.mu is held.
+// slot returns the slot to count something for p, and creates it if necessary. m.mu is held.
 func (m *Meter) slot(p tool.Principal, k Key) slot {
 	now := m.cfg.Now()
 	k.Who = Who{Principal: fact(p.ID), Person: fact(p.Person), Agent: fact(p.Agent), Client: m.clients.known(p.ID, fact(p.Client), now)}
@@ -171,7 +174,7 @@ func (m *Meter) slot(p tool.Principal, k Key) slot {
 	return s
 }
 
-// fact is a fact of a principal as it is kept.
+// fact returns an attribute of a principal, shortened for storing.
 func fact(s string) string {
 	if len(s) <= maxText {
 		return s
@@ -179,14 +182,14 @@ func fact(s string) string {
 	return strings.ToValidUTF8(tokens.Head(s, maxText), "")
 }
 
-// others stands for clients that are not told apart.
+// others is the name under which further clients are counted together.
 const others = "(others)"
 
-// maxClients is how many clients of one principal are told apart in a day: what a client calls itself is its own choice, and
-// each is a row.
+// maxClients is the maximum number of clients per principal and day that are counted separately.
+// Clients choose their names freely, and each name requires a row.
 const maxClients = 64
 
-// clients are those that were seen this day, by principal.
+// clients are the clients seen today, by principal.
 type clients struct {
 	day  int64
 	seen map[string]map[string]bool
@@ -210,10 +213,10 @@ func (c *clients) known(principal, client string, now time.Time) string {
 	return client
 }
 
-// Run counts tokens and writes what was counted, until ctx is done, and then the rest. What can't be written is kept for the
-// next time, and said in the log.
+// Run counts tokens and writes the counts until ctx is done, and then writes the rest. Counts that
+// can't be written are logged and retried.
 func (m *Meter) Run(ctx context.Context) {
-	write := context.WithoutCancel(ctx) // the store says itself when it is closed
+	write := context.WithoutCancel(ctx) // the store reports when it is closed
 	late, cancel := later(ctx)
 	defer cancel()
 	tick := time.NewTicker(m.cfg.Every)
@@ -240,21 +243,22 @@ func (m *Meter) Run(ctx context.Context) {
 	}
 }
 
-// few is how many bytes are not worth the tables of the counter.
+// few is the number of bytes that are not worth loading the counter's tables.
 const few = 1 << 10
 
-// little reports whether what waits to be counted isn't worth to load the counter's tables: a process that lives for one
-// small program ends without them, and estimates. Any other has them with the next tick.
+// little reports whether the pending texts are not worth loading the counter's tables. So a process
+// that only runs one small program ends without loading them, and estimates. Any other process
+// loads them at the next tick.
 func (m *Meter) little() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.work.held < few && !m.cfg.Tokens.Loaded()
 }
 
-// lastly is how long the last counting may take.
+// lastly is the time limit of the final counting.
 const lastly = 3 * time.Second
 
-// later gives a context that ends a while after ctx.
+// later returns a context that ends some time after ctx.
 func later(ctx context.Context) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -267,7 +271,7 @@ func later(ctx context.Context) (context.Context, context.CancelFunc) {
 	return late, func() { stop(); cancel() }
 }
 
-// flush counts the tokens of what passed, as long as counting goes on, and writes all that was counted.
+// flush counts the tokens of pending texts until counting is done, and writes all counts.
 func (m *Meter) flush(ctx, counting context.Context) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -302,10 +306,11 @@ func (m *Meter) flush(ctx, counting context.Context) {
 	}
 }
 
-// chunk is how many rows are written at once: the store's one writer has others to serve.
+// chunk is the number of rows written at once, because the store has only one writer.
 const chunk = 128
 
-// compact makes days of old hours and drops what is older than is kept; once a day, and when the process begins.
+// compact merges old hourly rows into daily ones and deletes expired rows. It runs once a day, and
+// when the process starts.
 func (m *Meter) compact(ctx context.Context) {
 	const day = 24 * time.Hour
 	today := m.cfg.Now().UTC().Truncate(day)
@@ -318,7 +323,8 @@ func (m *Meter) compact(ctx context.Context) {
 	m.compacted = today
 }
 
-// Report says what was used, what has not been written yet included. Its errors are of kind Invalid and Limit, and the store's.
+// Report returns a report, including counts not written yet. Its errors are of kind Invalid and
+// Limit, or those of the store.
 func (m *Meter) Report(ctx context.Context, q Query) (*Report, error) {
 	m.flush(ctx, ctx)
 	return report(ctx, m.cfg.Store, m.cfg.Prices, q)

@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// A Price is of a million tokens.
+// A Price is the price of a million tokens.
 type Price struct {
-	Input  float64 // that a model reads
-	Output float64 // that it writes
+	Input  float64 // tokens that a model reads
+	Output float64 // tokens that a model writes
 }
 
-// of gives what tokens come to.
+// of returns the price of a number of tokens.
 func (p Price) of(read, written int64) float64 {
 	return (float64(read)*p.Input + float64(written)*p.Output) / 1e6
 }
 
-// Prices say what tokens cost. Which model a client has behind it nobody tells Biplane: the configuration says what
-// those of an agent or client pay.
+// Prices are the prices of tokens. Biplane doesn't know which model a client uses, so the
+// configuration sets prices for agents and clients.
 type Prices struct {
 	Currency string
 	Default  Price
 	Special  []Special
 }
 
-// A Special is the price of some agents or clients.
+// A Special is the price for some agents or clients.
 type Special struct {
-	Pattern string // of an agent or client, as of path.Match: "claude-code*"
+	Pattern string // of the agent's or client's name, as in path.Match: "claude-code*"
 	Price
 }
 
-// of gives the price of whoever uses something: of the patterns that match the agent or the client the longest, else the
-// default.
+// of returns the price for w: that of the longest pattern that matches the agent or the client, or
+// the default.
 func (p *Prices) of(w Who) Price {
 	if p == nil {
 		return Price{}
@@ -51,7 +51,7 @@ func (p *Prices) of(w Who) Price {
 	return p.Special[best].Price
 }
 
-// matches reports whether a pattern matches what is known; * stands for any text, "/" in it too.
+// matches reports whether a pattern matches a known name; * matches any text, including "/".
 func matches(pattern, s string) bool {
 	if s == "" {
 		return false
@@ -60,7 +60,7 @@ func matches(pattern, s string) bool {
 	return err == nil && ok
 }
 
-// CheckPattern reports whether a pattern can be matched.
+// CheckPattern reports whether a pattern is valid.
 func CheckPattern(pattern string) bool {
 	_, err := path.Match(pattern, "")
 	return err == nil && pattern != "" && !slices.Contains([]byte(pattern), 0)

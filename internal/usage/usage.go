@@ -1,11 +1,12 @@
-// Package usage counts what is used: calls, executions, CPU time, bytes and tokens, by who and of which tool, hour by hour,
-// so that it can be shown, priced and charged for.
+// Package usage counts calls, executions, CPU time, bytes and tokens, by principal and tool and
+// hour, so that usage can be shown, priced and charged.
 //
-// A Meter stands at the door, where every call passes. There it adds up and notes what is to be counted, and no more: tokens are
-// counted beside the calls, and what was added up is written every few seconds. So a process that is killed loses
-// what it counted in the last few seconds, and nothing of what was written.
+// A Meter sits in the gateway, through which every call passes. There it only adds up counts and
+// queues texts. Tokens are counted in the background, and counts are written every few seconds. So
+// a process that is killed loses only the counts of its last few seconds.
 //
-// The figures are those of what passed, not of what a model was billed for: a model reads its context again with every answer.
+// The counts are not what a model was billed for: a model reads its whole context again for every
+// answer.
 package usage
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Who is on whose behalf something was used; the facts are those of a tool.Principal.
+// A Who identifies who used something; its fields are those of a tool.Principal.
 type Who struct {
 	Principal string `json:"principal"`
 	Person    string `json:"person,omitempty"`
@@ -26,43 +27,43 @@ type Who struct {
 	Client    string `json:"client,omitempty"`
 }
 
-// A Key is what is counted apart.
+// A Key identifies what is counted separately.
 type Key struct {
 	Who
-	Upstream string // "unknown" where a call named no tool
-	Tool     string // at the upstream
+	Upstream string // "unknown" for a call of an unknown tool
+	Tool     string // name at the upstream
 }
 
-// Counts are what was used.
+// Counts are amounts of use.
 type Counts struct {
-	Calls      int64 // at the door, whatever came of them
-	Failed     int64 // of those, that ended with an error, the tool's own included, or were not made
-	Denied     int64 // of those, that policy or a person denied
-	MS         int64 // from the door and back, waiting for people included
+	Calls      int64 // calls in the gateway, whatever their outcome
+	Failed     int64 // calls that failed, by the tool's report or otherwise, or were not made
+	Denied     int64 // calls that policy or a person denied
+	MS         int64 // duration in the gateway, including waiting for people
 	Sent       int64 // bytes of arguments that were sent to upstreams and hosts
 	Received   int64 // bytes of results
 	Executions int64 // programs that ended
 	CPU        int64 // µs of CPU time of programs
 
-	// Tokens. What a program's calls were sent and gave, no model wrote or read.
-	Read      int64 // of results that a model was given
-	Written   int64 // of arguments, programs among them, that a model wrote
-	Kept      int64 // of results that stayed inside programs
-	Unwritten int64 // of arguments that programs wrote, of calls that were made
-	Estimated int64 // how many of all these were not counted, but come from the tokens in a byte of what was
+	// Tokens. No model wrote the arguments or read the results of calls made by programs.
+	Read      int64 // tokens of results returned to a model
+	Written   int64 // tokens of arguments, including programs, written by a model
+	Kept      int64 // tokens of results that stayed inside programs
+	Unwritten int64 // tokens of arguments written by programs, for calls that were made
+	Estimated int64 // how many of all these tokens are estimated from the size in bytes
 }
 
-// fields are the counts, in the order in which stores have them.
+// fields returns pointers to the counts, in the order of Columns.
 func (c *Counts) fields() []*int64 {
 	return []*int64{&c.Calls, &c.Failed, &c.Denied, &c.MS, &c.Sent, &c.Received, &c.Executions, &c.CPU, &c.Read, &c.Written, &c.Kept, &c.Unwritten, &c.Estimated}
 }
 
-// Columns name the counts, in the order of Values and Scan.
+// Columns returns the names of the counts, in the order of Values and Scan.
 func Columns() []string {
 	return []string{"calls", "failed", "denied", "ms", "sent", "received", "executions", "cpu", "read", "written", "kept", "unwritten", "estimated"}
 }
 
-// Values are the counts, in the order of Columns.
+// Values returns the counts, in the order of Columns.
 func (c Counts) Values() []any {
 	var out []any
 	for _, f := range c.fields() {
@@ -71,7 +72,7 @@ func (c Counts) Values() []any {
 	return out
 }
 
-// Scan gives where to put the counts, in the order of Columns.
+// Scan returns pointers to the counts, in the order of Columns.
 func (c *Counts) Scan() []any {
 	var out []any
 	for _, f := range c.fields() {
@@ -88,31 +89,34 @@ func (c *Counts) Add(d Counts) {
 	}
 }
 
-// A Row is what was used of something in an hour, or in a day.
+// A Row holds the use of something in an hour or a day.
 type Row struct {
 	Key
-	Start time.Time // UTC, the beginning of the hour or day
+	Start time.Time // UTC, the start of the hour or day
 	Counts
 }
 
-// A Selection is what a Store is asked for.
+// A Selection selects rows of a Store.
 type Selection struct {
-	From, To time.Time // from From on, before To: days that were compacted count where they begin
-	// What is told apart besides the Who and the upstream; else it is added up, and left empty.
+	From, To time.Time // From is inclusive, To exclusive; rows merged into days count at the start of the day
+	// Attributes to distinguish besides the Who and the upstream; others are summed up and left
+	// empty.
 	Tools, Days, Hours bool
 }
 
 // A Store keeps rows. It is safe for concurrent use.
 type Store interface {
-	// Add adds rows of hours to what is kept of the same hour and key: all or none. It doesn't wait for the disk.
+	// Add adds hourly rows to the stored ones of the same hour and key, atomically. It doesn't wait
+	// for the disk.
 	Add(ctx context.Context, rows []Row) error
-	// Sum calls f with what is kept, added up as far as the selection says. An error of f is given back.
+	// Sum calls f with the stored rows, summed up according to the selection. It returns f's error.
 	Sum(ctx context.Context, s Selection, f func(Row) error) error
-	// Compact makes days of hours before one moment, and throws away what is before another: both are beginnings of days.
+	// Compact merges hourly rows before hours into daily ones, and deletes rows before drop. Both
+	// are starts of days.
 	Compact(ctx context.Context, hours, drop time.Time) error
 }
 
-// Dimensions are what a report may be by.
+// Dimensions returns the dimensions of reports.
 func Dimensions() []string {
 	return []string{"principal", "person", "agent", "client", "upstream", "tool", "hour", "day", "month"}
 }
@@ -120,11 +124,11 @@ func Dimensions() []string {
 // A Query asks for a Report.
 type Query struct {
 	From, To  time.Time
-	By        []string // some of Dimensions; none: principal
-	Principal string   // whose usage; empty: everybody's
+	By        []string // some of Dimensions; empty: principal
+	Principal string   // only the usage of this principal; empty: all
 }
 
-// Check reports why a query makes no sense.
+// Check returns an error if the query is invalid.
 func (q *Query) Check() error {
 	if !q.From.Before(q.To) {
 		return tool.Errorf(tool.Invalid, "usage from %s to %s is no time: it must begin before it ends", q.From.UTC().Format(time.RFC3339), q.To.UTC().Format(time.RFC3339))
@@ -140,28 +144,28 @@ func (q *Query) Check() error {
 	return nil
 }
 
-// MaxLines is how many lines a report has at most.
+// MaxLines is the maximum number of lines of a report.
 const MaxLines = 10_000
 
-// A Report is what was used, added up by what was asked for.
+// A Report holds use summed up by the requested dimensions.
 type Report struct {
 	From, To time.Time
 	By       []string
-	Prices   *Prices // nil: no money is in it
+	Prices   *Prices // nil: no costs
 	Lines    []Line
 	Total    Line
 }
 
-// A Line is one of a Report.
+// A Line is a line of a Report.
 type Line struct {
-	Of []string // the values of Report.By
+	Of []string // values of Report.By
 	Counts
-	Saved      int64   // tokens: see Counts.saved
-	Cost       float64 // of what the model read and wrote, in the currency of the prices
+	Saved      int64   // tokens; see Counts.saved
+	Cost       float64 // cost of what the model read and wrote, in the currency of the prices
 	SavedMoney float64
 }
 
-// add adds what was used at a price.
+// add adds a row at a price.
 func (l *Line) add(r *Row, p Price) {
 	l.Counts.Add(r.Counts)
 	in, out := r.saved(r.Upstream)
@@ -170,9 +174,10 @@ func (l *Line) add(r *Row, p Price) {
 	l.SavedMoney += p.of(in, out)
 }
 
-// saved is how many tokens a model did not read and did not write, against a model that had made each of these calls
-// itself. It would have read what stayed inside programs, and written what programs wrote. What it read and wrote to use
-// Biplane's own tools it would not have. It can be less than nothing.
+// saved returns how many tokens a model did not have to read and write, compared with a model that
+// makes all calls itself. That model would read the results that stayed inside programs, and write
+// the arguments that programs wrote. It would not read and write for Biplane's own tools. The
+// numbers can be negative.
 func (c *Counts) saved(upstream string) (read, written int64) {
 	if upstream == tool.Own {
 		return c.Kept - c.Read, c.Unwritten - c.Written
@@ -180,7 +185,7 @@ func (c *Counts) saved(upstream string) (read, written int64) {
 	return c.Kept, c.Unwritten
 }
 
-// report adds up what a store gives.
+// report sums up the rows of a store.
 func report(ctx context.Context, s Store, prices *Prices, q Query) (*Report, error) {
 	if len(q.By) == 0 {
 		q.By = []string{"principal"}
@@ -224,7 +229,7 @@ func report(ctx context.Context, s Store, prices *Prices, q Query) (*Report, err
 	return out, nil
 }
 
-// value is what a row has for one of the Dimensions.
+// value returns the value of a row for one of the Dimensions.
 func (r *Row) value(by string) string {
 	switch by {
 	case "person":

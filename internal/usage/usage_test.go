@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// A memory is a usage.Store.
+// A memory is an in-memory usage.Store.
 type memory struct {
 	mu   sync.Mutex
 	rows []usage.Row
@@ -148,7 +148,7 @@ func TestQueriesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// One sees one's own only, where that is asked for.
+// A report for a principal contains only the principal's own usage.
 func TestOwn(t *testing.T) {
 	m, call := meter(t, &memory{}, nil)
 	call("crm.list", "", tool.Principal{ID: "ann"}, `{}`, nil, nil)
@@ -159,7 +159,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// What can't be written is not lost, and not written twice.
+// Counts that can't be written are not lost, and not written twice.
 func TestAStoreThatFails(t *testing.T) {
 	s := &memory{fail: errors.New("disk full")}
 	m, call := meter(t, s, nil)
@@ -173,7 +173,7 @@ func TestAStoreThatFails(t *testing.T) {
 	}
 }
 
-// Whatever a client calls itself, it can't make more rows than are bounded.
+// The number of rows is bounded, whatever clients call themselves.
 func TestClientsAreBounded(t *testing.T) {
 	s := &memory{}
 	m, call := meter(t, s, nil)
@@ -192,7 +192,7 @@ func TestClientsAreBounded(t *testing.T) {
 	}
 }
 
-// What is more than can be counted is estimated, near to what it is, and said to be.
+// Tokens beyond the budget are estimated, approximately right, and reported as estimates.
 func TestEstimates(t *testing.T) {
 	m, call := meter(t, &memory{}, nil)
 	ann := tool.Principal{ID: "ann"}
@@ -215,7 +215,7 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// Run writes what was counted when it ends, however much it is.
+// Run writes all counts when it ends, however many there are.
 func TestRunWritesTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // counting at last has seconds, which a slow machine takes to load the tables
 		s := &memory{}
@@ -244,7 +244,7 @@ func TestRunWritesTheRest(t *testing.T) {
 	})
 }
 
-// A process that ends at once doesn't load the tables for a few words, and says that it estimates.
+// A process that ends immediately doesn't load the tables for a few words, and reports an estimate.
 func TestAMomentIsEstimated(t *testing.T) {
 	for _, c := range []struct {
 		words     int
@@ -264,7 +264,7 @@ func TestAMomentIsEstimated(t *testing.T) {
 	}
 }
 
-// Each count has a column, and each once.
+// Each count has exactly one column.
 func TestColumns(t *testing.T) {
 	c := usage.Counts{}
 	n := reflect.TypeFor[usage.Counts]().NumField()

@@ -9,11 +9,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A kind is which of the Counts' tokens a job is about.
+// A kind identifies the token count in Counts that a job adds to.
 type kind int
 
 const (
-	written   kind = iota // by the model
+	written   kind = iota // by a model
 	unwritten             // by a program
 	read
 	kept
@@ -31,17 +31,17 @@ func kindOf(inside, result bool) kind {
 	return written
 }
 
-// tokens is where c has them.
+// tokens returns the count of a kind.
 func (c *Counts) tokens(k kind) *int64 {
 	return [...]*int64{&c.Written, &c.Unwritten, &c.Read, &c.Kept}[k]
 }
 
-// A job is something whose tokens are to be counted.
+// A job is a text whose tokens are to be counted.
 type job struct {
 	slot
 	kind
 	arguments json.RawMessage
-	content   *tool.Result // instead
+	content   *tool.Result // instead of arguments
 }
 
 func (j *job) size() int {
@@ -51,29 +51,30 @@ func (j *job) size() int {
 	return len(j.arguments)
 }
 
-// Counting a megabyte takes a third of a second. So what is counted has a budget, which is enough for what agents do and
-// far less than a processor; what is over it is estimated from what was counted of the same tool.
+// Counting a megabyte takes a third of a second. So counting has a budget, which suffices for
+// typical agents and uses only a fraction of a processor. Texts beyond it are estimated from
+// earlier counts for the same tool.
 const (
-	sample     = 64 << 10  // bytes of one text that are counted: of a larger one this much, spread over it
-	burst      = 2 << 20   // bytes that may be counted at once,
-	pace       = 128 << 10 // and in a second from then on
-	maxContent = 8 << 20   // bytes of a result that is looked at
-	maxHeld    = 32 << 20  // bytes of all that waits to be counted
+	sample     = 64 << 10  // bytes counted of a text: of a larger one this much, in samples
+	burst      = 2 << 20   // bytes that can be counted at once,
+	pace       = 128 << 10 // and per second after that
+	maxContent = 8 << 20   // maximum bytes of a result to count
+	maxHeld    = 32 << 20  // maximum bytes of all pending jobs
 	maxJobs    = 20_000
-	maxRatios  = 4096 // tools of which it is known how many tokens are in a byte
+	maxRatios  = 4096 // number of tools whose ratio of tokens to bytes is tracked
 )
 
-// work is what is to be counted. Meter.mu guards it.
+// work holds the pending jobs. Meter.mu guards it.
 type work struct {
 	jobs   []job
 	held   int       // bytes
 	budget float64   // bytes
-	since  time.Time // when it was last added to
+	since  time.Time // last update of budget
 	ratios map[source]*ratio
 	wake   chan struct{}
 }
 
-// A source is what has texts of one sort: the results of a tool, or its arguments.
+// A source identifies texts of one kind: the results of a tool, or its arguments.
 type source struct {
 	upstream, tool string
 	results        bool
@@ -81,19 +82,19 @@ type source struct {
 
 func (j *job) source() source { return source{j.Upstream, j.Tool, j.kind == read || j.kind == kept} }
 
-// A ratio is how many tokens were in how many bytes.
+// A ratio is the ratio of tokens to bytes.
 type ratio struct{ tokens, bytes float64 }
 
 func newWork(now time.Time) work {
 	return work{budget: burst, since: now, ratios: map[source]*ratio{}, wake: make(chan struct{}, 1)}
 }
 
-// add takes a job; where it is over the budget it gives false, and keeps nothing of it.
+// add queues a job. If it exceeds the budget, add returns false and keeps nothing.
 func (w *work) add(j job, now time.Time) bool {
 	n := j.size()
 	w.budget = min(burst, w.budget+max(0, now.Sub(w.since).Seconds())*pace)
 	w.since = now
-	cost := float64(min(n, sample) + 64) // a job is not for nothing, however small its text
+	cost := float64(min(n, sample) + 64) // even a job with a small text has a cost
 	if n > maxContent || w.held+n > maxHeld || len(w.jobs) >= maxJobs || w.budget < cost {
 		return false
 	}
@@ -107,10 +108,10 @@ func (w *work) add(j job, now time.Time) bool {
 	return true
 }
 
-// aFew are the tokens in a byte of JSON, before any was counted.
+// aFew is the assumed number of tokens per byte of JSON before any were counted.
 const aFew = 0.27
 
-// estimate gives about how many tokens are in so many bytes of a tool.
+// estimate returns the approximate number of tokens in a number of bytes.
 func (w *work) estimate(j *job, bytes int) int {
 	per := aFew
 	if r := w.ratios[j.source()]; r != nil && r.bytes > 0 {
@@ -119,7 +120,7 @@ func (w *work) estimate(j *job, bytes int) int {
 	return int(per * float64(bytes))
 }
 
-// learned notes how many tokens were in so many bytes of a tool.
+// learned records the number of tokens in a number of bytes.
 func (w *work) learned(j *job, n, bytes int) {
 	k := j.source()
 	if w.ratios[k] == nil {
@@ -132,7 +133,7 @@ func (w *work) learned(j *job, n, bytes int) {
 	w.ratios[k].bytes += float64(bytes)
 }
 
-// count counts the tokens of all jobs that there are, until ctx is done: from then on they are estimated. m.writing is
+// count counts the tokens of all pending jobs. After ctx is done they are estimated. m.writing is
 // held.
 func (m *Meter) count(ctx context.Context) {
 	for {
@@ -179,13 +180,13 @@ func (c *Counts) tell(k kind, n int, exact bool) {
 	}
 }
 
-// tokensOf counts the tokens of what a model reads or writes of a job: of a result its texts, or where there are none the
-// structured content; of arguments all.
+// tokensOf counts the tokens that a model reads or writes in a job: for a result its texts, or its
+// structured content if there are none; for arguments all.
 func (m *Meter) tokensOf(j *job) (n int, exact bool, err error) {
 	if j.content == nil {
 		return m.cfg.Tokens.Sample(string(j.arguments), sample)
 	}
-	var texts strings.Builder // counted together: many small ones cost no more than a large one
+	var texts strings.Builder // counted together: many small texts cost no more than a large one
 	for _, raw := range j.content.Content {
 		var b tool.TextBlock
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
