@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
@@ -36,17 +38,19 @@ type checked struct {
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
 	Warnings []config.Problem `json:"warnings"`
+	Names    []string         `json:"names,omitempty"` // what is wrong with names of tools, and which could not be checked
 }
 
 func configCheckCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use:     "check",
-		Short:   "Say all that is wrong in the configuration",
-		Long:    `Reads the configuration, and says all that is wrong in it, each with its line and column. Nothing is started.`,
+		Use:   "check",
+		Short: "Say all that is wrong in the configuration",
+		Long: `Reads the configuration, and says all that is wrong in it, each with its line and column. Nothing is started: names of tools are compared with
+those that the upstreams listed last, as the data folder has them. biplane tools lists them.`,
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
 		Args:    none,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
 			s, err := config.Load(a.config)
 			if err == nil {
@@ -61,6 +65,9 @@ func configCheckCommand(a *app) *cobra.Command {
 			default:
 				r.OK, r.File = true, relative(s.File)
 				r.Warnings = append(r.Warnings, s.Warnings...)
+				if r.Names, err = a.checkNames(cmd.Context(), s); err != nil {
+					return err
+				}
 			}
 			if perr := a.print(output, r, func(w io.Writer) { a.checkTable(w, r, s) }); perr != nil {
 				return perr
@@ -76,6 +83,19 @@ func configCheckCommand(a *app) *cobra.Command {
 	}
 	addOutput(c, &output)
 	return c
+}
+
+// checkNames returns what is wrong with names of tools, as far as that is known without starting anything.
+func (a *app) checkNames(ctx context.Context, s *config.Config) ([]string, error) {
+	folder, err := config.DataFolder(a.dataDir)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := daemon.CheckNames(ctx, s, folder)
+	if err != nil {
+		lines = []string{"names of tools could not be checked: " + err.Error()}
+	}
+	return lines, nil
 }
 
 // relative is a path as people write it: from the working folder, if it is below that.
@@ -94,6 +114,9 @@ func relative(path string) string {
 func (a *app) checkTable(w io.Writer, r checked, s *config.Config) {
 	for _, p := range r.Warnings {
 		fmt.Fprintf(a.Err, "%s:%d:%d: %s\n", r.File, p.Line, p.Column, p.Message)
+	}
+	for _, line := range r.Names {
+		fmt.Fprintf(a.Err, "%s: %s\n", r.File, clean(line))
 	}
 	switch {
 	case !r.OK:

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/limit"
+	"github.com/biplane-dev/biplane/internal/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -47,8 +49,47 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	for i := range c.Limits {
 		pattern(fmt.Sprintf("limits[%d]", i), c.Limits[i].Tools, c.Limits[i].Fits)
 	}
+	for i, f := range c.Privacy.Fields {
+		if line := c.misplaced(f, all); line != "" {
+			lines = append(lines, fmt.Sprintf("privacy.fields[%d] %s", i, line))
+		}
+	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
+}
+
+// misplaced says what is wrong with a path of fields that begins with the name of a tool or of an upstream; empty: it doesn't. Paths are about
+// the results of all tools, so it would fit nothing.
+func (c *Config) misplaced(field string, all []*tool.Tool) string {
+	upstream, rest, dotted := strings.Cut(field, ".")
+	name, rest, deeper := strings.Cut(rest, ".")
+	if !dotted {
+		return ""
+	}
+	for _, t := range all {
+		if tool.Snake(t.Upstream) != tool.Snake(upstream) || name != "*" && name != "**" && !t.IsNamed(name) {
+			continue
+		}
+		instead := ""
+		if deeper {
+			instead = fmt.Sprintf(": write %q", clip(rest))
+		}
+		return fmt.Sprintf("has the path %q, which begins with the name of a tool or an upstream, and paths begin with a field of a result%s", clip(field), instead)
+	}
+	return ""
+}
+
+// NamesTools reports whether the configuration names tools of an upstream, or may mean some by a pattern.
+func (c *Config) NamesTools(upstream string) bool {
+	about := func(pattern string) bool {
+		name, _, _ := strings.Cut(pattern, ".")
+		return pattern != "" && (strings.Contains(name, "*") || tool.Snake(name) == tool.Snake(upstream))
+	}
+	return slices.ContainsFunc(c.Servers, func(s Server) bool {
+		return s.Name == upstream && len(s.Narrow.only)+len(s.Narrow.not)+len(s.Timeouts) > 0
+	}) || slices.ContainsFunc(c.Tools, func(r policy.Rule) bool { return r.Upstream == upstream || r.Upstream == "" && about(r.Pattern) }) ||
+		slices.ContainsFunc(c.Limits, func(l limit.Rule) bool { return about(l.Tools) }) ||
+		slices.ContainsFunc(c.Privacy.Fields, func(path string) bool { return !strings.HasPrefix(path, "*") && about(path) })
 }
 
 // isListed reports whether a pattern is about one upstream that has listed its tools, or that the configuration doesn't name.

@@ -80,6 +80,22 @@ func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnin
 	return problems, append(warnings, e.checkCovered()...)
 }
 
+// CheckNames is the part of Check that is about names of tools and upstreams.
+func (e *Engine) CheckNames(tools []*tool.Tool, unlisted ...string) (problems []Problem) {
+	for _, r := range e.rules {
+		problems = append(problems, r.unknown(e.file(r), tools, unlisted)...)
+	}
+	return problems
+}
+
+// Names reports whether a policy names an upstream, or a tool of it.
+func (e *Engine) Names(upstream string) bool {
+	return slices.ContainsFunc(e.rules, func(r *rule) bool {
+		return slices.Contains(r.entities("Upstream"), upstream) ||
+			slices.ContainsFunc(r.entities("Tool"), func(id string) bool { return strings.HasPrefix(id, upstream+".") })
+	})
+}
+
 // unknown says which of the tools and upstreams that the rule names there are not.
 func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
 	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)

@@ -2,6 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/store/fault"
@@ -39,6 +43,46 @@ func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err e
 		return nil, h.g.s.changed(hintGrants, upstream, "what was known of the tools of %s is not what was stored: run `biplane tools accept --upstream %[1]s`", upstream)
 	}
 	return sights, err
+}
+
+// StoredHints returns what a data folder has of the tools of upstreams, by upstream; nil if there is no database. It neither owns the folder nor
+// checks who stored it, so it is good for nothing but to tell people of names.
+func StoredHints(ctx context.Context, folder string) (map[string][]byte, error) {
+	path := filepath.Join(folder, File)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	db, err := openReadOnly(path)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	var there bool
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'tool_hint')`).Scan(&there); err != nil || !there {
+		return nil, readingHints(ctx, err)
+	}
+	rows, err := db.QueryContext(ctx, `SELECT upstream, sights FROM tool_hint`)
+	if err != nil {
+		return nil, readingHints(ctx, err)
+	}
+	defer rows.Close()
+	out := map[string][]byte{}
+	for rows.Next() {
+		var upstream string
+		var sights []byte
+		if err := rows.Scan(&upstream, &sights); err != nil {
+			return nil, readingHints(ctx, err)
+		}
+		out[upstream] = sights
+	}
+	return out, readingHints(ctx, rows.Err())
+}
+
+func readingHints(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.Reading(ctx, err)
 }
 
 // Save stores what is believed of the tools of an upstream.

@@ -164,6 +164,20 @@ func open(path, queryOnly string) (*sql.DB, error) {
 	return db, nil
 }
 
+// openReadOnly opens a database that another process may own. It writes nothing.
+func openReadOnly(path string) (*sql.DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	u := url.URL{Scheme: "file", Path: abs, RawQuery: url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "open store %s: %w", path, err)
+	}
+	return db, nil
+}
+
 func migrate(ctx context.Context, db *sql.DB) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
