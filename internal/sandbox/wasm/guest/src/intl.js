@@ -3,7 +3,7 @@
 
 import { unitNames } from "../../../../../third_party/cldr/rules.js";
 import {
-  RangeErrorCtor, StringCtor, TypedArrayProto, define, global, setPrototypeOf, slice, toLowerCase, toUpperCase,
+  RangeErrorCtor, StringCtor, TypeErrorCtor, TypedArrayProto, define, global, setPrototypeOf, slice, toLowerCase, toUpperCase, typedArrayLength, uncurry,
 } from "./primordials.js";
 import { Collator, compareText } from "./collate.js";
 import { DateTimeFormat, dateText } from "./dates.js";
@@ -77,27 +77,43 @@ function turkishLower(s) {
   return out;
 }
 
-// The engine's own hands neither locales nor options to the elements.
-function listText(list, locales, options) {
+// The engine's own method passes neither locales nor options on to the elements. The number of elements is that at the
+// start, also where one of them changes it (ECMA-262, 23.1.3.32).
+function listText(list, n, locales, options) {
   let out = "";
-  for (let i = 0; i < list.length; i++) out += (i > 0 ? "," : "") + (list[i] === undefined || list[i] === null ? "" : list[i].toLocaleString(locales, options));
+  for (let i = 0; i < n; i++) {
+    const x = list[i];
+    out += (i > 0 ? "," : "") + (x === undefined || x === null ? "" : StringCtor(x.toLocaleString(locales, options)));
+  }
   return out;
 }
 
+function thisText(v, method) {
+  if (v === undefined || v === null) throw new TypeErrorCtor("String.prototype." + method + " called on " + v);
+  return StringCtor(v);
+}
+
+// Parameters have defaults so that they don't count in a method's length.
 const methods = {
-  Number: { toLocaleString(locales, options) { return numberText(Number(this), locales, options); } },
-  BigInt: { toLocaleString(locales, options) { return numberText(BigInt(this), locales, options); } },
+  Number: { toLocaleString(locales = undefined, options = undefined) { return numberText(Number(this), locales, options); } },
+  BigInt: { toLocaleString(locales = undefined, options = undefined) { return numberText(BigInt(this), locales, options); } },
   Date: {
-    toLocaleString(locales, options) { return dateText(this, locales, options, "any", "all"); },
-    toLocaleDateString(locales, options) { return dateText(this, locales, options, "date", "date"); },
-    toLocaleTimeString(locales, options) { return dateText(this, locales, options, "time", "time"); },
+    toLocaleString(locales = undefined, options = undefined) { return dateText(this, locales, options, "any", "all"); },
+    toLocaleDateString(locales = undefined, options = undefined) { return dateText(this, locales, options, "date", "date"); },
+    toLocaleTimeString(locales = undefined, options = undefined) { return dateText(this, locales, options, "time", "time"); },
   },
-  Array: { toLocaleString(locales, options) { return listText(this, locales, options); } },
+  Array: { toLocaleString(locales = undefined, options = undefined) { return listText(this, this.length, locales, options); } },
   String: {
-    localeCompare(that, locales, options) { return compareText(String(this), String(that), locales, options); },
-    toLocaleUpperCase(locales) { return cased(String(this), locales, toUpperCase, turkishUpper); },
-    toLocaleLowerCase(locales) { return cased(String(this), locales, toLowerCase, turkishLower); },
+    localeCompare(that, locales = undefined, options = undefined) { return compareText(thisText(this, "localeCompare"), String(that), locales, options); },
+    toLocaleUpperCase(locales = undefined) { return cased(thisText(this, "toLocaleUpperCase"), locales, toUpperCase, turkishUpper); },
+    toLocaleLowerCase(locales = undefined) { return cased(thisText(this, "toLocaleLowerCase"), locales, toLowerCase, turkishLower); },
   },
 };
 for (const type of Object.keys(methods)) for (const name of Object.keys(methods[type])) define(globalThis[type].prototype, name, methods[type][name]);
-define(TypedArrayProto, "toLocaleString", methods.Array.toLocaleString);
+const at = uncurry(TypedArrayProto.at);
+define(TypedArrayProto, "toLocaleString", {
+  toLocaleString(locales = undefined, options = undefined) {
+    at(this, 0); // throws unless this is a typed array within its buffer
+    return listText(this, typedArrayLength(this), locales, options);
+  },
+}.toLocaleString);
