@@ -23,7 +23,7 @@ type Session struct {
 	Used       time.Time `json:"used"`
 	Expires    time.Time `json:"expires"`     // when it is ended unless it is used again
 	Programs   int       `json:"programs"`    // programs that succeeded
-	StateBytes int64     `json:"state_bytes"` // of memory, compressed
+	StateBytes int64     `json:"state_bytes"` // of the memory snapshots
 	FileBytes  int64     `json:"file_bytes"`
 	Files      int       `json:"files"`
 	// size of the journal that it can be rebuilt from; 0 if that was too large to keep

@@ -256,7 +256,7 @@ func (s *scanner) email(at int) int {
 	for start > 0 && at-start < maxLocal && local(t[start-1]) {
 		start--
 	}
-	// what stands before an address in addresses of pages and the like
+	// skip what precedes the address in URLs and the like
 	if i := strings.LastIndexAny(t[start:at], "=/?&|{}`*!#$^"); i >= 0 {
 		start += i + 1
 	}
