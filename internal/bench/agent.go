@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// arguments are those of execute.
+// arguments are the arguments of execute.
 type arguments struct {
 	Code     string `json:"code"`
 	Language string `json:"language,omitempty"`
 	Session  string `json:"session,omitempty"`
 }
 
-// program executes code, and checks that the answer begins with want.
+// program executes code, and checks that the result begins with want.
 func (r *runner) program(ctx context.Context, a arguments, want string) error {
 	text, err := r.agent.Call(ctx, "execute", a)
 	return expect(text, err, want)
@@ -29,14 +29,14 @@ func expect(text string, err error, want string) error {
 	return err
 }
 
-// execute measures programs that call nothing, as an agent sees them.
+// execute measures programs without calls, as seen by an agent.
 func (r *runner) execute(ctx context.Context) ([]Figure, error) {
 	out := r.idle(ctx)
 	simple := arguments{Code: "1+1"}
 	for _, p := range []struct {
 		name string
 		arguments
-		first, want string // the first program, of a session; what an answer begins with
+		first, want string // the first program of a session; the start of the result
 	}{
 		{"execute_stdio", simple, "", "2"},
 		{"execute_30_lines", arguments{Code: thirtyLines}, "", `{"report":"`},
@@ -53,7 +53,7 @@ func (r *runner) execute(ctx context.Context) ([]Figure, error) {
 				continue
 			}
 		}
-		if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm
+		if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm up
 			if ctx.Err() != nil {
 				return nil, err
 			}
@@ -81,8 +81,9 @@ func (r *runner) execute(ctx context.Context) ([]Figure, error) {
 	return append(out, often, web, waiting), r.gateways(ctx)
 }
 
-// calls measures one call: made directly by an agent, and from inside a program. Both go through the same door and the same
-// record to the same process. From inside it is what a program of many calls takes longer than one of none, by call.
+// calls measures one call, made directly by an agent and from inside a program. Both go through the
+// same gateway and audit log to the same process. For calls from inside, it measures how much
+// longer a program with many calls takes than one with none, per call.
 func (r *runner) calls(ctx context.Context) ([]Figure, error) {
 	const each = 100
 	var out []Figure
@@ -137,17 +138,17 @@ func (r *runner) parallel(ctx context.Context) ([]Figure, error) {
 	return out, nil
 }
 
-// idle measures what the process that runs programs holds before it ran any.
+// idle measures the memory of the process that runs programs before it has run any.
 func (r *runner) idle(ctx context.Context) []Figure {
 	const name = "memory_idle_bytes"
 	idle, err := resident(ctx, r.agent.PID())
-	if err != nil { // this system doesn't say
+	if err != nil { // this system doesn't report it
 		return missing(err.Error(), name)
 	}
 	return []Figure{sampled(name, idle)}
 }
 
-// waiting measures what it holds while many wait for a tool.
+// waiting measures its memory while many programs wait for a tool.
 func (r *runner) waiting(ctx context.Context) (Figure, error) {
 	const name = "memory_100_waiting_bytes"
 	n := 100
@@ -186,9 +187,10 @@ func (r *runner) waiting(ctx context.Context) (Figure, error) {
 	return sampled(name, full), nil
 }
 
-// held waits until no more programs come to wait, and gives how many do: fewer than n, where n are more than may run.
+// held waits until the number of waiting programs no longer grows, and returns it. It is less than
+// n if not that many may run at once.
 func (r *runner) held(ctx context.Context, n int, ended <-chan error) (int, error) {
-	const still = 25 // looks without a change
+	const still = 25 // checks without a change
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	last, same := 0, 0

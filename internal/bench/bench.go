@@ -1,10 +1,12 @@
-// Package bench measures the headline figures of this binary, side by side in one run: by really running it as an agent's
-// client does, and the parts below it that have figures of their own (the engine, its child process, search, the
-// record). Beside them it measures what is installed of others (Node, Deno, Python, gateways that the user names). It is
-// offline; what it makes is in a temporary folder that is gone afterwards, and every process that it starts has ended.
+// Package bench measures the main figures of this binary, side by side in one run. It runs the
+// binary as an agent's client does, and also measures parts with their own figures (the engine, its
+// child process, search, the audit log). For comparison it measures other installed programs (Node,
+// Deno, Python, gateways that the user names). It works offline. Its files are in a temporary
+// folder that is removed afterwards, and every process that it starts has ended.
 //
-// Figures of a shared or a sleepy machine say little by themselves, so what belongs together is measured in the same run.
-// Nothing is judged by them but by people: a row says what it is to reach, and whether it did.
+// Figures of a shared or throttled machine mean little on their own, so figures to be compared are
+// measured in the same run. Only people judge them: a row states its target, and whether it was
+// reached.
 package bench
 
 import (
@@ -23,21 +25,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what to measure, and how long.
+// Config specifies what to measure, and how long.
 type Config struct {
-	Biplane []string // the command line that is this program; must be set. `mcp`, `run`, `version`, ServeArgs and EngineArgs are appended
-	// ServeArgs is what makes this program one of the demonstration's servers; kind and path are appended.
+	// Biplane is the command line of this program; required. `mcp`, `run`, `version`, ServeArgs and
+	// EngineArgs are appended to it.
+	Biplane []string
+	// ServeArgs makes this program run one of the demonstration's servers; kind and path are
+	// appended.
 	ServeArgs []string
-	// EngineArgs is what makes this program the process that the engine runs in.
+	// EngineArgs makes this program run an engine process.
 	EngineArgs []string
 	Version    string    // of Biplane
-	Quick      bool      // few rounds: shows that all works, and no figures to rely on
-	Only       []string  // the groups to measure, as Groups names them; none: all
-	Gateways   []Gateway // others, to be measured beside
-	Progress   io.Writer // told what goes on, line by line; nil: nobody
+	Quick      bool      // few rounds: shows that everything works, but the figures are not reliable
+	Only       []string  // the groups to measure, as named by Groups; empty: all
+	Gateways   []Gateway // others to compare with
+	Progress   io.Writer // receives progress messages, line by line; may be nil
 }
 
-// Groups gives the names of all groups of figures, in the order of the report.
+// Groups returns the names of all groups of figures, in the order of the report.
 func Groups() []string {
 	var out []string
 	for _, g := range groups() {
@@ -46,22 +51,22 @@ func Groups() []string {
 	return out
 }
 
-// A runner measures.
+// A runner runs the measurements.
 type runner struct {
 	cfg        Config
 	dir        string
-	agent      *demo.Session // with a Biplane in front of the server that measurements call
+	agent      *demo.Session // with a Biplane in front of the server used for measurements
 	yardsticks []Figure
-	notes      []string // what a reader of the report should know
+	notes      []string // remarks for the reader of the report
 }
 
-// yard keeps yardsticks.
+// yard adds yardsticks.
 func (r *runner) yard(f ...Figure) { r.yardsticks = append(r.yardsticks, f...) }
 
 func (r *runner) say(format string, a ...any) { fmt.Fprintf(r.cfg.Progress, format+"\n", a...) }
 
-// Run measures. Errors are *tool.Error: Invalid where cfg names a group that there isn't, Canceled where ctx was done,
-// Unavailable where something could not be started or didn't do its part.
+// Run runs the measurements. Errors are *tool.Error: Invalid if cfg names an unknown group,
+// Canceled if ctx was done, Unavailable if something could not be started or failed.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = io.Discard
@@ -114,8 +119,8 @@ func measure(ctx context.Context, cfg Config) (_ *Report, err error) {
 	return rep, nil
 }
 
-// groupTime is how long a group may take, beside the gateways that the user named: many times what it takes. What hangs is an
-// error, and no bench that never ends.
+// groupTime is the time limit of a group, without the gateways that the user named: many times what
+// it needs. A group that hangs is an error, and doesn't block the run for ever.
 const groupTime = 10 * time.Minute
 
 // group measures a group.
@@ -130,7 +135,8 @@ func (r *runner) group(ctx context.Context, g group) ([]Figure, error) {
 	return figures, err
 }
 
-// connect starts Biplane in a mode, in front of servers of the demonstration, and waits until all their tools are there.
+// connect starts Biplane in a mode, in front of servers of the demonstration, and waits until all
+// their tools are available.
 func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*demo.Session, error) {
 	servers := map[string]any{}
 	for _, kind := range kinds {
@@ -161,12 +167,12 @@ func (r *runner) connect(ctx context.Context, mode string, kinds ...string) (*de
 	return s, nil
 }
 
-// argv is the command line of this program with args.
+// argv returns the command line of this program with args.
 func (r *runner) argv(args ...string) []string {
 	return append(append([]string{}, r.cfg.Biplane...), args...)
 }
 
-// rounds is n, or few where it must be quick.
+// rounds returns n, or a small number if cfg.Quick is set.
 func (r *runner) rounds(n int) int {
 	if r.cfg.Quick {
 		return max(2, n/50)
@@ -174,7 +180,7 @@ func (r *runner) rounds(n int) int {
 	return n
 }
 
-// span is how long to do something over and over.
+// span returns how long to repeat something.
 func (r *runner) span(d time.Duration) time.Duration {
 	if r.cfg.Quick {
 		return d / 20

@@ -18,7 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// engineCommand makes the test's binary the process that an engine runs in.
+// engineCommand makes the test binary run an engine process.
 const engineCommand = "__bench_engine"
 
 func TestMain(m *testing.M) {
@@ -72,7 +72,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// Names are for programs: each is there once, with a unit that they know, and yardsticks stand beside something.
+// Names are for programs: each is unique, has a known unit, and every yardstick belongs to a
+// figure.
 func TestNames(t *testing.T) {
 	units := []string{"ms", "us", "1/s", "bytes", "tokens", "sessions", "percent"}
 	seen := map[string]bool{}
@@ -146,7 +147,7 @@ func TestReportJSON(t *testing.T) {
 	}
 }
 
-// The parts that are measured by themselves, in the process of the test: all that they name is there.
+// The parts that are measured on their own, in the test process: all their figures are present.
 func TestParts(t *testing.T) {
 	r := &runner{cfg: Config{Quick: true, EngineArgs: []string{engineCommand}}, dir: t.TempDir()}
 	for _, g := range groups() {
@@ -183,7 +184,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// The same programs give the same in Node and Python, as far as they are installed.
+// The same programs give the same results in Node and Python, if they are installed.
 func TestCPUElsewhere(t *testing.T) {
 	r := &runner{cfg: Config{Quick: true}, dir: t.TempDir()}
 	for _, c := range []struct{ program, ext, text, flag, code string }{

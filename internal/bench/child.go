@@ -6,7 +6,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 )
 
-// childDriver makes the driver that the gateway uses: the engine in child processes of this program.
+// childDriver returns the driver that the gateway uses: the engine in child processes of this
+// program.
 func (r *runner) childDriver() (closingDriver, error) {
 	if len(r.cfg.EngineArgs) == 0 {
 		return nil, errors.New("this program has no command that runs the engine")

@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// The programs that only compute: the same file in a sandbox and in the yardsticks.
+// The CPU-bound programs: the same files run in a sandbox and in the yardsticks.
 var (
 	//go:embed cpu.js
 	cpuTS string
@@ -24,7 +24,7 @@ var (
 // cpuLimit is far more than any of the programs needs.
 const cpuLimit = 10 * time.Minute
 
-// cpu measures programs that only compute, in the engine and in what is installed.
+// cpu measures CPU-bound programs, in the engine and in installed runtimes.
 func (r *runner) cpu(ctx context.Context) ([]Figure, error) {
 	out, err := r.with(ctx, cpuRows(), "", engineDriver, func(l *lab) ([]Figure, error) {
 		var out []Figure
@@ -56,7 +56,8 @@ func (r *runner) cpu(ctx context.Context) ([]Figure, error) {
 	return out, nil
 }
 
-// compute runs the set in one sandbox, timed from outside: from a program's line to its value.
+// compute runs the set in one sandbox. Times are measured from outside: from sending a program to
+// receiving its value.
 func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) {
 	var names []string
 	for _, c := range computations {
@@ -85,7 +86,7 @@ func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) 
 			return nil, err
 		}
 		do := func() error { _, err := g.eval(p); return err }
-		if err := do(); err != nil { // warm
+		if err := do(); err != nil { // warm up
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		took, err := repeat(ctx, r7(l.runner), do)
@@ -97,7 +98,7 @@ func (l *lab) compute(ctx context.Context, lang string) (_ []Figure, err error) 
 	return out, nil
 }
 
-// r7 is how often each program is run.
+// r7 returns how often each program is run.
 func r7(r *runner) int {
 	if r.cfg.Quick {
 		return 1
@@ -105,7 +106,8 @@ func r7(r *runner) int {
 	return 7
 }
 
-// The same in others: they read the file that they are given, and print the milliseconds of each round as JSON.
+// The same in other runtimes. The scripts read the given file, and print the milliseconds of each
+// round as JSON.
 const (
 	nodeCPU = `const [file, rounds, ...names] = process.argv.slice(1);
 (0, eval)(require("fs").readFileSync(file, "utf8"));

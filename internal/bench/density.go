@@ -18,7 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// density measures how many sessions and executions there is room for.
+// density measures how many sessions and executions fit on a machine.
 func (r *runner) density(ctx context.Context) ([]Figure, error) {
 	out, err := r.with(ctx, densityRows, "", engineDriver, func(l *lab) ([]Figure, error) {
 		var out []Figure
@@ -74,7 +74,7 @@ func (r *runner) density(ctx context.Context) ([]Figure, error) {
 	return append(out, rates...), err
 }
 
-// suspendedBytes measures what a suspended session is on the disk.
+// suspendedBytes measures the size of a suspended session on disk.
 func (l *lab) suspendedBytes(ctx context.Context, lang, name string) (_ Figure, err error) {
 	g, err := l.session(ctx, lang)
 	if err != nil {
@@ -96,8 +96,8 @@ func (l *lab) suspendedBytes(ctx context.Context, lang, name string) (_ Figure, 
 	return sampled(name, float64(len(key.Seal("bench", packed)))), nil
 }
 
-// suspendedMemory measures what suspended sessions leave in the memory of the process that has them: an executor's, with
-// a store, that keeps one session hot.
+// suspendedMemory measures how much memory suspended sessions use in their process. It uses an
+// executor with a store, which keeps one session hot.
 func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 	const name = "suspended_memory_bytes"
 	dir := filepath.Join(l.dir, "data-sessions")
@@ -138,7 +138,9 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		}
 		return err
 	}
-	if _, err := repeat(ctx, 3*n, one); err != nil { // fills what is bounded: the store's cache of the database, and what parts of the driver keep
+	// Fill the caches of limited size: the store's database cache, and what parts of the driver
+	// keep.
+	if _, err := repeat(ctx, 3*n, one); err != nil {
 		return Figure{}, err
 	}
 	before, err := own()
@@ -146,7 +148,9 @@ func (l *lab) suspendedMemory(ctx context.Context) (_ Figure, err error) {
 		return missing(fmt.Sprintf("%s doesn't say what a process costs", runtime.GOOS), name)[0], nil
 	}
 	least := math.Inf(1)
-	for range 3 { // what stays of a session stays of each: what only one part of them shows is none of it
+	// What remains of each session shows in every part. Growth that shows in only one part is
+	// something else.
+	for range 3 {
 		if _, err := repeat(ctx, n, one); err != nil {
 			return Figure{}, err
 		}
@@ -166,10 +170,11 @@ var errNoSnapshot = errors.New("this driver can't keep its sandboxes as bytes")
 // gib is a GiB.
 const gib = 1 << 30
 
-// perGiB opens sessions, saves their state as the executor does, and looks what each adds to the process: between some and many, so that what the driver keeps in
-// store counts on both sides. A hot session is one that answers without the disk: the driver keeps the memory of those that were
-// used last, of the others the packed bytes, and has their memory again a fraction of a millisecond (TypeScript) or a few (Python) after
-// the next program comes.
+// perGiB opens sessions, saves their state as the executor does, and measures what each adds to the
+// process. It compares a small number with a large one, so that the driver's reserves count on both
+// sides. A hot session answers without the disk: the driver keeps the memory of the sessions used
+// last, and the packed bytes of the others. Their memory is restored within a fraction of a
+// millisecond (TypeScript) or a few milliseconds (Python) after the next program arrives.
 func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err error) {
 	some, more := 80, 200
 	if lang == "py" {
@@ -218,7 +223,8 @@ func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err erro
 	return f, nil
 }
 
-// perSecond measures sandboxes a second, each fresh, to its first value, closed, on one core.
+// perSecond measures fresh sandboxes per second on one core: created, run to the first value, and
+// closed.
 func (l *lab) perSecond(ctx context.Context, lang, name string) (Figure, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	return l.often(ctx, lang, name, 1)

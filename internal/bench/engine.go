@@ -26,13 +26,14 @@ type lab struct {
 	suffix string // of names of figures: "_engine" inside the engine
 }
 
-// A closingDriver is one that must be closed.
+// A closingDriver is a driver that must be closed.
 type closingDriver interface {
 	sandbox.Driver
 	io.Closer
 }
 
-// with does f with a lab of a driver that it makes. Where the driver can't run here, all names are missing for that reason.
+// with calls f with a lab for the driver that made returns. If the driver can't run here, all rows
+// are missing for that reason.
 func (r *runner) with(ctx context.Context, rows []row, suffix string, made func() (closingDriver, error), f func(*lab) ([]Figure, error)) (_ []Figure, err error) {
 	d, err := made()
 	if err != nil {
@@ -61,12 +62,12 @@ func (r *runner) inside(ctx context.Context) ([]Figure, error) {
 	return r.with(ctx, engineRows, "_engine", engineDriver, func(l *lab) ([]Figure, error) { return l.stages(ctx) })
 }
 
-// through measures it through its child process.
+// through measures the engine in its child process.
 func (r *runner) through(ctx context.Context) ([]Figure, error) {
 	return r.with(ctx, childRows, "", r.childDriver, func(l *lab) ([]Figure, error) { return l.stages(ctx) })
 }
 
-// runtimes are what drivers call the languages.
+// runtimes are the drivers' names of the languages.
 var runtimes = map[string]string{"ts": "js", "py": "python"}
 
 // has reports whether the driver runs a language.
@@ -77,7 +78,7 @@ func (l *lab) only() string {
 	return "the engine of this build runs " + strings.Join(l.caps.Runtimes, ", ") + " only"
 }
 
-// name is that of a figure: fresh_ts, fresh_ts_engine.
+// name returns the name of a figure: fresh_ts, fresh_ts_engine.
 func (l *lab) name(stage, lang string) string {
 	if stage == toolCall && lang == "ts" && l.suffix == "" {
 		return toolCall
@@ -85,7 +86,7 @@ func (l *lab) name(stage, lang string) string {
 	return stage + "_" + lang + l.suffix
 }
 
-// stages measures all of the driver, in both languages.
+// stages measures all stages of the driver, in all languages.
 func (l *lab) stages(ctx context.Context) ([]Figure, error) {
 	var out []Figure
 	for _, lang := range languages {
@@ -109,7 +110,7 @@ func (l *lab) stages(ctx context.Context) ([]Figure, error) {
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			if err != nil { // it is told, and the others are measured
+			if err != nil { // report it, and measure the others
 				figures = missing(err.Error(), names...)
 			}
 			out = append(out, figures...)
@@ -118,7 +119,7 @@ func (l *lab) stages(ctx context.Context) ([]Figure, error) {
 	return out, nil
 }
 
-// create makes a sandbox that runs, and answers calls at once.
+// create returns a running sandbox.
 func (l *lab) create(ctx context.Context, lang string) (*guest, error) {
 	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes[lang], Owner: "bench"})
 	if err != nil {
@@ -127,7 +128,7 @@ func (l *lab) create(ctx context.Context, lang string) (*guest, error) {
 	return open(ctx, box, nil), nil
 }
 
-// first runs 1 + 1 in a fresh sandbox, and says how long that took until the host had its value.
+// first runs 1 + 1 in a fresh sandbox, and returns the time until the host had its value.
 func (l *lab) first(ctx context.Context, lang string, one *program.Program) (_ time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, silence, errSilent)
 	defer cancel()
@@ -150,7 +151,7 @@ func (l *lab) fresh(ctx context.Context, lang string) ([]Figure, error) {
 		return nil, err
 	}
 	do := func() (time.Duration, error) { return l.first(ctx, lang, p) }
-	if _, err := repeatTimed(ctx, l.rounds(100), do); err != nil { // warm
+	if _, err := repeatTimed(ctx, l.rounds(100), do); err != nil { // warm up
 		return nil, err
 	}
 	took, err := repeatTimed(ctx, l.rounds(500), do)
@@ -160,8 +161,9 @@ func (l *lab) fresh(ctx context.Context, lang string) ([]Figure, error) {
 	return []Figure{timed(l.name(fresh, lang), took)}, nil
 }
 
-// toolCall measures a call of a tool that the host answers the moment it reads the call: from the writing of an answer
-// to the guest's next call, so that the driver's whole way is in it twice, and neither door nor record nor upstream.
+// toolCall measures a tool call that the host answers as soon as it reads the call. It measures
+// from writing an answer to the guest's next call. That includes the driver's whole path in both
+// directions, but not the gateway, the audit log or an upstream.
 func (l *lab) toolCall(ctx context.Context, lang string) (_ []Figure, err error) {
 	n := l.rounds(5000)
 	p, err := prepare(lang, fmt.Sprintf(manyTool[lang], n))
@@ -194,7 +196,7 @@ func (l *lab) toolCall(ctx context.Context, lang string) (_ []Figure, err error)
 	return []Figure{timed(l.name(toolCall, lang), took)}, nil
 }
 
-// session makes a session as one is after a typical program: paused.
+// session returns a paused session after the typical program.
 func (l *lab) session(ctx context.Context, lang string) (*guest, error) {
 	p, err := prepare(lang, typical[lang])
 	if err != nil {
@@ -230,8 +232,8 @@ func (l *lab) value(ctx context.Context, box sandbox.Sandbox, variable *program.
 	return g, nil
 }
 
-// suspended says how long it takes to pack and to keep a session in which something ran before: what was saved already is no
-// work.
+// suspended returns the time to pack and store a session after another program ran in it: an
+// unchanged session would need no work.
 func (l *lab) suspended(ctx context.Context, snap sandbox.Snapshotter, read *program.Program, keep func([]byte) error) (time.Duration, error) {
 	box, ok := snap.(sandbox.Sandbox)
 	if !ok {
@@ -250,7 +252,7 @@ func (l *lab) suspended(ctx context.Context, snap sandbox.Snapshotter, read *pro
 	return time.Since(start), err
 }
 
-// sleep measures a session that is suspended, resumed and forked.
+// sleep measures suspending, resuming and forking a session.
 func (l *lab) sleep(ctx context.Context, lang string) (_ []Figure, err error) {
 	g, err := l.session(ctx, lang)
 	if err != nil {
@@ -353,14 +355,14 @@ func (l *lab) disk(ctx context.Context, lang string, snap sandbox.Snapshotter, r
 	return []Figure{timed(l.name(suspend, lang), suspended), timed(l.name(resume, lang), resumed), timed(l.name(resumeMemory, lang), memory)}, nil
 }
 
-// often measures sandboxes a second: each fresh, to its first value, closed.
+// often measures fresh sandboxes per second: created, run to the first value, and closed.
 func (l *lab) often(ctx context.Context, lang, name string, workers int) (Figure, error) {
 	p, err := prepare(lang, one[lang])
 	if err != nil {
 		return Figure{}, err
 	}
 	do := func() error { _, err := l.first(ctx, lang, p); return err }
-	if _, err := repeat(ctx, l.rounds(50), do); err != nil { // warm
+	if _, err := repeat(ctx, l.rounds(50), do); err != nil { // warm up
 		return Figure{}, err
 	}
 	return rated(ctx, name, workers, l.span(2*time.Second), do)

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A Figure is one row: how long something takes, how often it can be done in a second, or how much it is.
+// A Figure is one row: a duration, a rate per second, or a quantity.
 type Figure struct {
 	Name   string  // as in the table of names
 	Unit   string  // "ms", "us", "1/s", "bytes", "tokens", "sessions", "percent"
 	Median float64 // of N samples
-	P99    float64 // of N samples, by nearest rank: where N is under 100, the worst of them
+	P99    float64 // of N samples, by nearest rank: the worst if N is under 100
 	N      int
-	Why    string // why it was not measured; then there are no numbers
+	Why    string // why it was not measured; if set, there are no numbers
 }
 
-// MarshalJSON writes {"name", "unit", "median", "p99", "n"}. Of what was not measured the numbers are null, and "why"
-// says why.
+// MarshalJSON writes {"name", "unit", "median", "p99", "n"}. If the figure was not measured, the
+// numbers are null, and "why" gives the reason.
 func (f Figure) MarshalJSON() ([]byte, error) {
 	if f.Why != "" {
 		return json.Marshal(struct {
@@ -42,7 +42,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	}{f.Name, f.Unit, digits(f.Median), digits(f.P99), f.N})
 }
 
-// timed makes a Figure of how long each of some rounds took, in the unit that its name has.
+// timed returns a Figure of durations, in the unit of its name.
 func timed(name string, took []time.Duration) Figure {
 	f := Figure{Name: name, Unit: unitOf(name), N: len(took)}
 	if len(took) == 0 {
@@ -60,7 +60,7 @@ func timed(name string, took []time.Duration) Figure {
 	return f
 }
 
-// sampled makes a Figure of numbers that are in its unit already.
+// sampled returns a Figure of numbers that are already in its unit.
 func sampled(name string, all ...float64) Figure {
 	f := Figure{Name: name, Unit: unitOf(name), N: len(all)}
 	if len(all) == 0 {
@@ -73,7 +73,7 @@ func sampled(name string, all ...float64) Figure {
 	return f
 }
 
-// missing makes Figures of what was not measured.
+// missing returns Figures that were not measured.
 func missing(why string, names ...string) []Figure {
 	var out []Figure
 	for _, n := range names {
@@ -82,12 +82,12 @@ func missing(why string, names ...string) []Figure {
 	return out
 }
 
-// percentile is the nearest rank's; all is sorted and not empty.
+// percentile returns the percentile by nearest rank. all must be sorted and not empty.
 func percentile[T any](all []T, p float64) T {
 	return all[max(0, int(math.Ceil(p*float64(len(all))))-1)]
 }
 
-// repeat does f n times, one after the other.
+// repeat calls f n times in sequence, and returns the durations.
 func repeat(ctx context.Context, n int, f func() error) ([]time.Duration, error) {
 	return repeatTimed(ctx, n, func() (time.Duration, error) {
 		start := time.Now()
@@ -96,7 +96,7 @@ func repeat(ctx context.Context, n int, f func() error) ([]time.Duration, error)
 	})
 }
 
-// repeatTimed does f n times, which itself says how long what counts of it took.
+// repeatTimed calls f n times. f returns the duration to count.
 func repeatTimed(ctx context.Context, n int, f func() (time.Duration, error)) ([]time.Duration, error) {
 	took := make([]time.Duration, 0, n)
 	for range n {
@@ -112,14 +112,16 @@ func repeatTimed(ctx context.Context, n int, f func() (time.Duration, error)) ([
 	return took, nil
 }
 
-// rate does f over and over for a while, from as many goroutines as workers, and gives how often a second it was done.
+// rate calls f repeatedly for a duration, from a number of goroutines, and returns the rate per
+// second.
 func rate(ctx context.Context, workers int, d time.Duration, f func() error) (float64, error) {
 	counts, errs := make([]int, workers), make([]error, workers)
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i := range workers {
 		wg.Go(func() {
-			for errs[i] == nil && (counts[i] == 0 || time.Since(start) < d) { // each does it once, also where it begins late
+			// each calls it at least once, even if it starts late
+			for errs[i] == nil && (counts[i] == 0 || time.Since(start) < d) {
 				if errs[i] = ctx.Err(); errs[i] == nil {
 					errs[i] = f()
 				}
@@ -139,10 +141,10 @@ func rate(ctx context.Context, workers int, d time.Duration, f func() error) (fl
 	return float64(sum) / took.Seconds(), nil
 }
 
-// slices of a rate: each is a sample, so that a rate has a median, too.
+// rateSamples is the number of samples of a rate, so that a rate has a median, too.
 const rateSamples = 5
 
-// rated makes a Figure of how often a second f can be done, in samples that last d together.
+// rated returns a Figure of the rate of f per second. The samples take d in total.
 func rated(ctx context.Context, name string, workers int, d time.Duration, f func() error) (Figure, error) {
 	var all []float64
 	for range rateSamples {
@@ -155,5 +157,6 @@ func rated(ctx context.Context, name string, workers int, d time.Duration, f fun
 	return sampled(name, all...), nil
 }
 
-// busy is how many goroutines keep all cores at work, where each waits for an answer at times.
+// busy returns the number of goroutines that keep all cores busy, if each waits for answers at
+// times.
 func busy() int { return 4 * runtime.GOMAXPROCS(0) }

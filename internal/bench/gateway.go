@@ -16,19 +16,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Gateway is another MCP server over stdio, to be measured beside this one.
+// A Gateway is another MCP server over stdio, to compare this one with.
 type Gateway struct {
-	Name string   // in names of yardsticks: lower-case letters, digits and '_'
+	Name string   // used in names of yardsticks: lower-case letters, digits and '_'
 	Argv []string // its command and arguments
 }
 
-// patience is how long one gateway may take in all.
+// patience is the time limit for one gateway.
 const patience = 2 * time.Minute
 
 var gatewayName = lazily.Regexp(`^[a-z][a-z0-9_]{0,31}$`)
 
-// ParseGateway reads "name=command args...". Arguments are separated by spaces; '...' and "..." hold spaces together.
-// Errors are *tool.Error of kind Invalid.
+// ParseGateway parses "name=command args...". Arguments are separated by spaces; '...' and "..."
+// quote spaces. Errors are *tool.Error of kind Invalid.
 func ParseGateway(s string) (Gateway, error) {
 	name, command, ok := strings.Cut(s, "=")
 	if !ok || !gatewayName().MatchString(name) {
@@ -41,7 +41,7 @@ func ParseGateway(s string) (Gateway, error) {
 	return Gateway{Name: name, Argv: argv}, nil
 }
 
-// words splits a command line as simple shells do.
+// words splits a command line like a simple shell.
 func words(s string) ([]string, error) {
 	var out []string
 	var b strings.Builder
@@ -75,7 +75,8 @@ func words(s string) ([]string, error) {
 	return out, nil
 }
 
-// gateways measures the gateways that the user named, one after the other. One that fails is a yardstick that is missing.
+// gateways measures the gateways that the user named, one after the other. If one fails, its
+// yardsticks are missing.
 func (r *runner) gateways(ctx context.Context) error {
 	for _, g := range r.cfg.Gateways {
 		r.say("measuring: %s (%s)", g.Name, strings.Join(g.Argv, " "))
@@ -91,8 +92,8 @@ func (r *runner) gateways(ctx context.Context) error {
 	return nil
 }
 
-// gateway measures how long it takes to shake hands (from the start of the process), what its list of tools is for a
-// model, and the cheapest call that it has.
+// gateway measures the handshake (from the start of the process), the size of the list of tools for
+// a model, and the cheapest call.
 func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -103,7 +104,7 @@ func (r *runner) gateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	var s *demo.Session
 	hello, err := repeatTimed(ctx, r.rounds(10), func() (time.Duration, error) {
 		if s != nil {
-			_ = s.Close() // what it says at its end is not measured
+			_ = s.Close() // errors at its end don't matter
 		}
 		start := time.Now()
 		var err error
@@ -155,7 +156,7 @@ type attempt struct {
 	args map[string]any
 }
 
-// String says it as it is sent.
+// String formats the call as it is sent.
 func (a attempt) String() string {
 	args, err := tool.Marshal(a.args)
 	if err != nil {
@@ -164,14 +165,15 @@ func (a attempt) String() string {
 	return a.name + " " + string(args)
 }
 
-// runsCode are names of tools that run a program, and the names of the argument that takes it.
+// runsCode matches names of tools that run a program. codeArgs are the names of their argument for
+// it.
 var (
 	runsCode = lazily.Regexp(`(?i)(execut|eval|run|code|script|python|javascript|typescript)`)
 	codeArgs = []string{"code", "script", "source", "program", "expression", "javascript", "python_code", "js", "input", "query"}
 )
 
-// cheapest finds a call that succeeds, the cheapest of a few rounds of each: 1+1 in tools that seem to run code, else
-// nothing to tools that need no argument and, by their name, change nothing.
+// cheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
+// tools that seem to run code, and tools that need no argument and, by their name, change nothing.
 func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) (attempt, error) {
 	defs, err := s.Definitions(ctx)
 	if err != nil {
@@ -211,10 +213,10 @@ func (r *runner) cheapest(ctx context.Context, s *demo.Session, names []string) 
 	return best, ctx.Err()
 }
 
-// harmless are names of tools that change nothing.
+// harmless matches names of tools that change nothing.
 var harmless = lazily.Regexp(`(?i)^(.*[_.-])?(ping|echo|version|status|health|list|get|now|time|info|help|read|show|search)([_.-].*)?$`)
 
-// attempts are the calls of one tool that are worth a try.
+// attempts returns the calls of one tool that are worth a try.
 func attempts(name string, required []string, has func(string) bool) []attempt {
 	if runsCode().MatchString(name) {
 		var out []attempt

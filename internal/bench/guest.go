@@ -16,24 +16,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A guest is a sandbox with a program's end in it, and the host's end of its stream: the least that can speak the guest
-// protocol, so that what is measured is the engine.
+// A guest is a sandbox and the host's end of its stream. It is the minimum that speaks the guest
+// protocol, so that measurements are of the engine.
 type guest struct {
 	box    sandbox.Sandbox
 	stream *stream
-	ran    chan error // what Run gave
+	ran    chan error // the result of Run
 	cancel context.CancelCauseFunc
 }
 
-// silence is how long a guest may say nothing, or take to end: it is stopped then.
+// silence is the timeout for a guest's next message, or its end. After that it is stopped.
 const silence = time.Minute
 
 var errSilent = fmt.Errorf("a sandbox said nothing for %s", silence)
 
-// seed is the randomness of all programs here.
+// seed is the random seed of all programs here.
 var seed = strings.Repeat("0123456789abcdef", 4)
 
-// open begins a Run of box, which goes on until pause or close.
+// open starts a Run of box, which continues until pause or close.
 func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall) json.RawMessage) *guest {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &guest{cancel: cancel, box: box, stream: &stream{call: call, ends: make(chan *sandbox.GuestMessage, 1)}, ran: make(chan error, 1)}
@@ -46,7 +46,8 @@ func open(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.GuestCall
 	return g
 }
 
-// once runs a program in a fresh sandbox, on the caller's goroutine, and gives its value and when the host had it.
+// once runs a program in a fresh sandbox, on the caller's goroutine. It returns the program's
+// value, and the time at which the host had it.
 func once(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value string, at time.Time, err error) {
 	line, err := begins(p)
 	if err != nil {
@@ -67,14 +68,14 @@ func once(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value s
 	}
 }
 
-// begins is the line that begins a program.
+// begins returns the message that starts a program.
 func begins(p *program.Program) ([]byte, error) {
 	return tool.Marshal(sandbox.HostMessage{At: time.Now().UnixMilli(), Run: &sandbox.Run{
 		Code: p.Code, Name: p.Name, Line: p.Line, Seed: seed, Session: true, Namespaces: map[string][]string{"bench": {"echo"}},
 	}})
 }
 
-// result is what a program gave.
+// result returns the value or the error of a program.
 func result(m *sandbox.GuestMessage) (string, error) {
 	if m.Fail != nil {
 		return "", fmt.Errorf("a program failed: %s: %s", m.Fail.Error.Name, m.Fail.Error.Message)
@@ -82,7 +83,7 @@ func result(m *sandbox.GuestMessage) (string, error) {
 	return string(m.Done.Value), nil
 }
 
-// eval runs a program, which goes on where the ones before it ended, and gives its value.
+// eval runs a program, which continues from the state of the ones before it, and returns its value.
 func (g *guest) eval(p *program.Program) (string, error) {
 	line, err := begins(p)
 	if err != nil {
@@ -106,35 +107,36 @@ func (g *guest) eval(p *program.Program) (string, error) {
 // pause ends the Run; the sandbox stays.
 func (g *guest) pause() error {
 	g.stream.end()
-	late := time.AfterFunc(silence, func() { g.cancel(errSilent) }) // a driver that doesn't heed that ends its process
+	late := time.AfterFunc(silence, func() { g.cancel(errSilent) }) // a driver that ignores this ends its process
 	defer late.Stop()
 	err := <-g.ran
 	g.ran <- err
 	return err
 }
 
-// close ends all of it.
+// close ends the Run and closes the sandbox.
 func (g *guest) close() error {
 	defer g.cancel(nil)
 	return errors.Join(g.pause(), g.box.Close())
 }
 
-// A stream is the host's end of a guest stream. It is a sandbox.Prompt, as that of a child process is.
+// A stream is the host's end of a guest stream. It is a sandbox.Prompt, like that of a child
+// process.
 type stream struct {
-	call func(*sandbox.GuestCall) json.RawMessage // answers calls, at once
-	ends chan *sandbox.GuestMessage               // Done and Fail
-	once bool                                     // it ends with the first of them
-	at   time.Time                                // when that came
-	part []byte                                   // of a line of the guest
+	call func(*sandbox.GuestCall) json.RawMessage // answers calls immediately
+	ends chan *sandbox.GuestMessage               // receives Done and Fail
+	once bool                                     // the stream ends with the first of them
+	at   time.Time                                // when that arrived
+	part []byte                                   // incomplete line from the guest
 
 	mu    sync.Mutex
 	more  sync.Cond
-	out   bytes.Buffer                  // what the guest has yet to read
-	put   func(p []byte, end error) int // takes what the guest is to hear instead
+	out   bytes.Buffer                  // not yet read by the guest
+	put   func(p []byte, end error) int // if set, receives the data for the guest instead
 	ended bool
 }
 
-// Write takes lines of the guest.
+// Write handles lines from the guest.
 func (s *stream) Write(p []byte) (int, error) {
 	n := len(p)
 	for {
@@ -197,7 +199,7 @@ func (s *stream) end() {
 	s.more.Broadcast()
 }
 
-// Push hands on what the guest is to hear, as it comes.
+// Push passes data for the guest to put as it arrives.
 func (s *stream) Push(put func(p []byte, end error) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,10 +214,10 @@ func (s *stream) Push(put func(p []byte, end error) int) {
 // Took does nothing: the stream holds nothing back.
 func (*stream) Took(int) {}
 
-// WriteNow takes lines of the guest, which never waits.
+// WriteNow handles lines from the guest. It never blocks.
 func (s *stream) WriteNow(p []byte) (int, error) { return s.Write(p) }
 
-// Read gives what the host says.
+// Read reads data from the host.
 func (s *stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +230,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.out.Read(p)
 }
 
-// Close ends the stream for both: also where the guest was stopped before it answered.
+// Close ends the stream for both sides, even if the guest was stopped before it answered.
 func (s *stream) Close() error {
 	s.end()
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A mute is a sandbox whose guest says nothing, and ends only when it is stopped.
+// A mute is a sandbox whose guest sends nothing, and ends only when it is stopped.
 type mute struct{ sandbox.Sandbox }
 
 func (mute) Run(ctx context.Context, _ *sandbox.Cmd) (int, error) {

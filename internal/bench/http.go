@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// overHTTP measures a program over Streamable HTTP, with a server of its own.
+// overHTTP measures a program over Streamable HTTP, with its own server.
 func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figure, err error) {
 	config := filepath.Join(r.dir, "http.json")
 	if err := os.WriteFile(config, []byte(`{"policy":"open","mcpServers":{}}`), 0o600); err != nil {
@@ -47,7 +47,7 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 		text, err := s.call(ctx, "execute", a)
 		return expect(text, err, want)
 	}
-	if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm
+	if _, err := repeat(ctx, r.rounds(50), do); err != nil { // warm up
 		return Figure{}, err
 	}
 	took, err := repeat(ctx, r.rounds(300), do)
@@ -57,7 +57,7 @@ func (r *runner) overHTTP(ctx context.Context, a arguments, want string) (_ Figu
 	return timed("execute_http", took), nil
 }
 
-// stop ends a server as an interrupt does, and waits for it.
+// stop interrupts a server, and waits for its end.
 func stop(cmd *exec.Cmd) error {
 	if err := cmd.Cancel(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -74,10 +74,10 @@ type web struct {
 	next int
 }
 
-// revision is the newest of MCP's that has sessions over HTTP.
+// revision is the newest revision of MCP that has sessions over HTTP.
 const revision = "2025-11-25"
 
-// dial shakes hands.
+// dial performs the handshake.
 func dial(ctx context.Context, url string) (*web, error) {
 	s := &web{url: url}
 	if _, err := s.post(ctx, "initialize", map[string]any{
@@ -93,7 +93,7 @@ func dial(ctx context.Context, url string) (*web, error) {
 
 func (s *web) close() { s.http.CloseIdleConnections() }
 
-// call uses a tool and gives the text of the first block of its answer.
+// call calls a tool and returns the text of the first block of its result.
 func (s *web) call(ctx context.Context, name string, args any) (string, error) {
 	raw, err := s.post(ctx, "tools/call", map[string]any{"name": name, "arguments": args})
 	if err != nil {
@@ -157,7 +157,8 @@ func (s *web) post(ctx context.Context, method string, params any) (json.RawMess
 	return answerIn(text, strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream"))
 }
 
-// answerIn finds the answer in a body: the body itself, or the event that has a result or an error.
+// answerIn returns the answer in a body: the body itself, or the event that has a result or an
+// error.
 func answerIn(body []byte, events bool) (json.RawMessage, error) {
 	candidates := [][]byte{body}
 	if events {

@@ -14,15 +14,17 @@ import (
 	"strings"
 )
 
-// resident gives the resident memory of a process and of those that it started, in bytes. Pages that sandboxes share
-// count once a process: it is what the system's tools show, and more than the processes cost.
+// resident returns the resident memory of a process and its descendants, in bytes. Pages that
+// sandboxes share are counted once per process. That is what the system's tools show, and more than
+// the processes really use.
 func resident(ctx context.Context, pid int) (float64, error) {
 	if runtime.GOOS == "windows" {
 		return 0, fmt.Errorf("not on %s yet", runtime.GOOS)
 	}
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,ppid=,rss=").Output()
 	if err != nil {
-		if v, err := kibibytes(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"); err == nil { // no ps here: without children
+		// no ps here: without children
+		if v, err := kibibytes(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"); err == nil {
 			return v, nil
 		}
 		return 0, fmt.Errorf("ps: %w", err)
@@ -54,10 +56,11 @@ func resident(ctx context.Context, pid int) (float64, error) {
 	return sum, nil
 }
 
-// own gives what this process costs in memory: its share of the pages that it uses, and their page tables, in bytes.
+// own returns the memory used by this process, in bytes: its proportional share of pages, and its
+// page tables.
 func own() (float64, error) {
 	debug.FreeOSMemory()
-	debug.FreeOSMemory() // what a sync.Pool keeps goes with the second collection
+	debug.FreeOSMemory() // what a sync.Pool keeps is freed by the second collection
 	pages, err := kibibytes("/proc/self/smaps_rollup", "Pss:")
 	if err != nil {
 		return 0, err
@@ -66,7 +69,7 @@ func own() (float64, error) {
 	return pages + tables, err
 }
 
-// kibibytes reads the bytes that a line of a file of the kernel gives in kB.
+// kibibytes reads a value in kB from a line of a kernel file, and returns it in bytes.
 func kibibytes(file, label string) (float64, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

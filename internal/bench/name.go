@@ -5,25 +5,28 @@ import (
 	"strings"
 )
 
-// A row says what a figure is. Names and units are for programs: they never change their meaning.
+// A row describes a figure. Names and units are for programs: their meaning never changes.
 type row struct {
 	name, unit string
-	reach      float64 // what it is to reach, in its unit: at most, of rates and sessions at least; 0: nothing is said
-	what       string
-	beside     string // of a yardstick: the figure that it is to be read beside
+	// reach is the target in the row's unit: a minimum for rates and sessions, otherwise a maximum;
+	// 0: none.
+	reach  float64
+	what   string
+	beside string // for a yardstick: the figure to compare it with
 }
 
-// A group is figures that are measured and shown together. The short name is what Config.Only takes.
+// A group is a set of figures that are measured and shown together. short is the name used in
+// Config.Only.
 type group struct {
 	short, title string
 	run          func(*runner, context.Context) ([]Figure, error)
 	rows         []row
 }
 
-// languages are those of programs, by the end of names of figures.
+// languages are the languages of programs, as suffixes of names of figures.
 var languages = []string{"ts", "py"}
 
-// groups are all figures, in the order of the report.
+// groups returns all figures, in the order of the report.
 func groups() []group {
 	return []group{
 		{"start", "a process, from its start to its answer", (*runner).start, startRows},
@@ -66,10 +69,10 @@ var callRows = []row{
 	{name: "sequential_100x50ms", unit: "ms", what: "the same one after the other"},
 }
 
-// stages are what is measured of a driver by itself, inside the engine and through the child process.
+// The stages are measured for a driver on its own, inside the engine and through the child process.
 const (
 	fresh        = "fresh"         // a new sandbox to its first value
-	toolCall     = "tool_call"     // a call of a tool, answered at once
+	toolCall     = "tool_call"     // a tool call that is answered immediately
 	suspend      = "suspend"       // packed, sealed, written
 	resume       = "resume"        // read, opened, restored, a first value
 	resumeMemory = "resume_memory" // restored from packed bytes in memory, a first value
@@ -132,7 +135,7 @@ var densityRows = []row{
 	{name: "executions_per_second_py_all", unit: "1/s", what: "the same in Python"},
 }
 
-// nothing is a reach of zero.
+// nothing is a target of zero.
 const nothing = 1e-9
 
 var searchRows = []row{
@@ -157,7 +160,8 @@ var recordRows = []row{
 	{name: "record_bytes", unit: "bytes", what: "on the disk for one of them: two leaves, hashes, indexes, kept arguments"},
 }
 
-// The CPU set: each program's name in names of figures, its function in cpu.js and cpu.py, and what it does.
+// The CPU set: each program's name in names of figures (which is also its function in cpu.js and
+// cpu.py), and a description.
 var computations = []struct{ name, what string }{
 	{"fib", "fib(27), recursively"},
 	{"json", "5 MB of JSON, parsed and written"},
@@ -176,7 +180,7 @@ func cpuRows() []row {
 	return out
 }
 
-// The ways of the demonstration, in its order, in names of figures.
+// The ways of the demonstration, in order, as used in names of figures.
 var ways = []struct{ name, what string }{
 	{"tools", "tool by tool"}, {"parallel", "with parallel calls"}, {"program", "as one program"},
 }
@@ -197,7 +201,7 @@ func tokenRows() []row {
 	return out
 }
 
-// yardsticks are what others need for the like, where they are installed.
+// yardsticks are comparable figures of other programs, if they are installed.
 var yardsticks = append([]row{
 	{name: "node_start", unit: "ms", what: "node, from its start to the line of 1+1", beside: "cold_start"},
 	{name: "deno_start", unit: "ms", what: "deno, the same", beside: "cold_start"},
@@ -205,7 +209,7 @@ var yardsticks = append([]row{
 	{name: "node_vm_context", unit: "ms", what: "a new vm context in a running node (no wall) to the value of 1+1", beside: "fresh_ts"},
 }, cpuYardsticks()...)
 
-// gatewayRows are the yardsticks of each gateway that the user named, less its name.
+// gatewayRows are the yardsticks of each gateway that the user named, without its name as prefix.
 var gatewayRows = []row{
 	{name: "_initialize", unit: "ms", what: "from the start of its process to the end of the handshake"},
 	{name: "_tools_list_bytes", unit: "bytes", what: "names, descriptions and input schemas of its tools, as a model gets them"},
@@ -226,7 +230,7 @@ func cpuYardsticks() []row {
 // atLeast reports whether more is better.
 func (r row) atLeast() bool { return r.unit == "1/s" || r.unit == "sessions" }
 
-// find gives the row of a name. Those of gateways that the user named are known by their ends.
+// find returns the row of a name. Rows of gateways that the user named are found by their suffixes.
 func find(name string) row {
 	for _, g := range groups() {
 		for _, r := range g.rows {

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// start measures how long a process takes from its start to its answer, with an empty configuration and a data folder of
-// its own, and the same of others.
+// start measures how long a process takes from its start to its answer, with an empty configuration
+// and its own data folder. It measures the same for other programs.
 func (r *runner) start(ctx context.Context) ([]Figure, error) {
 	config := filepath.Join(r.dir, "empty.json")
 	if err := os.WriteFile(config, []byte(`{"mcpServers":{}}`), 0o600); err != nil {
 		return nil, err
 	}
 	once := r.argv("run", "-c", "1+1", "--config", config, "--data-dir", filepath.Join(r.dir, "data-start"))
-	if _, err := answered(ctx, "2", once); err != nil { // makes the data folder
+	if _, err := answered(ctx, "2", once); err != nil { // creates the data folder
 		return nil, err
 	}
 	var out []Figure
@@ -66,7 +66,7 @@ func (r *runner) start(ctx context.Context) ([]Figure, error) {
 	return out, r.contexts(ctx)
 }
 
-// contexts measures new contexts in a Node that runs.
+// contexts measures new contexts in a running Node.
 func (r *runner) contexts(ctx context.Context) error {
 	const name = "node_vm_context"
 	path, why := installed("node")
@@ -96,8 +96,8 @@ console.log(JSON.stringify(out));`, fmt.Sprint(r.rounds(300))})
 	return nil
 }
 
-// installed gives the path of a program, or why there is none. Of version managers' stand-ins it gives the program behind,
-// since they start slowly.
+// installed returns the path of a program, or the reason why there is none. For a version manager's
+// wrapper it returns the real program, since wrappers start slowly.
 func installed(program string) (path, why string) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -111,7 +111,7 @@ func installed(program string) (path, why string) {
 	return path, ""
 }
 
-// answered runs a command whose output must begin with want, and gives how long it took to its first line.
+// answered runs a command whose output must begin with want. It returns the time to its first line.
 func answered(ctx context.Context, want string, argv []string) (time.Duration, error) {
 	took, line, err := run(ctx, argv)
 	if err == nil && !strings.HasPrefix(line, want) {
@@ -123,7 +123,7 @@ func answered(ctx context.Context, want string, argv []string) (time.Duration, e
 // longestLine is more than any command here prints.
 const longestLine = 1 << 20
 
-// command makes a command that is interrupted when ctx ends.
+// command returns a command that is interrupted when ctx ends.
 func command(ctx context.Context, argv []string, errs io.Writer) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = errs
@@ -137,7 +137,7 @@ func command(ctx context.Context, argv []string, errs io.Writer) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command and gives its first line, and how long it took to that.
+// run runs a command and returns its first line, and the time to that line.
 func run(ctx context.Context, argv []string) (time.Duration, string, error) {
 	var errs bytes.Buffer
 	cmd := command(ctx, argv, &errs)
@@ -149,7 +149,7 @@ func run(ctx context.Context, argv []string) (time.Duration, string, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, "", err
 	}
-	line, _ := bufio.NewReader(io.LimitReader(out, longestLine)).ReadString('\n') // what is missing the caller sees
+	line, _ := bufio.NewReader(io.LimitReader(out, longestLine)).ReadString('\n') // the caller notices missing output
 	took := time.Since(start)
 	if err := cmd.Wait(); err != nil {
 		return 0, "", fmt.Errorf("%s: %w: %.300s", filepath.Base(argv[0])+" "+strings.Join(argv[1:min(len(argv), 2)], " "), err, bytes.TrimSpace(errs.Bytes()))

@@ -12,10 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// many is how many calls come at once to the record.
+// many is the number of concurrent calls to the audit log.
 const many = 64
 
-// records measures the record in a store on the disk where temporary files are.
+// records measures the audit log in a store on the disk that holds temporary files.
 func (r *runner) records(ctx context.Context) (_ []Figure, err error) {
 	s, err := store.Open(ctx, store.Config{Path: filepath.Join(r.dir, "data-records")})
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// recordCosts are programs that make ten calls, whose record is measured. What a call takes at a service in the network, ten
-// milliseconds and more, hides most of it; a tool that answers at once hides nothing.
+// recordCosts are programs that make ten calls, for measuring the cost of the audit log. The
+// duration of a call to a network service, ten milliseconds and more, hides most of it. A tool that
+// answers immediately hides nothing.
 var recordCosts = []struct{ name, code string }{
 	{"record_cost_percent", `for (let i = 0; i < 10; i++) await callTool("bench.wait", { ms: 10 }); return "done"`},
 	{"record_cost_instant_percent", `for (let i = 0; i < 10; i++) await callTool("bench.read", { text: "call " + i }); return "done"`},
@@ -29,8 +30,8 @@ var recordCosts = []struct{ name, code string }{
 	{"record_cost_instant_parallel_percent", `await Promise.all(Array.from({ length: 10 }, (_, i) => callTool("bench.write", { text: "call " + i }))); return "done"`},
 }
 
-// A ledger is a door that records calls, or doesn't, beside the same executor, journal, store and upstream: what the record costs is
-// the difference.
+// A ledger is a gateway that can record calls or not. Everything else is the same: executor,
+// journal, store and upstream. The difference is the cost of the audit log.
 type ledger struct {
 	log   *audit.Log
 	on    atomic.Bool
@@ -40,7 +41,7 @@ type ledger struct {
 	up    *demo.Session
 }
 
-// Call does what the gateway does of it, in its order.
+// Call does the gateway's steps that matter here, in the same order.
 func (l *ledger) Call(ctx context.Context, c *tool.Call) (_ *tool.Result, err error) {
 	next := *c
 	next.Tool, next.ID = l.tools[c.Path], "call_"+rand.Text()
@@ -76,8 +77,8 @@ func (l *ledger) call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	return tool.Text(false, text), nil
 }
 
-// recordCost measures what the record adds to execute of programs that make ten calls of an MCP server over stdio: with it and
-// without it by turns, so that whatever else the machine does is in both.
+// recordCost measures what the audit log adds to execute of programs that make ten calls of an MCP
+// server over stdio. It alternates runs with and without it, so that other load affects both.
 func (r *runner) recordCost(ctx context.Context) (_ []Figure, err error) {
 	var names []string
 	for _, c := range recordCosts {
@@ -142,7 +143,8 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 	return l, x, nil
 }
 
-// cost is by how many percent the median of executes with the record is above that of those without it.
+// cost returns by how many percent the median of executes with the audit log exceeds that of
+// executes without it.
 func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure, error) {
 	args, err := tool.Marshal(arguments{Code: code})
 	if err != nil {
@@ -156,7 +158,7 @@ func (r *runner) cost(ctx context.Context, l *ledger, name, code string) (Figure
 		if err == nil && res.IsError {
 			err = fmt.Errorf("execute: %.300s", res.Raw)
 		}
-		settled := l.store.Settle(ctx) // what nobody waited for is written before the next one begins
+		settled := l.store.Settle(ctx) // pending writes complete before the next run starts
 		return took, errors.Join(err, settled)
 	}
 	var all []float64

@@ -16,7 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// recordLog measures a large record: how fast it grows, how long it takes to verify and to prove, and what it needs on the disk.
+// recordLog measures a large audit log: how fast it grows, how long it takes to verify and to
+// prove, and its size on disk.
 func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	dir := filepath.Join(r.dir, "data-record-log")
 	s, err := store.Open(ctx, store.Config{Path: dir})
@@ -71,7 +72,8 @@ func (r *runner) recordLog(ctx context.Context) (_ []Figure, err error) {
 	return figures, nil
 }
 
-// grow records n calls, begun and ended, many at once, and says how many a second, a tenth of them at a time.
+// grow records n calls, begin and end, many at once. It returns the rate per second, in ten
+// samples.
 func grow(ctx context.Context, log *audit.Log, n int) (Figure, error) {
 	yes := true
 	answer := tool.Text(false, "done")

@@ -14,9 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// A Report is what was measured.
+// A Report holds the results.
 type Report struct {
-	Figures    []Figure // in the order of the table of names; what was not measured says why
+	Figures    []Figure // in the order of the table of names; figures that were not measured say why
 	Yardsticks []Figure
 
 	version string
@@ -40,7 +40,8 @@ Rows with a dot are yardsticks: what others need for the like. Tokens are those 
 
 func newReport(cfg Config) *Report { return &Report{version: cfg.Version, quick: cfg.Quick} }
 
-// add adds the figures of a group, in the order of its rows. A row that nobody measured is there all the same.
+// add adds the figures of a group, in the order of its rows. A row without a measurement is added
+// as not measured.
 func (r *Report) add(g group, figures []Figure) {
 	r.groups = append(r.groups, g)
 	for _, row := range g.rows {
@@ -89,7 +90,7 @@ func (r *Report) Write(w io.Writer) {
 		others = true
 		f.write(t, "  · ", find(f.Name))
 	}
-	_ = t.Flush() // nobody is left to tell
+	_ = t.Flush() // there is no one to report an error to
 	fmt.Fprintf(w, "\n%s\n", note)
 	for _, n := range r.notes {
 		fmt.Fprintf(w, "%s\n", n)
@@ -106,7 +107,7 @@ func (f Figure) write(w io.Writer, indent string, about row) {
 	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, f.Name, quantity(f.Median, f.Unit), quantity(f.P99, f.Unit), prose.Group(f.N), about.reached(f.Median), about.what)
 }
 
-// aim says what a figure is to reach.
+// aim returns the target of a figure.
 func (r row) aim() string {
 	switch r.reach {
 	case 0:
@@ -117,7 +118,7 @@ func (r row) aim() string {
 	return quantity(r.reach, r.unit)
 }
 
-// reached says what a figure is to reach, and whether it does.
+// reached returns the target of a figure, and whether it was reached.
 func (r row) reached(v float64) string {
 	switch {
 	case r.reach == 0:
@@ -130,7 +131,7 @@ func (r row) reached(v float64) string {
 	return r.aim() + " × " + number(v/r.reach)
 }
 
-// digits rounds to four significant digits, which is more than any of this is good for.
+// digits rounds to four significant digits, which is more than the precision of these figures.
 func digits(v float64) float64 { return round(v, 4) }
 
 func round(v float64, n int) float64 {
@@ -141,7 +142,7 @@ func round(v float64, n int) float64 {
 	return r
 }
 
-// quantity writes a number in its unit.
+// quantity formats a number with its unit.
 func quantity(v float64, unit string) string {
 	switch unit {
 	case "ms":
@@ -158,7 +159,7 @@ func quantity(v float64, unit string) string {
 	return number(v)
 }
 
-// duration writes nanoseconds.
+// duration formats a number of nanoseconds.
 func duration(ns float64) string {
 	switch {
 	case ns < 1e3:
@@ -183,7 +184,7 @@ func size(v float64) string {
 	return number(v/1e9) + " GB"
 }
 
-// number writes three digits, of large numbers all.
+// number formats a number with three significant digits; large numbers are not rounded that far.
 func number(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return prose.Group(int(math.Round(v)))

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// What the tools of the large catalog are made of: each verb with each thing, in ten upstreams.
+// The words for the tools of the large catalog: each verb with each item, in ten upstreams.
 const (
 	verbWords = "create read update delete list search archive restore export import assign approve reject share comment rename move copy count schedule"
 	itemWords = `issue invoice customer order ticket message channel meeting calendar document folder file page comment branch commit release
@@ -19,7 +19,7 @@ const (
 	placeWords = "northwind contoso fabrikam tailspin litware adatum proseware wingtip lamna relecloud"
 )
 
-// Questions as agents ask them.
+// questions are queries as agents ask them.
 var questions = []string{
 	"open a bug report about the broken login page",
 	"create issue",
@@ -29,7 +29,7 @@ var questions = []string{
 	"how many servers raised an alert last week",
 }
 
-// large makes n tools, or as many as there are words for, by upstream.
+// large returns up to n tools, as many as the words allow, by upstream.
 func large(n int) []catalog.Source {
 	var out []catalog.Source
 	verbs, items := strings.Fields(verbWords), strings.Fields(itemWords)
@@ -55,7 +55,7 @@ func large(n int) []catalog.Source {
 	return out
 }
 
-// search measures the tool search on a large catalog, the text that it answers with included.
+// search measures tool search in a large catalog, including the text of the result.
 func (r *runner) search(ctx context.Context) ([]Figure, error) {
 	var out []Figure
 	for _, n := range []int{100, 10_000} {
@@ -88,7 +88,7 @@ func (r *runner) search(ctx context.Context) ([]Figure, error) {
 	return out, nil
 }
 
-// ask searches, and sees to it that something is found.
+// ask searches, and checks that something is found.
 func ask(ctx context.Context, find tool.Caller, question string) error {
 	args, err := tool.Marshal(map[string]string{"query": question})
 	if err != nil {

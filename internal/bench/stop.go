@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// endless are programs that never end, by the name of the figure that says how soon they are stopped.
+// endless are programs that never end, by the figure that measures how soon they are stopped.
 var endless = []struct {
 	name, lang string
 	code       []string
@@ -23,7 +23,7 @@ var endless = []struct {
 		`for (;;) await null;`,
 		`const f = (): Promise<unknown> => Promise.resolve().then(f); await f();`,
 	}},
-	{"stop_builtin_ts", "ts", []string{ // the engine asks nobody while it is inside of these
+	{"stop_builtin_ts", "ts", []string{ // the engine doesn't check for interrupts inside these
 		`/^(([a-z])+.)+[A-Z]([a-z])+$/.test("a".repeat(60))`,
 		`7n ** 3_000_000n`,
 		`Array.from({ length: 4_000_000 }, (_, i) => (i * 7919) % 4_000_037).sort((a, b) => a - b)[0]`,
@@ -36,11 +36,12 @@ var endless = []struct {
 	}},
 }
 
-// overdue is how long a program runs before it is to be stopped: longer than it takes to begin, also on a busy machine.
+// overdue is the deadline of a program: longer than it takes to start, even on a busy machine.
 const overdue = 20 * time.Millisecond
 
-// stops measures how long a program that never ends goes on past its deadline, until the host may go on: while nothing else
-// runs, and while another principal's programs hold all processors.
+// stops measures how long an endless program runs past its deadline, until the host can continue.
+// It measures while nothing else runs, and while another principal's programs occupy all
+// processors.
 func (r *runner) stops(ctx context.Context) ([]Figure, error) {
 	return r.with(ctx, stopRows, "", r.childDriver, func(l *lab) ([]Figure, error) {
 		quiet, err := l.stopAll(ctx, "")
@@ -56,7 +57,7 @@ func (r *runner) stops(ctx context.Context) ([]Figure, error) {
 	})
 }
 
-// stopAll measures the figures of all endless programs; suffix ends their names.
+// stopAll measures the figures of all endless programs. suffix is appended to their names.
 func (l *lab) stopAll(ctx context.Context, suffix string) ([]Figure, error) {
 	var out []Figure
 	for _, e := range endless {
@@ -81,7 +82,7 @@ func (l *lab) stopAll(ctx context.Context, suffix string) ([]Figure, error) {
 	return out, nil
 }
 
-// stop runs a program that doesn't end, and says how long after its deadline it was over.
+// stop runs an endless program, and returns how long after its deadline it ended.
 func (l *lab) stop(ctx context.Context, lang string, p *program.Program) (_ time.Duration, err error) {
 	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes[lang], Owner: "bench"})
 	if err != nil {
@@ -102,7 +103,7 @@ func (l *lab) stop(ctx context.Context, lang string, p *program.Program) (_ time
 	return took, nil
 }
 
-// crowd has another principal's programs hold all processors until what it gives is called.
+// crowd makes another principal's programs occupy all processors, until calm is called.
 func (l *lab) crowd(ctx context.Context) (calm func() error, err error) {
 	p, err := prepare("ts", "for (;;);")
 	if err != nil {
@@ -113,7 +114,7 @@ func (l *lab) crowd(ctx context.Context) (calm func() error, err error) {
 	errs := make([]error, runtime.NumCPU())
 	for i := range errs {
 		wg.Go(func() {
-			for ctx.Err() == nil && errs[i] == nil { // a program may use so much of the processors only
+			for ctx.Err() == nil && errs[i] == nil { // the CPU time of each program is limited
 				errs[i] = l.spin(ctx, p)
 			}
 		})
@@ -125,7 +126,7 @@ func (l *lab) crowd(ctx context.Context) (calm func() error, err error) {
 	}, nil
 }
 
-// spin runs a program that doesn't end until ctx is done, or its limit is reached.
+// spin runs an endless program until ctx is done, or its limit is reached.
 func (l *lab) spin(ctx context.Context, p *program.Program) (err error) {
 	box, err := l.driver.Create(ctx, sandbox.Spec{Runtime: runtimes["ts"], Owner: "others"})
 	if err != nil {

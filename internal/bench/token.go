@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/demo"
 )
 
-// tokens counts what is listed for a model, the three tools and those of two small servers; and what the demonstration's
-// job takes of it, each way.
+// tokens counts the tokens of the tool lists that a model reads: the three tools, and those of two
+// small servers. It also counts what the demonstration's job costs in each way.
 func (r *runner) tokens(ctx context.Context) (_ []Figure, err error) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// thirtyLines is a program as agents write them, less the calls.
+// thirtyLines is a program as agents write them, without calls.
 const thirtyLines = `const customers = Array.from({ length: 200 }, (_, i) => ({
   id: i,
   name: "customer " + i,
@@ -41,13 +41,14 @@ return {
 //go:embed typical.py
 var typicalPython string
 
-// typical is the program that sessions are measured after, by language.
+// typical is the program that sessions run before they are measured, by language.
 var typical = map[string]string{
 	"ts": thirtyLines,
 	"py": typicalPython,
 }
 
-// What is run in engines that are measured: 1+1, a variable that the typical program left, many calls, the CPU set.
+// The programs for measuring engines: 1+1, a variable of the typical program, many calls, the CPU
+// set.
 var (
 	one      = map[string]string{"ts": "1 + 1", "py": "1 + 1"}
 	variable = map[string]string{"ts": "regions.size", "py": "len(regions)"}
@@ -58,7 +59,8 @@ var (
 	prepareCPU = map[string]string{"ts": cpuTS + "\nsuite.prepare()", "py": cpuPY + "\nsuite.prepare()"}
 )
 
-// prepare makes a program of a session runnable, as the executor does: once, before anything is timed.
+// prepare makes a program of a session runnable, as the executor does: once, before anything is
+// timed.
 func prepare(lang, source string) (*program.Program, error) {
 	return program.New(program.Config{}).Prepare(program.Request{
 		Source: source, Language: map[string]string{"ts": "typescript", "py": "python"}[lang], Session: true,
