@@ -13,7 +13,7 @@ import (
 //go:embed accounts.json
 var accountTools []byte
 
-// An account is a customer as the API for changes gives it.
+// An account is a customer in the format of the API for changes.
 type account struct {
 	ID                 string          `json:"id"`
 	Email              string          `json:"email"`
@@ -65,7 +65,7 @@ func getAccount(ctx context.Context, db *sql.DB, args json.RawMessage) (any, err
 	return readAccount(ctx, db, in.ID)
 }
 
-// change does one statement on one customer, puts it on record, and gives the account as it then is.
+// change runs one statement on one customer, records the change, and returns the updated account.
 func change(ctx context.Context, db *sql.DB, id, action string, detail any, set string, vals ...any) (any, error) {
 	text, err := tool.Marshal(detail)
 	if err != nil {

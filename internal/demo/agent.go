@@ -12,12 +12,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// job is what the agents are asked to do.
+// job is the task of the agents.
 const job = `Find the inactive customers among our 100 and deactivate them, with the reason "inactive". A customer is inactive if the ` +
 	`account is active, nobody has logged in since 1 January 2026, and the newest order is older than that as well. ` +
 	`Tell me how many there were, and their names.`
 
-// program is what an agent that writes programs submits, having read what search found.
+// program is the program that an agent submits after reading the search results.
 const program = `const since = "2026-01-01";
 const first = await crm.list_customers({ status: "active", per_page: 50 });
 const more = await Promise.all(Array.from({ length: Math.ceil(first.total / 50) - 1 }, (_, i) =>
@@ -28,15 +28,17 @@ const inactive = profiles.filter((c) => !c.orders.last_order_at || c.orders.last
 await Promise.all(inactive.map((c) => accounts.deactivate_customer({ id: c.id, reason: "inactive" })));
 return { checked: first.total, deactivated: inactive.map((c) => c.name) };`
 
-// needs are what that agent searches for, and what has to be found so that the program can be written.
+// needs are that agent's search queries, and the tools that must be found before the program can be
+// written.
 var needs = []struct{ query, path string }{
 	{"list all customers with their last login", "crm.list_customers"},
 	{"everything about one customer, with the newest order", "crm.get_customer"},
 	{"deactivate a customer", "accounts.deactivate_customer"},
 }
 
-// An agent does the job through a client, and keeps count of what a model in its place would read and write. It makes
-// the choices that a model would; what it does not know it asks the tools.
+// An agent does the job through a client, and counts the tokens that a model in its place would
+// read and write. It makes the choices that a model would make; unknown facts it gets from the
+// tools.
 type agent struct {
 	client *client
 	count  func(string) int
@@ -44,7 +46,7 @@ type agent struct {
 	defs   []definition
 }
 
-// begin reads the tools, as client software does before the first turn.
+// begin lists the tools, as client software does before the first turn.
 func (a *agent) begin(ctx context.Context) error {
 	defs, err := a.client.tools(ctx)
 	if err != nil {
@@ -63,14 +65,14 @@ func (a *agent) begin(ctx context.Context) error {
 	return nil
 }
 
-// context is how much the model has in front of it.
+// context returns the number of tokens in the model's context.
 func (w *Way) context() int {
 	t := w.Tokens
 	return t.Definitions + t.Job + t.Calls + t.Results + t.Answer
 }
 
-// turn is one round of the model: it reads all that came before, writes calls, which are made at once, and what they
-// answer is added to what it reads next.
+// turn is one turn of the model: it reads the whole context and writes calls. The calls are made at
+// once, and their results are added to the context.
 func (a *agent) turn(ctx context.Context, calls ...call) ([]string, error) {
 	a.way.Turns++
 	a.way.Tokens.Read += a.way.context()
@@ -118,7 +120,7 @@ func (a *agent) finish(names []string) {
 	a.way.Tokens.Written += a.way.Tokens.Answer
 }
 
-// named finds the listed name of an upstream's tool.
+// named returns the listed name of an upstream's tool.
 func (a *agent) named(upstream, name string) (string, error) {
 	for _, d := range a.defs {
 		if strings.HasPrefix(d.Name, upstream) && strings.HasSuffix(d.Name, name) {
@@ -128,7 +130,7 @@ func (a *agent) named(upstream, name string) (string, error) {
 	return "", fmt.Errorf("%s.%s is not among the %d tools listed", upstream, name, len(a.defs))
 }
 
-// calls makes calls of one tool, one for each of args.
+// calls returns calls of one tool, one for each of args.
 func (a *agent) calls(upstream, name string, args ...any) ([]call, error) {
 	listed, err := a.named(upstream, name)
 	if err != nil {
@@ -145,7 +147,7 @@ func (a *agent) calls(upstream, name string, args ...any) ([]call, error) {
 	return out, nil
 }
 
-// use makes calls of one tool: all in one turn where the model calls in parallel, else each in a turn of its own.
+// use makes calls of one tool: all in one turn if parallel is set, otherwise each in its own turn.
 func (a *agent) use(ctx context.Context, parallel bool, upstream, name string, args ...any) ([]string, error) {
 	calls, err := a.calls(upstream, name, args...)
 	if err != nil {
@@ -176,8 +178,8 @@ type reasonArgs struct {
 	Reason string `json:"reason"`
 }
 
-// toolByTool does the job with the tools themselves. It looks only at those customers in detail who may be inactive by
-// what the list says, and asks for the largest pages.
+// toolByTool does the job with direct tool calls. It requests details only for customers who may be
+// inactive according to the list, and asks for the largest pages.
 func (a *agent) toolByTool(ctx context.Context, parallel bool) error {
 	if err := a.begin(ctx); err != nil {
 		return err
@@ -246,7 +248,7 @@ func parseAll[T any](texts []string) ([]T, error) {
 	return out, nil
 }
 
-// oneProgram does the job as one program: searches, then the program, which gives the names.
+// oneProgram does the job with one program: searches, then the program, which returns the names.
 func (a *agent) oneProgram(ctx context.Context) error {
 	if err := a.begin(ctx); err != nil {
 		return err
@@ -273,7 +275,8 @@ func (a *agent) oneProgram(ctx context.Context) error {
 	return nil
 }
 
-// learn searches for the tools that the program needs, all in one turn, and again with more hits for what was missed.
+// learn searches for the tools that the program needs, all in one turn. It repeats the search with
+// more hits for tools it missed.
 func (a *agent) learn(ctx context.Context) error {
 	left := needs
 	for _, limit := range []int{2, 10} {
@@ -300,7 +303,8 @@ func (a *agent) learn(ctx context.Context) error {
 	return fmt.Errorf("search didn't find %s when asked for %q: without it the program can't be written", left[0].path, left[0].query)
 }
 
-// ready waits until all tools are there: upstreams connect while the agent's client is being told that Biplane is up.
+// ready waits until all tools are available: upstreams connect while the agent's client is already
+// being answered.
 func ready(ctx context.Context, ask func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -320,7 +324,7 @@ func ready(ctx context.Context, ask func() (bool, error)) error {
 	}
 }
 
-// listed says whether all tools of both servers are listed.
+// listed reports whether all tools of both servers are listed.
 func (c *client) listed(ctx context.Context) (bool, error) {
 	defs, err := c.tools(ctx)
 	if err != nil {
@@ -334,7 +338,7 @@ func (c *client) listed(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// searchable says whether search finds the tools of both servers.
+// searchable reports whether search finds the tools of both servers.
 func (c *client) searchable(ctx context.Context) (bool, error) {
 	for _, n := range needs {
 		args, err := tool.Marshal(map[string]any{"query": n.query, "limit": 10, "detail": "brief"})

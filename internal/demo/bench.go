@@ -15,7 +15,7 @@ import (
 //go:embed bench.json
 var benchTools []byte
 
-// Bench is the kind of the server that measurements call: its tools do nothing, or wait.
+// Bench is the kind of the server used for measurements: its tools do nothing, or wait.
 const Bench = "bench"
 
 func benchHandlers() map[string]handler {

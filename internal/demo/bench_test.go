@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBenchServer calls the tools of the server that measurements call; hold is called when release was.
+// TestBenchServer calls the tools of the server used for measurements; hold is called after
+// release.
 func TestBenchServer(t *testing.T) {
 	got := exchange(t, Bench,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,

@@ -18,7 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A client is what an agent's client software is to Biplane: it starts `biplane mcp` and speaks MCP to it over stdio.
+// A client is an agent's client software: it starts `biplane mcp` and speaks MCP with it over
+// stdio.
 type client struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -28,27 +29,27 @@ type client struct {
 	mu      sync.Mutex
 	next    int
 	pending map[int]chan message
-	err     error // why no more answers come
+	err     error // why no more responses arrive
 }
 
-// A definition is what client software tells a model of a tool: the other parts (annotations, output schema) stay with
-// the client.
+// A definition is the part of a tool's definition that client software shows to a model. The other
+// parts (annotations, output schema) stay in the client.
 type definition struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
 }
 
-// A call is one use of a tool as a model writes it.
+// A call is a tool call as a model writes it.
 type call struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// grace is how long a process may take to end after its input has.
+// grace is how long a process may take to exit after its input has ended.
 const grace = 10 * time.Second
 
-// connect starts argv and shakes hands. The process ends with ctx.
+// connect starts argv and performs the handshake. The process ends with ctx.
 func connect(ctx context.Context, argv []string) (*client, error) {
 	c := &client{pending: map[int]chan message{}, done: make(chan struct{}), stderr: &tail{}}
 	c.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -85,10 +86,10 @@ func connect(ctx context.Context, argv []string) (*client, error) {
 	return c, nil
 }
 
-// name is that of the program.
+// name returns the name of the program.
 func (c *client) name() string { return filepath.Base(c.cmd.Path) }
 
-// close ends the process: by the end of its input, as clients do.
+// close ends the process by closing its input, as clients do.
 func (c *client) close() error {
 	_ = c.in.Close()
 	stop := time.AfterFunc(grace, func() { _ = c.cmd.Process.Kill() })
@@ -213,7 +214,7 @@ func (c *client) tools(ctx context.Context) ([]definition, error) {
 	return nil, errors.New("tools/list: more than 100 pages")
 }
 
-// call uses a tool and gives the text of the answer: what a model would read.
+// call calls a tool and returns the text of the result: what a model would read.
 func (c *client) call(ctx context.Context, k call) (string, error) {
 	raw, err := c.request(ctx, "tools/call", k)
 	if err != nil {
@@ -244,7 +245,7 @@ type tail struct {
 	buf []byte
 }
 
-// Write writes.
+// Write writes p.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,7 +256,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said gives the text for an error message.
+// said returns the text for an error message.
 func (t *tail) said() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

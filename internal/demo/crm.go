@@ -21,7 +21,7 @@ type address struct {
 	Country    string `json:"country"`
 }
 
-// A customer is a record as list_customers gives it.
+// A customer is a record in the format of list_customers.
 type customer struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
@@ -49,7 +49,7 @@ func (c *customer) fields() []any {
 		&c.CreatedAt, &c.LastLogin, &c.Address.Street, &c.Address.City, &c.Address.PostalCode, &c.Address.Country, (*[]byte)(&c.Tags)}
 }
 
-// A profile is a record as get_customer gives it.
+// A profile is a record in the format of get_customer.
 type profile struct {
 	customer
 	DeactivatedAt      *string      `json:"deactivated_at"`
@@ -127,7 +127,7 @@ func (i *invoice) fields() []any {
 	return []any{&i.ID, &i.CustomerID, &i.IssuedAt, &i.DueAt, &i.AmountCents, &i.Status}
 }
 
-// rowsOf reads all rows of a query as T, whose fields method gives where the columns go.
+// rowsOf reads all rows of a query as T. T's method fields returns the destinations of the columns.
 func rowsOf[T any, P interface {
 	*T
 	fields() []any
@@ -192,7 +192,7 @@ func listCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any, 
 	return map[string]any{"customers": list, "page": in.Page, "per_page": in.PerPage, "total": total, "has_more": in.Page*in.PerPage < total}, nil
 }
 
-// filter makes a WHERE of the columns that have a value.
+// filter returns a WHERE clause for the columns that have a value.
 func filter(by map[string]string) (where string, vals []any) {
 	for _, col := range []string{"status", "plan", "region", "customer_id"} {
 		if v := by[col]; v != "" {
@@ -217,7 +217,7 @@ func searchCustomers(ctx context.Context, db *sql.DB, args json.RawMessage) (any
 	return map[string]any{"customers": list}, err
 }
 
-// one gives the only row, or says that the object isn't there.
+// one returns the only row, or an error if the object doesn't exist.
 func one[T any](list []T, err error, kind, id string) (T, error) {
 	if err == nil && len(list) == 0 {
 		var zero T
@@ -272,7 +272,7 @@ type byCustomer struct {
 	Limit      int    `json:"limit"`
 }
 
-// listOf makes the handler of a list that is filtered by customer and status.
+// listOf returns the handler of a list that is filtered by customer and status.
 func listOf[T any, P interface {
 	*T
 	fields() []any

@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the customer database
 )
 
-// The data is of one day, so that the job has the same answer whenever it is done.
+// The data is from a fixed day, so that the job always has the same answer.
 var (
 	today  = time.Date(2026, time.June, 30, 9, 0, 0, 0, time.UTC)
 	cutoff = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -22,8 +22,8 @@ var (
 
 const (
 	customerCount = 100
-	inactiveCount = 15 // customers whom the job deactivates
-	decoyCount    = 17 // customers who have not logged in for long either, but still order
+	inactiveCount = 15 // customers that the job deactivates
+	decoyCount    = 17 // customers without recent logins who still order
 )
 
 const schema = `
@@ -57,7 +57,7 @@ CREATE INDEX sessions_customer ON sessions(customer_id);
 
 var tables = []string{"audit", "messages", "sessions", "tickets", "notes", "invoices", "orders", "customers"}
 
-// openDatabase opens the customer database at path. Two servers have it open at once.
+// openDatabase opens the customer database at path. Two servers use it at once.
 func openDatabase(path string) (*sql.DB, error) {
 	q := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(wal)", "foreign_keys(1)", "synchronous(off)"}, "_txlock": {"immediate"}}
 	db, err := sql.Open("sqlite", "file:"+path+"?"+q.Encode())
@@ -67,7 +67,7 @@ func openDatabase(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// seed fills the database with the same records every time, whatever was in it.
+// seed fills the database with the same records every time, and removes earlier ones.
 func seed(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *seeder) insert(table string, values ...any) {
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// between draws a moment.
+// between returns a random time.
 func (s *seeder) between(a, b time.Time) time.Time {
 	return a.Add(time.Duration(s.r.Int64N(int64(b.Sub(a))))).Truncate(time.Second)
 }
@@ -116,7 +116,7 @@ func (s *seeder) between(a, b time.Time) time.Time {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func (s *seeder) customers() {
-	kind := make([]byte, customerCount) // 'i': inactive, 'd': no logins, but orders; else active
+	kind := make([]byte, customerCount) // 'i': inactive, 'd': no logins, but orders; otherwise active
 	for i := range inactiveCount {
 		kind[i] = 'i'
 	}
@@ -156,7 +156,8 @@ func (s *seeder) customer(i int, kind byte) {
 	s.rest(id, created, login)
 }
 
-// orders gives a customer some: of a decoy at least one since the cutoff, of an inactive customer none.
+// orders adds orders of a customer: for a decoy at least one since the cutoff, for an inactive
+// customer none since then.
 func (s *seeder) orders(id string, created, until time.Time, kind byte) {
 	for n := range 3 + s.r.IntN(5) {
 		at := s.between(created, until)
@@ -197,16 +198,17 @@ func (s *seeder) rest(id string, created, login time.Time) {
 	}
 }
 
-// expected says whom the job has to deactivate, by one query over the database: independent of how any agent finds out.
+// expected returns the customers that the job must deactivate. It uses one database query,
+// independent of how an agent finds them.
 func expected(ctx context.Context, db *sql.DB) ([]string, error) {
 	return column(ctx, db, `SELECT id FROM customers c WHERE status = 'active' AND last_login_at < ?
 		AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id AND o.placed_at >= ?) ORDER BY id`, stamp(cutoff), stamp(cutoff))
 }
 
-// A state is what an agent may leave behind in the database.
+// A state is the effect of an agent on the database.
 type state struct {
 	deactivated []string // customers, sorted
-	actions     []string // "action customer" of every change on record, sorted
+	actions     []string // "action customer" of every recorded change, sorted
 }
 
 func (s state) equal(o state) bool {

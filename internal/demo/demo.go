@@ -1,10 +1,11 @@
-// Package demo is the demonstration: real MCP servers (a customer database in SQLite, and an API to change accounts), a
-// real Biplane in front of them, and one job done three ways by scripted agents through Biplane's own MCP interface:
-// tool by tool, tool by tool with parallel calls, and as one program. It counts, on the messages themselves and with a
-// real tokenizer, what a model would have read and written, and checks that all ways did the same to the database.
+// Package demo is the demonstration: real MCP servers (a customer database in SQLite, and an API to
+// change accounts) with a real Biplane in front of them. Scripted agents do one job in three ways
+// through Biplane's own MCP interface: tool by tool, tool by tool with parallel calls, and as one
+// program. On the messages themselves, with a real tokenizer, it counts what a model would have
+// read and written. It checks that all ways had the same effect on the database.
 //
-// No model takes part: the agents make the choices that a good model would make. What that leaves to assume (the time
-// that a model takes) is an option, and printed with the result.
+// No model takes part: the agents make the choices that a good model would make. The remaining
+// assumption (the time that a model takes) is an option, and printed with the result.
 package demo
 
 import (
@@ -24,16 +25,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is how to run the demonstration.
+// Config configures the demonstration.
 type Config struct {
-	Biplane []string // the command line that is this program; must be set. `mcp` and ServeArgs are appended to it
-	// ServeArgs is what makes this program one of the demonstration's servers; kind and database path are appended.
+	// Biplane is the command line of this program; required. `mcp` and ServeArgs are appended to
+	// it.
+	Biplane []string
+	// ServeArgs makes this program run one of the demonstration's servers; kind and database path
+	// are appended.
 	ServeArgs []string
-	// TurnLatency is how long a model is assumed to take from a request to the first token; 0: 1.5 s.
+	// TurnLatency is the assumed time of a model from a request to the first token; 0: 1.5 s.
 	TurnLatency time.Duration
-	// WriteSpeed is how many tokens a second it is assumed to write; 0: 70.
+	// WriteSpeed is the assumed number of tokens per second that a model writes; 0: 70.
 	WriteSpeed float64
-	Progress   io.Writer // told what goes on, line by line; nil: nobody
+	Progress   io.Writer // receives progress messages, line by line; may be nil
 }
 
 func (c *Config) setDefaults() {
@@ -48,11 +52,11 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Run does the demonstration. Everything it makes is in a temporary folder that is gone when it returns, and every
-// process it starts has ended.
+// Run runs the demonstration. All its files are in a temporary folder that is removed when it
+// returns, and all its processes have ended.
 //
-// Errors are *tool.Error: Canceled where ctx was done, Unavailable where something could not be started or didn't do its
-// part, Internal where the ways did not do the same.
+// Errors are *tool.Error: Canceled if ctx was done, Unavailable if something could not be started
+// or failed, Internal if the ways had different effects.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
 	r, err := demonstrate(ctx, cfg)
@@ -98,7 +102,7 @@ type runner struct {
 	dir   string
 	db    *sql.DB
 	count func(string) int
-	want  state // what each way has to leave behind
+	want  state // the effect that each way must have
 }
 
 func (r *runner) say(format string, a ...any) { fmt.Fprintf(r.cfg.Progress, format+"\n", a...) }
@@ -137,7 +141,8 @@ func (r *runner) run(ctx context.Context, path string) (*Report, error) {
 	return rep, nil
 }
 
-// with starts Biplane in a mode in front of both servers, waits until it is ready, and ends it after f.
+// with starts Biplane in a mode in front of both servers, waits until it is ready, calls f, and
+// stops Biplane.
 func (r *runner) with(ctx context.Context, mode, path string, isReady func(*client, context.Context) (bool, error), f func(*client) error) (err error) {
 	r.say("starting Biplane in mode %s, with two MCP servers over stdio: crm and accounts", mode)
 	servers := map[string]any{}
@@ -171,7 +176,8 @@ func (r *runner) with(ctx context.Context, mode, path string, isReady func(*clie
 	return f(c)
 }
 
-// fresh makes the database as it is before the job, and says what it has to be after.
+// fresh restores the database to its state before the job, and computes the state it must have
+// afterwards.
 func (r *runner) fresh(ctx context.Context) error {
 	if err := seed(ctx, r.db); err != nil {
 		return err
@@ -190,7 +196,7 @@ func (r *runner) fresh(ctx context.Context) error {
 	return nil
 }
 
-// way does the job one way on a fresh database, and checks what it left behind.
+// way does the job in one way on a fresh database, and checks its effect.
 func (r *runner) way(ctx context.Context, name string, c *client, do func(*agent) error) (Way, error) {
 	if err := r.fresh(ctx); err != nil {
 		return Way{}, err

@@ -14,8 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestMain makes this test binary the command biplane where its arguments are a command's: the tests' own begin with "-".
-// (An environment variable would not do: Biplane doesn't hand its own to upstreams.)
+// TestMain makes this test binary act as the command biplane if its arguments are those of a
+// command: test flags begin with "-". (An environment variable would not work: Biplane doesn't pass
+// its own to upstreams.)
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(cli.Main(cli.Process{Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: "test"}))
@@ -23,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// biplane gives a Config that runs this test binary as biplane, and the folder that its temporary files go to.
+// biplane returns a Config that runs this test binary as biplane, and the folder of its temporary
+// files.
 func biplane(t *testing.T) (demo.Config, string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -44,7 +46,7 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// TestRun does the whole demonstration: real servers, real Biplane, real sandbox.
+// TestRun runs the whole demonstration: real servers, real Biplane, real sandbox.
 func TestRun(t *testing.T) {
 	cfg, dir := biplane(t)
 	var progress bytes.Buffer
@@ -92,7 +94,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestInterrupted: whenever it is interrupted, nothing is left.
+// TestInterrupted checks that an interrupted demonstration leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	for _, at := range []string{"making", "mode direct", "tool by tool\n", "50 model turns"} {
 		t.Run(strings.TrimSpace(at), func(t *testing.T) {
@@ -117,7 +119,7 @@ type writerFunc func(p []byte)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
-// TestUnable: a Biplane that doesn't start is an error that says what it said.
+// TestUnable checks that the error for a Biplane that doesn't start includes its output.
 func TestUnable(t *testing.T) {
 	cfg, dir := biplane(t)
 	cfg.Biplane = append(cfg.Biplane, "version", "--no-such-flag")

@@ -10,52 +10,52 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// A Report is what the demonstration found.
+// A Report is the result of the demonstration.
 type Report struct {
 	Job         string      `json:"job"`
 	Ways        []Way       `json:"ways"`
 	Deactivated []string    `json:"deactivated"` // by each of the ways
-	Program     string      `json:"program"`     // what the agent submitted
+	Program     string      `json:"program"`     // the program that the agent submitted
 	Assumptions Assumptions `json:"assumptions"`
-	Seconds     float64     `json:"seconds"` // the whole demonstration, start-up of all processes included
+	Seconds     float64     `json:"seconds"` // the whole demonstration, including the start of all processes
 }
 
-// Assumptions are what was not measured.
+// Assumptions are the values that were not measured.
 type Assumptions struct {
 	Tokenizer   string  `json:"tokenizer"`
 	TurnSeconds float64 `json:"turn_seconds"`      // from a request to the model's first token
 	WriteSpeed  float64 `json:"tokens_per_second"` // that the model writes
 }
 
-// A Way is one way to do the job, and what it took.
+// A Way is one way to do the job, with its cost.
 type Way struct {
 	Name        string  `json:"name"`
 	Tools       int     `json:"tools"` // defined for the model
 	Turns       int     `json:"turns"` // round trips to the model
-	Calls       int     `json:"calls"` // that the model made
+	Calls       int     `json:"calls"` // made by the model
 	Tokens      Tokens  `json:"tokens"`
 	Seconds     Seconds `json:"seconds"`
 	Deactivated int     `json:"deactivated"`        // found in the database afterwards
-	Answered    string  `json:"answered,omitempty"` // what execute answered
+	Answered    string  `json:"answered,omitempty"` // the result of execute
 
 	took time.Duration
 }
 
-// Tokens are counts by the tokenizer, on the messages as they were sent.
+// Tokens are token counts of the messages as they were sent.
 type Tokens struct {
 	Definitions int `json:"definitions"` // of the tools: name, description, input schema
-	Job         int `json:"job"`         // what the person asked
+	Job         int `json:"job"`         // the user's request
 	Calls       int `json:"calls"`       // name and arguments
-	Results     int `json:"results"`     // text of the answers
-	Answer      int `json:"answer"`      // what the model says in the end
-	Context     int `json:"context"`     // all of the above: what the context holds at the end
-	Read        int `json:"read"`        // what the model read over all turns, each of which reads the context anew
+	Results     int `json:"results"`     // text of the results
+	Answer      int `json:"answer"`      // the model's final message
+	Context     int `json:"context"`     // sum of the above: the context at the end
+	Read        int `json:"read"`        // tokens read over all turns; each turn reads the whole context
 	Written     int `json:"written"`     // calls and answer
 }
 
-// Seconds are times of one way.
+// Seconds are the times of one way.
 type Seconds struct {
-	Tools float64 `json:"tools"` // measured: from sending calls to having all answers
+	Tools float64 `json:"tools"` // measured: from sending calls to having all results
 	Model float64 `json:"model"` // assumed: turns and writing
 	Total float64 `json:"total"`
 }
@@ -89,7 +89,7 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(&b, "\nThe program that the agent sent, after searching for the tools:\n\n%s\n\nWhat came back:\n\n%s\n", indent(r.Program), indent(last.Answered))
 	fmt.Fprint(&b, r.notes())
 	fmt.Fprint(&b, connectText)
-	_, _ = io.WriteString(w, b.String()) // nobody is left to tell
+	_, _ = io.WriteString(w, b.String()) // there is no one to report an error to
 }
 
 func (r *Report) table(b *strings.Builder) {

@@ -14,19 +14,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Protocol is the revision of MCP that the demonstration's servers and agents speak.
+// protocol is the revision of MCP that the demonstration's servers and agents speak.
 const protocol = "2025-11-25"
 
 const (
 	maxLine  = 1 << 20 // bytes of one message
-	maxCalls = 256     // calls under way at once
+	maxCalls = 256     // concurrent calls
 )
 
-// A handler does the work of one tool. Its value becomes the structured result and, as JSON, the text of it; a
-// *tool.Error becomes a result that reports failure.
+// A handler implements one tool. Its result becomes the structured result and, as JSON, the text of
+// it. A *tool.Error becomes a result that reports failure.
 type handler func(ctx context.Context, db *sql.DB, args json.RawMessage) (any, error)
 
-// A server is a small MCP server over stdio: what it takes to be a real upstream.
+// A server is a small MCP server over stdio, complete enough to be a real upstream.
 type server struct {
 	name  string
 	defs  []json.RawMessage
@@ -37,11 +37,12 @@ type server struct {
 	out io.Writer
 }
 
-// Kinds are the servers that Serve can be: a customer database, and an API to change accounts.
+// Kinds are the kinds of servers for Serve: a customer database, and an API to change accounts.
 var Kinds = []string{"crm", "accounts"}
 
-// Serve is one of the demonstration's MCP servers, over stdio, on the customer database at path; or, where kind is
-// Bench, the one that measurements call, which has no database. It returns when in ends or ctx is done.
+// Serve runs one of the demonstration's MCP servers over stdio, on the customer database at path.
+// If kind is Bench, it runs the server used for measurements, which has no database. It returns
+// when in ends or ctx is done.
 func Serve(ctx context.Context, kind, path string, in io.Reader, out io.Writer) error {
 	defs, tools, err := toolsOf(kind)
 	if err != nil {
@@ -59,7 +60,7 @@ func Serve(ctx context.Context, kind, path string, in io.Reader, out io.Writer) 
 	return s.run(ctx, in)
 }
 
-// toolsOf gives the definitions of a kind, and what does their work.
+// toolsOf returns the definitions of a kind's tools, and their handlers.
 func toolsOf(kind string) ([]json.RawMessage, map[string]handler, error) {
 	text, tools := crmTools, crmHandlers()
 	switch kind {
@@ -101,7 +102,7 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
-// run answers messages, calls of tools side by side, until in ends.
+// run answers messages until in ends. Tool calls run concurrently.
 func (s *server) run(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -117,7 +118,7 @@ func (s *server) run(ctx context.Context, in io.Reader) error {
 			continue
 		}
 		if m.ID == nil || m.Method == "" {
-			continue // notifications ask for nothing; nor do answers, as nothing is asked
+			continue // notifications need no answer, nor do responses, as nothing was requested
 		}
 		if m.Method != "tools/call" {
 			s.write(s.answer(m))
@@ -143,7 +144,7 @@ func (s *server) write(m message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = s.out.Write(append(b, '\n')) // a client that is gone ends in as well
+	_, _ = s.out.Write(append(b, '\n')) // if the client is gone, in ends as well
 }
 
 func (s *server) answer(m message) message {
@@ -168,7 +169,8 @@ func (s *server) answer(m message) message {
 	return message{ID: m.ID, Result: raw}
 }
 
-// agreed is the revision to speak: the client's, where it is one of those that are alike in all that is used here.
+// agreed returns the revision to speak: the client's, if it is one of those that are equivalent for
+// all features used here.
 func agreed(params json.RawMessage) string {
 	var p struct {
 		Version string `json:"protocolVersion"`
@@ -215,7 +217,7 @@ func (s *server) call(ctx context.Context, m message) message {
 	return message{ID: m.ID, Result: raw}
 }
 
-// decode reads a tool's arguments; what it doesn't know is an error, as models should hear of it.
+// decode decodes a tool's arguments. Unknown fields are an error, so that models learn of them.
 func decode(args json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()

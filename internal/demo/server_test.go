@@ -14,7 +14,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// exchange serves a kind on a fresh database, sends requests one after the other, and gives the answers by id.
+// exchange serves a kind on a fresh database, sends requests one after the other, and returns the
+// responses by id.
 func exchange(t *testing.T, kind string, requests ...string) map[string]message {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.db")
@@ -89,7 +90,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// TestTools calls every tool, and holds what it answers to its output schema.
+// TestTools calls every tool, and validates its results against its output schema.
 func TestTools(t *testing.T) {
 	arguments := map[string]map[string]string{
 		"crm": {
@@ -141,7 +142,7 @@ type toolDefinition struct {
 	OutputSchema json.RawMessage
 }
 
-// check holds a call and its answer to what the definition says.
+// check validates a call and its result against the definition.
 func (d toolDefinition) check(t *testing.T, args string, got message) {
 	valid(t, d.InputSchema, []byte(args))
 	var r struct {
@@ -187,7 +188,8 @@ func valid(t *testing.T, schema, value []byte) {
 	}
 }
 
-// TestSeed: the database is the same each time, and has as many inactive customers as the job speaks of.
+// TestSeed checks that the database is always the same, and has the expected number of inactive
+// customers.
 func TestSeed(t *testing.T) {
 	ctx := t.Context()
 	var all [2][]string
@@ -223,7 +225,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestWrongState: an agent that doesn't do the job, or does more, is found out.
+// TestWrongState checks that an agent that does too little or too much is detected.
 func TestWrongState(t *testing.T) {
 	db, err := openDatabase(filepath.Join(t.TempDir(), "c.db"))
 	if err != nil {

@@ -6,10 +6,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Session is one MCP session of an agent with a Biplane of its own, over stdio. It is safe for concurrent use.
+// A Session is one MCP session of an agent with its own Biplane process, over stdio. It is safe for
+// concurrent use.
 type Session struct{ c *client }
 
-// Connect starts argv, which is to speak MCP over stdio, and shakes hands. The process ends with ctx, or by Close.
+// Connect starts argv, which must speak MCP over stdio, and performs the handshake. The process
+// ends with ctx, or by Close.
 func Connect(ctx context.Context, argv []string) (*Session, error) {
 	c, err := connect(ctx, argv)
 	if err != nil {
@@ -21,10 +23,11 @@ func Connect(ctx context.Context, argv []string) (*Session, error) {
 // Close ends the process and waits for it.
 func (s *Session) Close() error { return s.c.close() }
 
-// PID is that of the process.
+// PID returns the process ID.
 func (s *Session) PID() int { return s.c.cmd.Process.Pid }
 
-// Call uses a tool and gives the text of the answer. A tool that reports failure is an error.
+// Call calls a tool and returns the text of the result. If the tool reports failure, Call returns
+// an error.
 func (s *Session) Call(ctx context.Context, name string, args any) (string, error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
@@ -33,7 +36,8 @@ func (s *Session) Call(ctx context.Context, name string, args any) (string, erro
 	return s.c.call(ctx, call{name, raw})
 }
 
-// Definitions gives what a client tells a model of each tool (name, description and input schema), as JSON.
+// Definitions returns what a client shows a model of each tool (name, description and input
+// schema), as JSON.
 func (s *Session) Definitions(ctx context.Context) ([]string, error) {
 	defs, err := s.c.tools(ctx)
 	if err != nil {

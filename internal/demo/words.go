@@ -1,12 +1,12 @@
 package demo
 
-// What the records of the demonstration are made of.
+// The values that the records of the demonstration are made of.
 
 type place struct{ city, country, region string }
 
 type plan struct {
 	name  string
-	cents int // a month for each seat
+	cents int // per month and seat
 }
 
 type product struct {
