@@ -15,8 +15,8 @@ import (
 
 var ann = tool.Principal{ID: "local:ann", Client: "test/1"}
 
-// statements are what random programs are made of, by language: %[1]d is the number of the statement, %[2]d and %[3]d are
-// small random numbers.
+// statements are the parts of random programs, by language. %[1]d is the number of the statement;
+// %[2]d and %[3]d are small random numbers.
 var statements = map[string][]string{
 	"typescript": {
 		`out.push(await box.wait({ ms: %[2]d, v: %[3]d }));`,
@@ -60,7 +60,7 @@ order.length = Math.min(order.length, 100);`,
 	},
 }
 
-// frames are what stands around the statements.
+// frames are the code around the statements.
 var frames = map[string]string{
 	"typescript": `import fs from "node:fs/promises";
 import { readFileSync, writeFileSync, statSync } from "node:fs";
@@ -79,7 +79,7 @@ async def noted(i, j, call):
 {"out": out, "order": order}`,
 }
 
-// draw makes a random program.
+// draw returns a random program.
 func draw(t *rapid.T, language string) string {
 	kinds := statements[language]
 	var b strings.Builder
@@ -90,7 +90,7 @@ func draw(t *rapid.T, language string) string {
 	return fmt.Sprintf(frames[language], b.String())
 }
 
-// args are those that a statement names: fmt complains of others.
+// args returns the arguments that a statement uses: fmt reports unused ones.
 func args(kind string, all ...any) []any {
 	for n := len(all); n > 0; n-- {
 		if strings.Contains(kind, fmt.Sprintf("%%[%d]", n)) {
@@ -100,17 +100,17 @@ func args(kind string, all ...any) []any {
 	return nil
 }
 
-// A replaying test: programs run with one driver, and again from what the guest heard, with others.
+// A replaying test runs programs with one driver, and replays the guest's input with others.
 type replaying struct {
 	record  driver
 	replay  []driver
 	suspend time.Duration // live.Limits.SuspendAfter
-	session bool          // all programs of one case are of one session
+	session bool          // all programs of a case use one session
 }
 
-// TestDeterminism runs random programs with parallel calls of random delay, timers, randomness, clocks and files, and
-// again from the recorded inputs, through suspensions at random places, in this process and others: the guest says the
-// same, byte for byte.
+// TestDeterminism runs random programs with parallel calls of random delay, timers, randomness,
+// clocks and files. It replays the recorded input, with suspensions at random places, in this
+// process and others. The guest must send the same bytes.
 func TestDeterminism(t *testing.T) {
 	here := inProcess(t)
 	children := inChildren(t)
@@ -190,7 +190,7 @@ func (c replaying) test(t *testing.T, language string) {
 	}
 }
 
-// A replay that hears something else says something else: the comparison can fail.
+// A replay with different input gives different output: the comparison can fail.
 func TestReplayTells(t *testing.T) {
 	d := inProcess(t)
 	rec := newRecorder(d)

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// A truth is what a session must hold.
+// A truth is the expected content of a session.
 type truth struct {
-	guests map[string]*guestTruth // by language; none: no program of it has ended well
+	guests map[string]*guestTruth // by language; missing: no program in it has succeeded
 	files  map[string]string      // in ./workspace
-	kills  int64                  // children that had been killed when it was last used: later ones may take it along
+	kills  int64                  // number of killed children when it was last used: later kills may lose it
 }
 
 type guestTruth struct {
@@ -28,7 +28,7 @@ func (s *truth) clone() *truth {
 	return c
 }
 
-// empty reports whether no program has ended well.
+// empty reports whether no program has succeeded.
 func (s *truth) empty() bool { return len(s.guests) == 0 }
 
 func (g *guestTruth) sum() (sum int) {
@@ -38,15 +38,15 @@ func (g *guestTruth) sum() (sum int) {
 	return sum
 }
 
-// A step is one program, what it makes of the truth, and what it then must answer.
+// A step is one program, its effect on the truth, and its expected result.
 type step struct {
 	code    string
 	seconds float64             // timeout_seconds, if not 0
-	change  func(*truth) string // gives what the answer begins with; nil: the program fails
-	cancel  bool                // whoever asked goes away
+	change  func(*truth) string // returns the start of the expected result; nil: the program fails
+	cancel  bool                // the caller cancels
 }
 
-// An idiom is how the programs of the soak are written in a language. Each is given numbers.
+// An idiom holds the programs of the soak in one language. Each is given numbers.
 type idiom struct {
 	begin                     string
 	add, call, parallel, slow string
@@ -99,7 +99,7 @@ n`,
 	},
 }
 
-// added is the change of a program that adds numbers, one after the other.
+// added returns the change of a program that adds numbers, one after the other.
 func added(language string, ks ...int) func(*truth) string {
 	return func(s *truth) string {
 		g := s.guests[language]
@@ -111,7 +111,7 @@ func added(language string, ks ...int) func(*truth) string {
 	}
 }
 
-// checked changes nothing.
+// checked returns a change that changes nothing.
 func checked(language string) func(*truth) string {
 	return func(s *truth) string {
 		g := s.guests[language]
@@ -119,7 +119,7 @@ func checked(language string) func(*truth) string {
 	}
 }
 
-// next chooses the next program of a session: dice are numbers from 0 to 999.
+// next chooses the next program of a session. dice returns numbers from 0 to 999.
 func (s *truth) next(language string, dice func() int) step {
 	id, k := idioms[language], dice()
 	if s.guests[language] == nil {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// children gives the processes that this one has started and that have not ended. Where the system doesn't say, none.
+// children returns the child processes that have not ended, or none if the system doesn't report
+// them.
 func children() (pids []int) {
 	for pid, state := range started() {
 		if state != "Z" {
@@ -25,7 +26,7 @@ func children() (pids []int) {
 	return pids
 }
 
-// started gives the processes that this one has started and not waited for, with their states.
+// started returns the child processes that were not waited for, with their states.
 func started() map[int]string {
 	all := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -34,7 +35,7 @@ func started() map[int]string {
 		if err != nil {
 			continue // it has ended
 		}
-		_, rest, ok := strings.Cut(string(text), ") ") // the name before it may hold anything but this, since it is ours
+		_, rest, ok := strings.Cut(string(text), ") ") // the name before it can't contain this, since it is ours
 		fields := strings.Fields(rest)
 		if !ok || len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
@@ -46,7 +47,7 @@ func started() map[int]string {
 	return all
 }
 
-// A usage is what a process holds. What the system doesn't tell is 0.
+// A usage is the resource usage of a process. Unknown values are 0.
 type usage struct {
 	goroutines, files, maps int
 	resident                int64 // bytes
@@ -56,7 +57,7 @@ func (u usage) String() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d mappings, %.1f MB resident", u.goroutines, u.files, u.maps, float64(u.resident)/1e6)
 }
 
-// of gives what a process holds.
+// of returns the usage of a process.
 func of(pid string) (u usage) {
 	if names, err := os.ReadDir("/proc/" + pid + "/fd"); err == nil {
 		u.files = len(names)
@@ -75,7 +76,7 @@ func of(pid string) (u usage) {
 	return u
 }
 
-// here gives what this process holds, after what is garbage has gone.
+// here returns the usage of this process, after a garbage collection.
 func here() usage {
 	debug.FreeOSMemory()
 	u := of("self")
@@ -83,7 +84,7 @@ func here() usage {
 	return u
 }
 
-// eventually waits until ok, which must come.
+// eventually waits until ok returns true, and fails the test if that takes too long.
 func eventually(t testing.TB, what func() string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

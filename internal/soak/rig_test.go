@@ -1,5 +1,6 @@
-// Package soak holds tests of the whole execution plane as the daemon wires it (executor, sessions in a store, the engine in
-// child processes), over long times and in disorder. It has no code but tests.
+// Package soak tests the whole execution plane as the daemon wires it (executor, sessions in a
+// store, the engine in child processes), over a long time and under disorder. It contains only
+// tests.
 package soak
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// engineCommand makes the test's binary the process around an engine.
+// engineCommand makes the test binary run an engine process.
 const engineCommand = "__soak_engine"
 
 func TestMain(m *testing.M) {
@@ -46,25 +47,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A driver is what the tests run programs with: sandboxes that can be kept.
+// A driver provides the sandboxes for the tests. They can be saved.
 type driver interface {
 	sandbox.Driver
 	sandbox.Restorer
 	Close() error
 }
 
-// inProcess makes the engine in this process.
+// inProcess returns a driver with the engine in this process.
 func inProcess(t testing.TB) driver {
 	t.Helper()
 	d, err := wasm.New(wasm.Config{})
 	return made(t, d, err)
 }
 
-// inChildren makes the engine in child processes.
+// inChildren returns a driver with the engine in child processes.
 func inChildren(t testing.TB) driver {
 	t.Helper()
 	var log *slog.Logger
-	if os.Getenv("BIPLANE_SOAK") != "" { // why processes end
+	if os.Getenv("BIPLANE_SOAK") != "" { // log why processes end
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	d, err := child.New(child.Config{Command: []string{engineCommand}, Log: log})
@@ -90,7 +91,7 @@ func made(t testing.TB, d driver, err error) driver {
 	return d
 }
 
-// languagesOf gives the languages that a driver runs.
+// languagesOf returns the languages that a driver supports.
 func languagesOf(t testing.TB, d sandbox.Driver) []string {
 	t.Helper()
 	caps, err := d.Probe(t.Context())
@@ -106,14 +107,14 @@ func languagesOf(t testing.TB, d sandbox.Driver) []string {
 	return out
 }
 
-// A plane is an executor with its store, and a door of the test's own.
+// A plane is an executor with its store, and the test's own gateway.
 type plane struct {
 	*executor.Executor
 	store *store.Store
-	in    atomic.Int64 // calls inside the door
+	in    atomic.Int64 // calls inside the gateway
 }
 
-// A setting is what a plane is made with.
+// A setting configures a plane.
 type setting struct {
 	driver sandbox.Driver
 	dir    string // of the store; empty: no sessions
@@ -153,7 +154,7 @@ func open(t testing.TB, s setting) *plane {
 	return p
 }
 
-// close ends it, and all that it had under way.
+// close closes the plane, and ends everything in progress.
 func (p *plane) close(t testing.TB) {
 	t.Helper()
 	if err := p.Executor.Close(); err != nil {
@@ -169,7 +170,8 @@ func (p *plane) close(t testing.TB) {
 	}
 }
 
-// call is the door: box.echo gives back its arguments, box.wait does after ms milliseconds, box.fail fails.
+// call is the gateway: box.echo returns its arguments, box.wait does so after ms milliseconds,
+// box.fail fails.
 func (p *plane) call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	p.in.Add(1)
 	defer p.in.Add(-1)
@@ -199,11 +201,11 @@ func (p *plane) call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	return nil, tool.Errorf(tool.NotFound, "no tool %s", c.Path)
 }
 
-// An answer is what execute answered.
+// An answer is the result of execute.
 type answer struct {
 	text   string // the first block: the value, or the error
 	all    string // all blocks
-	failed bool   // the program failed, or the request did
+	failed bool   // the program or the request failed
 	kind   tool.Kind
 }
 

@@ -18,8 +18,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// How much is run: BIPLANE_SOAK executions in a hundredth as many sessions; without it few, in some seconds. BIPLANE_SOAK_SEED
-// makes the random choices of an earlier run.
+// amount returns the number of executions, BIPLANE_SOAK, and the random seed. There are a hundredth
+// as many sessions. By default there are few executions, which take some seconds. BIPLANE_SOAK_SEED
+// repeats the random choices of an earlier run.
 func amount(t *testing.T) (executions int, seed uint64) {
 	executions = 800
 	if s := os.Getenv("BIPLANE_SOAK"); s != "" {
@@ -40,7 +41,7 @@ func amount(t *testing.T) (executions int, seed uint64) {
 }
 
 const (
-	workers = 4 // who run programs at once, each in sessions of its own
+	workers = 4 // concurrent workers, each with its own sessions
 	phases  = 10
 )
 
@@ -56,31 +57,31 @@ type soak struct {
 
 	driver *counted
 	plane  *plane
-	kills  atomic.Int64 // of children, that have begun
-	dead   atomic.Int64 // those of them that the driver has seen the end of
+	kills  atomic.Int64 // of children that have started
+	dead   atomic.Int64 // of those, the ones whose end the driver has noticed
 	made   sandboxes
 	counts [outcomes]atomic.Int64
 	crowd  []*worker
 }
 
-// What became of the steps, for the report.
+// The outcomes of steps, for the report.
 const (
 	executed = iota // programs
-	failed          // as they should
+	failed          // on purpose
 	canceled
-	lost // to a child that was killed
+	lost // with a child that was killed
 	forked
 	ended
-	resumed // sessions that came from the disk, as the answer says
+	resumed // sessions restored from disk, according to the result
 	outcomes
 )
 
 var outcomeNames = [outcomes]string{"executions", "failed on purpose", "canceled", "lost with a killed child", "forks", "ends", "said to come from the disk"}
 
-// sandboxes counts how sandboxes were made.
+// sandboxes counts how sandboxes were created.
 type sandboxes struct{ fresh, restored atomic.Int64 }
 
-// A counted driver counts what it makes.
+// A counted driver counts the sandboxes that it creates.
 type counted struct {
 	driver
 	made *sandboxes
@@ -96,7 +97,7 @@ func (d *counted) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byt
 	return d.driver.Restore(ctx, spec, snapshot)
 }
 
-// A worker uses sessions that nobody else uses.
+// A worker uses its own sessions.
 type worker struct {
 	*soak
 	rand     *rand.Rand
@@ -105,8 +106,9 @@ type worker struct {
 	last     int
 }
 
-// TestSoak runs programs in many sessions, with random suspension, resumption, forks, ends, failures, stops, and killed
-// children, and knows what each session must hold; then it looks for what is left over.
+// TestSoak runs programs in many sessions, with random suspensions, resumptions, forks, ends,
+// failures, cancellations and killed children. It knows what each session must contain. At the end
+// it checks for leaks.
 func TestSoak(t *testing.T) {
 	n, seed := amount(t)
 	t.Logf("%d executions, BIPLANE_SOAK_SEED=%d", n, seed)
@@ -162,7 +164,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// flat fails the test when a process holds clearly more than it did.
+// flat fails the test if a process uses clearly more resources than before.
 func flat(t *testing.T, what string, was, is usage) {
 	t.Helper()
 	if is.goroutines > was.goroutines+10 || is.files > was.files+10 || is.maps > was.maps+200 || is.resident > was.resident*5/4+64<<20 {
@@ -170,7 +172,8 @@ func flat(t *testing.T, what string, was, is usage) {
 	}
 }
 
-// childrenHold says what the children hold, now that they have no sandboxes, and sees to it that it is little.
+// childrenHold describes the resource usage of the children, which have no sandboxes now, and
+// checks that it is small.
 func (s *soak) childrenHold() string {
 	var b strings.Builder
 	for _, pid := range children() {
@@ -183,7 +186,7 @@ func (s *soak) childrenHold() string {
 	return b.String()
 }
 
-// end closes the driver: no child is left.
+// end closes the driver, and waits until no child is left.
 func (s *soak) end() {
 	if err := s.driver.Close(); err != nil {
 		s.t.Error(err)
@@ -191,17 +194,17 @@ func (s *soak) end() {
 	eventually(s.t, func() string { return fmt.Sprintf("no children: %v", children()) }, func() bool { return len(children()) == 0 })
 }
 
-// begin makes an executor over the store, as a new process would.
+// begin creates an executor over the store, as a new process would.
 func (s *soak) begin() {
 	limits := executor.Limits{}
 	limits.Sessions.SuspendAfter = 5 * time.Millisecond
-	limits.Sessions.Hot = 3 + len(s.crowd[0].sessions)/20 // few of all
+	limits.Sessions.Hot = 3 + len(s.crowd[0].sessions)/20 // a small part of all
 	s.plane = open(s.t, setting{driver: s.driver, dir: s.dir, key: s.key, limits: limits, now: func() time.Time {
 		return time.Now().Add(time.Duration(s.later.Load()))
 	}})
 }
 
-// phase runs n programs in each worker, and ends the executor.
+// phase runs n programs in each worker, and closes the executor.
 func (s *soak) phase(n int) {
 	s.begin()
 	var all sync.WaitGroup
@@ -219,7 +222,7 @@ func (s *soak) phase(n int) {
 	s.plane.close(s.t)
 }
 
-// step does one thing.
+// step performs one random step.
 func (w *worker) step() {
 	switch d := w.rand.IntN(1000); {
 	case d < 20:
@@ -228,7 +231,7 @@ func (w *worker) step() {
 		w.end()
 	case d < 32:
 		w.kill()
-	case d < 37: // all that is idle is too long so
+	case d < 37: // everything idle becomes idle for too long
 		w.later.Add(int64(11 * time.Minute))
 	}
 	if w.rand.IntN(10) == 0 {
@@ -242,7 +245,7 @@ func (w *worker) step() {
 	w.run(w.last, w.sessions[w.last].next(language, func() int { return w.rand.IntN(1000) }), language)
 }
 
-// name is that of a session: workers of one principal have different ones.
+// name returns the name of a session: workers of one principal use different ones.
 func (w *worker) name(i int) string {
 	for n, x := range w.crowd {
 		if x == w {
@@ -252,7 +255,7 @@ func (w *worker) name(i int) string {
 	return ""
 }
 
-// run runs a program in a session, and checks what it answers against the truth.
+// run runs a program in a session, and compares its result with the truth.
 func (w *worker) run(i int, st step, language string) {
 	s, dead := w.sessions[i], w.dead.Load()
 	args := map[string]any{"code": st.code, "language": language, "session": w.name(i)}
@@ -314,7 +317,7 @@ func (w *worker) alone() {
 	}
 }
 
-// fork copies a session over another, which is ended first.
+// fork copies a session over another one, which is ended first.
 func (w *worker) fork() {
 	from, to := w.rand.IntN(len(w.sessions)), w.rand.IntN(len(w.sessions))
 	if from == to || w.sessions[from].empty() {
@@ -345,7 +348,7 @@ func (w *worker) endOne(i int) {
 	w.counts[ended].Add(1)
 }
 
-// kill kills a child, as a crash of the engine does.
+// kill kills a child, like a crash of the engine.
 func (w *worker) kill() {
 	pids := children()
 	if len(pids) == 0 {
@@ -354,13 +357,13 @@ func (w *worker) kill() {
 	pid := pids[w.rand.IntN(len(pids))]
 	w.kills.Add(1)
 	if p, err := os.FindProcess(pid); err == nil {
-		_ = p.Kill() // it may have ended just now
+		_ = p.Kill() // it may have just ended
 	}
 	eventually(w.t, func() string { return fmt.Sprintf("child %d killed", pid) }, func() bool { return started()[pid] == "" })
 	w.dead.Add(1)
 }
 
-// verify checks every session against the truth, in an executor of its own.
+// verify compares every session with the truth, in its own executor.
 func (s *soak) verify() {
 	s.begin()
 	defer func() { s.plane.close(s.t) }()

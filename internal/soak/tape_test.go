@@ -12,19 +12,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A tape is all that went in and out of one guest.
+// A tape holds everything that went in and out of one guest.
 type tape struct {
 	spec sandbox.Spec
 
 	mu      sync.Mutex
-	in      []byte   // what the host said on the stream, over all Runs
-	answers [][]byte // to what the guest asked
-	out     []byte   // what the guest said on the stream
-	asked   [][]byte // what it asked
+	in      []byte   // what the host sent on the stream, over all Runs
+	answers [][]byte // to the guest's requests
+	out     []byte   // what the guest sent on the stream
+	asked   [][]byte // the guest's requests
 	runs    int
 }
 
-// lines are those of b, with their ends.
+// lines returns the lines of b, with their ends.
 func lines(b []byte) (out [][]byte) {
 	for l := range bytes.Lines(b) {
 		out = append(out, l)
@@ -32,7 +32,7 @@ func lines(b []byte) (out [][]byte) {
 	return out
 }
 
-// A recorder is a driver around another that keeps a tape of each guest, over suspensions.
+// A recorder wraps a driver and keeps a tape of each guest, across suspensions.
 type recorder struct {
 	inner driver
 
@@ -45,7 +45,7 @@ func newRecorder(d driver) *recorder {
 	return &recorder{inner: d, kept: map[[sha256.Size]byte]*tape{}}
 }
 
-// take gives the tapes, and forgets them.
+// take returns the tapes and removes them.
 func (r *recorder) take() []*tape {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *recorded) Snapshot(ctx context.Context) ([]byte, error) {
 	return b, err
 }
 
-// A teed stream is written down.
+// A teed is a stream that is recorded.
 type teed struct {
 	io.ReadWriter
 	t *tape
@@ -151,8 +151,8 @@ func (s *teed) Close() error {
 	return nil
 }
 
-// replay tells a fresh guest of d what the tape has, and gives what that says. It suspends the guest after each number of
-// lines in cuts, and goes on in a sandbox of the next of the drivers.
+// replay sends the tape's input to a fresh guest, and returns the tape of that run. It suspends the
+// guest after each number of lines in cuts, and continues in a sandbox of the next driver.
 func (t *tape) replay(ctx context.Context, cuts []int, drivers ...driver) (_ *tape, err error) {
 	again := &tape{spec: t.spec}
 	box, err := drivers[0].Create(ctx, t.spec)
@@ -205,7 +205,7 @@ func (t *tape) replay(ctx context.Context, cuts []int, drivers ...driver) (_ *ta
 	}
 }
 
-// A played stream is the host's end in a replay.
+// A played is the host's end of the stream in a replay.
 type played struct {
 	in *bytes.Reader
 	t  *tape
@@ -220,7 +220,7 @@ func (s *played) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// differs says where two tapes of the same inputs differ; empty: nowhere.
+// differs says where two tapes of the same input differ, or returns "".
 func (t *tape) differs(other *tape) string {
 	for _, c := range []struct {
 		what string
