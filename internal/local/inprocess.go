@@ -14,18 +14,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/stack"
 )
 
-// An InProcess asks the API of a Daemon in the same process: what a command asks of a Daemon that it began goes through no socket. It is an
-// http.RoundTripper around what the socket serves, and does to it what a server would: a request ends with its context, and a panic ends only its answer.
+// An InProcess sends API requests to a Daemon in the same process, without a socket. Commands use
+// it for a Daemon that they started. It is an http.RoundTripper around the handler of the socket,
+// and behaves like a server: a request ends with its context, and a panic ends only its own
+// response.
 type InProcess struct {
 	Handler http.Handler
 	Log     *slog.Logger
-	work    sync.WaitGroup // requests under way
+	work    sync.WaitGroup // requests in progress
 
 	mu      sync.Mutex
-	running map[*http.Request]bool // the same, to name those that don't end
+	running map[*http.Request]bool // the same, to report those that don't end
 }
 
-// RoundTrip makes a request. It returns when the answer begins.
+// RoundTrip sends a request. It returns when the response begins.
 func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RequestURI, in.Host = r.URL.RequestURI(), r.URL.Host
@@ -43,7 +45,7 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	select {
 	case <-a.begun:
-		if err := r.Context().Err(); err != nil { // the handler may have answered because of it
+		if err := r.Context().Err(); err != nil { // the handler may have responded because of it
 			body.CloseWithError(err)
 			return nil, err
 		}
@@ -52,15 +54,15 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 			Header: a.sent, Trailer: a.trailer, ContentLength: -1, Body: body, Request: r,
 		}, nil
 	case <-r.Context().Done():
-		body.CloseWithError(r.Context().Err()) // whoever answers hears it, too
+		body.CloseWithError(r.Context().Err()) // the handler sees the error, too
 		return nil, r.Context().Err()
 	}
 }
 
-// Wait waits until no request is under way.
+// Wait waits until no request is in progress.
 func (p *InProcess) Wait() { p.work.Wait() }
 
-// note keeps what is under way.
+// note records whether a request is in progress.
 func (p *InProcess) note(r *http.Request, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +76,7 @@ func (p *InProcess) note(r *http.Request, runs bool) {
 	p.running[r] = true
 }
 
-// UnderWay names the requests that have not ended.
+// UnderWay returns the names of the requests in progress.
 func (p *InProcess) UnderWay() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +90,8 @@ func (p *InProcess) UnderWay() []string {
 
 var errBroken = errors.New("the answer broke off")
 
-// serve makes a panic of the handler an error: the reader must not take what it has for all of it.
+// serve converts a panic of the handler to an error, so that the reader doesn't take a partial
+// response for a complete one.
 func (p *InProcess) serve(a *answer, r *http.Request) (err error) {
 	defer func() {
 		switch v := recover(); {
@@ -104,14 +107,14 @@ func (p *InProcess) serve(a *answer, r *http.Request) (err error) {
 	return nil
 }
 
-// An answer is an http.ResponseWriter that gives what is written to a reader.
+// An answer is an http.ResponseWriter that passes the response to a reader.
 type answer struct {
 	header  http.Header
 	to      *io.PipeWriter
 	begun   chan struct{} // closed when status and sent are set
 	status  int
 	sent    http.Header
-	trailer http.Header // filled before the reader sees the end
+	trailer http.Header // set before the reader sees the end
 }
 
 func (a *answer) Header() http.Header { return a.header }
@@ -128,7 +131,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.to.Write(b)
 }
 
-// end ends the answer. One that broke off before it began is an error of the server.
+// end ends the response. If it failed before it began, it becomes a server error.
 func (a *answer) end(err error) {
 	if err != nil {
 		a.WriteHeader(http.StatusInternalServerError)

@@ -68,5 +68,5 @@ func TestInProcess(t *testing.T) {
 	if _, err := client.Do(req); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
-	p.work.Wait() // the handler has heard of it
+	p.work.Wait() // the handler has noticed it
 }

@@ -1,5 +1,5 @@
-// Package local is how the processes of one user reach the one that owns a data folder: by a unix socket in that folder, or, within that
-// process, by no socket at all.
+// Package local connects the processes of one user to the process that owns a data folder. They use
+// a Unix socket in that folder. Within the owning process, no socket is needed.
 package local
 
 import (
@@ -17,18 +17,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/relay"
 )
 
-// patience is how long the owner of the data folder may take to answer at all.
+// patience is how long the owner of the data folder may take to respond.
 const patience = 10 * time.Second
 
-// Client asks the API over the socket in a data folder.
+// Client returns a client of the API over the socket in a data folder.
 func Client(folder string) *api.Client {
 	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, folder) },
-		DisableKeepAlives: true, // nothing is left open that somebody would have to close
+		DisableKeepAlives: true, // leave no connection that would have to be closed
 	}}}
 }
 
-// DialStdio opens a connection of a name to the owner of the data folder that is to an agent what stdio is.
+// DialStdio opens a connection, with a name, to the owner of the data folder. An agent can use it
+// like stdio.
 func DialStdio(ctx context.Context, folder, name string) (*relay.Backend, error) {
 	conn, err := Dial(ctx, folder)
 	if err != nil {

@@ -12,14 +12,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// socketFile is the name of the unix socket in the data folder.
+// socketFile is the name of the Unix socket in the data folder.
 const socketFile = "biplane.sock"
 
-// socketPath is the longest path that a unix socket may have on the systems we know, less a little.
+// socketPath is the maximum length of a Unix socket's path on the known systems, minus a margin.
 const socketPath = 100
 
-// Listen makes the socket in the data folder, which this process owns: one that is there is a dead process's.
-// Nobody but the user can open it: the folder is the user's.
+// Listen creates the socket in the data folder, which this process owns. An existing socket was
+// left by a dead process and is replaced. Only the user can open it, since the folder belongs to
+// the user.
 func Listen(folder string) (net.Listener, error) {
 	real := filepath.Join(folder, socketFile)
 	if err := os.Remove(real); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -42,7 +43,7 @@ func Listen(folder string) (net.Listener, error) {
 	return &socketListener{l, real}, nil
 }
 
-// A socketListener takes the socket away when it closes.
+// A socketListener removes the socket when it is closed.
 type socketListener struct {
 	net.Listener
 	path string
@@ -57,7 +58,8 @@ func (l *socketListener) Close() error {
 	return err
 }
 
-// shortPath gives a path to the socket that is short enough for the system. Linux has one for every open folder.
+// shortPath returns a path to the socket that is short enough for the system. On Linux, every open
+// folder has one.
 func shortPath(folder string) (path string, done func(), err error) {
 	path = filepath.Join(folder, socketFile)
 	if len(path) <= socketPath {

@@ -1,9 +1,10 @@
-// Package peertest gives tests the real programs of others that Biplane has to get on with: reference MCP servers, the
-// MCP conformance suite and inspector, the TypeScript compiler. `make tools` installs them from npm, in the versions
-// of package-lock.json, into the folder .tools at the root of the module. Port gives those that listen a place.
+// Package peertest provides tests with the real programs that Biplane has to work with: reference
+// MCP servers, the MCP conformance suite and inspector, the TypeScript compiler. `make tools`
+// installs them from npm, in the versions of package-lock.json, into the folder .tools at the root
+// of the module. Port returns a port for programs that listen.
 //
-// Where they are not installed a test is skipped with the reason; with BIPLANE_TEST_STRICT=1, as `make test` sets it,
-// it fails.
+// If they are not installed, a test is skipped with the reason. With BIPLANE_TEST_STRICT=1, as set
+// by `make test`, it fails.
 package peertest
 
 import (
@@ -17,7 +18,7 @@ import (
 	"testing"
 )
 
-// Node gives the path of a Node.js of version 22 or newer.
+// Node returns the path of Node.js, version 22 or newer.
 func Node(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
@@ -30,7 +31,7 @@ func Node(t testing.TB) string {
 	return p
 }
 
-// Module gives the path of a file inside an installed npm package, for example
+// Module returns the path of a file in an installed npm package, for example
 // "@modelcontextprotocol/server-everything/dist/index.js".
 func Module(t testing.TB, file string) string {
 	t.Helper()
@@ -41,14 +42,16 @@ func Module(t testing.TB, file string) string {
 	return p
 }
 
-// Server gives the command that starts a reference MCP server, "everything", "filesystem" or "memory", with args.
+// Server returns the command that starts a reference MCP server, "everything", "filesystem" or
+// "memory", with args.
 func Server(t testing.TB, name string, args ...string) []string {
 	t.Helper()
 	return append([]string{Node(t), Module(t, "@modelcontextprotocol/server-"+name+"/dist/index.js")}, args...)
 }
 
-// Port gives a port of 127.0.0.1 that nothing listens on, for a process that has to be told which. It is none of those that the system gives
-// to whoever asks for any, as other tests do all the time: so it is free until that process takes it, and when it takes it again.
+// Port returns a free port of 127.0.0.1, for a process that must be told its port. It is outside
+// the range of ephemeral ports, which other tests use all the time. So it stays free until that
+// process listens on it, and when the process restarts.
 func Port(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -74,7 +77,7 @@ func missing(t testing.TB, msg string) {
 	t.Skip(msg)
 }
 
-// root is the folder that holds go.mod.
+// root returns the folder that contains go.mod.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

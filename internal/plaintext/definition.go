@@ -12,10 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Definition returns the definition of a tool (MCP Tool) without hidden characters: texts are cleaned; values that a call could hold
-// are left out of enumerations; defaults, patterns and an output schema that hold some are left out. A name that a call needs can't be
-// changed: the error says which has one. The tool's own name is left to the caller. A definition without hidden characters
-// is returned byte for byte.
+// Definition returns the definition of a tool (MCP Tool) without hidden characters. Texts are
+// cleaned. Enumeration values, defaults, patterns and an output schema with hidden characters are
+// omitted. Names that a call needs can't be changed: if one has hidden characters, Definition
+// returns an error that says which. Checking the tool's own name is left to the caller. A
+// definition without hidden characters is returned byte for byte.
 func Definition(raw json.RawMessage) (json.RawMessage, error) {
 	if !suspicious(raw) {
 		return raw, nil
@@ -59,7 +60,7 @@ func Definition(raw json.RawMessage) (json.RawMessage, error) {
 	return out.Bytes(), nil
 }
 
-// suspicious reports whether JSON may hold hidden characters, as themselves or as escapes.
+// suspicious reports whether JSON may contain hidden characters, literally or as escapes.
 func suspicious(raw []byte) bool {
 	if bytes.ContainsFunc(raw, func(r rune) bool { return Hidden(r) && r != '\r' || joins(r) || r == utf8.RuneError }) {
 		return true
@@ -77,7 +78,7 @@ type node struct {
 	kind    byte // '{', '[', '"', or 0
 	members []member
 	items   []*node
-	text    string // of a string, or the literal
+	text    string // the value of a string, or the literal
 }
 
 type member struct {
@@ -166,23 +167,23 @@ func (n *node) write(w *bytes.Buffer) error {
 	return nil
 }
 
-// isClean reports whether no string in n, the names of its members among them, holds what Clean takes out.
+// isClean reports whether Clean would change no string in n, including the names of its members.
 func (n *node) isClean() bool {
 	return (n.kind != '"' || IsClean(n.text)) && !slices.ContainsFunc(n.items, func(v *node) bool { return !v.isClean() }) &&
 		!slices.ContainsFunc(n.members, func(m member) bool { return !IsClean(m.key) || !m.value.isClean() })
 }
 
-// A cleaner changes nodes in place.
+// A cleaner modifies nodes in place.
 type cleaner struct{ changed bool }
 
-// plain reports whether a name is clean; else a member of that name is to be left out.
+// plain reports whether a name is clean. If it isn't, its member must be removed.
 func (c *cleaner) plain(name string) bool {
 	ok := IsClean(name)
 	c.changed = c.changed || !ok
 	return ok
 }
 
-// text cleans what is only read.
+// text cleans a value that is only read, not used in calls.
 func (c *cleaner) text(n *node) {
 	if n.kind == '"' {
 		if s := Clean(n.text); s != n.text {

@@ -1,5 +1,6 @@
-// Package plaintext takes out of text what doesn't show: escape sequences of terminals, controls that reorder text, and characters
-// without a shape, in which instructions to a model can hide from the person who reads the same text.
+// Package plaintext removes invisible parts from text: terminal escape sequences, controls that
+// reorder text, and characters without a glyph. They can hide instructions to a model from a person
+// who reads the same text.
 package plaintext
 
 import (
@@ -8,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether r moves, reorders or hides text rather than showing. Line feeds, tabs, joiners and the two variation
-// selectors of emoji are not hidden.
+// Hidden reports whether r moves, reorders or hides text instead of being displayed. Line feeds,
+// tabs, joiners and the two variation selectors of emoji are not hidden.
 func Hidden(r rune) bool {
 	switch {
 	case r == '\n', r == '\t', joins(r), unicode.Is(unicode.Prepended_Concatenation_Mark, r):
@@ -20,10 +21,12 @@ func Hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
 }
 
-// joins reports whether r only shapes the characters beside it: scripts and emoji need it, and so its place decides.
+// joins reports whether r only shapes the adjacent characters. Scripts and emoji need such
+// characters, so only their position decides whether they are removed.
 func joins(r rune) bool { return r == 0x200c || r == 0x200d || r == 0xfe0e || r == 0xfe0f }
 
-// mayJoin reports whether a joiner may follow a character. Keycaps (1️⃣) are the only ones in ASCII.
+// mayJoin reports whether a joiner may follow a character. In ASCII, only keycaps (1️⃣) may have
+// one.
 func mayJoin(before, joiner rune) bool {
 	switch {
 	case before >= '0' && before <= '9', before == '#', before == '*':
@@ -34,8 +37,8 @@ func mayJoin(before, joiner rune) bool {
 	return before > unicode.MaxASCII
 }
 
-// Clean returns s without escape sequences, hidden characters, and joiners in places where they shape nothing. Other line ends
-// become line feeds.
+// Clean returns s without escape sequences, hidden characters, and joiners that have no effect. It
+// converts line endings to line feeds.
 func Clean(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return Hidden(r) || joins(r) }) {
 		return s
@@ -65,7 +68,8 @@ func Clean(s string) string {
 // IsClean reports whether Clean changes nothing in s.
 func IsClean(s string) bool { return Clean(s) == s }
 
-// EscapeLen returns the length of the terminal escape sequence that s begins with (ECMA-48: CSI, and OSC and its kin).
+// EscapeLen returns the length of the terminal escape sequence at the start of s (ECMA-48: CSI, and
+// OSC and similar ones).
 func EscapeLen(s string) int {
 	if len(s) < 2 {
 		return len(s)

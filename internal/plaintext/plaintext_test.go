@@ -65,7 +65,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// What Definition returns holds nothing that is hidden, whatever it was made of, and is JSON.
+// The result of Definition contains nothing hidden, whatever the input, and is valid JSON.
 func FuzzDefinition(f *testing.F) {
 	f.Add([]byte(`{"description":"\u001b[31m\u202e","inputSchema":{"properties":{"a":{"enum":["b\u200b",1]}}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -95,7 +95,7 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// walk appends all strings of a JSON value, names among them.
+// walk appends all strings of a JSON value, including names.
 func walk(v any, out *[]string) {
 	switch v := v.(type) {
 	case string:

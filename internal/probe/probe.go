@@ -1,4 +1,5 @@
-// Package probe has programs that try to get out of their sandbox, or to take more than their share, and runs them in a sandbox of any kind.
+// Package probe runs programs that try to escape from their sandbox, or to exceed their limits, in
+// any kind of sandbox.
 package probe
 
 import (
@@ -15,15 +16,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A probe is a program that tries to get out of its sandbox, or to take more than its share, and what must come of it.
+// A probe is a program that tries to escape from its sandbox or to exceed its limits, with the
+// required result.
 type probe struct {
 	name string
 	code string
-	want string   // the program's value, as JSON; empty when it must fail
-	fail []string // the kinds of failure of which one must come
+	want string   // the program's value, as JSON; empty if it must fail
+	fail []string // the accepted kinds of failure
 }
 
-// inPython are the probes in that language.
+// inPython are the probes in Python.
 var inPython = []probe{
 	{"runs Python", `import math
 [math.isqrt(n) for n in (16, 25)]`, `[4,5]`, nil},
@@ -48,7 +50,7 @@ got`, `[]`, nil},
 	{"Python: endless recursion ends", "def f(n): return 1 + f(n + 1)\nf(0)", "", []string{"limit", "exception"}},
 }
 
-// The probes. The last one shows that what the others did to themselves did nothing to the next.
+// The probes. The last one checks that changes by the others don't affect the next program.
 var probes = []probe{
 	{"runs TypeScript", `const n: number = 20; [n, n + 1].map((x: number) => x * 2)`, `[40,42]`, nil},
 	{"no process, no modules of the host", `["process", "require", "module", "Deno", "Bun", "std", "os", "XMLHttpRequest", "WebSocket", "WebAssembly", "Worker"].filter(n => {
@@ -74,17 +76,18 @@ var probes = []probe{
 	{"the next one is unharmed", `[({} as any).polluted === undefined, [1].map(x => x + 1)[0] === 2, JSON.stringify({ a: 1 })]`, `[true,true,"{\"a\":1}"]`, nil},
 }
 
-// probeLimits make the bombs small.
+// probeLimits keep the bombs small.
 var probeLimits = executor.Limits{Memory: 64 << 20, CPU: time.Second, Timeout: 5 * time.Second, Total: 20 * time.Second}
 
-// A Result is what came of one probe.
+// A Result is the result of one probe.
 type Result struct {
 	Name   string
 	OK     bool
 	Detail string
 }
 
-// Run runs the probes in the sandboxes of a driver, until ctx is done. execute is the tool that they are calls of; none of them finds another one.
+// Run runs the probes in the sandboxes of a driver until ctx is done. The probes run as calls of
+// the tool execute, and have no other tools.
 func Run(ctx context.Context, d sandbox.Driver, runtimes []string, execute *tool.Tool) (out []Result, err error) {
 	nobody := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
@@ -112,7 +115,8 @@ func Run(ctx context.Context, d sandbox.Driver, runtimes []string, execute *tool
 	return out, nil
 }
 
-// run runs the probe, and says whether what came of it is what must.
+// run runs the probe, and reports whether its result is the required one. The second result
+// describes it.
 func (p probe) run(ctx context.Context, x *executor.Executor, t *tool.Tool, language string) (bool, string) {
 	args, err := tool.Marshal(map[string]string{"code": p.code, "language": language})
 	if err != nil {

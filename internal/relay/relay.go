@@ -1,5 +1,5 @@
-// Package relay passes MCP messages between one agent and what answers it, and finds another that answers when one is lost: the agent notices nothing but
-// errors for the requests that were under way.
+// Package relay passes MCP messages between an agent and the backend that answers it, and connects
+// to another backend when one is lost. The agent sees only errors for the requests in progress.
 package relay
 
 import (
@@ -17,25 +17,26 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// messageBytes bounds one message that is relayed. It is above what the server at the other end takes.
+// messageBytes is the maximum size of a relayed message. It exceeds the server's own limit.
 const messageBytes = 64 << 20
 
-// A Backend is a connection to what answers an agent.
+// A Backend is a connection to a server that answers an agent.
 type Backend struct {
 	R     io.Reader
 	W     io.Writer
-	End   func() error // nothing more will be written
-	Close func() error // the connection, and what it stands on
+	End   func() error // closes the connection for writing
+	Close func() error // closes the connection and its resources
 }
 
-// Config is what a relay is made of.
+// Config configures a relay.
 type Config struct {
-	Connect func(ctx context.Context) (*Backend, error) // is called again when a backend is lost
-	Drain   time.Duration                               // how long the requests under way may take to be answered when we are told to end
+	Connect func(ctx context.Context) (*Backend, error) // called again when a backend is lost
+	Drain   time.Duration                               // time for answers to requests in progress when ctx ends
 	Log     *slog.Logger                                // nil: none
 }
 
-// Run passes messages until the agent is done, or ctx is: then requests under way may be answered, new ones are refused.
+// Run passes messages until the agent is done or ctx ends. When ctx ends, requests in progress may
+// still be answered, and new ones are refused.
 func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -44,24 +45,27 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	return r.run(ctx, in)
 }
 
-// A relay passes messages between an agent and a backend, and finds another backend when one is lost.
+// A relay passes messages between an agent and a backend, and connects to another backend when one
+// is lost.
 type relay struct {
 	cfg Config
 
-	writing sync.Mutex // held for each line to out
+	writing sync.Mutex // held while a line is written to out
 	out     io.Writer
 
 	mu      sync.Mutex
 	back    *Backend
-	ended   bool                       // the agent said all that it has to say
+	ended   bool                       // the agent is done, or the relay is stopping
 	hello   []byte                     // its initialize request
-	helloID string                     // the id of that
+	helloID string                     // its id
 	ready   []byte                     // its notifications/initialized
-	pending map[string]json.RawMessage // ids of requests that are not answered
-	idle    chan struct{}              // not nil: we are told to end, and take no more requests; closed when none is pending
+	pending map[string]json.RawMessage // ids of unanswered requests
+	// idle is not nil once the relay is stopping and refuses new requests. It is closed when no
+	// request is pending.
+	idle chan struct{}
 }
 
-// An envelope is what the relay reads of a message.
+// An envelope holds the fields of a message that the relay reads.
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -78,7 +82,8 @@ func (r *relay) run(ctx context.Context, in io.Reader) error {
 		defer close(finished)
 		r.finish(over)
 	})
-	// A read of standard input that nothing ends stays until the process does; nobody waits for it.
+	// A read of standard input can't be interrupted and may stay until the process ends; nothing
+	// waits for it.
 	go r.fromAgent(bufio.NewReaderSize(in, 64<<10))
 	err = r.toAgent(ctx)
 	close(over)
@@ -90,7 +95,8 @@ func (r *relay) run(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// finish ends the connection when all requests are answered, for which there is a while. over says that it has ended.
+// finish ends the connection when all requests are answered, or after the Drain time. over is
+// closed when the connection has ended.
 func (r *relay) finish(over <-chan struct{}) {
 	r.mu.Lock()
 	r.idle = make(chan struct{})
@@ -107,7 +113,7 @@ func (r *relay) finish(over <-chan struct{}) {
 	r.stop()
 }
 
-// answered tells finish when no request is pending. The lock is held.
+// answered notifies finish when no request is pending. r.mu must be held.
 func (r *relay) answered() {
 	if r.idle == nil || len(r.pending) > 0 {
 		return
@@ -119,7 +125,7 @@ func (r *relay) answered() {
 	}
 }
 
-// giveUp answers the requests that are pending when we end.
+// giveUp answers the requests that are still pending at the end.
 func (r *relay) giveUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +153,7 @@ func (r *relay) stop() {
 	r.back.Close()
 }
 
-// fromAgent passes on what the agent writes.
+// fromAgent passes on the agent's messages.
 func (r *relay) fromAgent(in *bufio.Reader) {
 	for {
 		line, err := readLine(in)
@@ -167,11 +173,11 @@ func (r *relay) fromAgent(in *bufio.Reader) {
 	}
 }
 
-// pass notes what must be known of a message when the backend is lost, and sends it. What can't be sent is answered
-// when the loss of the backend is noticed.
+// pass sends a message to the backend. It stores what is needed if the backend is lost. A request
+// that can't be sent is answered when the loss is noticed.
 func (r *relay) pass(line []byte) {
 	var e envelope
-	known := json.Unmarshal(line, &e) == nil // what is no message is the backend's to refuse
+	known := json.Unmarshal(line, &e) == nil // the backend refuses invalid messages
 	r.mu.Lock()
 	if known {
 		switch {
@@ -191,11 +197,12 @@ func (r *relay) pass(line []byte) {
 	}
 	back := r.back
 	r.mu.Unlock()
-	// An error is one of reading too, which is where it is dealt with.
+	// A write error also occurs as a read error, which is handled there.
 	_, _ = back.W.Write(line)
 }
 
-// toAgent passes on what the backend writes, over as many backends as it takes, until the agent is done.
+// toAgent passes on the backend's messages, from one backend after another, until the agent is
+// done.
 func (r *relay) toAgent(ctx context.Context) error {
 	in := bufio.NewReaderSize(r.back.R, 64<<10)
 	for {
@@ -204,7 +211,7 @@ func (r *relay) toAgent(ctx context.Context) error {
 			var e envelope
 			if json.Unmarshal(line, &e) == nil && e.Method == "" && e.ID != nil {
 				r.mu.Lock()
-				delete(r.pending, string(e.ID)) // before the agent reads it, and may use the id again
+				delete(r.pending, string(e.ID)) // before the agent reads the answer, and may reuse the id
 				r.mu.Unlock()
 			}
 			werr := r.write(line)
@@ -225,8 +232,8 @@ func (r *relay) toAgent(ctx context.Context) error {
 	}
 }
 
-// again finds another backend after the loss of one: it tells the new one what the agent told the old one when they
-// met, and answers the requests that were lost. It gives nil when the agent is done.
+// again connects to another backend after the loss of one. It repeats the agent's handshake with
+// it, and answers the lost requests with errors. It returns nil when the agent is done.
 func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +247,7 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 		return nil, err
 	}
 	in := bufio.NewReaderSize(back.R, 64<<10)
-	asked := r.pending[r.helloID] // its answer was lost: the new backend's will do
+	asked := r.pending[r.helloID] // its answer was lost: the new backend will answer
 	delete(r.pending, r.helloID)
 	if r.hello != nil {
 		if err := r.greet(back, in, asked == nil); err != nil {
@@ -263,7 +270,8 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	return in, nil
 }
 
-// greet sends the agent's initialize request; answered: its answer went to the agent before, and is read here.
+// greet sends the agent's initialize request. If answered is set, the agent has already received
+// the answer, and greet reads and drops it.
 func (r *relay) greet(back *Backend, in *bufio.Reader, answered bool) error {
 	if _, err := back.W.Write(r.hello); err != nil || !answered {
 		return err
@@ -292,8 +300,8 @@ func (r *relay) write(line []byte) error {
 	return err
 }
 
-// readLine reads a line with its end, and no more than messageBytes of it: the rest of a longer one is left out, which
-// makes it no message.
+// readLine reads a line with its end, up to messageBytes. A longer line is truncated, which makes
+// it an invalid message.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

@@ -14,18 +14,18 @@ import (
 
 // An end is the other end of a backend.
 type end struct {
-	in  *bufio.Reader  // what the relay wrote
-	out *io.PipeWriter // what it reads
+	in  *bufio.Reader  // what the relay writes
+	out *io.PipeWriter // what the relay reads
 }
 
-// newBackend makes a backend, and its other end.
+// newBackend returns a backend and its other end.
 func newBackend() (*Backend, end) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	return &Backend{R: outR, W: inW, End: inW.Close, Close: func() error { return errors.Join(inW.Close(), outR.Close()) }}, end{bufio.NewReader(inR), outW}
 }
 
-// line reads a line, and looks whether it has a text.
+// line reads a line, and checks that it contains want.
 func line(t *testing.T, r *bufio.Reader, want string) {
 	t.Helper()
 	got, err := r.ReadString('\n')
@@ -34,14 +34,14 @@ func line(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// An agent is what is at the relay's other side.
+// An agent is the agent's side of the relay.
 type agent struct {
 	say  *io.PipeWriter
 	hear *bufio.Reader
-	over chan error // what Run returned
+	over chan error // the error that Run returned
 }
 
-// begin runs a relay that is given backends in their order, and none after them.
+// begin runs a relay that connects to the given backends in order, and then to none.
 func begin(ctx context.Context, backends ...*Backend) agent {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -58,7 +58,7 @@ func begin(ctx context.Context, backends ...*Backend) agent {
 	return a
 }
 
-// greet lets agent and backend meet.
+// greet performs the handshake between agent and backend.
 func greet(t *testing.T, a agent, e end) {
 	t.Helper()
 	fmt.Fprintln(a.say, `{"id":1,"method":"initialize"}`)
@@ -69,7 +69,8 @@ func greet(t *testing.T, a agent, e end) {
 	line(t, e.in, `"notifications/initialized"`)
 }
 
-// TestLost loses the backend while a request is under way: the agent hears that, and goes on with the next, which has heard who it is.
+// TestLost loses the backend while a request is in progress: the agent gets an error, and continues
+// with the next backend, which has received its handshake.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b1, e1 := newBackend()
@@ -82,7 +83,7 @@ func TestLost(t *testing.T) {
 		line(t, a.hear, `"notifications/message"`)
 		e1.out.Close()
 		line(t, e2.in, `"initialize"`)
-		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`) // that the agent has had already
+		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`) // the agent has already received this one
 		line(t, e2.in, `"notifications/initialized"`)
 		line(t, a.hear, `"id":2,"jsonrpc"`)
 		fmt.Fprintln(a.say, `{"id":3,"method":"tools/call"}`)
@@ -115,7 +116,8 @@ func TestLostForGood(t *testing.T) {
 	})
 }
 
-// TestStops is told to end while a request is under way: a new one is refused, the other may end, for a while.
+// TestStops ends the context while a request is in progress: a new request is refused; the other
+// may finish within a time limit.
 func TestStops(t *testing.T) {
 	for name, answered := range map[string]bool{"answered": true, "given up": false} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +151,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestLongLine reads a message that is too long: what is left of it is none, and the next one is whole.
+// TestLongLine reads a message that is too long: it is truncated, and the next one is complete.
 func TestLongLine(t *testing.T) {
 	r := bufio.NewReader(io.MultiReader(io.LimitReader(zeros{}, messageBytes+100<<10), strings.NewReader("\n{}\n")))
 	long, err := readLine(r)
