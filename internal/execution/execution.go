@@ -32,13 +32,13 @@ type Execution struct {
 	Error   *Failure        `json:"error"`
 	Console []Line          `json:"console"`
 	Calls   []Call          `json:"calls"`
-	// hints for the agent: calls never awaited, doubts about the program
+	// Notes are hints for the agent: calls never awaited, doubts about the program.
 	Notes   []string  `json:"notes,omitempty"`
 	Tier    tool.Tier `json:"tier"`
 	Missing []string  `json:"missing,omitempty"` // protections of the sandbox that are unavailable on this host
 	Session string    `json:"session"`
 	Labels  []string  `json:"labels,omitempty"` // labels of the data that it or its submitter had read
-	// why its session had to be rebuilt by replaying its earlier programs
+	// Rebuilt is why its session had to be rebuilt by replaying its earlier programs.
 	Rebuilt string `json:"rebuilt,omitempty"`
 	MS      int64  `json:"ms"`     // wall time so far
 	Tokens  Tokens `json:"tokens"` // set by Count
@@ -68,8 +68,8 @@ type Failure struct {
 	// program), "exception" (the program threw) or "stalled" (it waited for something that can't
 	// happen).
 	Kind string `json:"kind"`
-	// the limit that ended it, one of those below; Kind is then tool.Limit, or tool.Timeout for
-	// TimeLimit
+	// Limit is the limit that ended it, one of those below. Kind is then tool.Limit, or
+	// tool.Timeout for TimeLimit.
 	Limit   string `json:"limit,omitempty"`
 	Message string `json:"message"`
 	Line    int    `json:"line,omitempty"`   // in the agent's text, from 1
@@ -113,7 +113,8 @@ const NotMade = "not made: "
 // models.
 type Tokens struct {
 	Returned int `json:"returned"` // tokens of the answer
-	// tokens of tool results that the agent would have read if it had made the calls itself
+	// KeptOut counts the tokens of tool results that the agent would have read if it had made the
+	// calls itself.
 	KeptOut int `json:"kept_out"`
 }
 

@@ -49,17 +49,18 @@ type ReplayOptions struct {
 // A Replayed is the result of a replay.
 type Replayed struct {
 	Execution string `json:"execution"`
-	// "done", "failed", "stopped" (at Until), "diverged", or "cut" (the execution was stopped from
-	// outside, and the journal ends there)
+	// State is "done", "failed", "stopped" (at Until), "diverged", or "cut" (the execution was
+	// stopped from outside, and the journal ends there).
 	State   string          `json:"state"`
 	Value   json.RawMessage `json:"value"`
 	Error   *Failure        `json:"error"`
 	Console []Line          `json:"console"`
-	// calls that the program made in the replay; the last one of a stopped or diverged replay was
-	// not answered
+	// Calls are the calls that the program made in the replay. The last one of a stopped or
+	// diverged replay was not answered.
 	Calls   []journal.Call `json:"calls"`
 	Same    bool           `json:"same"`              // the guest's output was byte-identical
 	Differs string         `json:"differs,omitempty"` // first difference
-	// for example that another build of the engine can't guarantee identical bytes
+	// Notes are remarks, for example that another build of the engine can't guarantee identical
+	// bytes.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -266,7 +266,7 @@ func callsMade(calls []Call, goesOn bool) string {
 	return b.String()
 }
 
-// split separates the calls that reached their tools, or may have, from those that certainly did
+// split separates the calls that reached their tools, or may have, from the ones that certainly did
 // not.
 func split(calls []Call) (made, unsent []Call) {
 	for i := range calls {

@@ -66,7 +66,8 @@ type Prepared struct {
 	Known      []string            `json:"known,omitempty"`    // names that earlier programs of the session declared
 	Session    string              `json:"session,omitempty"`  // the session's ID; empty: there is none, or it was new
 	Revision   int64               `json:"revision,omitempty"` // revision of the session; 0: it was new
-	// number of programs in the session's journal: its guest is in the state that they left
+	// Programs is the number of programs in the session's journal: its guest is in the state that
+	// they left.
 	Programs int `json:"programs,omitempty"`
 }
 
@@ -85,7 +86,8 @@ type End struct {
 	Undefined bool            `json:"undefined,omitempty"`
 	Answer    json.RawMessage `json:"answer,omitempty"` // the result of execute
 	Labels    []string        `json:"labels,omitempty"` // labels of all data that it had read
-	// digest of the guest's output (Voice); empty unless the program ended on its own
+	// Said is the digest of the guest's output (Voice). It is empty unless the program ended on its
+	// own.
 	Said  string `json:"said,omitempty"`
 	Texts []Text `json:"texts,omitempty"`
 	At    int64  `json:"at"` // microseconds since 1970

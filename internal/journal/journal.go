@@ -139,16 +139,16 @@ type Call struct {
 	ID        int64           `json:"id,omitempty"` // guest's ID
 	Tool      string          `json:"tool"`         // path, as named by the program
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// SHA-256 of the tool and its canonical arguments (RFC 8785), in hexadecimal
+	// Digest is the SHA-256 of the tool and its canonical arguments (RFC 8785), in hexadecimal.
 	Digest string `json:"digest"`
-	// digest of the call as the program wrote it; empty: it was in the plain form
+	// Asked is the digest of the call as the program wrote it; empty: it was in the plain form.
 	Asked      string    `json:"asked,omitempty"`
 	Decision   string    `json:"decision,omitempty"`   // policy decision; empty if none was made
 	ReadOnly   bool      `json:"read_only,omitempty"`  // by its annotations
 	Idempotent bool      `json:"idempotent,omitempty"` // by its annotations
 	Sent       time.Time `json:"sent,omitzero"`        // when its intent was written; zero: it was never sent
 	Ended      time.Time `json:"ended,omitzero"`       // when its outcome arrived; zero: unknown
-	// position of its delivery to the program, from 1; 0: not delivered
+	// Order is the position of its delivery to the program, from 1; 0: not delivered.
 	Order  int      `json:"order,omitempty"`
 	MS     int64    `json:"ms"`    // from the program's request to the outcome
 	Bytes  int      `json:"bytes"` // size of the result
@@ -177,7 +177,7 @@ type InPlan struct {
 	Definition string `json:"definition"` // digest of the tool's description
 	Policies   string `json:"policies"`   // version of the policies that decided
 	// Arguments are the arguments that the tool would receive, with tokens replaced by the personal
-	// data. If nil, they are those that the program sent.
+	// data. If nil, they are the arguments that the program sent.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 

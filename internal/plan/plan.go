@@ -3,8 +3,8 @@
 // While a program is planned, its reads are real. Calls that may write are recorded instead of
 // sent, and answered with a value generated from the tool's output schema (Simulate). The recorded
 // calls form a Plan. Its JSON is shown to a person, who approves exactly these bytes. The program
-// then runs again, and may make exactly the calls of the plan, each once: a Set holds those that
-// are left.
+// then runs again, and may make exactly the calls of the plan, each once: a Set holds the
+// remaining calls.
 package plan
 
 import (
@@ -33,8 +33,8 @@ type Plan struct {
 type Write struct {
 	Tool      string          `json:"tool"` // exact path
 	Arguments json.RawMessage `json:"arguments"`
-	// its arguments contain simulated data: the real result will differ, and the call will be
-	// rejected
+	// Simulated means that its arguments contain simulated data: the real result will differ, and
+	// the call will be rejected.
 	Simulated  bool   `json:"simulated,omitempty"`
 	Definition string `json:"definition"` // digest of the tool's description
 }

@@ -79,7 +79,7 @@ func (b *bundle) find(at string) (file, source string, ok bool) {
 	return "", "", false
 }
 
-// take adds the module that a module in dir imports, and those that it imports in turn. It returns
+// take adds the module that a module in dir imports, and its imports in turn. It returns
 // nil if the module is not in ./skills or ./workspace, or doesn't exist.
 func (b *bundle) take(dir, specifier string) (*given, *Error) {
 	at := located(dir, specifier)

@@ -8,8 +8,8 @@ import (
 
 // An Error explains why a program can't be run, so that the agent can correct it.
 type Error struct {
-	// "syntax", "check" (doesn't match the catalog), "limit" (too large, too deep), "language",
-	// "empty"
+	// Kind is "syntax", "check" (doesn't match the catalog), "limit" (too large, too deep),
+	// "language" or "empty".
 	Kind    string
 	Message string   // the problem and how to fix it
 	Line    int      // in the agent's text, from 1; 0 if the error is about the whole text

@@ -15,7 +15,7 @@ import (
 // first, because they are hoisted. A `var` that is never reached exists and is undefined.
 //
 // As a result, a name used before its let or const is undefined or has the value of an earlier
-// program, and constants can be assigned to.
+// program. Constants can be assigned to.
 
 // protected are names that are never kept. A program's declarations of them are local, so that
 // later programs can still reach the tools.

@@ -1,7 +1,7 @@
 // Package program makes an agent's text runnable. Models write code in many forms: with Markdown
 // fences and prose around it, as an expression, as statements, as a function to be called, as a
 // module; in TypeScript or JavaScript. Prepare turns each into a script whose completion value is
-// an async function that returns the program's value. It reports certain errors against the
+// an async function that returns the program's value. It reports definite errors against the
 // catalog, and maps positions back to the agent's text.
 package program
 
@@ -42,8 +42,8 @@ func New(cfg Config) *Preparer { return &Preparer{cfg: cfg} }
 type Request struct {
 	Source    string
 	Principal tool.Principal // whose tools the program is checked against
-	// "typescript", "javascript", "python" or a common alias; "": as the text indicates, or else
-	// TypeScript, which includes JavaScript
+	// Language is "typescript", "javascript", "python" or a common alias. If it is empty, the text
+	// determines the language. The default is TypeScript, which includes JavaScript.
 	Language string
 	// Session means that later programs in the same sandbox can use the program's top-level
 	// declarations, and declare the names again.

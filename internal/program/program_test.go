@@ -119,7 +119,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestCache checks that programs are cached, and that those that may change are not.
+// TestCache checks that programs are cached, and that programs that may change are not.
 func TestCache(t *testing.T) {
 	c := catalog.New(catalog.Config{})
 	p := program.New(program.Config{Catalog: c.View})

@@ -10,9 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/program"
 )
 
-// TestNotebook runs the sequences of programs of testdata/session/*.txtar, one sequence per file,
-// with programs separated by lines of "---". A line that starts with ">" is an option of a program.
-// The results follow the sequence.
+// TestNotebook runs the sequences of programs of testdata/session/notebook.txtar. Each file of the
+// archive is a sequence, with programs separated by lines of "---". The results follow it.
 func TestNotebook(t *testing.T) {
 	ar, err := txtar.ParseFile("testdata/session/tools.txtar")
 	if err != nil {

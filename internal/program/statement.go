@@ -20,8 +20,8 @@ const (
 type stmt struct {
 	form   form
 	lo, hi int
-	// token ranges of inner statements: of branch, one statement each; of try and braces, the
-	// contents of blocks; of choice, the contents of {}
+	// parts are the token ranges of inner statements: of branch, one statement each; of try and
+	// braces, the contents of blocks; of choice, the contents of {}.
 	parts [][2]int
 }
 

@@ -46,8 +46,8 @@ func NewBlob(data []byte) Blob { return Blob{rand.Text(), data} }
 
 // A Change is an atomic change of a session and of its owner's skills.
 type Change struct {
-	// the new record; its Revision is one more than in the store, 1 for a new session. Nil: only
-	// skills change
+	// Record is the new record. Its Revision is one more than in the store, 1 for a new session.
+	// Nil: only skills change.
 	Record *Record
 	Add    []Blob   // new blobs that the session refers to
 	Refer  []string // existing blobs that the session refers to, too
@@ -113,7 +113,7 @@ type Store interface {
 	// Discard deletes an unreferenced blob.
 	Discard(ctx context.Context, id string) error
 
-	// Skills returns the skills of an owner, and those that other owners share, as they were
+	// Skills returns the skills of an owner, and the skills that other owners share, as they were
 	// shared. Source is nil.
 	Skills(ctx context.Context, owner string) (own, shared []Skill, err error)
 	// Skill returns the source of a skill. For another owner's skill, it is the shared version.

@@ -66,8 +66,8 @@ func (s *Shelf) Forget() {
 	clear(s.by)
 }
 
-// Trees returns the skills of an owner, and those that others share. They are nil if nothing is
-// stored.
+// Trees returns the skills of an owner, and the skills that others share. They are nil if nothing
+// is stored.
 func (s *Shelf) Trees(ctx context.Context, owner string) (own, shared *vfs.Tree, err error) {
 	if s.store == nil {
 		return nil, nil, nil

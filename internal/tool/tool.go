@@ -129,8 +129,8 @@ type Call struct {
 // A Place is a call's place in an order. A call that needs no order doesn't take it.
 type Place struct {
 	Come <-chan struct{} // closed when all earlier calls have left their places
-	// whoever calls it must call leave, even before Come is closed; calling leave again has no
-	// effect
+	// Take takes the place. The caller must call leave, even before Come is closed. Calling leave
+	// again has no effect.
 	Take func() (leave func())
 }
 

@@ -318,7 +318,7 @@ func (m *maker) object(n *node, depth int) (*node, bool) {
 	for _, k := range required {
 		need[k] = true
 	}
-	for _, k := range required { // including those that required properties depend on
+	for _, k := range required { // including properties that required ones depend on
 		for _, d := range n.object("dependentRequired").strings(k) {
 			if !need[d] {
 				need[d] = true

@@ -69,7 +69,7 @@ func pyQuote(s string) string {
 }
 
 // plain makes text safe in a comment or a docstring. Newlines stay; all other control characters
-// are removed, including those that reorder a line.
+// are removed, including the ones that reorder a line.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -228,7 +228,7 @@ func (w *pyWriter) object(o *objectType, want string, depth int) string {
 	return name
 }
 
-// reserve reserves a place for a declaration before those that it needs.
+// reserve reserves a place for a declaration before the declarations that it needs.
 func (w *pyWriter) reserve() int {
 	w.defs = append(w.defs, "")
 	return len(w.defs) - 1

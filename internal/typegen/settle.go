@@ -20,7 +20,7 @@ func settle(self *named, defs []*named) *document {
 		}
 		return t
 	}
-	for _, n := range order { // each type comes after those that it refers to
+	for _, n := range order { // each type comes after the types that it refers to
 		n.body = rewrite(n.body, inlined)
 		heights[n] = height(n.body, heights)
 		if n == self || n.recursive {
@@ -93,7 +93,7 @@ func mapTypes(ts []typ, f func(typ) typ) []typ {
 }
 
 // markRecursive marks at least one name of every cycle. It returns all names reachable from self,
-// ending with self. Except for cycles, each name comes after those that it refers to.
+// ending with self. Except for cycles, each name comes after the names that it refers to.
 func markRecursive(self *named) []*named {
 	var order []*named
 	const open, done = 1, 2

@@ -217,7 +217,9 @@ func TestEstimates(t *testing.T) {
 
 // Run writes all counts when it ends, however many there are.
 func TestRunWritesTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // counting at last has seconds, which a slow machine takes to load the tables
+	// In fake time, loading the tables on a slow machine doesn't exceed the timeout of the final
+	// counting.
+	synctest.Test(t, func(t *testing.T) {
 		s := &memory{}
 		m, call := meter(t, s, nil)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -201,7 +201,7 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 	}
 }
 
-// A fit collects the certain violations of a JSON Schema by a partially known value.
+// A fit collects the definite violations of a JSON Schema by a partially known value.
 type fit struct {
 	root  any
 	found []misfit

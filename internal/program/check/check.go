@@ -1,6 +1,6 @@
-// Package check finds certain errors in a program before it runs, based on the catalog: calls of
-// tools that don't exist, arguments that don't match, promises used as values. It never reports
-// uncertain ones.
+// Package check finds errors in a program before it runs, based on the catalog: calls of tools that
+// don't exist, arguments that don't match, promises used as values. It reports only errors that are
+// certain.
 package check
 
 import (
@@ -25,9 +25,9 @@ const (
 	maxUnknown  = 50        // maximum number of failed catalog lookups
 )
 
-// A checker finds certain errors in a program before it runs: calls of tools that don't exist,
-// invalid arguments, and results used without await. It reports only certain errors. Names that the
-// program declares or assigns are ignored, and so are errors that a catch may handle.
+// A checker finds definite errors in a program before it runs: calls of tools that don't exist,
+// invalid arguments, and results used without await. It reports nothing that is uncertain. Names
+// that the program declares or assigns are ignored, and so are errors that a catch may handle.
 type checker struct {
 	index    *Index
 	at       func(off int) (int, bool) // maps an offset in the parsed code to one in the agent's text
@@ -61,14 +61,15 @@ type Code struct {
 	Text     string                    // JavaScript
 	At       func(off int) (int, bool) // maps an offset of Text to one in the agent's text
 	Assigned map[string]bool           // names that are assigned outside their declarations
-	// names declared by earlier programs of the session; Anything stands for any name
+	// Declared lists the names declared by earlier programs of the session; Anything stands for any
+	// name.
 	Declared []string
 }
 
 // Anything in a list of declared names stands for names that are only known at run time.
 const Anything = "*"
 
-// A Problem is a certain error in a program.
+// A Problem is a definite error in a program.
 type Problem struct {
 	At      int    // offset in the agent's text
 	Message string // for the agent: the problem and how to fix it

@@ -37,8 +37,8 @@ type Limits struct {
 	HotBytes  int64         // maximum bytes of their guests, compressed, and of their files; default 256 MiB
 	Waiting   int           // maximum programs waiting for one session; default 100
 	Journal   int           // maximum bytes of a session's journal, from which it can be rebuilt; default 16 MiB
-	// a program is suspended after all its calls have been pending for this time; default 2 s,
-	// negative: never
+	// SuspendAfter is the time after which a program is suspended if all its calls are pending;
+	// default 2 s, negative: never.
 	SuspendAfter time.Duration
 }
 
@@ -101,9 +101,9 @@ type Config struct {
 	Guests *guest.Source
 	Skills *skill.Shelf
 	Tools  func(tool.Principal) map[string]string // read-only files of a principal (vfs.Config.Tools); may be nil
-	// authorizes file operations; nil: owners may do anything with their files
+	// Access authorizes file operations; nil: owners may do anything with their files.
 	Access vfs.Access
-	// seals exported sessions without a passphrase; nil: a passphrase is required
+	// Key seals exported sessions without a passphrase; nil: a passphrase is required.
 	Key     *secret.Key
 	Privacy *privacy.Guard // protects the personal data of sessions; nil: none
 	Limits  Limits
@@ -117,7 +117,8 @@ type Sessions struct {
 
 	mu sync.Mutex
 	by map[key]*warm
-	// by the size of their guests and files; sessions of the owner with the most are evicted first
+	// idle holds the unused sessions with the size of their guests and files. Sessions of the owner
+	// with the most are evicted first.
 	idle    *queue.Cache[key, *warm]
 	expired time.Time // last check for expired sessions
 	closed  bool

@@ -19,7 +19,7 @@ type Info struct {
 	Name      string   `json:"name"`
 	Owner     string   `json:"owner"`
 	Languages []string `json:"languages"` // languages of its guests: "typescript", "python"
-	// "running" (a program runs), "hot" (in memory) or "suspended" (only in the store)
+	// State is "running" (a program runs), "hot" (in memory) or "suspended" (only in the store).
 	State        string    `json:"state"`
 	Created      time.Time `json:"created"`
 	Used         time.Time `json:"used"`
