@@ -95,8 +95,9 @@ func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 	if hits[0].Score >= faint {
 		return hits, true
 	}
+	asked := spellingOf(query)
 	for _, e := range v.entries {
-		s := max(likeness(query, e.Member), likeness(query, e.Path()))
+		s := max(asked.like(e.Member), asked.like(e.Path()))
 		hits = append(hits, Hit{e, faint * s})
 	}
 	slices.SortFunc(hits, byScore)

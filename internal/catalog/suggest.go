@@ -66,8 +66,9 @@ func (v *View) upstreamOf(path string) (u *upstream, rest string) {
 func (v *View) nearUpstream(space string) *upstream {
 	var best *upstream
 	bestScore := 0.7
+	asked := spellingOf(space)
 	for _, u := range v.upstreams {
-		if s := max(likeness(space, u.name), likeness(space, u.namespace)); s > bestScore {
+		if s := max(asked.like(u.name), asked.like(u.namespace)); s > bestScore {
 			best, bestScore = u, s
 		}
 	}
@@ -83,10 +84,11 @@ func (v *View) nearest(path string, u *upstream) []string {
 		score float64
 	}
 	var found []near
+	whole, last := spellingOf(path), spellingOf(member)
 	for _, e := range v.entries {
-		s := likeness(path, e.Path())
+		s := whole.like(e.Path())
 		if dotted {
-			m := likeness(member, e.Member)
+			m := last.like(e.Member)
 			if u != nil && e.Namespace == u.namespace {
 				s = max(s, m+0.1)
 			} else if u != nil {
@@ -95,7 +97,7 @@ func (v *View) nearest(path string, u *upstream) []string {
 				s = max(s, m)
 			}
 		} else {
-			s = max(s, likeness(path, e.Member), likeness(path, e.Composed))
+			s = max(s, whole.like(e.Member), whole.like(e.Composed))
 		}
 		if s >= 0.55 {
 			found = append(found, near{e.Path(), s})
@@ -122,9 +124,21 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// likeness says how alike two names are, from 0 to 1: by the letters, and by the words whatever their order.
-func likeness(a, b string) float64 {
-	x, y := squash(a), squash(b)
+// A spelling is a name that others are compared with: it is taken apart once.
+type spelling struct {
+	letters []byte
+	words   []string
+}
+
+// spellingOf takes a name apart. Of one that is longer than any tool's only the beginning counts.
+func spellingOf(name string) spelling {
+	name = name[:min(len(name), 2*maxKept)]
+	return spelling{squash(name), splitWords(name)}
+}
+
+// like returns how alike two names are, from 0 to 1: by the letters, and by the words whatever their order.
+func (a spelling) like(b string) float64 {
+	x, y := a.letters, squash(b)
 	if len(x) == 0 || len(y) == 0 {
 		return 0
 	}
@@ -136,7 +150,7 @@ func likeness(a, b string) float64 {
 	if diff := len(x) - len(y); max(diff, -diff)*2 < long && sharedLetters(x, y)*2 >= long {
 		letters = max(letters, 1-float64(distance(x, y))/float64(long))
 	}
-	return max(letters, wordsLikeness(a, b)*0.95)
+	return max(letters, wordsLikeness(a.words, splitWords(b))*0.95)
 }
 
 // squash gives the letters and digits of s in lower case, at most 64.
@@ -169,8 +183,7 @@ func sharedLetters(x, y []byte) int {
 }
 
 // wordsLikeness is Dice's coefficient of the words of two names.
-func wordsLikeness(a, b string) float64 {
-	x, y := splitWords(a), splitWords(b)
+func wordsLikeness(x, y []string) float64 {
 	if len(x) == 0 || len(y) == 0 || len(x) > 32 || len(y) > 32 {
 		return 0
 	}
@@ -221,8 +234,9 @@ func distance(a, b []byte) int {
 // nearestName gives the one of names that is most like s, or "".
 func nearestName(s string, names []string) string {
 	best, bestScore := "", 0.6
+	asked := spellingOf(s)
 	for _, n := range names {
-		if l := likeness(s, n); l > bestScore {
+		if l := asked.like(n); l > bestScore {
 			best, bestScore = n, l
 		}
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/metrics"
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/program"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/secret"
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 	"github.com/biplane-dev/biplane/internal/session"
@@ -78,6 +79,7 @@ type Daemon struct {
 	mask      *mask.Masker   // takes secrets out of all that leaves
 	privacy   *privacy.Guard // nil: personal data is shown as it is
 	limits    *limit.Limiter
+	turns     *queue.Fair // of large work of the host, whatever the policies
 	tokens    *tokens.Counter
 	usage     *usage.Meter
 	driver    closingDriver
@@ -183,10 +185,11 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	if d.limits, err = d.newLimits(context.Background(), key); err != nil {
 		return err
 	}
+	d.turns = gateway.NewTurns()
 	d.policies, err = newPolicies(s, gateway.Config{
 		Barred:  d.keys.Barred,
 		Catalog: d.catalog, Approval: d.approvals,
-		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy,
+		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 	}, d.toolsChanged, d.recordPolicy, d.log)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/gateway"
 	"github.com/biplane-dev/biplane/internal/policy"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -113,6 +114,30 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	s.policies.reload(t.Context())
 	if _, problem = s.policies.state(); !strings.Contains(problem, "is not there") || s.call("shop.put", tool.Principal{}) != nil {
 		t.Errorf("without the folder: %q", problem)
+	}
+}
+
+// Gateways that follow each other share the turns of large work.
+func TestTurnsOutliveAReload(t *testing.T) {
+	s := newShop(t, everything)
+	turns := queue.New(1, 10)
+	s.policies.parts.Turns = turns
+	large := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
+	for i := range 2 {
+		s.write(t, everything+strings.Repeat("\n", i+1))
+		s.policies.reload(t.Context())
+		if err := turns.Enter(t.Context(), "eve"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.policies.Call(ctx, &tool.Call{Path: "shop.put", Arguments: large}); tool.AsError(err) == nil || !tool.AsError(err).Unsent {
+			t.Errorf("reload %d: a large call did not wait for the turn: %v", i+1, err)
+		}
+		turns.Leave("eve")
+		if _, err := s.policies.Call(t.Context(), &tool.Call{Path: "shop.put", Arguments: large}); err != nil {
+			t.Errorf("reload %d: %v", i+1, err)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		Driver: d.driver, Door: func() tool.Caller { return inside }, Programs: programs, Plain: programs.Plain,
 		Files: d.declarations, Access: fileAccess{d.policies, d.event}, Store: sessions, Journal: d.store.Executions(key), Key: key, Tokens: d.tokens, Ended: d.ended, Admit: d.admit, Readmit: d.readmit, Log: d.log,
 		Privacy:  d.privacy,
+		Turns:    d.turns,
 		Recorded: d.recorded, Named: d.named, Doubt: d.doubt,
 		Page:     d.approvalPage,
 		ReadsAll: func(p tool.Principal) bool { return identity.Has(p, identity.Auditor) },

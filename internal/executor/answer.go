@@ -52,7 +52,7 @@ func (r *run) finish(err error) {
 		r.x.cfg.Ended(e)
 	}
 	if carried := r.plan.came(); carried != nil {
-		r.cpu += carried.cpu // of an execution that was told of, and not admitted by itself
+		r.cpu += carried.CPU() // of an execution that was told of, and not admitted by itself
 	}
 	if r.admitted != nil {
 		r.admitted(e)

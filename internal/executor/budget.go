@@ -91,8 +91,8 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	return tool.Marshal(values.Runes(string(v), offset, limit))
 }
 
-// CPU is the CPU time of the program, and of the one that carried out its plan.
-func (r *run) CPU() time.Duration { return r.cpu }
+// CPU is the CPU time of the program, of the one that carried out its plan, and of the host for both.
+func (r *run) CPU() time.Duration { return r.cpu + time.Duration(r.host.Load()) }
 
 // Count counts what the agent was given and what it was spared; once.
 func (r *run) Count() (execution.Tokens, error) {

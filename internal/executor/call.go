@@ -157,7 +157,8 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	}
 	unsent := err != nil && tool.AsError(err).Unsent && !errors.Is(err, errChanged)
 	var blocks []journal.Block
-	value, err := r.outcome(res, err, &blocks)
+	var value json.RawMessage
+	r.work(size, func() { value, err = r.outcome(res, err, &blocks) })
 	r.mu.Lock()
 	if len(value) > 0 && r.answers > 0 && r.answers+len(value) > maxAnswers {
 		value, err = nil, tool.Over(execution.FanOutLimit, "results of over %s are waiting to be read by the program already: make fewer calls at once. The tool did what it was asked to", prose.Size(maxAnswers))
@@ -277,7 +278,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 // callOf makes the n-th call as the door is given it.
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
-	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Remark: r.remark,
+	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Remark: r.remark, Worked: r.worked,
 		Labels: r.labels.All(), Carries: func(labels []string) error { return r.carriesFrom(n, labels) },
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }

@@ -100,6 +100,7 @@ type Config struct {
 	Privacy  *privacy.Guard             // keeps personal data from models; nil: it doesn't
 	Journal  journal.Store              // what executions did; nil: nothing is written down, and a restart knows nothing of them
 	Tokens   *tokens.Counter            // default one of its own
+	Turns    *queue.Fair                // of large work of the host, as to prepare a long program; nil: no work waits
 	Log      *slog.Logger               // default slog.Default()
 	Now      func() time.Time           // default time.Now
 }

@@ -1,12 +1,17 @@
 package executor_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/biplane-dev/biplane/internal/execution"
 	"github.com/biplane-dev/biplane/internal/executor"
+	"github.com/biplane-dev/biplane/internal/queue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -64,5 +69,29 @@ func TestSessionsInMemoryAreShared(t *testing.T) {
 	s.want("work", "x", "1", "memory")
 	if o := s.try(t.Context(), eve, "s0", ops(op{Get: "x"})); o.from != "disk" {
 		t.Errorf("eve's first comes from %s", o.from)
+	}
+}
+
+// What the host computes for a program counts as its CPU time, and ends it when that is too much.
+func TestHostWorkCounts(t *testing.T) {
+	a := standard()
+	a["work"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		c.Worked(6 * time.Second)
+		return tool.Text(false, "done"), nil
+	}
+	var ended []*execution.Execution
+	r := newRig(t, a, func(c *executor.Config) {
+		c.Turns = queue.New(1, 10)
+		c.Ended = func(e *execution.Execution) { ended = append(ended, e) }
+	})
+	if v := r.value(`await box.work({}); return 1`); v != "1" {
+		t.Error(v)
+	}
+	if cpu := ended[0].CPU(); cpu < 6*time.Second {
+		t.Errorf("%v are counted", cpu)
+	}
+	text := r.failure(`await box.work({}); await box.work({}); for (;;) await box.echo({})`)
+	if !strings.Contains(text, "biplane has worked on the program's calls for 10s") || ended[1].Error.Limit != "cpu" {
+		t.Errorf("%s, %+v", text, ended[1].Error)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/execution"
@@ -75,6 +76,7 @@ type run struct {
 	barred   error                                     // why it may not read a module that its text imports
 	plan     *planned                                  // what it has to do with a plan; nil: nothing
 	cpu      time.Duration                             // CPU time of the Runs that are over
+	host     atomic.Int64                              // nanoseconds that the host computed for its text and its calls
 	ran      error                                     // why the last Run didn't leave a guest that can go on
 	saved    time.Duration                             // how long that took
 	stray    *time.Timer                               // see strayed
@@ -212,7 +214,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	if err := r.attach(a.files); err != nil {
 		return err
 	}
-	r.program, err = r.prepare(a)
+	r.work(len(a.Code), func() { r.program, err = r.prepare(a) })
 	if err := r.attempts(err); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime/debug"
 
 	"github.com/biplane-dev/biplane/internal/approval"
@@ -23,7 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config configures a Gateway. All fields but Barred, Latest, Log, Limits and Privacy are required.
+// Config configures a Gateway. All fields but Barred, Latest, Log, Limits, Privacy and Turns are required.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine
@@ -39,14 +38,15 @@ type Config struct {
 	Limits *limit.Limiter // nil: none
 	// Privacy hides personal data from models; nil: it is not hidden.
 	Privacy *privacy.Guard
+	// Turns are those of large work, which Gateways that follow each other share; nil: its own.
+	Turns *queue.Fair
 }
 
 // A Gateway is a tool.Caller that dispatches to all others. It is immutable: a new configuration
 // needs a new Gateway.
 type Gateway struct {
 	cfg      Config
-	fleeting bool        // the tools that a principal may see can change without a new catalog
-	checks   *queue.Fair // of large arguments
+	fleeting bool // the tools that a principal may see can change without a new catalog
 	seen     sights
 }
 
@@ -65,7 +65,10 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Gateway{cfg: cfg, checks: queue.New(maxChecks, math.MaxInt), fleeting: cfg.Barred != nil || cfg.Policy.Timed()}, nil
+	if cfg.Turns == nil {
+		cfg.Turns = NewTurns()
+	}
+	return &Gateway{cfg: cfg, fleeting: cfg.Barred != nil || cfg.Policy.Timed()}, nil
 }
 
 // Call resolves c.Path, validates the arguments against the tool's schema, and decides. If the
@@ -83,14 +86,12 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	if c.Attempt {
 		return nil, tool.NotSent(g.attempted(ctx, c))
 	}
-	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
+	next := *c
+	g.charged(ctx, &next)
+	entry, err := g.resolve(&next)
 	if err != nil {
-		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {
-			err = own // it suggests only visible tools
-		}
 		return nil, tool.NotSent(err)
 	}
-	next := *c
 	next.Tool = entry.Tool
 	if next.ID == "" {
 		next.ID = "call_" + rand.Text()
@@ -100,54 +101,33 @@ func (g *Gateway) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	}
 	g.muffle(ctx, &next)
 	result, err := g.made(ctx, &next, entry)
-	return g.shown(ctx, &next, result, err)
+	if g.cfg.Privacy != nil {
+		g.afterwards(ctx, &next, result, func() { result, err = g.shown(ctx, &next, result, err) })
+	}
+	return result, err
 }
 
 // made makes a resolved call.
 func (g *Gateway) made(ctx context.Context, c *tool.Call, entry *catalog.Entry) (*tool.Result, error) {
-	remark, err := g.reveal(ctx, c)
-	if err != nil {
+	j, err := g.judge(ctx, c, entry)
+	switch {
+	case err != nil:
 		return nil, tool.NotSent(err)
+	case j.hidden: // an error in the arguments would reveal its schema
+		return g.recorded(ctx, c, j.decision, nil)
+	case j.invalid != nil:
+		return nil, tool.NotSent(j.invalid)
 	}
-	if err := g.check(ctx, c, entry); err != nil {
-		if d, hidden := g.hidden(c); hidden { // an error in the arguments would reveal its schema
-			return g.recorded(ctx, c, d, nil)
-		}
-		return nil, tool.NotSent(err)
-	}
+	decision := j.decision
 	caller, ok := g.cfg.Catalog.Caller(entry.Tool.Upstream)
 	if !ok {
 		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "upstream %s was removed: search again", entry.Tool.Upstream))
 	}
-	decision := g.decide(policy.Request{
-		Principal: c.Principal, Tool: entry.Tool, Arguments: c.Arguments, Parent: c.Parent, Labels: c.Labels,
-	})
-	decision.Remark = remark
 	c.Grant = decision.Grant
 	if c.Write != nil && decision.Effect != policy.Deny && !g.cfg.Policy.ReadOnly(entry.Tool) {
 		return g.takenOver(ctx, c, decision, caller)
 	}
 	return g.recorded(ctx, c, decision, caller)
-}
-
-// Limits of the arguments that are checked at once. The number that wait is limited by the number
-// of calls.
-const (
-	maxChecks   = 4        // of large arguments
-	largeChecks = 32 << 10 // size in bytes from which arguments are large
-)
-
-// check fills in defaults in c's arguments and validates them. Large arguments wait for a turn;
-// principals take turns.
-func (g *Gateway) check(ctx context.Context, c *tool.Call, entry *catalog.Entry) error {
-	if len(c.Arguments) > largeChecks {
-		if err := g.checks.Enter(ctx, c.Principal.ID); err != nil {
-			return err
-		}
-		defer g.checks.Leave(c.Principal.ID)
-	}
-	c.Arguments = entry.Fill(c.Arguments)
-	return entry.Validate(c.Arguments)
 }
 
 // decide decides on r. A barred credential takes precedence over every policy. A key for one
@@ -256,7 +236,7 @@ func (g *Gateway) decided(ctx context.Context, c *tool.Call, d policy.Decision, 
 	silent := quiet(c, d)
 	result, err := g.limited(ctx, c, caller)
 	if silent {
-		result, err = redacted(result, err, d.Redact)
+		g.afterwards(ctx, c, result, func() { result, err = redacted(result, err, d.Redact) })
 	}
 	if err != nil {
 		return nil, tool.AsError(err)

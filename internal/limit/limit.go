@@ -29,7 +29,7 @@ const (
 	Calls      What = "calls"      // of tools of upstreams
 	Executions What = "executions" // of programs
 	Concurrent What = "concurrent" // executions under way at once
-	CPU        What = "cpu"        // seconds of CPU time of programs
+	CPU        What = "cpu"        // seconds of CPU time of programs, and of the host for calls
 	Tokens     What = "tokens"     // of answers to the model
 	Egress     What = "egress"     // bytes of arguments sent to upstreams
 )
@@ -343,6 +343,41 @@ func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
 		l.now[u.key]++
 	}
 	return l.ending(ctx, c, nil, under)
+}
+
+// execute is what CPU time counts for, whatever it is used for.
+var execute = &tool.Tool{Upstream: tool.Own, Name: "execute"}
+
+// Spend counts CPU time that the host used for a principal outside of an execution, whatever the limits say.
+func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Duration) {
+	c := &tool.Call{Principal: who, Tool: execute}
+	uses := l.uses(c, nil, CPU, cpu.Seconds())
+	if len(uses) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now()) // where it can't be kept it counts as long as this process lives
+}
+
+// Afford returns an error, of the kind Limit, if the CPU time of a call's principal is used up.
+func (l *Limiter) Afford(ctx context.Context, c *tool.Call) error {
+	uses := l.uses(c, nil, CPU, 0)
+	if len(uses) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.recall(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	now := l.cfg.Now()
+	for _, u := range uses {
+		if wait := l.wait(u, now); wait > 0 {
+			return over(u.rule, c, wait)
+		}
+	}
+	return nil
 }
 
 // Spent is what a use came to that only its end tells.

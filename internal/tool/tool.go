@@ -108,6 +108,9 @@ type Call struct {
 	// its result, its error text, its progress, its log messages. If it returns an error, none of
 	// the output is returned. Nil: labels are not tracked.
 	Carries func(labels []string) error
+	// Worked is called with the time that the host computes for the call: to check its arguments and
+	// decide on them, to change its result, to search. It may be nil.
+	Worked func(time.Duration)
 	// Leaving is called by the gateway when an authorized call is about to be sent. It must not
 	// modify or keep c. The gateway calls sure after the call was recorded, and doesn't send the
 	// call if it returns an error. Leaving may be nil.
@@ -124,6 +127,15 @@ type Call struct {
 	// set in the single call by which an execution asks about its plan, instead of a tool of the
 	// catalog.
 	Plan Caller
+}
+
+// Working returns a function that calls Worked with the time since Working was called.
+func (c *Call) Working() (done func()) {
+	if c.Worked == nil {
+		return func() {}
+	}
+	began := time.Now()
+	return func() { c.Worked(time.Since(began)) }
 }
 
 // A Place is a call's place in an order. A call that needs no order doesn't take it.
