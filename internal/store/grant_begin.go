@@ -43,28 +43,33 @@ func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 	return nil
 }
 
-// eachRow calls f with the columns of each row of a query, in the transaction under way. f may write.
-func (w *writer) eachRow(ctx context.Context, query string, args []any, columns int, f func(row []any) error) error {
+// readRows returns the rows of a query in the transaction under way, each as read returns it.
+func readRows[T any](ctx context.Context, w *writer, read func(scan func(...any) error) (T, error), query string, args ...any) (all []T, _ error) {
 	rows, err := w.conn.QueryContext(ctx, query, args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var all [][]any
+	defer rows.Close()
 	for rows.Next() {
+		row, err := read(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
+// eachRow calls f with the columns of each row of a query, in the transaction under way. f may write.
+func (w *writer) eachRow(ctx context.Context, query string, args []any, columns int, f func(row []any) error) error {
+	all, err := readRows(ctx, w, func(scan func(...any) error) ([]any, error) {
 		row, to := make([]any, columns), make([]any, columns)
 		for i := range row {
 			to[i] = &row[i]
 		}
-		if err := rows.Scan(to...); err != nil {
-			rows.Close()
-			return err
-		}
-		all = append(all, row)
-	}
-	if err := rows.Close(); err != nil {
-		return err
-	}
-	if err := rows.Err(); err != nil {
+		return row, scan(to...)
+	}, query, args...)
+	if err != nil {
 		return err
 	}
 	for _, row := range all {
@@ -86,40 +91,27 @@ func textOf(v any) string {
 }
 
 func (g *grants) adoptKeys(ctx context.Context, w *writer) error {
-	rows, err := w.conn.QueryContext(ctx, selectKeys)
+	all, err := readRows(ctx, w, func(scan func(...any) error) (*keyRow, error) {
+		r := &keyRow{key: &identity.Key{}}
+		return r, r.scan(scan)
+	}, selectKeys)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		r := &keyRow{key: &identity.Key{}}
-		if err := r.scan(rows.Scan); err != nil {
-			return err
-		}
+	for _, r := range all {
 		g.set(keyGrants, r.key.Name, r.digest(g))
 	}
-	return rows.Err()
+	return nil
 }
 
 func (g *grants) adoptApprovals(ctx context.Context, w *writer) error {
-	rows, err := w.conn.QueryContext(ctx, `SELECT `+approvalColumns+` FROM approval`)
-	if err != nil {
-		return err
-	}
-	var all []*approvalRow
-	for rows.Next() {
+	all, err := readRows(ctx, w, func(scan func(...any) error) (*approvalRow, error) {
 		r := &approvalRow{}
-		if err := r.scan(rows.Scan); err != nil {
-			rows.Close()
-			return err
-		}
+		err := r.scan(scan)
 		r.request, r.arguments = nil, nil
-		all = append(all, r)
-	}
-	if err := rows.Close(); err != nil {
-		return err
-	}
-	if err := rows.Err(); err != nil {
+		return r, err
+	}, `SELECT `+approvalColumns+` FROM approval`)
+	if err != nil {
 		return err
 	}
 	for _, r := range all {
