@@ -41,11 +41,7 @@ func TestWitness(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove := func(name string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		return func(t *testing.T, dir string) { removeFile(t, dir, name) }
 	}
 	for _, tt := range []struct {
 		name   string
@@ -101,6 +97,17 @@ func TestWitness(t *testing.T) {
 				t.Error("a call begins")
 			}
 		})
+	}
+}
+
+// removeFile removes a file, and what SQLite keeps beside it: a log that is left would bring the database back.
+func removeFile(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	for _, beside := range []string{"-wal", "-shm"} {
+		_ = os.Remove(filepath.Join(dir, name+beside))
 	}
 }
 
@@ -201,9 +208,7 @@ func TestWitnessAfterBrokenStart(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, store.File)); err != nil {
-		t.Fatal(err)
-	}
+	removeFile(t, dir, store.File)
 	if _, err := stored(t, open(t, dir)).Signer(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is gone") {
 		t.Error(err)
 	}
