@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// HungUp reports whether a write to a guest stream failed because nobody will read it any more: then the guest is to end, and that
-// is no error. net.ErrClosed is told by its words: package net is initialized among the last, and the engine's process is not to
-// wait for it.
+// HungUp reports whether a write to a guest stream failed because the reader closed it. The guest
+// should then end, and that is not an error. net.ErrClosed is recognized by its text: package net
+// is initialized late, and the engine's process must not wait for it.
 func HungUp(err error) bool {
 	return errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE) ||
 		err != nil && strings.HasSuffix(err.Error(), "use of closed network connection")

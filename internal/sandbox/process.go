@@ -1,15 +1,16 @@
 package sandbox
 
-// Unenclosed is among the Missing of a kind whose guests run inside the process that made its driver. A driver that puts
-// a process of its own around another one takes it away.
+// Unenclosed is listed in Capabilities.Missing by a driver whose guests run inside the process that
+// created it. A driver that runs another driver in a process of its own removes the entry.
 const Unenclosed = "a process around the engine: it runs inside this one, with no seccomp, Landlock or namespaces between them"
 
-// A CrashError says that the process around an engine ended while it held a sandbox: by a fault, by the system, or by the
-// host that ended it because it broke a rule. Whatever the sandbox held is lost, and nothing is known of what it did last;
-// others are unharmed, and a new sandbox can be made at once.
+// A CrashError reports that the process around an engine ended while it held a sandbox: because of
+// a fault, by the system, or killed by the host for breaking a rule. The sandbox's state is lost,
+// and its last action is unknown. Other sandboxes are unaffected, and a new one can be created
+// immediately.
 type CrashError struct {
-	Reason string // for the log and for people: "made a forbidden system call (SIGSYS)"
+	Reason string // for the log and for users: "made a forbidden system call (SIGSYS)"
 }
 
-// Error says it for people.
+// Error returns a message for users.
 func (e *CrashError) Error() string { return "the engine's process " + e.Reason }

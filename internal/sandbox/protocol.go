@@ -2,27 +2,29 @@ package sandbox
 
 import "encoding/json"
 
-// The guest protocol: each side writes messages, each one JSON object on a line of its own ('\n' ends it and is
-// nowhere inside). The host begins a program with one Run; the guest writes Calls, Files, Consoles and Timers as the
-// program runs, in any order and any number at once, and ends it with exactly one Done or Fail. The host answers each
-// Call and File by one Answer with the same ID, in any order, and a Timer by one Wake when its time has come. When it has
-// read Done or Fail it ends the stream (io.EOF), or, in a session, begins the next program with another Run.
+// The guest protocol: each side writes messages, each a JSON object on one line that ends with a
+// newline. The host starts a program with one Run. While it runs, the guest writes Calls, Files,
+// Consoles and Timers in any order, with any number pending. It ends the program with exactly one
+// Done or Fail. The host answers each Call and File with one Answer that has the same ID, in any
+// order. It sends a Wake when a Timer expires. After it has read Done or Fail, it ends the stream
+// (io.EOF) or, in a session, starts the next program with another Run.
 //
-// A guest that can't go on without an answer (a synchronous function for files, a call in a language that has no await
-// there) may ask instead (Cmd.Ask): the question is a GuestMessage, of Call, File or Sleep, the answer a HostMessage with
-// an Answer.
+// A guest that can't continue without an answer (a synchronous file function, or a call in a
+// language without await there) may ask instead (Cmd.Ask). The question is a GuestMessage with a
+// Call, File or Sleep, and the answer a HostMessage with an Answer.
 //
-// The guest is deterministic: all that it hears of the outside are the lines of the host and the answers to what it
-// asks, time and randomness included. The same lines and answers in the same order bring about the same lines of its own, and
-// leave the same state.
+// The guest is deterministic: its only inputs are the host's lines and the answers to its
+// questions, including time and randomness. The same lines and answers in the same order produce
+// the same output lines and the same state.
 //
-// Values cross as JSON. Where they hold integers beyond 2^53 (which a JavaScript number can't), they are written as
-// they are: both sides read and write such integers exactly (BigInt in JavaScript).
+// Values are encoded as JSON. Integers beyond 2^53, which a JavaScript number can't hold, are
+// written unchanged. Both sides read and write such integers exactly (BigInt in JavaScript).
 
-// A HostMessage is what the host writes to the guest. Exactly one field beside At is set.
+// A HostMessage is a message from the host to the guest. Exactly one field besides At is set.
 type HostMessage struct {
-	// At is the time of day in milliseconds since the epoch: what the guest's clocks show while it deals with the message.
-	// It never goes back: where At is earlier than what the guest's clock shows, the clock stays.
+	// At is the time of day in milliseconds since the epoch. The guest's clocks show it while it
+	// handles the message. It never goes back: if At is earlier than the guest's clock, the clock
+	// stays.
 	At     int64   `json:"at,omitempty"`
 	Run    *Run    `json:"run,omitempty"`
 	Answer *Answer `json:"answer,omitempty"`
@@ -31,19 +33,26 @@ type HostMessage struct {
 
 // Run starts a program.
 type Run struct {
-	Code string `json:"code"`           // in "js" a script whose completion value is a function, the value of the program is what its call gives, awaited; in "python" the text of the program
+	// in "js" a script whose completion value is a function: the program's value is its awaited
+	// result; in "python" the program's text
+	Code string `json:"code"`
 	Name string `json:"name"`           // file name in stack traces
-	Line int    `json:"line,omitempty"` // in "python": how many lines of the agent's text stand before Code; stack traces count them
-	Seed string `json:"seed,omitempty"` // 64 hexadecimal digits: all of the program's randomness comes of it; absent only where nothing needs any
-	// Session says that this program is one of a session's: what the programs before it left (timers that have not gone
-	// off, promises, declarations) is there, and what it leaves will be.
+	// in "python": number of lines of the agent's text before Code; stack traces count them
+	Line int    `json:"line,omitempty"`
+	// 64 hexadecimal digits that seed all of the program's randomness; absent only if none is
+	// needed
+	Seed string `json:"seed,omitempty"`
+	// Session marks the program as part of a session: the state of earlier programs (pending
+	// timers, promises, declarations) is available to it, and its own state is kept.
 	Session bool `json:"session,omitempty"`
-	// Namespaces are the globals through which the program reaches tools: safe upstream name to safe member names.
-	// A member that is not listed may be called all the same: the host decides.
+	// Namespaces are the globals through which the program calls tools: safe upstream name to safe
+	// member names. Unlisted members may still be called: the host decides.
 	Namespaces map[string][]string `json:"namespaces,omitempty"`
-	// Aliases are further globals: other names for a namespace ("github") or a tool ("github.list_issues").
+	// Aliases are further globals: other names for a namespace ("github") or a tool
+	// ("github.list_issues").
 	Aliases map[string]string `json:"aliases,omitempty"`
-	// Whole are the namespaces of which all members are listed: another name is no tool of theirs.
+	// Whole lists the namespaces with a complete member list: any other name is not one of their
+	// tools.
 	Whole []string `json:"whole,omitempty"`
 }
 
@@ -54,104 +63,117 @@ type Answer struct {
 	Error *GuestError     `json:"error,omitempty"`
 }
 
-// Wake says that the time of the guest's last Timer has come.
+// Wake reports that the guest's last Timer expired.
 type Wake struct{}
 
-// A GuestMessage is what the guest writes to the host. Exactly one field is set.
+// A GuestMessage is a message from the guest to the host. Exactly one field is set.
 type GuestMessage struct {
 	Call    *GuestCall `json:"call,omitempty"`
 	File    *File      `json:"file,omitempty"`
-	Sleep   *Sleep     `json:"sleep,omitempty"` // asked only
+	Sleep   *Sleep     `json:"sleep,omitempty"` // only through Cmd.Ask
 	Timer   *Timer     `json:"timer,omitempty"`
 	Console *Console   `json:"console,omitempty"`
 	Emit    *Emit      `json:"emit,omitempty"`
 	Done    *Done      `json:"done,omitempty"`
 	Fail    *Fail      `json:"fail,omitempty"`
-	// Hold says that the guest stands still until the next line of the host comes (a call that nothing awaits, in a
-	// language that has no await there): it can't be kept (Cmd.Keep) before that.
+	// Hold means that the guest blocks until the host's next line, because of a call that isn't
+	// awaited in a language without await there. Until then its state can't be kept (Cmd.Keep).
 	Hold bool `json:"hold,omitempty"`
 }
 
-// Timer asks for one Wake in MS milliseconds, instead of any that was asked for before; negative: none. A Run takes back
-// what was asked for before it.
+// Timer requests one Wake in MS milliseconds and replaces any earlier request. If MS is negative,
+// there is no Wake. A Run cancels earlier requests.
 type Timer struct {
 	MS float64 `json:"ms"`
 }
 
-// Sleep asks to stand still for MS milliseconds.
+// Sleep asks to block for MS milliseconds.
 type Sleep struct {
 	MS float64 `json:"ms"`
 }
 
-// GuestCall asks for a call of a tool.
+// GuestCall requests a tool call.
 type GuestCall struct {
 	ID    int64           `json:"id"`
-	Path  string          `json:"path"`            // "github.list_issues" (safe), "github.list-issues" (exact), or another form
+	// "github.list_issues" (safe), "github.list-issues" (exact), or another form
+	Path  string          `json:"path"`
 	Args  json.RawMessage `json:"args,omitempty"`  // absent means {}; an array holds arguments by position
-	Stack string          `json:"stack,omitempty"` // where the program made it
+	Stack string          `json:"stack,omitempty"` // where in the program the call was made
 }
 
-// File asks for something of the virtual file system: ./tools (read-only), ./skills and ./workspace. What it gives and
-// which errors (GuestError.Code has the POSIX name) are those of POSIX; there are no links, owners or permissions.
+// File requests an operation on the virtual file system: ./tools (read-only), ./skills and
+// ./workspace. Results and errors follow POSIX, and GuestError.Code holds the POSIX error name.
+// There are no links, owners or permissions.
 //
-//	"read"     gives the text (bytes that are no UTF-8 become U+FFFD), or with Base64 the bytes; of Offset and Length where given
-//	"write"    writes Data; Flag is that of fopen: "w" (empty means that), "wx", "a", "ax", "r+" (in place, at Offset; it must exist)
+//	"read"     returns the text (invalid UTF-8 becomes U+FFFD) or, with Base64, the bytes;
+//	           from Offset, at most Length if set
+//	"write"    writes Data; Flag is as in fopen: "w" (the default), "wx", "a", "ax",
+//	           "r+" (in place, at Offset; the file must exist)
 //	"truncate" sets the length to Offset
-//	"list"     gives the names in a directory, sorted, as an array of {"name", "dir"}
-//	"stat"     gives {"dir": bool, "size": n, "mtime": ms since the epoch, "readonly": bool}
-//	"mkdir"    makes a directory; with Recursive those above it too, and one that exists is no error
-//	"rm"       removes a file, with Recursive a directory and all in it; with Force what isn't there is no error
+//	"list"     returns the names in a directory, sorted, as an array of {"name", "dir"}
+//	"stat"     returns {"dir": bool, "size": n, "mtime": ms since the epoch, "readonly": bool}
+//	"mkdir"    creates a directory; with Recursive also its missing parents, and an
+//	           existing directory is no error
+//	"rm"       removes a file; with Recursive also a directory and its contents;
+//	           with Force a missing path is no error
 //	"rmdir"    removes an empty directory
 //	"rename"   moves Path to To
 //	"copy"     copies the file Path to To; with Flag "wx" To must not exist
 type File struct {
 	ID        int64  `json:"id"`
 	Op        string `json:"op"`
-	Path      string `json:"path"` // as the program wrote it; relative ones begin at the root, which holds ./tools, ./skills and ./workspace
+	// as written by the program; relative to the root, which holds ./tools, ./skills and
+	// ./workspace
+	Path      string `json:"path"`
 	To        string `json:"to,omitempty"`
 	Data      string `json:"data,omitempty"`   // text, or base64 with Base64
 	Base64    bool   `json:"base64,omitempty"` // Data, or the value, is base64
-	Handle    string `json:"handle,omitempty"` // "write": the bytes of an image, audio or resource that a tool gave, instead of Data
+	// "write": a handle of an image, audio or resource returned by a tool, written instead of Data
+	Handle    string `json:"handle,omitempty"`
 	Offset    int64  `json:"offset,omitempty"`
-	Length    *int64 `json:"length,omitempty"` // "read": at most so many bytes; absent: all
+	Length    *int64 `json:"length,omitempty"` // "read": at most this many bytes; absent: all
 	Flag      string `json:"flag,omitempty"`
 	Recursive bool   `json:"recursive,omitempty"`
 	Force     bool   `json:"force,omitempty"`
 }
 
-// NoteLevel is the Console.Level of what the runtime tells the agent about a program.
+// NoteLevel is the Console.Level of the runtime's notes to the agent about a program.
 const NoteLevel = "note"
 
-// Console is one line that the program logged, or a note of the runtime.
+// Console is one line logged by the program, or a note of the runtime.
 type Console struct {
-	Level string `json:"level"` // "log", "info", "warn", "error", "debug"; NoteLevel: a note for the agent, not logged by the program
+	// "log", "info", "warn", "error", "debug"; NoteLevel: a note for the agent, not logged by the
+	// program
+	Level string `json:"level"`
 	Text  string `json:"text"`
 }
 
-// Emit gives something to the agent beside the value: a handle (an image, audio or a resource that a tool answered with)
-// or, where no such handle is kept, a file by its path, as an embedded resource.
+// Emit sends the agent an additional result: a handle (an image, audio or resource returned by a
+// tool) or, if there is no such handle, a file by its path, as an embedded resource.
 type Emit struct {
 	Handle string `json:"handle"`
 }
 
-// Done says that the program ended well.
+// Done reports that the program ended successfully.
 type Done struct {
 	Value     json.RawMessage `json:"value,omitempty"`     // absent means undefined
-	Unawaited []int64         `json:"unawaited,omitempty"` // calls that the program never awaited; they were awaited at its end
+	// calls that the program never awaited; the runtime awaited them at its end
+	Unawaited []int64         `json:"unawaited,omitempty"`
 }
 
-// Fail says that the program ended with an error that it didn't catch, or can never end.
+// Fail reports that the program ended with an uncaught error, or can never end.
 type Fail struct {
 	Error GuestError `json:"error"`
 }
 
-// A GuestError is an error on its way into or out of the guest. Going in it becomes a thrown ToolError; coming out it
-// is what the program threw.
+// A GuestError is an error passed into or out of the guest. Passed in, it becomes a thrown
+// ToolError. Passed out, it is the error that the program threw.
 type GuestError struct {
 	Name     string `json:"name,omitempty"` // "TypeError", "ToolError", ...
 	Message  string `json:"message"`
-	Kind     string `json:"kind,omitempty"` // a tool.Kind; "stalled" where the program waits for what can't come
-	Code     string `json:"code,omitempty"` // of a File: "ENOENT", "EEXIST", "EROFS", ...
+	// a tool.Kind; "stalled" if the program waits for something that can't happen
+	Kind     string `json:"kind,omitempty"`
+	Code     string `json:"code,omitempty"` // for a File: "ENOENT", "EEXIST", "EROFS", ...
 	Upstream string `json:"upstream,omitempty"`
 	Tool     string `json:"tool,omitempty"`
 	Stack    string `json:"stack,omitempty"`

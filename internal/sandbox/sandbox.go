@@ -1,6 +1,7 @@
-// Package sandbox says what a sandbox is: a Driver makes sandboxes of one kind, a Sandbox runs one Cmd, and the guest
-// inside talks to the host over one byte stream, in the protocol of protocol.go. Drivers carry the bytes of that
-// stream and read none of them; whoever speaks the protocol knows no driver.
+// Package sandbox defines sandboxes: a Driver creates sandboxes of one kind, a Sandbox runs one
+// Cmd, and the guest inside communicates with the host over one byte stream, in the protocol of
+// protocol.go. Drivers carry the bytes of that stream without reading them. Code that implements
+// the protocol doesn't depend on a driver.
 package sandbox
 
 import (
@@ -11,137 +12,154 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Driver makes sandboxes of one kind. It is safe for concurrent use.
+// A Driver creates sandboxes of one kind. It is safe for concurrent use.
 type Driver interface {
-	// Probe says what this kind can do on this host; its error is why it can't run here.
+	// Probe returns the capabilities of this kind on this host. Its error explains why the kind
+	// can't run here.
 	Probe(ctx context.Context) (Capabilities, error)
-	// Create makes a sandbox: fresh, holding nothing of any earlier one. It fails rather than leave out a protection.
+	// Create returns a fresh sandbox without state of an earlier one. It fails rather than leave
+	// out a protection.
 	Create(ctx context.Context, spec Spec) (Sandbox, error)
 }
 
-// Capabilities are what a kind can do on this host.
+// Capabilities describes a kind of sandbox on this host.
 type Capabilities struct {
 	Driver   string    `json:"driver"` // "wasm"
 	Tier     tool.Tier `json:"tier"`
-	Runtimes []string  `json:"runtimes"` // what Spec.Runtime may be: "js", "python"
-	Engine   string    `json:"engine"`   // names and versions of what runs guests, for people
-	// Engines are those of each, by runtime. Where there is none, Engine is all that is known.
+	Runtimes []string  `json:"runtimes"` // valid values of Spec.Runtime: "js", "python"
+	Engine   string    `json:"engine"`   // names and versions of the engines, for users
+	// Engines maps runtimes to their engines. If a runtime is missing, only Engine is known.
 	Engines map[string]string `json:"engines,omitempty"`
-	// Builds are the identities of the engines' builds, by runtime: a guest of another build may do something else with
-	// what it hears. Where there is none, Engine is all that is known.
+	// Builds maps runtimes to the identities of the engines' builds: a guest of another build may
+	// behave differently on the same input. If a runtime is missing, only Engine is known.
 	Builds  map[string]string `json:"builds,omitempty"`
 	Details map[string]string `json:"details,omitempty"`
-	Missing []string          `json:"missing,omitempty"` // protections that are not armed on this host, and what stands in for them
+	// protections that are not armed on this host, and their substitutes
+	Missing []string          `json:"missing,omitempty"`
 }
 
-// A Spec is what a sandbox is made for. A zero limit means the driver's default, never "none".
+// A Spec configures a sandbox. A zero limit means the driver's default, never "none".
 type Spec struct {
-	Runtime string        // what runs in it, one of Capabilities.Runtimes; empty means "js"
-	Owner   string        // whose it is: guests of different owners never share a process, where guests have processes
-	Memory  int64         // bytes that the guest can hold, hard
+	Runtime string        // language runtime, one of Capabilities.Runtimes; empty means "js"
+	Owner   string        // owner: guests of different owners never share a process, if guests have processes
+	Memory  int64         // hard limit of the guest's memory, in bytes
 	CPU     time.Duration // CPU time of the guest in one Run
 	Stack   int64         // bytes of the guest's own stack
 	Output  int64         // bytes that the guest may write to the guest stream in one Run
 }
 
-// A Sandbox is one guest and all it holds.
+// A Sandbox is one guest and its state.
 type Sandbox interface {
-	// Run runs cmd until the guest ends or ctx is done, as os/exec's Cmd.Run does, and gives the guest's exit code.
-	// A limit that was reached is a *LimitError; an end of ctx is an error that wraps the context's cause.
-	// After an error the sandbox may only be closed. After a Run without one, of a Cmd with Keep, it may Run again.
+	// Run runs cmd until the guest ends or ctx is done, like os/exec's Cmd.Run, and returns the
+	// guest's exit code. If a limit was reached, the error is a *LimitError. If ctx ended, it wraps
+	// the context's cause. After an error the sandbox may only be closed. After a successful Run of
+	// a Cmd with Keep, Run may be called again.
 	Run(ctx context.Context, cmd *Cmd) (exit int, err error)
-	// Close destroys the sandbox and all it holds. It may be called twice, and stops a Run that is under way.
+	// Close destroys the sandbox and its state. It may be called twice, and stops a Run in
+	// progress.
 	Close() error
 }
 
-// A Cmd is what to run, in the shape of os/exec.Cmd: the caller sets its fields, Run fills in Usage.
+// A Cmd describes one run of a guest, like os/exec.Cmd: the caller sets its fields, and Run fills
+// in Usage.
 type Cmd struct {
-	// Guest is the guest stream. When reading gives io.EOF the guest ends, or, with Keep, stays as it is.
+	// Guest is the guest stream. When a read returns io.EOF the guest ends or, with Keep, is kept.
 	Guest io.ReadWriter
-	// Ask answers a question that the guest asks and stands still for: one line each, without '\n', both as small as a
-	// file operation needs. Its context is done when the guest is stopped. It may be nil: then there are no answers.
-	// Time that the guest waits counts towards none of its limits.
+	// Ask answers a question for which the guest blocks. Question and answer are one line each,
+	// without a newline, and small enough for a file operation. Its context is done when the guest
+	// is stopped. If Ask is nil, questions get no answer. Time that the guest waits doesn't count
+	// towards its limits.
 	Ask func(ctx context.Context, question []byte) (answer []byte)
-	// Keep keeps the guest when Guest gives io.EOF: Run returns as soon as the guest has taken all lines before the end
-	// and has no job left, and the next Run goes on from there, with another stream. What it then waits for (a timer, an
-	// answer) comes by a line of a later Run.
+	// Keep keeps the guest when Guest returns io.EOF. Run returns as soon as the guest has consumed
+	// all earlier lines and has no job left. The next Run continues from there with another stream.
+	// Whatever the guest then waits for (a timer, an answer) arrives as a line of a later Run.
 	Keep bool
-	// Next, with Keep, gives a guest that stands still for a line when Guest has ended the one that would be the first of the next Run; nil
-	// when none comes. Without it such a guest is lost. Its context is done when the guest is stopped.
+	// Next, with Keep, returns a line to a guest that blocks for one after Guest has ended: the
+	// line that would be the first of the next Run, or nil if none comes. If Next is nil, such a
+	// guest is lost. Its context is done when the guest is stopped.
 	Next func(ctx context.Context) (line []byte)
-	CPU  time.Duration // CPU time of the guest in this Run, if it is to be less than the Spec's
+	CPU  time.Duration // limit of the guest's CPU time in this Run, if less than the Spec's
 
-	Usage Usage // what the Run took; set when Run returns
+	Usage Usage // resources used by the Run; set when Run returns
 }
 
-// A Pusher is what a Cmd's Guest may be, too: a stream that hands on what the host says on the goroutine that says it, so that
-// none has to wake for it.
+// A Pusher is an optional interface of Cmd.Guest: a stream that delivers the host's bytes on the
+// host's own goroutine, so that no other goroutine has to wake up.
 type Pusher interface {
-	// Push has the stream call put, instead of being read, with what the host says, as it comes: one call after the other,
-	// the first maybe before Push returns, with the end (io.EOF, or why there is no more) as the last. put doesn't wait and
-	// keeps nothing of p; of what it doesn't take at once, in bytes, it says so later by Took. That bounds what comes.
+	// Push makes the stream call put with the host's bytes as they arrive, instead of being read.
+	// Calls are sequential, and the first may come before Push returns. The last call carries the
+	// end: io.EOF, or the error that ended the stream. put doesn't block and doesn't retain p. It
+	// returns how many bytes it consumed, and reports the rest later by Took. That bounds the
+	// amount of pending data.
 	Push(put func(p []byte, end error) (took int))
-	// Took says that the driver has room for n bytes more.
+	// Took reports that the driver has room for n more bytes.
 	Took(n int)
 }
 
-// A Prompt is a stream both of whose ends can be served without waiting, so that a driver needs no goroutine for either.
+// A Prompt is a stream that can be read and written without blocking, so that a driver needs no
+// goroutine for either direction.
 type Prompt interface {
 	Pusher
-	// WriteNow writes as much of p as can be written without waiting for the host, which may be nothing.
+	// WriteNow writes as much of p as it can without waiting for the host, possibly nothing.
 	WriteNow(p []byte) (n int, err error)
 }
 
-// A Listener is a Prompt that can also look for what the host says on the goroutine that waits for it.
+// A Listener is a Prompt that can also poll for the host's bytes on the goroutine that waits for
+// them.
 type Listener interface {
-	// Listen may look for a moment; it calls put meanwhile, on this goroutine too, and returns when there says that there is
-	// something, or after the moment. It is called before the driver waits, and only then.
+	// Listen may poll briefly. Meanwhile it calls put, also on this goroutine. It returns when
+	// there reports that something has arrived, or when the time is up. The driver calls it only
+	// before it waits.
 	Listen(there func() bool)
 }
 
-// Usage is what a Run took.
+// Usage is the resources that a Run used.
 type Usage struct {
 	CPU    time.Duration // CPU time of the guest
-	Memory int64         // bytes that the guest's memory spans at the end, of which it may use few
+	Memory int64         // size of the guest's memory at the end, in bytes; only a part may be in use
 }
 
-// A Snapshotter is a Sandbox whose guest can be kept as bytes.
+// A Snapshotter is a Sandbox whose guest can be serialized.
 type Snapshotter interface {
-	// Snapshot gives the guest as it is between two Runs, packed: what differs from a fresh one. It changes nothing of
-	// the guest. It fails before the first Run, while one is under way and after one that failed.
+	// Snapshot returns the guest's state between two Runs, packed as the difference to a fresh
+	// guest. It doesn't change the guest. It fails before the first Run, during a Run and after a
+	// failed one.
 	Snapshot(ctx context.Context) ([]byte, error)
 }
 
-// A Restorer is a Driver that makes sandboxes out of what Snapshot gave, in this process or another, on this host or
-// another. Snapshots are checked as anything from outside is, but a changed one may give a guest that does anything
-// that a guest can do: whoever keeps them authenticates them.
+// A Restorer is a Driver that creates sandboxes from snapshots, in this process or another, on this
+// host or another. Snapshots are validated like any external input. But a modified one may produce
+// a guest that does anything a guest can do: the caller that stores snapshots must authenticate
+// them.
 type Restorer interface {
-	// Restore makes a sandbox that goes on where the snapshot was taken. The Runtime and Memory of spec are those of
-	// the snapshot, or zero. A snapshot of another build of the engine is an *EngineError.
+	// Restore creates a sandbox that continues where the snapshot was taken. The Runtime and Memory
+	// of spec are those of the snapshot, or zero. If the snapshot is of another engine build, the
+	// error is an *EngineError.
 	Restore(ctx context.Context, spec Spec, snapshot []byte) (Sandbox, error)
 }
 
-// A Forker is a Sandbox that can be copied between two Runs. The copy is independent; it is as deterministic as the
-// original, so whoever runs it gives it randomness of its own (Run.Seed of the guest protocol).
+// A Forker is a Sandbox that can be copied between two Runs. The copy is independent. It is as
+// deterministic as the original, so the caller gives it its own randomness (Run.Seed of the guest
+// protocol).
 type Forker interface {
 	Fork(ctx context.Context) (Sandbox, error)
 }
 
-// An EngineError says that a snapshot is of another build of the engine than this one.
+// An EngineError reports that a snapshot was taken by another build of the engine.
 type EngineError struct {
 	Snapshot, Engine string // identities of both builds
 }
 
-// Error names both builds.
+// Error returns a message that names both builds.
 func (e *EngineError) Error() string {
 	return "the snapshot is of the engine build " + e.Snapshot + ", this one is " + e.Engine
 }
 
-// A LimitError says which limit ended a guest.
+// A LimitError reports which limit ended a guest.
 type LimitError struct {
 	Limit string // "memory", "cpu", "stack", "output"
-	Msg   string // for the agent: what was reached, and what to do
+	Msg   string // for the agent: the limit that was reached, and what to do
 }
 
-// Error gives Msg.
+// Error returns Msg.
 func (e *LimitError) Error() string { return e.Msg }
