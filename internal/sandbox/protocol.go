@@ -36,9 +36,9 @@ type Run struct {
 	// in "js" a script whose completion value is a function: the program's value is its awaited
 	// result; in "python" the program's text
 	Code string `json:"code"`
-	Name string `json:"name"`           // file name in stack traces
+	Name string `json:"name"` // file name in stack traces
 	// in "python": number of lines of the agent's text before Code; stack traces count them
-	Line int    `json:"line,omitempty"`
+	Line int `json:"line,omitempty"`
 	// 64 hexadecimal digits that seed all of the program's randomness; absent only if none is
 	// needed
 	Seed string `json:"seed,omitempty"`
@@ -94,7 +94,7 @@ type Sleep struct {
 
 // GuestCall requests a tool call.
 type GuestCall struct {
-	ID    int64           `json:"id"`
+	ID int64 `json:"id"`
 	// "github.list_issues" (safe), "github.list-issues" (exact), or another form
 	Path  string          `json:"path"`
 	Args  json.RawMessage `json:"args,omitempty"`  // absent means {}; an array holds arguments by position
@@ -120,14 +120,14 @@ type GuestCall struct {
 //	"rename"   moves Path to To
 //	"copy"     copies the file Path to To; with Flag "wx" To must not exist
 type File struct {
-	ID        int64  `json:"id"`
-	Op        string `json:"op"`
+	ID int64  `json:"id"`
+	Op string `json:"op"`
 	// as written by the program; relative to the root, which holds ./tools, ./skills and
 	// ./workspace
-	Path      string `json:"path"`
-	To        string `json:"to,omitempty"`
-	Data      string `json:"data,omitempty"`   // text, or base64 with Base64
-	Base64    bool   `json:"base64,omitempty"` // Data, or the value, is base64
+	Path   string `json:"path"`
+	To     string `json:"to,omitempty"`
+	Data   string `json:"data,omitempty"`   // text, or base64 with Base64
+	Base64 bool   `json:"base64,omitempty"` // Data, or the value, is base64
 	// "write": a handle of an image, audio or resource returned by a tool, written instead of Data
 	Handle    string `json:"handle,omitempty"`
 	Offset    int64  `json:"offset,omitempty"`
@@ -156,9 +156,9 @@ type Emit struct {
 
 // Done reports that the program ended successfully.
 type Done struct {
-	Value     json.RawMessage `json:"value,omitempty"`     // absent means undefined
+	Value json.RawMessage `json:"value,omitempty"` // absent means undefined
 	// calls that the program never awaited; the runtime awaited them at its end
-	Unawaited []int64         `json:"unawaited,omitempty"`
+	Unawaited []int64 `json:"unawaited,omitempty"`
 }
 
 // Fail reports that the program ended with an uncaught error, or can never end.
@@ -169,8 +169,8 @@ type Fail struct {
 // A GuestError is an error passed into or out of the guest. Passed in, it becomes a thrown
 // ToolError. Passed out, it is the error that the program threw.
 type GuestError struct {
-	Name     string `json:"name,omitempty"` // "TypeError", "ToolError", ...
-	Message  string `json:"message"`
+	Name    string `json:"name,omitempty"` // "TypeError", "ToolError", ...
+	Message string `json:"message"`
 	// a tool.Kind; "stalled" if the program waits for something that can't happen
 	Kind     string `json:"kind,omitempty"`
 	Code     string `json:"code,omitempty"` // for a File: "ENOENT", "EEXIST", "EROFS", ...

@@ -35,7 +35,7 @@ type Capabilities struct {
 	Builds  map[string]string `json:"builds,omitempty"`
 	Details map[string]string `json:"details,omitempty"`
 	// protections that are not armed on this host, and their substitutes
-	Missing []string          `json:"missing,omitempty"`
+	Missing []string `json:"missing,omitempty"`
 }
 
 // A Spec configures a sandbox. A zero limit means the driver's default, never "none".
