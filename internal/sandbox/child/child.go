@@ -1,19 +1,20 @@
-// Package child puts a locked-down process around a sandbox driver. Its Driver is one itself: it runs another driver in
-// processes of the same binary, a pool for each owner of sandboxes, and carries their guest streams over one socket for
-// each process. Main is what such a process does: it arms every protection that the system has (arm), and then serves
-// (serve) whatever comes over the socket, which is all that it can reach.
+// Package child puts a locked-down process around a sandbox driver. Its Driver runs another driver
+// in processes of the same binary, a pool for each owner of sandboxes. It carries their guest
+// streams over one socket per process. Main runs in such a process: it arms every protection that
+// the system has (arm), and then serves (serve) the requests from the socket, which is all that it
+// can reach.
 //
-// A guest that breaks out of its engine so finds itself in a process without files, network, other processes,
-// capabilities or new privileges, whose system calls are those of the Go runtime; and everything in it belongs to one
-// owner. What of this a system doesn't have is among the Missing of the Capabilities. Probe tries it out: it does what
-// such a guest would.
+// A guest that breaks out of its engine is in a process without files, network, other processes,
+// capabilities or new privileges, limited to the system calls of the Go runtime. Everything in that
+// process belongs to one owner. Protections that a system lacks are listed in Capabilities.Missing.
+// Probe tests the protections by trying what such a guest would try.
 //
 // # The protocol
 //
-// Each side writes frames (frame.go). The parent begins operations on sandboxes, the child ends each of them with a
-// result; data, credit, questions and answers belong to an operation under way, and are ignored after it. Either side
-// takes the other for hostile: sizes, numbers and states are checked, what one side holds for the other is bounded,
-// and a process that breaks the protocol is ended.
+// Each side writes frames (frame.go). The parent starts operations on sandboxes, and the child ends
+// each with a result. Data, credit, questions and answers belong to a running operation and are
+// ignored after its end. Each side treats the other as hostile: it checks sizes, numbers and
+// states, and bounds what it buffers for the other. A process that breaks the protocol is killed.
 package child
 
 import (
@@ -32,40 +33,42 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config makes a Driver.
+// Config configures a Driver.
 type Config struct {
-	// Command are the arguments by which this binary becomes a child: it must call Main then, with what follows them. The
-	// name that the binary was called by stands before them.
+	// Command is the arguments that make this binary a child: it must then call Main with the
+	// arguments that follow them. They are preceded by the name under which the binary was called.
 	Command []string
-	// Begun is a process by that Command which was begun already, the first that the Driver uses, and closes; nil: it begins one.
+	// Begun is a process already started with Command. The Driver uses it first, and closes it. If
+	// it is nil, the Driver starts one itself.
 	Begun *launch.Begun
-	// Strict makes Probe, Create and Restore fail where a protection can't be armed. Otherwise they fail only where
-	// nothing separates the process from the host: neither system call filter, nor namespaces, nor Landlock, on Linux.
+	// Strict makes Probe, Create and Restore fail if a protection can't be armed. Otherwise they
+	// fail only if nothing separates the process from the host: on Linux neither a system call
+	// filter, nor namespaces, nor Landlock.
 	Strict bool
-	Idle   time.Duration // how long a process is kept for an owner who uses none of its sandboxes; 0 means a minute
-	Most   int           // most processes at once; 0 means 64
-	Served int           // after how many sandboxes a process is replaced by a fresh one; 0 means 10,000
-	// Snapshot bounds the bytes of one snapshot; 0 means 512 MiB.
+	Idle   time.Duration // how long a process is kept for an owner without running sandboxes; 0 means a minute
+	Most   int           // maximum number of processes; 0 means 64
+	Served int           // number of sandboxes after which a process is replaced by a fresh one; 0 means 10,000
+	// Snapshot is the maximum size of one snapshot, in bytes; 0 means 512 MiB.
 	Snapshot int64
-	Log      *slog.Logger // nil: none
+	Log      *slog.Logger // nil disables logging
 }
 
-// A Driver runs another driver in processes of their own. Close it when no sandbox is left.
+// A Driver runs another driver in separate processes. Close it when no sandbox is left.
 type Driver struct {
 	cfg   Config
 	log   *slog.Logger
 	start launcher
-	idled chan struct{}  // has a token when a process became idle
-	work  sync.WaitGroup // what the driver has begun beside the processes
+	idled chan struct{}  // receives a token when a process becomes idle
+	work  sync.WaitGroup // background work of the driver other than the processes
 
-	probing chan struct{}         // has a token while somebody probes, or looks at caps
-	caps    *sandbox.Capabilities // known since the first probe that went well
+	probing chan struct{}         // holds a token while a caller probes, or reads caps
+	caps    *sandbox.Capabilities // set by the first successful probe
 
 	mu      sync.Mutex
-	all     map[*process]bool   // that have not ended
-	current map[string]*process // of each owner: where the next sandbox is made
-	spare   *process            // of no owner yet
-	wanted  *time.Timer         // when the next spare is begun
+	all     map[*process]bool   // processes that have not ended
+	current map[string]*process // by owner: the process for the next sandbox
+	spare   *process            // has no owner yet
+	wanted  *time.Timer         // starts the next spare
 	changed chan struct{}       // closed and replaced when a process ends
 	closed  bool
 }
@@ -76,13 +79,13 @@ type launcher interface {
 	close()
 }
 
-// New makes a driver and begins its first process.
+// New returns a driver and starts its first process.
 func New(cfg Config) (*Driver, error) {
 	if len(cfg.Command) == 0 {
 		return nil, errors.New("child driver: no command")
 	}
 	d := newDriver(cfg, newStarter(cfg.Command, cfg.Begun))
-	d.work.Go(func() { _, _ = d.Probe(context.Background()) }) // ahead of whoever asks, who hears what goes wrong
+	d.work.Go(func() { _, _ = d.Probe(context.Background()) }) // in advance; a later caller gets the error
 	return d, nil
 }
 
@@ -110,7 +113,7 @@ func newDriver(cfg Config, start launcher) *Driver {
 	return d
 }
 
-// Probe says what the inner driver can do, with the protections of the processes that it runs in.
+// Probe returns the capabilities of the inner driver, with the protections of its processes.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	select {
 	case d.probing <- struct{}{}:
@@ -138,14 +141,14 @@ func clone(c sandbox.Capabilities) sandbox.Capabilities {
 	return c
 }
 
-// Create makes a fresh sandbox, in a process of the owner that spec names.
+// Create returns a fresh sandbox, in a process of the owner that spec names.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	return d.make(ctx, spec, func(p *process) (*Sandbox, error) {
 		return p.create(ctx, appendSpec(nil, spec))
 	})
 }
 
-// Restore makes a sandbox out of a snapshot, in a process of the owner that spec names.
+// Restore creates a sandbox from a snapshot, in a process of the owner that spec names.
 func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
 	if int64(len(snapshot)) > d.cfg.Snapshot {
 		return nil, tool.Errorf(tool.Limit, "the snapshot has %d bytes: at most %d can be restored", len(snapshot), d.cfg.Snapshot)
@@ -155,7 +158,8 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 	})
 }
 
-// make makes a sandbox with f, again when the process turns out to have ended: nothing had begun in it.
+// make creates a sandbox with f, and retries if the process turns out to have ended: then nothing
+// had started in it.
 func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (*Sandbox, error)) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("make a sandbox: %w", context.Cause(ctx))
@@ -180,7 +184,7 @@ func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (
 	panic("unreachable")
 }
 
-// Close ends all processes, and what still runs in them.
+// Close kills all processes and everything that runs in them.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -201,7 +205,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// explain adds to caps what is around the inner driver, and fails where that is too little.
+// explain adds the process's protections to caps, and fails if they are insufficient.
 func (d *Driver) explain(caps *sandbox.Capabilities, ps []Protection) error {
 	if caps.Details == nil {
 		caps.Details = map[string]string{}
@@ -223,7 +227,7 @@ func (d *Driver) explain(caps *sandbox.Capabilities, ps []Protection) error {
 	return d.enough(ps)
 }
 
-// enough fails where too few protections are armed.
+// enough returns an error if too few protections are armed.
 func (d *Driver) enough(ps []Protection) error {
 	var missing []string
 	separate := !confines

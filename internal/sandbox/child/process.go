@@ -14,43 +14,45 @@ import (
 )
 
 const (
-	// partialMost bounds the questions of one process that have not come whole yet, in bytes.
+	// partialMost bounds the incomplete and unanswered questions of one process, in bytes.
 	partialMost = 2 * maxAsk
-	// fatMemory is how much memory a process without sandboxes may keep, in bytes, before it is replaced.
+	// fatMemory is how much memory a process without sandboxes may hold, in bytes, before it is
+	// replaced.
 	fatMemory = 512 << 20
-	// weighEvery is how many sandboxes a process makes between two looks at its memory.
+	// weighEvery is how many sandboxes a process creates between two checks of its memory.
 	weighEvery = 64
 )
 
-// A peer is a child as the system sees it.
+// A peer is a child process as the system sees it.
 type peer interface {
 	io.ReadWriteCloser
 	kill()
-	wait() string  // waits for its end and says how it came
-	memory() int64 // bytes that it holds; 0 where that can't be told
+	wait() string  // waits for its end and describes it
+	memory() int64 // resident memory in bytes; 0 if unknown
 }
 
-// A process is a child, seen from the parent. What takes what it says never waits for anybody.
+// A process is the parent's view of a child. The code that handles frames from the child never
+// blocks.
 type process struct {
 	d     *Driver
-	ready chan struct{} // closed when hello came, or can't
-	hello hello         // good when ready is closed
+	ready chan struct{} // closed when hello has arrived, or never will
+	hello hello         // valid after ready is closed
 	w     *writer       // the same
 	ears  *listener     // the same
 	owner string        // guarded by the driver's mu
 
 	mu      sync.Mutex
 	peer    peer
-	boxes   map[uint32]*Sandbox // 0 is no sandbox: the process itself
-	last    uint32              // sandbox that was made last
-	held    int                 // those who are about to make one
-	since   time.Time           // when it became idle
-	timer   *time.Timer         // until it has been idle for too long
-	retired bool                // no new sandboxes
-	reason  string              // why it was ended
-	failed  error               // why nothing can be done in it any more
-	partial int                 // bytes of questions that have not come whole
-	known   map[string]bool     // specs of which sandboxes could be made
+	boxes   map[uint32]*Sandbox // by ID; 0 is not a sandbox but the process itself
+	last    uint32              // ID of the latest sandbox
+	held    int                 // number of callers about to create a sandbox
+	since   time.Time           // when the process became idle
+	timer   *time.Timer         // ends the process after Config.Idle
+	retired bool                // accepts no new sandboxes
+	reason  string              // why it was killed
+	failed  error               // why all operations fail
+	partial int                 // bytes counted by hoard
+	known   map[string]bool     // specs of sandboxes that were created successfully
 }
 
 func newProcess(d *Driver) *process {
@@ -59,7 +61,7 @@ func newProcess(d *Driver) *process {
 	return p
 }
 
-// run is the life of the process.
+// run starts the process, serves it until it ends, and cleans up.
 func (p *process) run() {
 	peer, err := p.d.start.start()
 	if err != nil {
@@ -100,7 +102,7 @@ func (p *process) run() {
 	}
 }
 
-// suits says whether a process that said hello may be used.
+// suits returns an error if a process that sent hello may not be used.
 func (p *process) suits() error {
 	if p.hello.Error != "" {
 		return tool.Errorf(tool.Unavailable, "the engine's process can't serve: %s", p.hello.Error)
@@ -108,7 +110,7 @@ func (p *process) suits() error {
 	return p.d.enough(p.hello.Protections)
 }
 
-// crash makes the error of a process that has ended, and logs it where nobody wanted that.
+// crash returns the error for a process that has ended, and logs it if the end was unexpected.
 func (p *process) crash(how string, err error) error {
 	p.mu.Lock()
 	reason, failed := p.reason, p.failed
@@ -140,7 +142,7 @@ func (p *process) wait(ctx context.Context) error {
 	return p.failed
 }
 
-// take deals with what the child says.
+// take handles a frame from the child.
 func (p *process) take(f frame) error {
 	p.mu.Lock()
 	box, known := p.boxes[f.box], f.box <= p.last
@@ -154,8 +156,8 @@ func (p *process) take(f frame) error {
 	return nil
 }
 
-// end ends the process; reason says why, after "the engine's process". An empty one is for a process that takes nothing any
-// more: how it came to its end says why.
+// end kills the process. reason completes the phrase "the engine's process". It is empty if the
+// process no longer accepts frames: then its exit status gives the reason.
 func (p *process) end(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +170,7 @@ func (p *process) end(reason string) {
 	}
 }
 
-// fail ends all operations with err.
+// fail ends all operations with err, or with the first error passed to fail.
 func (p *process) fail(err error) {
 	p.mu.Lock()
 	if p.failed == nil {
@@ -191,7 +193,7 @@ func (p *process) fail(err error) {
 	}
 }
 
-// usable reports whether sandboxes can be made in the process.
+// usable reports whether new sandboxes can be created in the process.
 func (p *process) usable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +223,8 @@ func (p *process) letGo() {
 	p.mu.Unlock()
 }
 
-// rest begins the time after which an idle process ends. The caller holds mu.
+// rest starts the idle timer of an idle process, or kills the process if it is retired or holds too
+// much memory. The caller holds mu.
 func (p *process) rest() {
 	if p.held > 0 || len(p.boxes) > 1 || p.failed != nil || p.peer == nil {
 		return
@@ -255,14 +258,14 @@ func (p *process) retire() {
 	p.rest()
 }
 
-// idleSince says whether the process has an owner and no sandbox, and since when.
+// idleSince reports whether the process is usable and idle, and since when.
 func (p *process) idleSince() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.since, p.held == 0 && len(p.boxes) == 1 && !p.retired && !p.since.IsZero()
 }
 
-// add makes the parent's side of a sandbox.
+// add registers the parent's side of a new sandbox.
 func (p *process) add() (*Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,7 +278,7 @@ func (p *process) add() (*Sandbox, error) {
 	return s, nil
 }
 
-// remove forgets a sandbox that the child has closed.
+// remove removes a sandbox that the child has closed.
 func (p *process) remove(s *Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,7 +288,8 @@ func (p *process) remove(s *Sandbox) {
 	}
 }
 
-// hoard counts bytes of questions that have not come whole yet.
+// hoard adds n to the bytes of questions that are incomplete or unanswered, and fails if there are
+// too many.
 func (p *process) hoard(n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -298,8 +302,9 @@ func (p *process) hoard(n int) error {
 // mostKnown bounds known.
 const mostKnown = 16
 
-// create makes a fresh sandbox. Where one could be made of the same spec before, it doesn't wait for the child, which
-// hears of it together with the first Run; should it go wrong, the Run says so.
+// create returns a fresh sandbox. If one of the same spec was created before, it doesn't wait for
+// the child, which receives the request with the first Run. If that fails, the Run returns the
+// error.
 func (p *process) create(ctx context.Context, spec []byte) (*Sandbox, error) {
 	p.mu.Lock()
 	known := p.known[string(spec)]
@@ -320,26 +325,27 @@ func (p *process) create(ctx context.Context, spec []byte) (*Sandbox, error) {
 	s.making = &operation{kind: kindCreate, flow: newFlow(p.w, s.id, 1)}
 	s.last = 1
 	if err := p.w.queue(kindCreate, s.id, 1, spec); err != nil {
-		p.retire() // it has ended, or is about to: it says itself why
+		p.retire() // it has ended, or is about to, and reports why itself
 		return nil, p.crash("takes nothing any more", err)
 	}
 	return s, nil
 }
 
-// make makes a sandbox by an operation that may send data along.
+// make creates a sandbox by an operation that may send data along.
 func (p *process) make(ctx context.Context, k kind, payload, data []byte) (*Sandbox, error) {
 	s, err := p.add()
 	if err != nil {
 		return nil, err
 	}
 	if _, err = s.do(ctx, k, payload, data); err != nil {
-		_ = s.Close() // the child may have made it all the same
+		_ = s.Close() // the child may have created it anyway
 		return nil, err
 	}
 	return s, nil
 }
 
-// probe gives what the inner driver can do, as the child said when it began, or asks where it said nothing.
+// probe returns the inner driver's capabilities: those in the child's hello, or if it has none the
+// reply to a kindProbe.
 func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err error) {
 	if said := p.hello.Capabilities; said != nil {
 		caps = clone(*said)
@@ -356,7 +362,7 @@ func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err err
 	return caps, p.d.explain(&caps, p.hello.Protections)
 }
 
-// boxes0 is the process itself, as what operations are done on.
+// boxes0 returns the process itself as a target of operations.
 func (p *process) boxes0() *Sandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,39 +14,41 @@ import (
 )
 
 const (
-	// lastWords is how long the host has to read what a guest said before its end.
+	// lastWords is how long the host may still read the guest's output after the guest has ended.
 	lastWords = time.Second
-	// stopTime is how long a child has to stop a Run; it has means of its own that take milliseconds.
+	// stopTime is how long a child may take to stop a Run. It has its own means, which take
+	// milliseconds.
 	stopTime = 3 * time.Second
 )
 
-// A run is one Run of a sandbox, seen from the parent. The caller's goroutine writes what the guest says; another one
-// reads what the host says, unless the stream pushes it.
+// A run is the parent's view of one Run. The caller's goroutine writes the guest's output to the
+// stream. Another goroutine reads the host's bytes, unless the stream pushes them.
 type run struct {
 	s    *Sandbox
 	o    *operation
 	cmd  *sandbox.Cmd
-	ctx  context.Context // done when the Run is over
+	ctx  context.Context // done when the Run ends
 	asks sync.WaitGroup
 
-	host  sandbox.Pusher // cmd.Guest, if it is one
-	input sync.WaitGroup // who sends what the host says, where that has to wait
-	said  atomic.Uint32  // how often it has pushed something
+	host  sandbox.Pusher // cmd.Guest, if it is a Pusher
+	input sync.WaitGroup // goroutines that send the host's bytes, if sending has to wait
+	said  atomic.Uint32  // how often the host has pushed
 	left  backlog
 
 	mu       sync.Mutex
-	begun    bool        // the child has been told
-	cause    error       // why it was stopped
-	kill     *time.Timer // when the process is ended because the Run isn't
-	late     *time.Timer // when the stream is closed because the host doesn't read
+	begun    bool        // the child has received the Run
+	cause    error       // reason of the stop
+	kill     *time.Timer // kills the process if the Run doesn't stop
+	late     *time.Timer // closes the stream if the host doesn't read
 	over     bool
 	asking   bool
-	question []byte // that has not come whole
+	question []byte // partially received question
 }
 
-// Run runs the guest in the child. It closes cmd.Guest at the end if that has a Close method, as a process closes its end
-// of a pipe: otherwise a Read of it that is under way goes on, on a goroutine that is left behind, until the other side
-// ends it. When the process ends, the error is a *tool.Error of kind unavailable around a *sandbox.CrashError.
+// Run runs the guest in the child. At the end it closes cmd.Guest if it has a Close method, as a
+// process closes its end of a pipe. Otherwise a pending Read continues on a leaked goroutine until
+// the other side closes the stream. If the process ends, the error is a *tool.Error of kind
+// unavailable that wraps a *sandbox.CrashError.
 func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 	if cmd.Guest == nil {
 		return -1, tool.Errorf(tool.Invalid, "a guest needs a stream")
@@ -62,13 +64,13 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, next: cmd.Next != nil, cpu: cmd.CPU}
-	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // where it fails, started sees it
+	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, started notices
 	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
 		r.host = p
 		p.Push(r.put)
 	} else {
 		r.input.Go(r.feed)
-		runtime.Gosched() // the program goes in one write with the Run, if it is there already
+		runtime.Gosched() // sends the program and the Run in one write, if the program is already there
 	}
 	r.started()
 	res := r.pump()
@@ -76,7 +78,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	cancel()
 	err = r.finish(res)
 	if c, ok := cmd.Guest.(io.Closer); ok {
-		_ = c.Close() // the other side sees the end of the stream
+		_ = c.Close() // the other side sees EOF
 		r.left.close()
 		r.input.Wait()
 	}
@@ -94,7 +96,8 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	return res.exit, nil
 }
 
-// started makes sure that the child hears of the Run, and of its end where it was stopped before it began.
+// started flushes the Run to the child. If the Run was stopped before, it also sends the
+// cancellation.
 func (r *run) started() {
 	if err := r.s.p.w.push(); err != nil {
 		r.s.p.end("")
@@ -108,14 +111,14 @@ func (r *run) started() {
 	}
 }
 
-// feed sends what the host says.
+// feed sends the host's bytes to the child.
 func (r *run) feed() {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := r.cmd.Guest.Read(buf)
 		if n > 0 {
 			if r.o.send(buf[:n]) != nil {
-				return // the Run is over
+				return // the Run has ended
 			}
 			if n == len(buf) && n < partSize {
 				buf = make([]byte, 2*n)
@@ -128,22 +131,23 @@ func (r *run) feed() {
 	}
 }
 
-// A backlog is what a host that pushes has said and could not be sent at once.
+// A backlog is the bytes pushed by the host that could not be sent immediately.
 type backlog struct {
 	mu    sync.Mutex
 	b     []byte
-	going bool  // sendLeft is at it
-	end   error // how it ends
+	going bool  // sendLeft is running
+	end   error // how the host's bytes ended
 }
 
-// close makes put take nothing any more.
+// close makes put discard its input.
 func (l *backlog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.b, l.end = nil, io.EOF
 }
 
-// put takes what the host pushes: on its goroutine it is sent, as far as that needs no waiting for the child.
+// put accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
+// without waiting for the child.
 func (r *run) put(p []byte, end error) (took int) {
 	r.said.Add(1)
 	l := &r.left
@@ -155,7 +159,7 @@ func (r *run) put(p []byte, end error) (took int) {
 	if !l.going {
 		var err error
 		if took, err = r.o.sendNow(p); err != nil {
-			return len(p) // the Run is over
+			return len(p) // the Run has ended
 		}
 	}
 	l.b, l.end = append(l.b, p[took:]...), end
@@ -170,7 +174,7 @@ func (r *run) put(p []byte, end error) (took int) {
 	return took
 }
 
-// sendLeft sends what put could not, as the child takes it.
+// sendLeft sends the backlog as fast as the child accepts it.
 func (r *run) sendLeft() {
 	l := &r.left
 	for {
@@ -186,13 +190,13 @@ func (r *run) sendLeft() {
 			return
 		}
 		if r.o.send(b) != nil {
-			return // the Run is over
+			return // the Run has ended
 		}
 		r.host.Took(len(b))
 	}
 }
 
-// hungUp hears how what the host says has ended.
+// hungUp handles the end of the host's bytes.
 func (r *run) hungUp(end error) {
 	if end != io.EOF {
 		r.stop(fmt.Errorf("read the guest stream: %w", end))
@@ -201,13 +205,14 @@ func (r *run) hungUp(end error) {
 	select {
 	case <-r.o.over:
 	default:
-		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil); err != nil { // whoever says it may hold locks
+		// the caller may hold locks, so this must not block
+		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil); err != nil {
 			r.s.p.end("")
 		}
 	}
 }
 
-// tell sends a frame without a payload while the Run is under way.
+// tell sends a frame without a payload if the Run has not ended.
 func (r *run) tell(k kind) {
 	select {
 	case <-r.o.over:
@@ -216,7 +221,7 @@ func (r *run) tell(k kind) {
 	}
 }
 
-// pump hands what the guest says to the host, until the result is there.
+// pump writes the guest's output to the host until the result arrives.
 func (r *run) pump() result {
 	deaf := false
 	write := func() {
@@ -233,7 +238,7 @@ func (r *run) pump() result {
 				}
 			}
 		}
-		_ = r.o.took(len(b)) // where it fails, a result says why
+		_ = r.o.took(len(b)) // if this fails, a result reports the error
 	}
 	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
 	for {
@@ -244,7 +249,7 @@ func (r *run) pump() result {
 			said := r.said.Load()
 			write()
 			if r.said.Load() == said {
-				runtime.Gosched() // who is to answer goes before who waits for the guest
+				runtime.Gosched() // let the goroutine that answers run before the one that waits for the guest
 			}
 		case res := <-r.o.done:
 			woken()
@@ -254,7 +259,8 @@ func (r *run) pump() result {
 	}
 }
 
-// stop makes the child stop the guest, and ends it where it doesn't. The first cause counts.
+// stop tells the child to stop the guest, and kills the child if it doesn't. The first cause is
+// kept.
 func (r *run) stop(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,11 +270,11 @@ func (r *run) stop(cause error) {
 	r.cause = cause
 	r.kill = time.AfterFunc(stopTime, func() { r.s.p.end("was ended because it did not stop a program") })
 	if r.begun {
-		r.asks.Go(func() { r.tell(kindCancel) }) // a write may wait, and whoever stops may not
+		r.asks.Go(func() { r.tell(kindCancel) }) // a write may block, and the caller of stop must not
 	}
 }
 
-// hurry hears that the result is there: the host has a moment to read the rest.
+// hurry is called when the result has arrived: the host gets lastWords to read the rest.
 func (r *run) hurry() {
 	c, ok := r.cmd.Guest.(io.Closer)
 	r.mu.Lock()
@@ -278,7 +284,7 @@ func (r *run) hurry() {
 	}
 }
 
-// finish ends the Run for all who have a part in it, and gives its error.
+// finish stops the Run's timers, drops a partial question, and returns the Run's error.
 func (r *run) finish(res result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,7 +303,7 @@ func (r *run) finish(res result) error {
 	return res.err
 }
 
-// reply answers a question. One without a byte is for the next line.
+// reply answers a question. An empty question asks for the next line.
 func (r *run) reply(question []byte) []byte {
 	switch {
 	case len(question) == 0 && r.cmd.Next != nil:
@@ -308,7 +314,7 @@ func (r *run) reply(question []byte) []byte {
 	return nil
 }
 
-// asked takes a part of a question, and has it answered when it is whole.
+// asked handles a part of a question, and answers it when it is complete.
 func (r *run) asked(payload []byte) error {
 	number, more, text, err := parsePart(payload)
 	if err != nil {
@@ -346,7 +352,8 @@ func (r *run) asked(payload []byte) error {
 		r.asking = false
 		r.mu.Unlock()
 		if r.ctx.Err() == nil {
-			_ = sendParts(r.s.p.w, kindAnswer, r.s.id, r.o.op, number, answer) // where it fails, a result says why
+			// if this fails, a result reports the error
+			_ = sendParts(r.s.p.w, kindAnswer, r.s.id, r.o.op, number, answer)
 		}
 	})
 	return nil

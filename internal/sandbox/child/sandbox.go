@@ -12,34 +12,34 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Sandbox is the parent's side of a sandbox in a child. It implements sandbox.Sandbox, Snapshotter and Forker; what
-// the inner driver can't do is an error.
+// A Sandbox is the parent's side of a sandbox in a child. It implements sandbox.Sandbox,
+// Snapshotter and Forker. An operation that the inner driver doesn't support returns an error.
 type Sandbox struct {
 	p  *process
 	id uint32
 
 	mu      sync.Mutex
-	last    uint32     // number of the operation that was begun last
-	making  *operation // a create that nobody waits for
-	unmade  error      // how it failed
-	current *operation // under way, or nil
-	closing *operation // a close, which goes beside another one
-	ended   error      // why there can be no further operation
+	last    uint32     // number of the latest operation
+	making  *operation // a create that is not waited for
+	unmade  error      // error of that create
+	current *operation // the running operation, or nil
+	closing *operation // a close, which may run beside another operation
+	ended   error      // if set, no further operation is possible
 	closed  bool
-	late    *time.Timer // when the process is ended because it didn't close the sandbox
+	late    *time.Timer // kills the process if it doesn't close the sandbox
 }
 
-// An operation is something that the child does for a sandbox.
+// An operation is a request that the child carries out for a sandbox.
 type operation struct {
 	kind kind
 	*flow
-	done chan result // gets one
-	run  *run        // of a kindRun
+	done chan result // receives one result
+	run  *run        // for a kindRun
 }
 
 var errClosed = errors.New("the sandbox is closed")
 
-// begin begins an operation. Only one may be under way, and a close beside it.
+// begin starts an operation. Only one may be running, plus a close.
 func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,19 +61,19 @@ func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
 		s.current = o
 	}
 	if r != nil {
-		r.o = o // here, so that whoever finds r by the sandbox finds it, too
+		r.o = o // set here, so that every user of the sandbox who finds r also finds r.o
 	}
 	return o, nil
 }
 
-// lost is why the process is no more, or nil.
+// lost returns the error with which the process ended, or nil if it has not ended.
 func (p *process) lost() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
 }
 
-// take takes a frame of the child's.
+// take handles a frame from the child.
 func (s *Sandbox) take(f frame) error {
 	var r result
 	if f.kind == kindResult {
@@ -94,7 +94,7 @@ func (s *Sandbox) take(f frame) error {
 			o = nil
 		}
 	}
-	var cut *operation // that was on its way when the sandbox was closed
+	var cut *operation // operation that was running when the sandbox was closed
 	if o != nil && f.kind == kindResult {
 		if o == s.closing {
 			s.closing, cut = nil, s.current
@@ -107,7 +107,7 @@ func (s *Sandbox) take(f frame) error {
 	}
 	switch {
 	case o == nil && known:
-		return nil // it was over before this was read
+		return nil // it ended before this frame was read
 	case o == nil:
 		return breached("a frame of an operation that was never begun")
 	}
@@ -129,7 +129,7 @@ func (s *Sandbox) take(f frame) error {
 	return breached("a frame of kind %d in an operation of kind %d", f.kind, o.kind)
 }
 
-// deliver ends an operation with its result.
+// deliver completes an operation with its result.
 func (s *Sandbox) deliver(o *operation, r result) {
 	switch {
 	case o.run != nil:
@@ -141,7 +141,7 @@ func (s *Sandbox) deliver(o *operation, r result) {
 	o.done <- r
 }
 
-// fail ends the operations that are under way, and all that would be.
+// fail ends all running operations with err, and makes later ones fail.
 func (s *Sandbox) fail(err error) {
 	s.mu.Lock()
 	ops := []*operation{s.current, s.closing}
@@ -154,7 +154,7 @@ func (s *Sandbox) fail(err error) {
 	}
 }
 
-// do does an operation that is no Run, and sends data along.
+// do performs an operation other than a Run, and sends data along with it.
 func (s *Sandbox) do(ctx context.Context, k kind, payload, data []byte) (result, error) {
 	o, err := s.begin(k, nil)
 	if err != nil {
@@ -163,32 +163,33 @@ func (s *Sandbox) do(ctx context.Context, k kind, payload, data []byte) (result,
 	return s.finish(ctx, o, payload, data)
 }
 
-// finish does an operation that was begun.
+// finish performs an operation that begin returned.
 func (s *Sandbox) finish(ctx context.Context, o *operation, payload, data []byte) (result, error) {
 	late := s.p.deadline()
 	defer late.Stop()
 	if len(data) > 0 {
 		_ = s.p.w.queue(o.kind, s.id, o.op, payload)
-		_ = o.send(data) // where it fails, the reader sees it, and a result says why
+		_ = o.send(data) // if this fails, the reader notices, and a result reports the error
 	} else {
 		s.p.send(o.kind, s.id, o.op, payload)
 	}
 	return s.await(ctx, o, nil)
 }
 
-// deadline ends the process unless it is stopped: nothing but a Run takes long.
+// deadline kills the process after readyTime unless the timer is stopped: only a Run takes long.
 func (p *process) deadline() *time.Timer {
 	return time.AfterFunc(readyTime, func() { p.end("was ended because it did not answer") })
 }
 
-// send sends a frame of control. What goes wrong is seen by the reader, who ends all operations.
+// send sends a control frame. On an error it kills the process; the reader then ends all
+// operations.
 func (p *process) send(k kind, box, op uint32, payload []byte) {
 	if err := p.w.send(k, box, op, payload, nil); err != nil {
 		p.end("")
 	}
 }
 
-// await waits for the result of an operation that isn't a Run, and hands data that comes to keep.
+// await waits for the result of an operation other than a Run, and passes incoming data to keep.
 func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) error) (result, error) {
 	there := func() bool { return len(o.more) > 0 || len(o.done) > 0 || ctx.Err() != nil }
 	for {
@@ -203,7 +204,7 @@ func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) err
 			if err := keep(b); err != nil {
 				return result{}, err
 			}
-			_ = o.took(len(b)) // where it fails, a result says why
+			_ = o.took(len(b)) // if this fails, a result reports the error
 		case r := <-o.done:
 			woken()
 			if b, _ := o.take(); keep != nil && r.err == nil {
@@ -219,7 +220,7 @@ func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) err
 	}
 }
 
-// Snapshot gives the guest as bytes, if the inner driver can.
+// Snapshot returns the serialized guest, if the inner driver supports that.
 func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("snapshot a sandbox: %w", context.Cause(ctx))
@@ -245,7 +246,7 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	return all, nil
 }
 
-// Fork copies the sandbox, in the same process, if the inner driver can.
+// Fork copies the sandbox within the same process, if the inner driver supports that.
 func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
@@ -259,14 +260,14 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 		return nil, err
 	}
 	if _, err := s.finish(ctx, o, binary.LittleEndian.AppendUint32(nil, copied.id), nil); err != nil {
-		_ = copied.Close() // the child may have made it all the same
+		_ = copied.Close() // the child may have created it anyway
 		return nil, err
 	}
 	return copied, nil
 }
 
-// Close destroys the sandbox and all that it holds in the child, and stops a Run that is under way. It doesn't wait for
-// the child, which is ended when it doesn't do it.
+// Close destroys the sandbox and its state in the child, and stops a Run in progress. It doesn't
+// wait for the child, which is killed if it doesn't respond.
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -277,7 +278,7 @@ func (s *Sandbox) Close() error {
 	s.mu.Unlock()
 	o, err := s.begin(kindClose, nil)
 	if err != nil {
-		return nil // the process is no more, nor is the sandbox
+		return nil // the process has ended, and the sandbox with it
 	}
 	s.mu.Lock()
 	s.late = s.p.deadline()
@@ -286,7 +287,7 @@ func (s *Sandbox) Close() error {
 	return nil
 }
 
-// gone hears that the child has closed the sandbox.
+// gone is called when the child has closed the sandbox.
 func (s *Sandbox) gone(err error) {
 	s.mu.Lock()
 	late := s.late
