@@ -8,27 +8,29 @@ import (
 	"sync"
 )
 
-// A flow is the data of one operation in both directions: the bytes that came and nobody has taken, and how many may be
-// sent. A window on each side bounds both, so that a reader who is slow holds up its own sandbox and no other.
+// A flow is the data of one operation in both directions: received bytes that have not been
+// consumed, and how many bytes may be sent. A window on each side bounds both, so that a slow
+// reader delays only its own sandbox.
 type flow struct {
 	w       *writer
 	box, op uint32
-	more    chan struct{} // has a token when bytes or their end came
-	space   chan struct{} // has a token when more may be sent
-	over    chan struct{} // closed when the operation is over: nothing is sent any more
+	more    chan struct{} // receives a token when bytes or their end arrive
+	space   chan struct{} // receives a token when more may be sent
+	over    chan struct{} // closed when the operation has ended: nothing more is sent
 	once    sync.Once
 
 	mu     sync.Mutex
 	buf    []byte
 	spare  []byte
-	open   int  // how many bytes the other side may still send
-	taken  int  // bytes taken since the last credit
-	want   int  // bytes that must have come before whoever takes them hears of it; less when they end
-	ended  bool // no more will come
+	open   int  // bytes that the other side may still send
+	taken  int  // bytes consumed since the last credit
+	want   int  // bytes that must be buffered before more is signaled; fewer at the end
+	ended  bool // no more bytes will arrive
 	credit int  // bytes that may be sent
-	deaf   bool // the other side reads no more
+	deaf   bool // the other side no longer reads
 
-	sink func(p []byte, end error) int // takes what comes, in place of take; called by whoever reads the socket
+	// consumes incoming bytes instead of take; called by the goroutine that reads the socket
+	sink func(p []byte, end error) int
 }
 
 func newFlow(w *writer, box, op uint32) *flow {
@@ -36,7 +38,7 @@ func newFlow(w *writer, box, op uint32) *flow {
 		more: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{})}
 }
 
-// put takes over bytes that came.
+// put adds received bytes.
 func (f *flow) put(b []byte) error {
 	f.mu.Lock()
 	switch {
@@ -61,7 +63,8 @@ func (f *flow) put(b []byte) error {
 	return f.tell(credit)
 }
 
-// expect says that n bytes are to come, of which nobody need hear before they are all there, or as many as fill half a window.
+// expect announces that n bytes will arrive. The reader is not woken before all of them, or half a
+// window, have arrived.
 func (f *flow) expect(n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +79,7 @@ func (f *flow) expect(n uint64) {
 	}
 }
 
-// gather gives the n bytes that were expected, in one piece. It ends with ctx.
+// gather returns the n expected bytes as one slice. It fails when ctx is done.
 func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
 	for uint64(len(all)) < n {
 		select {
@@ -94,7 +97,7 @@ func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
 			all = append(all, b...)
 		}
 		if uint64(len(all)) >= n {
-			break // the other side needs no credit any more
+			break // the other side needs no more credit
 		}
 		f.expect(n - uint64(len(all)))
 		if err := f.took(len(b)); err != nil {
@@ -104,7 +107,8 @@ func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
 	return all, nil
 }
 
-// push has sink take what came and what comes. It holds mu while it does, so that all comes in its order.
+// push passes the buffered bytes, and all later ones, to sink. It holds mu during the call, so that
+// the bytes stay in order.
 func (f *flow) push(sink func(p []byte, end error) int) {
 	f.mu.Lock()
 	f.sink = sink
@@ -117,10 +121,10 @@ func (f *flow) push(sink func(p []byte, end error) int) {
 		sink(nil, io.EOF)
 	}
 	f.mu.Unlock()
-	_ = f.tell(credit) // where it fails, the reader sees it
+	_ = f.tell(credit) // if this fails, the reader notices
 }
 
-// end says that no more bytes come.
+// end marks the end of the received bytes.
 func (f *flow) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +138,7 @@ func (f *flow) end() {
 	signal(f.more)
 }
 
-// take gives all bytes that came, good until the next take, and whether that was the end.
+// take returns all received bytes, valid until the next take, and whether the stream has ended.
 func (f *flow) take() (b []byte, ended bool) {
 	f.mu.Lock()
 	b, f.buf = f.buf, f.spare[:0]
@@ -146,7 +150,8 @@ func (f *flow) take() (b []byte, ended bool) {
 	return b, ended
 }
 
-// took lets the other side send n bytes more. It tells it so now and then.
+// took allows the other side to send n more bytes. The credit is sent only once enough has
+// accumulated.
 func (f *flow) took(n int) error {
 	f.mu.Lock()
 	n = f.due(n)
@@ -154,7 +159,7 @@ func (f *flow) took(n int) error {
 	return f.tell(n)
 }
 
-// due counts n bytes taken, and gives the credit that the other side is to be told of now. The caller holds mu.
+// due counts n consumed bytes, and returns the credit to send now. The caller holds mu.
 func (f *flow) due(n int) (credit int) {
 	if f.taken += n; f.taken < window/4 {
 		return 0
@@ -164,7 +169,7 @@ func (f *flow) due(n int) (credit int) {
 	return credit
 }
 
-// tell tells the other side of credit.
+// tell sends credit to the other side.
 func (f *flow) tell(credit int) error {
 	if credit == 0 {
 		return nil
@@ -172,7 +177,7 @@ func (f *flow) tell(credit int) error {
 	return f.w.send(kindCredit, f.box, f.op, binary.LittleEndian.AppendUint32(nil, uint32(credit)), nil)
 }
 
-// grant takes credit of the other side.
+// grant adds credit received from the other side.
 func (f *flow) grant(payload []byte) error {
 	if len(payload) != 4 {
 		return breached("credit of %d bytes", len(payload))
@@ -188,7 +193,8 @@ func (f *flow) grant(payload []byte) error {
 	return nil
 }
 
-// send sends b as data, as the other side takes it. It gives io.ErrClosedPipe when the operation is over or nobody reads.
+// send sends b as data, as fast as the other side consumes it. It returns io.ErrClosedPipe if the
+// operation has ended or the other side no longer reads.
 func (f *flow) send(b []byte) error {
 	err := f.queue(b)
 	if e := f.w.push(); err == nil {
@@ -197,7 +203,8 @@ func (f *flow) send(b []byte) error {
 	return err
 }
 
-// queue is send, but for the last parts: they go in one write, with what else is queued, when that is pushed.
+// queue is like send, but leaves the last parts queued: they are written together with other queued
+// frames when those are pushed.
 func (f *flow) queue(b []byte) error {
 	for len(b) > 0 {
 		f.mu.Lock()
@@ -232,7 +239,7 @@ func (f *flow) queue(b []byte) error {
 	return nil
 }
 
-// sendNow sends as much of b as it may without waiting, as data.
+// sendNow sends as much of b as possible without waiting.
 func (f *flow) sendNow(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		f.mu.Lock()
@@ -267,7 +274,7 @@ func (f *flow) sendNow(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// deafen makes sends fail: nobody reads.
+// deafen makes sends fail: the other side no longer reads.
 func (f *flow) deafen() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,10 +282,10 @@ func (f *flow) deafen() {
 	signal(f.space)
 }
 
-// finish ends the operation: no send waits or begins any more.
+// finish ends the operation: pending and later sends fail.
 func (f *flow) finish() { f.once.Do(func() { close(f.over) }) }
 
-// signal leaves a token in c, which has room for one.
+// signal puts a token into c unless it holds one already.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

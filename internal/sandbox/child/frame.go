@@ -8,64 +8,67 @@ import (
 	"sync"
 )
 
-// A kind says what a frame is.
+// A kind is the type of a frame.
 type kind uint8
 
-// The kinds of frames. Those of the upper group go from the parent to the child, those of the lower one back, data and
-// credit both ways. Each belongs to one operation of one sandbox, but for hello and probe, which belong to none.
+// The kinds of frames. The first group goes from the parent to the child, the last from the child
+// to the parent, and data and credit go both ways. Each frame belongs to one operation of one
+// sandbox, except hello and probe.
 const (
-	kindProbe    kind = 1 + iota // say what the driver can do
-	kindCreate                   // make a sandbox: a spec
-	kindRestore                  // make a sandbox: the snapshot's size, a spec; the snapshot follows as data
-	kindRun                      // run: a cmd; the guest stream follows as data
+	kindProbe    kind = 1 + iota // request the driver's capabilities
+	kindCreate                   // create a sandbox: a spec
+	kindRestore                  // restore a sandbox: the snapshot's size, a spec; the snapshot follows as data
+	kindRun                      // run a guest: a command; the guest stream follows as data
 	kindEnd                      // the guest stream has ended
-	kindDeaf                     // nobody reads the guest stream any more
+	kindDeaf                     // the guest stream is no longer read
 	kindCancel                   // stop the run
-	kindAnswer                   // of an ask: its number, whether more follows, bytes
-	kindSnapshot                 // give the guest as bytes: as data, then a result
-	kindFork                     // copy the sandbox: the copy's id
+	kindAnswer                   // answer to a kindAsk: its number, whether more follows, bytes
+	kindSnapshot                 // take a snapshot: returned as data, then a result
+	kindFork                     // copy the sandbox: the copy's ID
 	kindClose                    // destroy the sandbox
 
 	kindData   // bytes of the guest stream or of a snapshot
-	kindCredit // so many more bytes may be sent as data
+	kindCredit // number of additional bytes that may be sent as data
 
-	kindHello  // the first frame: what is armed
-	kindResult // of an operation
-	kindAsk    // a question of the guest: its number, whether more follows, bytes
-	kinds      // how many there are
+	kindHello  // the first frame: the armed protections
+	kindResult // result of an operation
+	kindAsk    // a question from the guest: its number, whether more follows, bytes
+	kinds      // number of kinds
 )
 
 const (
-	// headerSize is the size of a frame without its payload: length (4 bytes, little endian, of the payload), sandbox (4),
-	// operation (4), kind (1).
+	// headerSize is the size of a frame's header, in bytes: payload length (4 bytes, little
+	// endian), sandbox (4), operation (4), kind (1).
 	headerSize = 13
-	// maxPayload bounds the payload of a frame, in bytes. What is longer goes in parts, so that it holds up nobody long.
+	// maxPayload is the maximum payload of a frame, in bytes. Longer data is split, so that one
+	// sender doesn't delay the others for long.
 	maxPayload = 64 << 10
-	// window is how many bytes of data one side may send before the other has taken any, for each operation: what a
-	// sandbox whose stream nobody reads can keep in this process's memory.
+	// window is how many bytes of data one side may send per operation before the other has
+	// consumed any. It bounds the memory that an unread stream can occupy in this process.
 	window = 256 << 10
-	// partSize is how much of a long data goes in one frame.
+	// partSize is the maximum data in one frame, in bytes.
 	partSize = 32 << 10
 )
 
-// wakes reports whether somebody who waits for the other side goes on when a frame of the kind comes, and will soon wait for
-// the next one.
+// wakes reports whether a frame of this kind usually wakes a waiting goroutine that will soon wait
+// for the next frame.
 func (k kind) wakes() bool {
 	return k == kindRun || k == kindAnswer || k == kindData || k == kindResult
 }
 
-// A frame is one message between parent and child. Its payload is good until the next one is read.
+// A frame is one message between parent and child. Its payload is valid until the next frame is
+// read.
 type frame struct {
 	kind    kind
-	box     uint32 // the sandbox; 0 is none
+	box     uint32 // the sandbox; 0 means none
 	op      uint32 // the operation
 	payload []byte
 }
 
-// A breach says that the other side broke the protocol.
+// A breach is an error that reports a violation of the protocol by the other side.
 type breach struct{ what string }
 
-// Error says what it did.
+// Error returns a message that describes the violation.
 func (b *breach) Error() string { return "broke the protocol: " + b.what }
 
 func breached(format string, a ...any) error { return &breach{fmt.Sprintf(format, a...)} }
@@ -73,16 +76,16 @@ func breached(format string, a ...any) error { return &breach{fmt.Sprintf(format
 // A reader reads frames.
 type reader struct {
 	r    *bufio.Reader
-	last int // bytes of the frame read last
+	last int // size of the last frame read, in bytes
 }
 
 func newReader(r io.Reader) *reader {
 	return &reader{r: bufio.NewReaderSize(r, 2*(headerSize+maxPayload))}
 }
 
-// next gives the next frame, or io.EOF between two.
+// next returns the next frame, or io.EOF if the stream ends between two frames.
 func (r *reader) next() (frame, error) {
-	_, _ = r.r.Discard(r.last) // it is in the buffer
+	_, _ = r.r.Discard(r.last) // already buffered
 	r.last = 0
 	h, err := r.r.Peek(headerSize)
 	if err != nil {
@@ -110,35 +113,37 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
-// whole reports whether a frame has come whole that next has not given.
+// whole reports whether a complete unread frame is buffered.
 func (r *reader) whole() bool {
 	n := r.r.Buffered() - r.last
 	if n < headerSize {
 		return false
 	}
-	b, _ := r.r.Peek(r.last + headerSize) // it is in the buffer
+	b, _ := r.r.Peek(r.last + headerSize) // already buffered
 	return n-headerSize >= int(binary.LittleEndian.Uint32(b[r.last:]))
 }
 
 const (
-	// pendingFull is how many bytes may wait to be written before those who send data wait too.
+	// pendingFull is how many bytes may be pending before senders of data must wait.
 	pendingFull = 1 << 20
-	// rounds is how often a sender writes what others have sent meanwhile before somebody else must.
+	// rounds is how often a sender writes others' frames before it hands the work to another
+	// goroutine.
 	rounds = 4
 )
 
-// A writer writes frames. Whoever sends while nobody writes does the writing, for itself and for those who send
-// meanwhile: so a single frame costs one system call and no change of goroutine, and many at once few calls.
+// A writer writes frames. A sender that finds the writer idle writes its own frame, and those that
+// other senders add meanwhile. So a single frame costs one system call and no goroutine switch, and
+// many frames need few calls.
 type writer struct {
 	w     io.Writer
-	now   func(p []byte) (int, error) // writes as much as there is room for; nil: who may not wait for others may wait for the other side
-	extra sync.WaitGroup              // a goroutine that writes what senders have left
+	now   func(p []byte) (int, error) // writes as much as fits without blocking; nil: flushNow may block
+	extra sync.WaitGroup              // the goroutine that writes what senders left
 
 	mu    sync.Mutex
 	room  sync.Cond
-	buf   []byte // to be written
+	buf   []byte // pending bytes
 	spare []byte
-	busy  bool // somebody writes
+	busy  bool // a goroutine is writing
 	err   error
 }
 
@@ -148,7 +153,8 @@ func newWriter(w io.Writer) *writer {
 	return x
 }
 
-// send sends a frame whose payload is a and b, together at most maxPayload bytes. Frames are sent in the order of the calls.
+// send sends a frame whose payload is a and b, together at most maxPayload bytes. Frames are sent
+// in the order of the calls.
 func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +164,8 @@ func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 	return w.flush()
 }
 
-// sendNow sends a frame unless its sender would have to wait for others' frames, and says whether it did. A frame without a
-// payload is always sent.
+// sendNow sends a frame unless that would have to wait for other frames, and reports whether it
+// did. A frame without a payload is always sent.
 func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,21 +178,22 @@ func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
 	return true, w.flushNow()
 }
 
-// queue leaves a frame to go with the next that is sent, or by push.
+// queue appends a frame that is sent with the next one, or by push.
 func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.put(k, box, op, a, nil)
 }
 
-// put appends a frame to what is to be written. The caller holds mu.
+// put appends a frame to the pending bytes. The caller holds mu.
 func (w *writer) put(k kind, box, op uint32, a, b []byte) error {
-	if k == kindData || k == kindAsk || k == kindAnswer { // the others are few and short, and some of their senders may not wait
+	// other frames are few and short, and some of their senders must not block
+	if k == kindData || k == kindAsk || k == kindAnswer {
 		for len(w.buf) > pendingFull && w.err == nil {
 			if w.busy {
 				w.room.Wait()
 			} else {
-				_ = w.flush() // all of it was queued
+				_ = w.flush() // everything pending was only queued
 			}
 		}
 	}
@@ -201,14 +208,15 @@ func (w *writer) put(k kind, box, op uint32, a, b []byte) error {
 	return nil
 }
 
-// push sends what is queued.
+// push sends the queued frames.
 func (w *writer) push() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.flush()
 }
 
-// flush writes what there is, unless somebody does. The caller holds mu, which is not held while it writes.
+// flush writes the pending bytes unless another goroutine is writing. The caller holds mu, which is
+// released during the write.
 func (w *writer) flush() error {
 	if !w.busy && len(w.buf) > 0 {
 		w.busy = true
@@ -217,7 +225,8 @@ func (w *writer) flush() error {
 	return w.err
 }
 
-// writesNow gives how w is written to without waiting: where it can't be, not at all, and somebody else waits.
+// writesNow returns a function that writes to w without blocking. If w doesn't support that, the
+// function writes nothing, and another goroutine does the write.
 func writesNow(w io.Writer) func(p []byte) (int, error) {
 	if x, ok := w.(interface{ writeNow([]byte) (int, error) }); ok {
 		return x.writeNow
@@ -225,8 +234,8 @@ func writesNow(w io.Writer) func(p []byte) (int, error) {
 	return func([]byte) (int, error) { return 0, nil }
 }
 
-// flushNow is flush for who may not wait, as long as there is now. The caller holds mu, also while it writes: so fail is the end
-// of that, and the connection can be closed then.
+// flushNow is flush for callers that must not block, if now is set. The caller holds mu, and it is
+// held during the write too: after fail no write is in progress, and the connection can be closed.
 func (w *writer) flushNow() error {
 	if w.now == nil {
 		return w.flush()
@@ -243,14 +252,15 @@ func (w *writer) flushNow() error {
 	return err
 }
 
-// writeAll writes until there is nothing left.
+// writeAll writes until nothing is pending.
 func (w *writer) writeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.write(-1)
 }
 
-// write writes what there is, n times at most: then a goroutine goes on. It holds mu except while it writes.
+// write writes the pending bytes, in at most n writes; then a new goroutine continues. The caller
+// holds mu, which is released during each write.
 func (w *writer) write(n int) {
 	for ; len(w.buf) > 0 && w.err == nil; n-- {
 		if n == 0 {
@@ -271,7 +281,7 @@ func (w *writer) write(n int) {
 	w.busy = false
 }
 
-// fail makes all sends fail, those that wait too.
+// fail makes all sends fail, including those that wait.
 func (w *writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,5 +291,6 @@ func (w *writer) fail(err error) {
 	w.room.Broadcast()
 }
 
-// wait waits for the goroutine that may still write. The other side must be closed, or read.
+// wait waits for the goroutine that may still be writing. The other side must be closed, or keep
+// reading.
 func (w *writer) wait() { w.extra.Wait() }

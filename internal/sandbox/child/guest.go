@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// run runs the sandbox, with the parent as its host.
+// run runs the guest, with the parent as its host.
 func (b *box) run(t *task, c command) result {
 	made, err := b.inner()
 	if err != nil {
@@ -28,10 +28,10 @@ func (b *box) run(t *task, c command) result {
 type stream struct {
 	t    *task
 	ears *listener
-	left []byte // of the bytes that came, what was not read yet; touched by Read only
+	left []byte // received bytes that were not read yet; used only by Read
 }
 
-// Read gives what the host said.
+// Read reads the host's bytes.
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.left) == 0 {
 		var ended bool
@@ -52,7 +52,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, s.t.took(n)
 }
 
-// Write gives the host what the guest says.
+// Write sends the guest's output to the host.
 func (s *stream) Write(p []byte) (int, error) {
 	if err := s.t.send(p); err != nil {
 		return 0, err
@@ -60,26 +60,28 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Push has put take what the host says: on the goroutine that reads the socket, so that one less has to wake.
+// Push passes the host's bytes to put, on the goroutine that reads the socket, so that one
+// goroutine fewer has to wake up.
 func (s *stream) Push(put func(p []byte, end error) int) { s.t.push(put) }
 
-// Took lets the host send n bytes more.
-func (s *stream) Took(n int) { _ = s.t.took(n) } // where it fails, the reader sees it
+// Took allows the host to send n more bytes.
+func (s *stream) Took(n int) { _ = s.t.took(n) } // if this fails, the reader notices
 
-// WriteNow gives the host as much as there is room for on the way.
+// WriteNow sends the host as much as possible without blocking.
 func (s *stream) WriteNow(p []byte) (int, error) { return s.t.sendNow(p) }
 
-// Listen reads the socket for a moment, if that is likely to give something.
+// Listen polls the socket for a moment, if that is likely to succeed.
 func (s *stream) Listen(there func() bool) { s.ears.listen(there) }
 
-// Close ends the stream: the driver has no more use for it.
+// Close ends the stream when the driver no longer needs it.
 func (s *stream) Close() error {
 	s.t.finish()
 	return nil
 }
 
-// ask asks the parent, and gives nil when the run is stopped. It waits until the guest's own driver says that it is, and
-// not for the parent to want it: a guest that went on in between would ask again, and break the protocol.
+// ask sends a question to the parent and returns the answer, or nil when the run is stopped. Only
+// the guest's own driver stops it, through ctx; a request of the parent is not enough. A guest that
+// continued in between would ask again, and break the protocol.
 func (t *task) ask(ctx context.Context, question []byte) []byte {
 	if len(question) > maxAsk {
 		return nil
@@ -97,7 +99,8 @@ func (t *task) ask(ctx context.Context, question []byte) []byte {
 	if sendParts(t.w, kindAsk, t.box, t.op, number, question) != nil {
 		return nil
 	}
-	t.ears.listen(func() bool { return len(t.whole) > 0 || ctx.Err() != nil }) // else nobody may read the socket for a while
+	// otherwise the socket may go unread for a while
+	t.ears.listen(func() bool { return len(t.whole) > 0 || ctx.Err() != nil })
 	select {
 	case all := <-t.whole:
 		return all
@@ -106,7 +109,7 @@ func (t *task) ask(ctx context.Context, question []byte) []byte {
 	return nil
 }
 
-// answered takes a part of an answer. One to a question that nobody waits for any more is dropped.
+// answered handles a part of an answer. An answer that is no longer awaited is dropped.
 func (t *task) answered(payload []byte) error {
 	number, more, text, err := parsePart(payload)
 	if err != nil {
@@ -124,7 +127,7 @@ func (t *task) answered(payload []byte) error {
 	}
 	if t.answer = append(t.answer, text...); !more {
 		t.asking = false
-		t.whole <- t.answer // there is room: a question has one answer
+		t.whole <- t.answer // never blocks: a question has one answer
 	}
 	return nil
 }

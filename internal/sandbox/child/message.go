@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// specSize is the size of a spec without its runtime's name: Memory, CPU, Stack, Output.
+// specSize is the size in bytes of a spec without the runtime's name: Memory, CPU, Stack, Output.
 const specSize = 32
 
 func appendSpec(b []byte, s sandbox.Spec) []byte {
@@ -30,10 +30,10 @@ func parseSpec(b []byte) (sandbox.Spec, error) {
 	return sandbox.Spec{Memory: at(0), CPU: time.Duration(at(1)), Stack: at(2), Output: at(3), Runtime: string(b[specSize:])}, nil
 }
 
-// maxRuntime bounds the name of a runtime, in bytes.
+// maxRuntime is the maximum length of a runtime's name, in bytes.
 const maxRuntime = 64
 
-// A command is what of a sandbox.Cmd goes to the child.
+// A command is the part of a sandbox.Cmd that is sent to the child.
 type command struct {
 	keep, asks, next bool
 	cpu              time.Duration
@@ -65,12 +65,13 @@ func parseCommand(b []byte) (command, error) {
 	}, nil
 }
 
-// A result is how an operation ended. What a Run took and gave stands before the rest in all of them: exit code (4
-// bytes), CPU time (8), memory (8); then nothing, or the error as JSON, or (of a probe) the capabilities.
+// A result is the outcome of an operation. The encoding begins with a byte that is 1 for an error.
+// The exit code (4 bytes), CPU time (8) and memory (8) of a Run follow; other operations leave them
+// zero. The rest is empty, an error as JSON, or the capabilities of a probe.
 type result struct {
 	exit  int
 	usage sandbox.Usage
-	rest  []byte // of a probe that went well
+	rest  []byte // of a successful probe
 	err   error
 }
 
@@ -107,17 +108,17 @@ func parseResult(b []byte) (r result, err error) {
 	return r, err
 }
 
-// A wireError is an error on its way from the child to the parent.
+// A wireError is the encoding of an error sent from the child to the parent.
 type wireError struct {
-	Text     string    `json:"text"` // all of it, for the log
+	Text     string    `json:"text"` // complete text, for the log
 	Limit    string    `json:"limit,omitempty"`
 	Snapshot string    `json:"snapshot,omitempty"`
 	Engine   string    `json:"engine,omitempty"`
 	Kind     tool.Kind `json:"kind,omitempty"`
-	Msg      string    `json:"msg,omitempty"` // of the error that has a type
+	Msg      string    `json:"msg,omitempty"` // message of a LimitError or tool.Error
 }
 
-// maxText bounds each text of an error, in bytes.
+// maxText is the maximum length of each text in an error, in bytes.
 const maxText = 4 << 10
 
 func encodeError(err error) []byte {
@@ -140,7 +141,7 @@ func encodeError(err error) []byte {
 	return b
 }
 
-// decodeError makes the error of what a child wrote, which may be anything.
+// decodeError decodes an error sent by a child, which is not trusted.
 func decodeError(b []byte) (error, error) {
 	var e wireError
 	if err := json.Unmarshal(b, &e); err != nil {
@@ -162,7 +163,7 @@ func decodeError(b []byte) (error, error) {
 	return nil, breached("an error of an unknown kind")
 }
 
-// bounded is s as valid text of at most maxText bytes.
+// bounded returns s as valid UTF-8, cut to maxText bytes.
 func bounded(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText]
@@ -170,11 +171,12 @@ func bounded(s string) string {
 	return strings.ToValidUTF8(s, "�")
 }
 
-// A hello is the first thing that a child says.
+// A hello is the first message of a child.
 type hello struct {
 	Protections []Protection `json:"protections"`
-	Error       string       `json:"error,omitempty"` // why the child can't serve
-	// Capabilities are what its driver can do, where it has tried that out well; nil: who asks (kindProbe) hears why not.
+	Error       string       `json:"error,omitempty"` // reason why the child can't serve
+	// Capabilities is the driver's capabilities, if its probe succeeded. If it is nil, kindProbe
+	// returns the error.
 	Capabilities *sandbox.Capabilities `json:"capabilities,omitempty"`
 }
 
@@ -200,13 +202,15 @@ func parseHello(f frame, err error) (hello, error) {
 	return h, nil
 }
 
-// An ask or answer goes in parts; each begins with the number of the question and whether more parts follow.
+// Questions and answers are sent in parts. Each part begins with the question's number (4 bytes)
+// and whether more parts follow (1 byte).
 const partHeader = 5
 
-// maxAsk bounds a question and an answer, in bytes: the largest are files, in base64.
+// maxAsk is the maximum size of a question or an answer, in bytes: the largest carry files in
+// base64.
 const maxAsk = 128 << 20
 
-// sendParts sends b as a question or an answer.
+// sendParts sends b as a question or an answer, in parts.
 func sendParts(w *writer, k kind, box, op, number uint32, b []byte) error {
 	for {
 		part := b[:min(len(b), partSize)]
@@ -225,7 +229,7 @@ func sendParts(w *writer, k kind, box, op, number uint32, b []byte) error {
 	}
 }
 
-// parsePart takes a part apart.
+// parsePart parses one part of a question or an answer.
 func parsePart(b []byte) (number uint32, more bool, text []byte, err error) {
 	if len(b) < partHeader || b[4] > 1 {
 		return 0, false, nil, breached("a part of a question of %d bytes", len(b))

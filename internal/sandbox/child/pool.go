@@ -9,15 +9,17 @@ import (
 )
 
 const (
-	// spareDelay is how long after one process was taken the next spare is begun: the program that took it goes first.
+	// spareDelay is the delay between taking the spare process and starting the next one, so that
+	// the program that took it goes first.
 	spareDelay = 500 * time.Millisecond
-	// busyTime is how long a new owner waits for a process when there are as many as there may be.
+	// busyTime is how long a new owner waits for a process when the maximum number is running.
 	busyTime = 10 * time.Second
-	// readyTime is how long a process has to say that it is armed, and to do anything that isn't a Run.
+	// readyTime is how long a process may take to report that it is armed, or to complete any
+	// operation other than a Run.
 	readyTime = 30 * time.Second
 )
 
-// begin begins a process. The caller holds mu, and the driver is not closed.
+// begin starts a process. The caller holds mu, and the driver is not closed.
 func (d *Driver) begin() *process {
 	p := newProcess(d)
 	d.all[p] = true
@@ -28,7 +30,7 @@ func (d *Driver) begin() *process {
 	return p
 }
 
-// ended forgets a process that has ended.
+// ended removes a process that has ended.
 func (d *Driver) ended(p *process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,18 +39,18 @@ func (d *Driver) ended(p *process) {
 		delete(d.current, p.owner)
 	}
 	if d.spare == p {
-		d.spare = nil // the next one is begun when it is needed: this one may have failed for good
+		d.spare = nil // the next one is started on demand: this one may have failed for good
 	}
 	d.change()
 }
 
-// change wakes those who wait for a process. The caller holds mu.
+// change wakes the goroutines that wait for a process. The caller holds mu.
 func (d *Driver) change() {
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// any gives some process.
+// any returns any running process, or starts one.
 func (d *Driver) any(ctx context.Context) (*process, error) {
 	d.mu.Lock()
 	if d.closed {
@@ -72,7 +74,7 @@ func (d *Driver) any(ctx context.Context) (*process, error) {
 
 var errClosedDriver = &tool.Error{Kind: tool.Unavailable, Msg: "the sandboxes are closed: Biplane is stopping"}
 
-// of gives the process in which the owner's next sandbox is made, and holds it until release.
+// of returns the process for the owner's next sandbox. The caller must release it.
 func (d *Driver) of(ctx context.Context, owner string) (*process, error) {
 	p, err := d.claim(ctx, owner)
 	if err != nil {
@@ -116,7 +118,8 @@ func (d *Driver) claim(ctx context.Context, owner string) (*process, error) {
 	}
 }
 
-// find finds or begins the owner's process. It gives nil when there are too many. The caller holds mu.
+// find returns the owner's process, or starts one. It returns nil if too many are running. The
+// caller holds mu.
 func (d *Driver) find(owner string) *process {
 	p := d.current[owner]
 	if p != nil && p.usable() {
@@ -139,7 +142,7 @@ func (d *Driver) find(owner string) *process {
 	return p
 }
 
-// want begins a spare process soon. The caller holds mu.
+// want schedules the start of a spare process. The caller holds mu.
 func (d *Driver) want() {
 	if d.wanted != nil {
 		return
@@ -156,7 +159,8 @@ func (d *Driver) want() {
 	})
 }
 
-// evict ends the process that has been idle longest, and reports whether there is one. The caller holds mu.
+// evict kills the process that has been idle longest, and reports whether there was one. The caller
+// holds mu.
 func (d *Driver) evict() bool {
 	var oldest *process
 	var since time.Time
@@ -169,16 +173,16 @@ func (d *Driver) evict() bool {
 		return false
 	}
 	oldest.end("was ended for another owner's")
-	delete(d.all, oldest) // it counts no more, though it takes a moment to end
+	delete(d.all, oldest) // it no longer counts, though it takes a moment to end
 	return true
 }
 
-// release lets go of a process that of gave.
+// release releases a process returned by of.
 func (d *Driver) release(p *process) {
 	p.letGo()
 }
 
-// idle hears that p has no sandbox left, for as long as it may wait for one.
+// idle ends p if it has been idle for Config.Idle.
 func (d *Driver) idle(p *process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,20 +13,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// mostBoxes bounds the sandboxes that a child holds at once.
+// mostBoxes bounds the sandboxes that a child holds.
 const mostBoxes = 1 << 16
 
-// A server is the child's side: it does what the parent says, on a driver. One goroutine reads, each operation has one.
+// A server is the child's side: it carries out the parent's requests on a driver. One goroutine
+// reads, and each operation has its own.
 type server struct {
 	driver sandbox.Driver
 	w      *writer
 	ears   *listener
 	work   sync.WaitGroup
-	ctx    context.Context // done when the parent is gone
+	ctx    context.Context // done when the parent has disconnected
 
 	mu    sync.Mutex
 	boxes map[uint32]*box
-	last  uint32 // the largest number of a sandbox
+	last  uint32 // the largest sandbox ID so far
 }
 
 // A box is the child's side of a sandbox.
@@ -35,30 +36,32 @@ type box struct {
 	id uint32
 
 	mu      sync.Mutex
-	sandbox sandbox.Sandbox // nil until it is made
-	last    uint32          // operation that was begun last
-	task    *task           // under way, or nil
+	sandbox sandbox.Sandbox // nil until it is created
+	last    uint32          // number of the latest operation
+	task    *task           // the running operation, or nil
 	closed  bool
 }
 
-// A task is an operation under way.
+// A task is a running operation.
 type task struct {
 	kind kind
 	*flow
 	ctx    context.Context
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when it is over
-	whole  chan []byte   // gets the answer to a question
+	ended  chan struct{} // closed when the operation ends
+	whole  chan []byte   // receives the complete answer to a question
 	ears   *listener
 
 	mu     sync.Mutex
-	count  uint32 // of questions
-	asking bool   // the last of them has no answer yet
-	answer []byte // that has not come whole
+	count  uint32 // number of questions so far
+	asking bool   // the latest question has no answer yet
+	answer []byte // partially received answer
 }
 
-// serve does what the parent on the other end of conn asks for, with sandboxes of d, until conn ends or the parent breaks
-// the protocol, which is the error then. It closes all sandboxes before it returns. gone, if there is one, is called when nothing more can be read.
+// serve carries out the requests of the parent at the other end of conn, with sandboxes of d. It
+// returns when conn ends, or when the parent breaks the protocol, which is the error then. It
+// closes all sandboxes before it returns. If gone is not nil, it is called when nothing more can be
+// read.
 func serve(conn io.Reader, w *writer, d sandbox.Driver, gone func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{driver: d, w: w, ctx: ctx, boxes: map[uint32]*box{0: {}}}
@@ -84,7 +87,7 @@ func serve(conn io.Reader, w *writer, d sandbox.Driver, gone func()) error {
 	return err
 }
 
-// abandon ends what is under way, and the sandbox: the parent is gone.
+// abandon ends the running operation and the sandbox after the parent has disconnected.
 func (b *box) abandon() {
 	b.mu.Lock()
 	t := b.task
@@ -99,11 +102,11 @@ func (b *box) abandon() {
 	b.closed = true
 	b.mu.Unlock()
 	if made != nil {
-		_ = made.Close() // there is nobody to tell
+		_ = made.Close() // no one is left to receive the error
 	}
 }
 
-// take takes a frame of the parent's.
+// take handles a frame from the parent.
 func (s *server) take(f frame) error {
 	s.mu.Lock()
 	b := s.boxes[f.box]
@@ -118,7 +121,7 @@ func (s *server) take(f frame) error {
 	s.mu.Unlock()
 	switch {
 	case b == nil && made:
-		return nil // it was closed before this was read
+		return nil // it was closed before this frame was read
 	case b == nil:
 		return breached("a frame of a sandbox that was never made")
 	}
@@ -129,7 +132,7 @@ func (s *server) take(f frame) error {
 	return b.take(f)
 }
 
-// begin begins an operation.
+// begin starts an operation.
 func (b *box) begin(f frame) error {
 	do, err := b.prepare(f)
 	if err != nil {
@@ -138,7 +141,7 @@ func (b *box) begin(f frame) error {
 	b.mu.Lock()
 	running := b.task
 	switch {
-	case b.closed: // it was closed while this was on its way, and the parent knows
+	case b.closed: // it was closed while this frame was on its way, and the parent knows
 		b.mu.Unlock()
 		return nil
 	case f.op <= b.last:
@@ -156,7 +159,7 @@ func (b *box) begin(f frame) error {
 	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1), ears: b.s.ears}
 	t.ctx, t.cancel = context.WithCancel(b.s.ctx)
 	if f.kind == kindRestore {
-		t.expect(binary.LittleEndian.Uint64(f.payload)) // prepare has seen that it is there
+		t.expect(binary.LittleEndian.Uint64(f.payload)) // prepare checked the length
 	}
 	if f.kind == kindClose {
 		b.closed = true
@@ -179,12 +182,12 @@ func (b *box) begin(f frame) error {
 		}
 		b.mu.Unlock()
 		close(t.ended)
-		_ = b.s.w.send(kindResult, b.id, f.op, r.append(nil), nil) // where it fails, the reader sees it
+		_ = b.s.w.send(kindResult, b.id, f.op, r.append(nil), nil) // if this fails, the reader notices
 	})
 	return nil
 }
 
-// prepare reads what a frame asks for.
+// prepare parses the request in a frame and returns the function that carries it out.
 func (b *box) prepare(f frame) (func(*task) result, error) {
 	switch f.kind {
 	case kindCreate:
@@ -214,7 +217,7 @@ func (b *box) prepare(f frame) (func(*task) result, error) {
 	return b.s.probe, nil
 }
 
-// take takes a frame of an operation under way.
+// take handles a frame of a running operation.
 func (b *box) take(f frame) error {
 	b.mu.Lock()
 	t, last := b.task, b.last
@@ -223,7 +226,7 @@ func (b *box) take(f frame) error {
 		return breached("a frame of an operation that was never begun")
 	}
 	if t == nil || t.op != f.op {
-		return nil // it was over before this was read
+		return nil // the operation ended before this frame was read
 	}
 	switch f.kind {
 	case kindCredit:
@@ -239,7 +242,7 @@ func (b *box) take(f frame) error {
 		t.deafen()
 		return nil
 	case kindCancel:
-		t.cancel() // what a guest said before can still be sent
+		t.cancel() // output sent by the guest before can still be delivered
 		return nil
 	case kindAnswer:
 		return t.answered(f.payload)
@@ -247,7 +250,8 @@ func (b *box) take(f frame) error {
 	return breached("a frame of kind %d in an operation of kind %d", f.kind, t.kind)
 }
 
-// made takes over a sandbox that a driver made.
+// made stores a sandbox that a driver created. If the box was closed meanwhile, it closes the
+// sandbox.
 func (b *box) made(made sandbox.Sandbox, err error) result {
 	if err != nil {
 		return result{err: err}
@@ -264,7 +268,7 @@ func (b *box) made(made sandbox.Sandbox, err error) result {
 	return result{}
 }
 
-// inner gives the sandbox, if there is one.
+// inner returns the sandbox, or an error if there is none.
 func (b *box) inner() (sandbox.Sandbox, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -302,14 +306,14 @@ func (b *box) snapshot(t *task) result {
 	return result{err: err}
 }
 
-// reserve takes a number for a sandbox that is about to be made.
+// reserve reserves the ID of a sandbox to be created.
 func (s *server) reserve(id uint32) (*box, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.add(id)
 }
 
-// add makes a box. The numbers may come in another order than they were given. The caller holds mu.
+// add registers a box. IDs may arrive out of order. The caller holds mu.
 func (s *server) add(id uint32) (*box, error) {
 	if s.boxes[id] != nil || len(s.boxes) > mostBoxes {
 		return nil, breached("a sandbox of number %d", id)
@@ -331,12 +335,12 @@ func (b *box) fork(t *task, copied *box) result {
 	return copied.made(f.Fork(t.ctx))
 }
 
-// close destroys the sandbox and stops what is under way.
+// close destroys the sandbox and stops its running operation.
 func (b *box) close(*task) result {
 	b.mu.Lock()
 	made, t := b.sandbox, b.task
 	b.mu.Unlock()
-	if t != nil && t.kind != kindRun { // a Run is stopped by the sandbox, which says so
+	if t != nil && t.kind != kindRun { // the sandbox stops a Run itself, and reports that
 		t.cancel()
 		t.finish()
 		<-t.ended
@@ -345,12 +349,12 @@ func (b *box) close(*task) result {
 	delete(b.s.boxes, b.id)
 	b.s.mu.Unlock()
 	if made == nil {
-		return result{} // or it is closed as soon as it is made
+		return result{} // or it is closed as soon as it is created
 	}
 	return result{err: made.Close()}
 }
 
-// probe says what the driver can do.
+// probe returns the driver's capabilities.
 func (s *server) probe(t *task) result {
 	caps, err := s.driver.Probe(t.ctx)
 	if err != nil {
