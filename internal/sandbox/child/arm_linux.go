@@ -14,25 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTime is how long a process waits for its user.
+// userTime is how long a process waits for its user mapping.
 const userTime = 10 * time.Second
 
-// confines says that this system has protections without which a child is not to run.
+// confines reports whether this system has protections without which a child must not run.
 const confines = true
 
-// layers are the protections that arm arms; all but tests want all.
+// layers selects the protections that arm arms. Only tests use less than all.
 type layers uint
 
 const (
-	layerNamespaces layers = 1 << iota // leave the mounts, become nobody, give up capabilities
+	layerNamespaces layers = 1 << iota // leave the host's mounts, switch to user nobody, drop capabilities
 	layerLandlock
 	layerFilter
 	layerRest
 	all = layerNamespaces | layerLandlock | layerFilter | layerRest
 )
 
-// arm arms the protections in the calling process, for all of its threads, as far as the plan by which it was started
-// and the system let it, and says what came of each.
+// arm arms the protections for all threads of the calling process, as far as the system and the
+// plan by which the process was started permit. It returns the outcome of each.
 func arm(plan string, l layers) []Protection {
 	var ps protections
 	if l&layerRest != 0 {
@@ -51,7 +51,7 @@ func arm(plan string, l layers) []Protection {
 	}
 	if l&layerRest != 0 {
 		ps.add("not dumpable", "", false, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
-		// Of this thread alone: one thread's signal ends all.
+		// For this thread only: the signal to one thread kills the whole process.
 		ps.add("ends with its parent", "", false, unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 	}
 	if l&layerFilter != 0 {
@@ -75,8 +75,9 @@ func everyThread(call, a, b, c uintptr) error {
 	return errno
 }
 
-// noNewPrivileges sees to it that nothing gives the process privileges. One that was started so has had none in any thread from its
-// beginning. Where it can't reach all threads it sets that of the calling one, which is enough: the filter passes it on.
+// noNewPrivileges sets no_new_privs. A process started with it has had it in every thread from the
+// start. If it can't be set for all threads, it is set for the calling one, which is enough: the
+// filter copies it to the others.
 func noNewPrivileges() error {
 	if on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && on == 1 {
 		return nil
@@ -88,8 +89,8 @@ func noNewPrivileges() error {
 	return err
 }
 
-// closeInherited closes the descriptors that came with the process, but for the socket and the first three. The runtime's
-// own are closed on exec, so that whatever isn't was inherited.
+// closeInherited closes the inherited descriptors, except the socket and the first three. The
+// runtime's own descriptors are close-on-exec, so any without that flag was inherited.
 func closeInherited() error {
 	names, err := descriptors()
 	if err != nil {
@@ -107,7 +108,7 @@ func closeInherited() error {
 	return nil
 }
 
-// descriptors lists those that are open.
+// descriptors returns the open descriptors.
 func descriptors() ([]int, error) {
 	d, err := os.Open("/proc/self/fd")
 	if err != nil {
@@ -131,11 +132,11 @@ func descriptors() ([]int, error) {
 	return fds, nil
 }
 
-// ownNamespaces are those of a process that has one of users.
+// ownNamespaces lists the namespaces of a process with a user namespace.
 const ownNamespaces = "user, mount, pid, network, ipc, uts, cgroup"
 
-// armNamespaces finishes what the plan began: the child was started in namespaces of its own, and now leaves the host's
-// files, user and capabilities.
+// armNamespaces completes the plan: the child was started in its own namespaces, and now leaves the
+// host's files, user and capabilities.
 func armNamespaces(ps *protections, plan string) {
 	none := fmt.Errorf("the system refused namespaces")
 	switch plan {
@@ -147,7 +148,7 @@ func armNamespaces(ps *protections, plan string) {
 			ps.add("user nobody", "", false, err)
 		case user == strconv.Itoa(nobody):
 			ps.add("user nobody", "", false, becomeNobody())
-		default: // it is the one who started it, and nobody here: an ordinary user can give no other than their own
+		default: // the user who started it, mapped to nobody: an ordinary user can map only their own ID
 			ps.add("user nobody in its namespace", "for the host it is user "+user, false, nil)
 		}
 		ps.add("empty root", "", true, emptyRoot())
@@ -157,7 +158,7 @@ func armNamespaces(ps *protections, plan string) {
 		ps.add("user nobody", "", false, becomeNobody())
 	case "bare":
 		ps.add("namespaces", ownNamespaces, true, nil)
-		if _, err := awaitUser(); err != nil { // soon it is not dumpable, and can be given none
+		if _, err := awaitUser(); err != nil { // soon it is not dumpable, and can get no mapping
 			ps.add("user nobody in its namespace", "", false, err)
 		}
 		ps.add("empty root", "", true, errors.New("the system gives no capabilities in namespaces of users"))
@@ -171,8 +172,9 @@ func armNamespaces(ps *protections, plan string) {
 	ps.add("no capabilities", "", false, dropCapabilities())
 }
 
-// awaitUser waits until whoever started the process has given it the one user of its namespace of users, and the group, and
-// says who of the host that is, as a number: first inside, first outside, how many (user_namespaces(7)).
+// awaitUser waits until the parent has mapped the one user and group of the child's user namespace.
+// It returns the host's user ID. The fields of the map are first ID inside, first ID outside, and
+// count (user_namespaces(7)).
 func awaitUser() (string, error) {
 	for until := time.Now().Add(userTime); ; time.Sleep(50 * time.Microsecond) {
 		raw, err := os.ReadFile("/proc/self/uid_map")
@@ -188,12 +190,12 @@ func awaitUser() (string, error) {
 	}
 }
 
-// becomeNobody leaves the user, the group and the other groups that the process was started with. A user of the host who has
-// no number in the process's namespace is shown there with nobody's, root too, so the number that the process sees says nothing
-// of who it is: it changes whatever that is.
+// becomeNobody drops the user, the group and the supplementary groups that the process was started
+// with. A host user without a mapping appears in the process's namespace as nobody, even root. So
+// the visible ID doesn't reveal the real one, and becomeNobody always changes it.
 func becomeNobody() error {
-	ordinary := os.Getuid() == nobody && os.Getgid() == nobody // or root, in a namespace of its own
-	// An ordinary user may not leave groups there, for they may be what forbids something.
+	ordinary := os.Getuid() == nobody && os.Getgid() == nobody // or root, in its own namespace
+	// An ordinary user may not drop groups there, because a group may be what denies an access.
 	if !groupless() {
 		if err := syscall.Setgroups([]int{}); err != nil && (!ordinary || !errors.Is(err, syscall.EPERM)) {
 			return fmt.Errorf("leave the groups: %w", err)
@@ -208,19 +210,20 @@ func becomeNobody() error {
 	return nil
 }
 
-// groupless reports whether the process was started without other groups: no thread has any then.
+// groupless reports whether the process was started without supplementary groups: then no thread
+// has any.
 func groupless() bool {
 	groups, err := syscall.Getgroups()
 	return err == nil && len(groups) == 0
 }
 
-// emptyRoot makes an empty directory, which can't be written, the root of all that the process can name.
+// emptyRoot makes an empty, read-only directory the root of the process's file system.
 func emptyRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
 	var err error
-	for _, dir := range []string{"/tmp", "/proc", "/dev", "/sys", "/etc", "/usr"} { // one that every system has
+	for _, dir := range []string{"/tmp", "/proc", "/dev", "/sys", "/etc", "/usr"} { // any that exists
 		if err = unix.Mount("none", dir, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=4096,nr_inodes=1"); err != nil {
 			continue
 		}
@@ -241,18 +244,19 @@ func emptyRoot() error {
 	return unix.Chdir("/")
 }
 
-// dropCapabilities gives up what capabilities are left. None can come back: nothing can be executed.
+// dropCapabilities drops the remaining capabilities. They can't be regained, because nothing can be
+// executed.
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	var pins runtime.Pinner // a stack that moves would leave their addresses behind
+	var pins runtime.Pinner // a moving stack would invalidate their addresses
 	defer pins.Unpin()
 	pins.Pin(&header)
 	pins.Pin(&none)
 	return everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 }
 
-// limitResources bounds what the process may take of the system.
+// limitResources limits the system resources of the process.
 func limitResources(plan string) error {
 	limits := []struct {
 		what int
@@ -260,18 +264,19 @@ func limitResources(plan string) error {
 	}{
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_NOFILE, 64},
-		{unix.RLIMIT_FSIZE, 1 << 30}, // of files in memory: there are no others
+		{unix.RLIMIT_FSIZE, 1 << 30}, // for files in memory: there are no others
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
 		{unix.RLIMIT_RTPRIO, 0},
 		{unix.RLIMIT_NICE, 0},
-		{unix.RLIMIT_NPROC, 512}, // threads, of this process alone where it has a namespace of users
+		{unix.RLIMIT_NPROC, 512}, // threads; only of this process if it has a user namespace
 	}
 	if plan != "user" && plan != "bare" {
 		limits = limits[:len(limits)-1]
 	}
 	for _, l := range limits {
-		// Setrlimit of package syscall also tells the runtime, which would set the old limit again.
+		// Setrlimit of package syscall also informs the runtime, which would otherwise restore the
+		// old limit.
 		if err := syscall.Setrlimit(l.what, &syscall.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return fmt.Errorf("limit resource %d: %w", l.what, err)
 		}
@@ -279,7 +284,7 @@ func limitResources(plan string) error {
 	return nil
 }
 
-// landlock forbids all that Landlock can forbid, and gives its version.
+// landlock forbids everything that Landlock can forbid, and returns its version.
 func landlock() (abi int, err error) {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -291,7 +296,8 @@ func landlock() (abi int, err error) {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
 	if abi >= 6 {
-		// Not signals: in some versions threads of one process could no longer signal each other.
+		// Signals are left out: in some versions threads of one process could no longer signal each
+		// other.
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 	}
 	size := unsafe.Offsetof(attr.Quiet_access_fs)
@@ -309,7 +315,7 @@ func landlock() (abi int, err error) {
 	return abi, everyThread(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
 }
 
-// landlockFiles are the accesses to files that a version knows.
+// landlockFiles returns the file accesses that a Landlock version handles.
 func landlockFiles(abi int) uint64 {
 	files := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // the first version's: all up to this
 	if abi >= 2 {

@@ -7,15 +7,16 @@ import (
 	"runtime"
 )
 
-// confines says that this system has protections without which a child is not to run.
+// confines reports whether this system has protections without which a child must not run.
 const confines = false
 
-// layers are the protections that arm arms.
+// layers selects the protections that arm arms.
 type layers uint
 
 const all layers = 0
 
-// arm arms what this system has, which is a process of its own, and says what it lacks.
+// arm reports the protections of this system, which is only a separate process, and those that it
+// lacks.
 func arm(string, layers) []Protection {
 	var ps protections
 	ps.add("own process", "in a session of its own, without the environment of its parent", false, nil)

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rule allows a system call, where its argument is as it says.
+// A rule allows a system call if its arguments pass all checks.
 type rule struct {
 	call  uintptr
 	check []check // all must hold
-	deny  uint32  // what is done otherwise
+	deny  uint32  // action if a check fails
 }
 
-// A check wants (argument & mask) == want, of the low 32 bits: all that the kernel reads of those that are checked here.
+// A check requires (argument & mask) == want for the low 32 bits. The kernel reads no more of the
+// arguments checked here.
 type check struct {
 	argument   int
 	mask, want uint32
@@ -29,23 +30,26 @@ const (
 	kill  = unix.SECCOMP_RET_KILL_PROCESS
 )
 
-// pagemapScan is the ioctl by which a process asks which of its own pages it has written to (PAGEMAP_SCAN), of a file that
-// the driver opened before.
+// pagemapScan is the ioctl PAGEMAP_SCAN, by which a process finds the pages that it has written to.
+// It is applied to a file that the driver opened earlier.
 const pagemapScan = 0xc0606610
 
-// rules are the system calls of the Go runtime, and of drivers that map memory and files of memory. Whatever isn't here
-// or among the deadly ones is refused with EPERM.
+// rules returns the rules for the system calls of the Go runtime, and of drivers that map memory
+// and memory files. Any other call fails with EPERM, except the deadly ones, which end the process.
 func rules() []rule {
 	rs := []rule{
 		{call: unix.SYS_MMAP, check: []check{{2, unix.PROT_EXEC, 0}}, deny: kill},
 		{call: unix.SYS_MPROTECT, check: []check{{2, unix.PROT_EXEC, 0}}, deny: kill},
 		// Threads only. (The kernel refuses a thread with namespaces of its own.)
 		{call: unix.SYS_CLONE, check: []check{{0, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND, unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND}}, deny: kill},
-		{call: unix.SYS_CLONE3, check: []check{{0, 0, 1}}, deny: none}, // its flags can't be seen here; who asks takes clone instead
+		// its flags can't be inspected here; callers fall back to clone
+		{call: unix.SYS_CLONE3, check: []check{{0, 0, 1}}, deny: none},
 		{call: unix.SYS_TGKILL, check: []check{{0, ^uint32(0), uint32(os.Getpid())}}, deny: kill},
-		{call: unix.SYS_RECVFROM, check: []check{{3, ^uint32(0), unix.MSG_DONTWAIT}}, deny: deny}, // of the socket: it takes no descriptors
+		// for the socket: receives no descriptors
+		{call: unix.SYS_RECVFROM, check: []check{{3, ^uint32(0), unix.MSG_DONTWAIT}}, deny: deny},
 		{call: unix.SYS_IOCTL, check: []check{{1, ^uint32(0), pagemapScan}}, deny: deny},
-		{call: unix.SYS_PRCTL, check: []check{{0, 0, 1}}, deny: wrong}, // the runtime names its mappings until it hears this
+		// the runtime names its mappings until this fails
+		{call: unix.SYS_PRCTL, check: []check{{0, 0, 1}}, deny: wrong},
 	}
 	for _, cmd := range []uint32{unix.F_GETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS} {
 		rs = append(rs, rule{call: unix.SYS_FCNTL, check: []check{{1, ^uint32(0), cmd}}, deny: 0}) // 0: see the next
@@ -59,7 +63,7 @@ func rules() []rule {
 	return rs
 }
 
-// allowed are the calls that need no check.
+// allowed lists the calls that need no check.
 var allowed = []uintptr{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV,
 	unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_FTRUNCATE, unix.SYS_MEMFD_CREATE, unix.SYS_FALLOCATE,
@@ -70,7 +74,8 @@ var allowed = []uintptr{
 	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETRANDOM, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
-// deadly are the calls that nothing here makes by mistake: whoever does has taken the process over, and it ends.
+// deadly lists calls that no correct code here makes. A caller must have taken over the process, so
+// the process is killed.
 var deadly = []uintptr{
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP,
 	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FSOPEN,
@@ -88,7 +93,8 @@ var deadly = []uintptr{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_VMSPLICE, unix.SYS_TEE, unix.SYS_SPLICE,
 }
 
-// program assembles the filter: each rule in turn, then EPERM for the rest. Calls of another architecture end the process.
+// program assembles the filter: each rule in order, then EPERM for all other calls. Calls of a
+// foreign architecture kill the process.
 func program(rs []rule) []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -112,7 +118,8 @@ func program(rs []rule) []unix.SockFilter {
 		}
 		var body []unix.SockFilter
 		for i, c := range r.check {
-			left := len(r.check) - i - 1 // checks after this one, three instructions each; then the one that allows
+			// number of later checks, three instructions each, followed by the allowing one
+			left := len(r.check) - i - 1
 			body = append(body,
 				unix.SockFilter{Code: load, K: uint32(16 + 8*c.argument)},
 				unix.SockFilter{Code: and, K: c.mask},
@@ -130,11 +137,12 @@ func program(rs []rule) []unix.SockFilter {
 	return append(p, unix.SockFilter{Code: ret, K: deny})
 }
 
-// filterCalls puts all threads under the filter, for good, and says how many calls it allows.
+// filterCalls applies the filter to all threads permanently, and returns the number of calls that
+// it allows.
 func filterCalls() (int, error) {
 	rs := rules()
 	p := program(rs)
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil { // the other threads get it with the filter
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil { // the filter sets it for the other threads
 		return 0, fmt.Errorf("give up new privileges: %w", err)
 	}
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}

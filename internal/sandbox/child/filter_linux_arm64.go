@@ -7,8 +7,8 @@ const (
 	foreignCalls = 0x40000000 // there are none
 )
 
-// allowedHere are the calls that this architecture has beside those of all.
+// allowedHere lists additional allowed calls of this architecture.
 var allowedHere []uintptr
 
-// deadlyHere are the calls that end the process on this architecture.
+// deadlyHere lists additional calls that kill the process on this architecture.
 var deadlyHere = []uintptr{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_ACCEPT}

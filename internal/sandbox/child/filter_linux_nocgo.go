@@ -2,5 +2,5 @@
 
 package child
 
-// allowedLibc are the calls of the C library: there is none in this build.
+// allowedLibc lists the calls of the C library, which this build doesn't contain.
 var allowedLibc []uintptr

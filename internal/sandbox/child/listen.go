@@ -9,69 +9,76 @@ import (
 )
 
 const (
-	// attention is how long the socket is asked over and over for what is soon to come, instead of sleeping: about twice what
-	// it takes to be woken on a machine that has nothing else to do, whose processors sleep too.
+	// attention is how long the socket is polled for an expected frame before sleeping. It is about
+	// twice the wake-up time on an idle machine, whose processors sleep too.
 	attention = 150 * time.Microsecond
-	// swift is how soon what somebody slept for must have come for the socket to be asked next time.
+	// swift is how soon a frame must have arrived after a wait for the next wait to poll the
+	// socket.
 	swift = 300 * time.Microsecond
-	// loan is how long nobody may read the socket while its reader has lent it.
+	// loan is how long a lent socket may go unread before its reader takes it back.
 	loan = time.Millisecond
-	// crowded is how long it takes to ask once where others want the processor, who go first and have it for a slice of the
-	// kernel's: then nobody asks for a while, the longer the more often that was so lately. The one that is waited for may be on the
-	// same processor, and takes less.
+	// crowded is the duration of one poll above which other threads must be competing for the
+	// processor, and ran for a time slice of the kernel. Then polling stops for a while, longer the
+	// more often this happened recently. The awaited thread may run on the same processor, but
+	// takes less time.
 	crowded = 400 * time.Microsecond
-	// oneCrowd is what it counts that they wanted it, against each time that the socket was asked and gave something.
+	// oneCrowd is how much one crowded poll counts, in units of successful polls.
 	oneCrowd = 16
-	// mostSkipped bounds for how many swift waits in a row the socket isn't asked, after that was in vain.
+	// mostSkipped is the maximum number of consecutive swift waits without polling after polls have
+	// failed.
 	mostSkipped = 64
 )
 
-// errNothing says that there is nothing to read yet.
+// errNothing means that no bytes are available yet.
 var errNothing = errors.New("there is nothing yet")
 
-// A prompter is a connection that can be read without waiting. Where nothing is there, it gives errNothing.
+// A prompter is a connection that can be read without blocking. If nothing is available, readNow
+// returns errNothing.
 type prompter interface {
 	readNow(p []byte) (int, error)
 }
 
-// Who has a listener's socket.
+// The holder of a listener's socket.
 const (
 	withReader int32 = iota
-	lent             // nobody reads it at the moment
-	taken            // somebody who waits reads it
+	lent             // not being read at the moment
+	taken            // a waiting goroutine reads it
 )
 
-// A listener reads a socket and hands on what comes. A goroutine does that as its work (run), and waits in the kernel. But when
-// what both sides wait for comes within moments, over and over, it lends the socket: whoever waits then reads it, on the
-// goroutine that is to go on (listen), and no goroutine, thread or processor has to be woken on the way. Where nobody reads
-// what was lent, where it is in vain, or where there is more to do than one thing, it takes it back.
+// A listener reads frames from a socket and passes them on. Normally one goroutine does that (run),
+// and blocks in the kernel. But when both sides repeatedly get what they wait for within moments,
+// the listener lends the socket. A waiting goroutine then reads it itself (listen), so that no
+// goroutine, thread or processor has to wake up in between. The reader takes the socket back if no
+// one reads it, if polling fails, or if several operations run.
 type listener struct {
-	in     *reader
-	take   func(frame) error
-	conn   *instant // nil where the connection can't be read without waiting, or there is no second processor to wait for
-	serves bool     // this is the child's side: its reader asks the socket itself while nothing runs, and lends it to the one Run
+	in   *reader
+	take func(frame) error
+	conn *instant // nil if the connection can't be read without blocking, or there is no second processor
+	// set on the child's side: its reader polls the socket itself while nothing runs, and lends it
+	// to a single Run
+	serves bool
 
 	who    atomic.Int32
-	runs   atomic.Int32  // of the child's side: how many are under way
-	tasks  atomic.Int32  // the same of other operations
-	asleep atomic.Int32  // how many sleep until something comes
-	back   chan struct{} // gets a token when the socket comes back
+	runs   atomic.Int32  // on the child's side: number of active Runs
+	tasks  atomic.Int32  // number of other active operations
+	asleep atomic.Int32  // number of goroutines that sleep until something arrives
+	back   chan struct{} // receives a token when the socket is returned
 
-	// What follows belongs to who has the socket.
-	err    error // how reading it ended
-	skip   int   // in how many swift waits it isn't asked
-	missed int   // how often that was in vain, one after the other
-	crowds int   // how crowded it was lately: 0 to mostSkipped
+	// The fields below belong to the holder of the socket.
+	err    error // the error that ended reading
+	skip   int   // number of swift waits in which the socket isn't polled
+	missed int   // number of consecutive failed polls
+	crowds int   // recent crowdedness: 0 to mostSkipped
 }
 
-// An instant is a connection that is read with or without waiting.
+// An instant is a connection that is read with or without blocking.
 type instant struct {
 	io.Reader
 	prompter
 	hasty bool
 }
 
-// Read reads, and waits only if it isn't hasty.
+// Read reads from the connection. It blocks unless hasty is set.
 func (i *instant) Read(p []byte) (int, error) {
 	if i.hasty {
 		return i.readNow(p)
@@ -79,7 +86,7 @@ func (i *instant) Read(p []byte) (int, error) {
 	return i.Reader.Read(p)
 }
 
-// newListener makes a listener whose frames take takes.
+// newListener returns a listener that passes frames to take.
 func newListener(conn io.Reader, serves bool, take func(frame) error) *listener {
 	l := &listener{take: take, serves: serves, back: make(chan struct{}, 1), skip: 1}
 	if p, ok := conn.(prompter); ok && runtime.GOMAXPROCS(0) > 1 {
@@ -90,7 +97,7 @@ func newListener(conn io.Reader, serves bool, take func(frame) error) *listener 
 	return l
 }
 
-// run reads until the connection ends or take fails, which is the error.
+// run reads until the connection ends or take fails, and returns the error.
 func (l *listener) run() error {
 	for l.err == nil {
 		began := time.Now()
@@ -111,12 +118,13 @@ func (l *listener) run() error {
 	return l.err
 }
 
-// mayLend reports whether somebody else may read the socket now, while as many sleep at most. Others would have to wait.
+// mayLend reports whether the socket may be lent, which requires that at most asleep goroutines
+// sleep. Others would have to wait.
 func (l *listener) mayLend(asleep int32) bool {
 	return l.asleep.Load() <= asleep && (!l.serves || l.runs.Load() == 1)
 }
 
-// next gives the next frame to the reader itself.
+// next returns the next frame to the reader. It may poll first.
 func (l *listener) next() (frame, error) {
 	if l.conn != nil && l.serves && l.skip == 0 {
 		l.conn.hasty = true
@@ -128,7 +136,7 @@ func (l *listener) next() (frame, error) {
 				return f, err
 			}
 			if !w.on() {
-				if l.tasks.Load() == 0 { // otherwise there was nothing to come yet
+				if l.tasks.Load() == 0 { // otherwise nothing was due yet
 					l.miss(w.crowded)
 				}
 				break
@@ -138,13 +146,14 @@ func (l *listener) next() (frame, error) {
 		l.conn.hasty = false
 	}
 	if !l.in.whole() {
-		// Go gives a thread's processor to others only after a while, if it waits in the kernel: whoever was woken goes first.
+		// If a thread blocks in the kernel, Go hands its processor over only after a while. So let
+		// woken goroutines run first.
 		runtime.Gosched()
 	}
 	return l.in.next()
 }
 
-// miss notes that the socket was asked in vain.
+// miss records a failed poll.
 func (l *listener) miss(crowded bool) {
 	l.missed++
 	l.skip = min(1<<min(l.missed, 30), mostSkipped)
@@ -154,15 +163,15 @@ func (l *listener) miss(crowded bool) {
 	}
 }
 
-// hit notes that the socket was asked, and gave something.
+// hit records a successful poll.
 func (l *listener) hit() {
 	l.missed, l.crowds = 0, max(l.crowds-1, 0)
 }
 
-// A watch says how long to ask.
+// A watch decides how long to poll.
 type watch struct {
 	began, last time.Time
-	crowded     bool // others want the processor
+	crowded     bool // other threads compete for the processor
 }
 
 func watching() watch {
@@ -170,7 +179,7 @@ func watching() watch {
 	return watch{began: now, last: now}
 }
 
-// on reports whether to ask again.
+// on reports whether to poll again.
 func (w *watch) on() bool {
 	now := time.Now()
 	w.crowded = now.Sub(w.last) > crowded
@@ -178,7 +187,7 @@ func (w *watch) on() bool {
 	return !w.crowded && now.Sub(w.began) < attention
 }
 
-// lend lends the socket, until it comes back or is not read.
+// lend lends the socket until it is returned, or goes unread for loan.
 func (l *listener) lend() {
 	l.who.Store(lent)
 	t := time.NewTimer(loan)
@@ -196,14 +205,14 @@ func (l *listener) lend() {
 	}
 }
 
-// giveBack gives the socket back to its reader, where it is as the caller believes.
+// giveBack returns the socket to its reader if its holder is still who.
 func (l *listener) giveBack(who int32) {
 	if l.who.CompareAndSwap(who, withReader) {
-		l.back <- struct{}{} // there is room: the socket is lent once before this is taken
+		l.back <- struct{}{} // never blocks: the socket is lent only once before this is received
 	}
 }
 
-// begin says that the child's side begins an operation; end comes after it.
+// begin records that the child's side starts an operation; end must follow.
 func (l *listener) begin(k kind) {
 	if k != kindRun {
 		l.tasks.Add(1)
@@ -221,8 +230,8 @@ func (l *listener) end(k kind) {
 	l.giveBack(lent)
 }
 
-// listen is for whoever is about to sleep until something comes. If the socket is lent and nobody reads it, it does that for a
-// moment, or until there says that something has come.
+// listen is called by a goroutine that is about to sleep until something arrives. If the socket is
+// lent and unread, listen reads it for a moment, or until there reports that something has arrived.
 func (l *listener) listen(there func() bool) {
 	if !l.who.CompareAndSwap(lent, taken) {
 		return
@@ -235,7 +244,7 @@ func (l *listener) listen(there func() bool) {
 	case heard:
 		l.hit()
 		l.who.Store(lent)
-		if !l.mayLend(0) { // since something began meanwhile
+		if !l.mayLend(0) { // because another operation began meanwhile
 			l.giveBack(lent)
 		}
 		return
@@ -247,7 +256,7 @@ func (l *listener) listen(there func() bool) {
 	l.giveBack(taken)
 }
 
-// hear reads until there is something, or for a moment.
+// hear reads until there returns true, or for a moment.
 func (l *listener) hear(there func() bool, w *watch) (bool, error) {
 	for {
 		f, err := l.in.next()
@@ -266,7 +275,7 @@ func (l *listener) hear(there func() bool, w *watch) (bool, error) {
 	}
 }
 
-// sleeping listens, and then says that the caller sleeps, until it calls what this gives.
+// sleeping listens, and then marks the caller as sleeping until it calls the returned function.
 func (l *listener) sleeping(there func() bool) (woken func()) {
 	if !there() {
 		l.listen(there)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socket is an end of the connection. It is read by a system call that waits: there is one thread for that, which wakes sooner
-// than a poller's.
+// A socket is one end of the connection. It is read by a blocking system call on a dedicated
+// thread, which wakes sooner than a poller's.
 type socket struct {
 	*os.File
 	fd uintptr
@@ -17,12 +17,12 @@ type socket struct {
 
 func newSocket(fd int, name string) socket { return socket{os.NewFile(uintptr(fd), name), uintptr(fd)} }
 
-// readNow reads what there is. Nobody may close the socket meanwhile.
+// readNow reads the available bytes. The socket must not be closed meanwhile.
 func (s socket) readNow(p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // who asks over and over is in nobody's way
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // so that polling delays no other thread
 		return 0, errNothing
 	case errno != 0:
 		return 0, os.NewSyscallError("recvfrom", errno)
@@ -32,7 +32,7 @@ func (s socket) readNow(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// writeNow writes as much as there is room for. Nobody may close the socket meanwhile.
+// writeNow writes as much as fits without blocking. The socket must not be closed meanwhile.
 func (s socket) writeNow(p []byte) (int, error) {
 	n, _, errno := unix.Syscall6(unix.SYS_SENDTO, s.fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	switch {

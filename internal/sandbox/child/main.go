@@ -13,12 +13,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// probeFlag goes before the number of the attempt from which on a child is to make them, instead of serving.
+// probeFlag prefixes the number of the first escape attempt that a child makes instead of serving.
 const probeFlag = "probe="
 
-// Main is what a child does, in a process that a Driver started: args are what follows its Command. It makes a driver,
-// lets it make a sandbox, so that all it needs of the system is open, arms every protection while the driver tries itself
-// out (Probe), and then serves until the parent ends. The error is why it couldn't begin, or how the parent broke the protocol.
+// Main runs a child, in a process started by a Driver. args is the arguments after Config.Command.
+// Main creates a driver, and has it create a sandbox, so that everything it needs from the system
+// is open. Then it arms every protection while the driver probes itself, and serves until the
+// parent disconnects. The error reports why it couldn't start, or how the parent broke the
+// protocol.
 func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if len(args) == 0 {
 		return tool.Errorf(tool.Invalid, "this command is for Biplane itself: it becomes a process around the embedded engine")
@@ -37,11 +39,13 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if len(args) == 1 {
 		if box, err := driver.Create(context.Background(), sandbox.Spec{}); err == nil {
 			_ = box.Close() // it was empty
-		} // else Create says so to those who ask
-		// Beside arming, most of which is waiting for the kernel: a driver tries itself out once, and the parent wants to know at once.
+		} // otherwise a later Create returns the error
+		// Runs concurrently with arming, which mostly waits for the kernel: a driver probes itself
+		// once, and the parent wants the result immediately.
 		tried.Go(func() {
 			stack.Grow()
-			if caps, err := driver.Probe(context.Background()); err == nil { // else whoever asks hears
+			// otherwise a later probe returns the error
+			if caps, err := driver.Probe(context.Background()); err == nil {
 				h.Capabilities = &caps
 			}
 		})
@@ -54,11 +58,11 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 	if len(args) > 1 {
 		return try(w, conn, number(args[1]))
 	}
-	// Without a parent there is nothing to save.
+	// Without a parent there is no state to save.
 	return serve(conn, w, driver, func() { os.Exit(0) })
 }
 
-// number is the number after probeFlag; 0, which is the first, where there is none.
+// number parses the number after probeFlag. If there is none, it returns 0, the first attempt.
 func number(arg string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(arg, probeFlag))
 	if err != nil {

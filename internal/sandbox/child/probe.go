@@ -10,22 +10,23 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Attempt is one thing that a guest would try that had taken over the process of its engine, and what came of it.
+// An Attempt is an escape attempt by a guest that has taken over its engine's process, and its
+// outcome.
 type Attempt struct {
 	Name    string `json:"name"`    // "read /etc/passwd"
 	Refused bool   `json:"refused"` // as it must be
-	How     string `json:"how"`     // the system's error, the signal that ended the process, or what was got
+	How     string `json:"how"`     // the system's error, the signal that killed the process, or what was obtained
 }
 
-// An attempt is an Attempt before it is made.
+// An attempt is an Attempt that has not been made yet.
 type attempt struct {
 	name string
-	// try tries it. It gives what it got, or how it was refused.
+	// try makes the attempt. It returns what it obtained, or how it was refused.
 	try func() (got string, refused error)
 }
 
-// TryEscapes starts children, by the same Command and with the same protections as a Driver's, and makes every attempt
-// in one of them. It gives what is armed there, too.
+// TryEscapes starts children with the given command and the same protections as a Driver's, and
+// makes every attempt in one of them. It returns the attempts and the armed protections.
 func TryEscapes(ctx context.Context, command []string) ([]Attempt, []Protection, error) {
 	s := newStarter(command, nil)
 	defer s.close()
@@ -45,7 +46,7 @@ func TryEscapes(ctx context.Context, command []string) ([]Attempt, []Protection,
 	return done, armed, nil
 }
 
-// tryFrom makes the attempts of list from the n-th on in one child, until it ends.
+// tryFrom makes the attempts of list in one child, starting with the n-th, until the child ends.
 func (s *starter) tryFrom(ctx context.Context, list []attempt, n int) ([]Attempt, []Protection, error) {
 	p, err := s.start(probeFlag + strconv.Itoa(n))
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *starter) tryFrom(ctx context.Context, list []attempt, n int) ([]Attempt
 	for ; n < len(list); n++ {
 		a := Attempt{Name: list[n].name}
 		f, err := in.next()
-		if err != nil { // the attempt ended the process
+		if err != nil { // the attempt killed the process
 			p.kill()
 			a.How = p.wait()
 			a.Refused = strings.Contains(a.How, "SIGSYS")
@@ -88,7 +89,7 @@ func (s *starter) tryFrom(ctx context.Context, list []attempt, n int) ([]Attempt
 	return done, h.Protections, nil
 }
 
-// try makes the attempts from the n-th on, in the child.
+// try makes the attempts in the child, starting with the n-th.
 func try(w *writer, conn io.Reader, n int) error {
 	list := attempts()
 	for _, a := range list[min(max(n, 0), len(list)):] {
@@ -105,7 +106,7 @@ func try(w *writer, conn io.Reader, n int) error {
 			return err
 		}
 	}
-	_, err := conn.Read(make([]byte, 1)) // the parent ends it
+	_, err := conn.Read(make([]byte, 1)) // wait for the parent to disconnect
 	if err == io.EOF {
 		err = nil
 	}

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts gives all that is tried, with raw system calls. Where one of them is not refused it does no harm: it reads,
-// changes something to what it is, or names what doesn't exist.
+// attempts returns all attempts, which use raw system calls. An attempt that is not refused does no
+// harm: it reads, changes something to its current value, or names something that doesn't exist.
 func attempts() []attempt {
 	return slices.Concat(fileAttempts(), networkAttempts(), processAttempts(), privilegeAttempts(), memoryAttempts(), kernelAttempts(), hereAttempts(), heldAttempts())
 }
 
-// call makes a system call. Its arguments are ints, texts and buffers. A refusal is an error; what failed for a reason
-// that proves nothing isn't.
+// call makes a system call with ints, strings and buffers as arguments. A refusal is an error. A
+// failure that proves nothing is not.
 func call(nr int, args ...any) (string, error) {
 	var a [6]uintptr
 	var kept [][]byte
@@ -46,12 +46,12 @@ func call(nr int, args ...any) (string, error) {
 	return "", errors.New(unix.ErrnoName(errno))
 }
 
-// one is an attempt of one system call.
+// one returns an attempt that makes a single system call.
 func one(name string, nr int, args ...any) attempt {
 	return attempt{name, func() (string, error) { return call(nr, args...) }}
 }
 
-// read is an attempt to read a file.
+// read returns an attempt to read a file.
 func read(path string) attempt {
 	return attempt{"read " + path, func() (string, error) {
 		got, err := call(unix.SYS_OPENAT, unix.AT_FDCWD, path, unix.O_RDONLY, 0)
@@ -122,7 +122,8 @@ func processAttempts() []attempt {
 		}},
 		{"fork", func() (string, error) { return forked(int(unix.SIGCHLD)) }},
 		{"fork into a namespace of users", func() (string, error) { return forked(int(unix.SIGCHLD) | unix.CLONE_NEWUSER) }},
-		one("fork (clone3)", unix.SYS_CLONE3, []byte{0, 0, 0, 0, 0, 0, 0, 0, 87: 0}, 8), // too small a size: it does nothing where it is allowed
+		// the size is too small, so the call has no effect if it is allowed
+		one("fork (clone3)", unix.SYS_CLONE3, []byte{0, 0, 0, 0, 0, 0, 0, 0, 87: 0}, 8),
 		one("new namespace (unshare)", unix.SYS_UNSHARE, unix.CLONE_NEWUSER),
 		one("enter a namespace (setns)", unix.SYS_SETNS, 0, 0),
 		one("trace a process (ptrace)", unix.SYS_PTRACE, unix.PTRACE_PEEKDATA, 1, 0, 0),
@@ -147,7 +148,7 @@ func processAttempts() []attempt {
 	}
 }
 
-// forked makes a process, which ends at once where it can be made.
+// forked creates a process, which exits immediately.
 func forked(flags int) (string, error) { return forkedBy(unix.SYS_CLONE, uintptr(flags)) }
 
 func forkedBy(nr, flags uintptr) (string, error) {
@@ -170,7 +171,7 @@ func privilegeAttempts() []attempt {
 		one("capabilities", unix.SYS_CAPSET, []byte{0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0}, make([]byte, 24)),
 		{"become dumpable again", func() (string, error) {
 			got, err := call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-			if strings.Contains(got, "EINVAL") { // what the filter says, for the runtime's sake
+			if strings.Contains(got, "EINVAL") { // the filter's answer, for the runtime's sake
 				return "", errors.New("EINVAL")
 			}
 			return got, err
@@ -232,7 +233,7 @@ func kernelAttempts() []attempt {
 	}
 }
 
-// heldAttempts look at what the process was given.
+// heldAttempts returns attempts that inspect what the process inherited.
 func heldAttempts() []attempt {
 	return []attempt{
 		{"find something in the environment", func() (string, error) {
@@ -267,8 +268,8 @@ func heldAttempts() []attempt {
 	}
 }
 
-// ours says whether a descriptor is one that every child has: nothing to read from, a pipe for its last words, its
-// socket, the runtime's own, memory, and which of its own pages it has written to.
+// ours reports whether a descriptor is one that every child has: /dev/null, the pipe of standard
+// error, the socket, the runtime's own, memory, and the page map of its own pages.
 func ours(fd int, st unix.Stat_t) bool {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFCHR:
@@ -277,17 +278,17 @@ func ours(fd int, st unix.Stat_t) bool {
 		return fd == 2
 	case unix.S_IFSOCK:
 		return fd >= socketFD
-	case 0: // the runtime's events
+	case 0: // the runtime's event descriptors
 		return true
 	case unix.S_IFREG:
-		var arg [96]byte // too small, for those who know the call
+		var arg [96]byte // too small, if the call is known
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), pagemapScan, uintptr(unsafe.Pointer(&arg[0])))
 		return st.Nlink == 0 || errno == unix.EINVAL
 	}
 	return false
 }
 
-// nothing says that nothing was found, which is the refusal.
+// nothing reports an empty result as a refusal.
 func nothing(found []string) (string, error) {
 	if len(found) == 0 {
 		return "", errors.New("there is nothing")

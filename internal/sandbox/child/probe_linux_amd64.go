@@ -2,7 +2,7 @@ package child
 
 import "golang.org/x/sys/unix"
 
-// hereAttempts are of this architecture only.
+// hereAttempts returns attempts specific to this architecture.
 func hereAttempts() []attempt {
 	return []attempt{
 		one("open /etc/passwd (the old call)", unix.SYS_OPEN, "/etc/passwd", unix.O_RDONLY, 0),

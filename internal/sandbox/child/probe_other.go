@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// attempts gives what can be tried everywhere: there is nothing here that would refuse it.
+// attempts returns attempts that work on every system. Nothing here would refuse them.
 func attempts() []attempt {
 	return []attempt{
 		{"list the root of the file system", func() (string, error) {
@@ -34,7 +34,7 @@ func attempts() []attempt {
 			if err := cmd.Start(); err != nil {
 				return "", err
 			}
-			_ = cmd.Wait() // that it was started is enough
+			_ = cmd.Wait() // starting it is enough
 			return "it was started", nil
 		}},
 	}

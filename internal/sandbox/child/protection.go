@@ -1,17 +1,18 @@
 package child
 
-// A Protection is something that stands between a child and the rest of the host.
+// A Protection is a barrier between a child and the rest of the host.
 type Protection struct {
-	Name      string `json:"name"` // "system call filter"
-	Armed     bool   `json:"armed"`
-	Detail    string `json:"detail,omitempty"`    // what it is, or why it isn't armed
-	Separates bool   `json:"separates,omitempty"` // it alone keeps a child from the host's files or processes
+	Name   string `json:"name"` // "system call filter"
+	Armed  bool   `json:"armed"`
+	Detail string `json:"detail,omitempty"` // description, or why it isn't armed
+	// it is sufficient alone to keep a child from the host's files or processes
+	Separates bool `json:"separates,omitempty"`
 }
 
-// protections collect what was armed.
+// protections collects the outcomes of arming.
 type protections []Protection
 
-// add says how arming something went.
+// add records the outcome of arming a protection.
 func (ps *protections) add(name, detail string, separates bool, err error) {
 	p := Protection{Name: name, Armed: err == nil, Detail: detail, Separates: separates}
 	if err != nil {

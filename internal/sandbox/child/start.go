@@ -8,16 +8,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 )
 
-// A starter starts children. It does so on one thread that lives as long as itself, since a system may end a child when
-// the thread that started it ends.
+// A starter starts children. It uses one thread that lives as long as the starter, because a system
+// may kill a child when the thread that started it ends.
 type starter struct {
 	command  []string
-	begun    *launch.Begun // the first one; nil: none
+	begun    *launch.Begun // the first child, or nil
 	requests chan request
 	work     sync.WaitGroup
 }
 
-// A request is for a child, with more arguments than the command and the plan.
+// A request asks for a child, with arguments in addition to the command and the plan.
 type request struct {
 	more   []string
 	answer chan<- started
@@ -28,11 +28,11 @@ type started struct {
 	err  error
 }
 
-// newStarter makes a starter, which takes over a child that was begun already, where there is one.
+// newStarter returns a starter. If begun is not nil, it is the starter's first child.
 func newStarter(command []string, begun *launch.Begun) *starter {
 	s := &starter{command: command, begun: begun, requests: make(chan request, 1)}
 	s.work.Go(func() {
-		runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		plan := 0
 		for r := range s.requests {
 			var p peer
@@ -63,7 +63,8 @@ func (s *starter) close() {
 	s.begun.Close()
 }
 
-// after gives the first lines of what a child said on standard error after a mark, or nothing where there are none.
+// after returns mark and the first lines that a child wrote to standard error, or "" if there are
+// none.
 func after(mark, said string) string {
 	text := strings.TrimSpace(bounded(said))
 	if text == "" {

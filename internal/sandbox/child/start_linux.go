@@ -9,10 +9,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 )
 
-// nobody is the user and group that a child is.
+// nobody is the user and group of a child.
 const nobody = launch.Nobody
 
-// startWith starts a child by the plan of that number, or one after it, and says which it was.
+// startWith starts a child by the given plan or a later one, and returns the number of the plan
+// used.
 func startWith(command []string, plan int, more []string) (peer, int, error) {
 	p, plan, err := launch.Start(command, plan, more)
 	if err != nil {
@@ -21,7 +22,7 @@ func startWith(command []string, plan int, more []string) (peer, int, error) {
 	return newPeer(p), plan, nil
 }
 
-// takeOver gives the child that was begun ahead, to the first who asks.
+// takeOver returns the child that was started in advance, to the first caller.
 func takeOver(b *launch.Begun) (peer, bool, error) {
 	p, ok, err := b.Take()
 	if err != nil || !ok {
@@ -43,7 +44,8 @@ func newPeer(p *launch.Process) *linuxPeer {
 func (p *linuxPeer) kill()         { p.p.Kill() }
 func (p *linuxPeer) memory() int64 { return residentMemory(p.p.PID) }
 
-// wait waits for the end, and says how it came, in the words that follow "the engine's process".
+// wait waits for the child to end, and describes the end in words that follow "the engine's
+// process".
 func (p *linuxPeer) wait() string {
 	status, err := p.p.Wait()
 	if err != nil {
@@ -52,7 +54,7 @@ func (p *linuxPeer) wait() string {
 	return ending(status, p.p.Said.Text())
 }
 
-// residentMemory is how much memory a process holds, in bytes.
+// residentMemory returns the resident memory of a process, in bytes, or 0 if unknown.
 func residentMemory(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

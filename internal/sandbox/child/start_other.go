@@ -15,7 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child/launch"
 )
 
-// startWith starts a child in a session of its own, so that the terminal's signals are for the parent only.
+// startWith starts a child in its own session, so that the terminal's signals reach only the
+// parent.
 func startWith(command []string, plan int, more []string) (peer, int, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -72,9 +73,10 @@ func (p *unixPeer) kill() { _ = p.cmd.Process.Kill() } // it may have ended
 
 func (p *unixPeer) memory() int64 { return 0 }
 
-// wait waits for the end, and says how it came, in the words that follow "the engine's process".
+// wait waits for the child to end, and describes the end in words that follow "the engine's
+// process".
 func (p *unixPeer) wait() string {
-	_ = p.cmd.Wait() // the state says more
+	_ = p.cmd.Wait() // the state has more details
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok {
 		return "ended"

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ending says how a child came to its end, by its status and what it said last.
+// ending describes how a child ended, from its status and its last output.
 func ending(status syscall.WaitStatus, said string) string {
 	switch {
 	case status.Signaled() && status.Signal() == syscall.SIGSYS:
@@ -24,7 +24,7 @@ func ending(status syscall.WaitStatus, said string) string {
 // socketFD is the child's end of the socket pair.
 const socketFD = 3
 
-// inherited gives the child's end of the socket.
+// inherited returns the child's end of the socket.
 func inherited() (io.ReadWriteCloser, error) {
 	if _, err := unix.GetsockoptInt(socketFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return nil, fmt.Errorf("this command is for Biplane itself, which gives it a socket: %w", err)

@@ -39,15 +39,15 @@ type pipePeer struct {
 	said launch.Tail
 }
 
-// Read reads what the child says.
+// Read reads the child's output.
 func (p *pipePeer) Read(b []byte) (int, error) { return p.out.Read(b) }
 
 func (p *pipePeer) kill()         { _ = p.cmd.Process.Kill() } // it may have ended
 func (p *pipePeer) memory() int64 { return 0 }
 
-// wait waits for the end, and says how it came.
+// wait waits for the child to end, and describes the end.
 func (p *pipePeer) wait() string {
-	_ = p.cmd.Wait() // the state says more
+	_ = p.cmd.Wait() // the state has more details
 	return fmt.Sprintf("ended with code %d%s", p.cmd.ProcessState.ExitCode(), after(": ", p.said.Text()))
 }
 

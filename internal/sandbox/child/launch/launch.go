@@ -1,8 +1,10 @@
-// Package launch starts processes around the engine, and begins one while the rest of this program is still being initialized.
+// Package launch starts the processes around the engine, and starts one while the rest of this
+// program is still being initialized.
 //
-// That is why it is a package, and why it imports nothing but os and what os does: Go initializes a package as soon as its own imports are, so that
-// this one comes among the first, milliseconds before package child, which knows what is said to such a process. It starts them on
-// Linux only; elsewhere Begin begins nothing, and child starts its processes itself.
+// For that reason it is a separate package that imports only os and its dependencies. Go
+// initializes a package as soon as its imports are, so this one is among the first, milliseconds
+// before package child, which implements the protocol. It starts processes on Linux only. Elsewhere
+// Begin does nothing, and child starts its processes itself.
 package launch
 
 import (
@@ -12,16 +14,17 @@ import (
 	"sync"
 )
 
-// maxSaid bounds what is kept of what a process writes to standard error, in bytes.
+// maxSaid is how much of a process's standard error is kept, in bytes.
 const maxSaid = 4 << 10
 
-// Environment is all that a process is told by variables. The runtime is not to look at files for the number of processors, neither
-// now nor later.
+// Environment returns the complete environment of a process. The settings keep the runtime from
+// reading files for the number of processors, at the start and later.
 func Environment() []string {
 	return []string{"GOMAXPROCS=" + decimal(runtime.GOMAXPROCS(0)), "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
 }
 
-// decimal writes n, which is at least 0: package strconv would be waited for.
+// decimal formats n, which is at least 0. It avoids package strconv, whose initialization would
+// delay this package.
 func decimal(n int) string {
 	b := []byte{byte('0' + n%10)}
 	for n /= 10; n > 0; n /= 10 {
@@ -31,17 +34,18 @@ func decimal(n int) string {
 	return string(b)
 }
 
-// Called is the name by which this program was called, as its processes are. It is read while the program is initialized, since one
-// may be begun then, beside whatever else comes to change os.Args.
+// Called is the name under which this program was called; its processes get the same name. It is
+// read during initialization, because a process may be started then, before other code changes
+// os.Args.
 var Called = os.Args[0]
 
-// A Tail keeps the beginning of what a process writes to standard error, where Go says why it ends.
+// A Tail keeps the beginning of a process's standard error, where Go reports why it exits.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// Write keeps b, or drops it.
+// Write keeps b as far as it fits, and drops the rest.
 func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +53,7 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Text gives what was kept.
+// Text returns the kept text.
 func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

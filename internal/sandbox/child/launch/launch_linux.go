@@ -13,58 +13,63 @@ import (
 )
 
 const (
-	// Nobody is the user and group that a process is.
+	// Nobody is the user and group of a process.
 	Nobody = 65534
-	// shared has the process borrow this one's memory until it executes the binary, and the thread that starts it wait. Otherwise all that is
-	// written here meanwhile, by the other threads, is copied page by page: more than a millisecond's worth while a program starts.
+	// shared makes the process borrow this one's memory until it executes the binary, while the
+	// thread that starts it waits. Otherwise every page that other threads write meanwhile is
+	// copied: more than a millisecond's worth during program start.
 	shared = syscall.CLONE_VM | syscall.CLONE_VFORK
-	// namespaces are those that a process gets beside one of users.
+	// namespaces is the namespaces of a process other than the user namespace.
 	namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
 
 	// The capabilities of linux/capability.h that the first plan keeps: SETGID, SETUID, SYS_ADMIN.
 	capSetgid, capSetuid, capSysAdmin = 6, 7, 21
-	// linux/prctl.h: what is executed from now on gives no privileges.
+	// PR_SET_NO_NEW_PRIVS of linux/prctl.h: programs executed from now on gain no privileges.
 	setNoNewPrivs = 38
-	// linux/wait.h: one process by its number, and leave it to be waited for again.
+	// P_PID and WNOWAIT of linux/wait.h: wait for one process by its ID, and leave it waitable.
 	waitPID, waitNoWait = 1, 0x01000000
 )
 
-// program is this binary, also when it was replaced or removed.
+// program is this binary, even if it was replaced or removed.
 const program = "/proc/self/exe"
 
-// A plan is a way to start a process. What the system refuses is left out in the next one.
+// A plan is a way to start a process. Each plan omits something that the system may have refused to
+// the one before.
 type plan struct {
 	name  string
 	flags uintptr
-	caps  []uintptr // that the process needs to arm itself
+	caps  []uintptr // capabilities that the process needs to arm itself
 }
 
-// users reports whether the process gets a namespace of users. It waits for the users and groups that there are in it (mapUser).
+// users reports whether the process gets a user namespace. The process then waits for its user and
+// group mappings (mapUser).
 func (p plan) users() bool { return p.flags&syscall.CLONE_NEWUSER != 0 }
 
-// The plans, the best first. The process is told the name.
+// The plans, best first. The process receives the plan's name as an argument.
 var plans = [...]plan{
 	{"user", syscall.CLONE_NEWUSER | namespaces, []uintptr{capSysAdmin, capSetuid, capSetgid}},
-	{"root", namespaces, nil},                         // for root where there can be no namespaces of users
-	{"bare", syscall.CLONE_NEWUSER | namespaces, nil}, // where namespaces of users give no capabilities
+	{"root", namespaces, nil},                         // for root, if user namespaces are not available
+	{"bare", syscall.CLONE_NEWUSER | namespaces, nil}, // if user namespaces give no capabilities
 	{"plain", 0, nil},
 }
 
-// attr is the plan for the system. The process is a process group, so that a terminal's signals aren't for it, and no session of its
-// own: Linux may give each session the same share of the processors (sched_autogroup), and while programs hold them, what is to
-// stop these can then wait for a hundred milliseconds and more.
+// attr returns the plan as attributes for the system. The process gets its own process group, so
+// that a terminal's signals don't reach it, but not its own session. Linux may give each session
+// the same share of the processors (sched_autogroup). While programs use all of them, the code that
+// must stop these could then wait for 100 ms and more.
 func (p plan) attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Cloneflags: p.flags | shared, AmbientCaps: p.caps, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// mapUser gives the one user and the one group that there are in the namespace of users of a process: nobody's, which stand for
-// nobody's of the host if this is root, who may take any user, and for our own otherwise. The user comes last: a process that has one
-// has all.
+// mapUser maps the one user and the one group of a process's user namespace. Inside both are
+// nobody. Outside they are the host's nobody if this process is root, which may map any user, and
+// this process's own IDs otherwise. The user is mapped last, so a process with a mapped user has
+// both.
 func mapUser(pid int) error {
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
 		uid, gid = Nobody, Nobody
-	} else if err := tellProc(pid, "setgroups", "deny"); err != nil { // the system wants it so
+	} else if err := tellProc(pid, "setgroups", "deny"); err != nil { // required by the system
 		return err
 	}
 	if err := tellProc(pid, "gid_map", decimal(Nobody)+" "+decimal(gid)+" 1\n"); err != nil {
@@ -73,7 +78,7 @@ func mapUser(pid int) error {
 	return tellProc(pid, "uid_map", decimal(Nobody)+" "+decimal(uid)+" 1\n")
 }
 
-// tellProc writes a file of a process.
+// tellProc writes to a file in a process's /proc directory.
 func tellProc(pid int, name, text string) error {
 	path := "/proc/" + decimal(pid) + "/" + name
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
@@ -87,24 +92,27 @@ func tellProc(pid int, name, text string) error {
 	return nil
 }
 
-// A Process is one that was started. Whoever has it kills it, waits for it, and closes its Socket.
+// A Process is a started process. Its owner kills it, waits for it, and closes its Socket.
 type Process struct {
 	PID    int
-	Socket int  // the descriptor of our end of a pair of connected sockets; the process has the other end as its descriptor 3
-	Said   Tail // what it writes to standard error
+	Socket int  // descriptor of this end of a pair of connected sockets; the process has the other end as descriptor 3
+	Said   Tail // standard error of the process
 
 	errors *os.File
-	heard  sync.WaitGroup // until nothing more comes from errors
+	heard  sync.WaitGroup // until errors reaches EOF
 
 	mu     sync.Mutex
-	reaped bool // the number may be another's by now
+	reaped bool // the PID may be reused by now
 }
 
-// Start starts this binary, by the plan of that number or one after it, with the arguments of command, the plan's name, and more.
-// It says which plan it was. The system ends the process when the thread that called this ends, which is to be the caller's alone: what it
-// executes gives no privileges from then on, and it has no groups beside its own, so that all threads of the process begin so.
+// Start starts this binary by the plan with the given number, or a later one, with the arguments of
+// command, the plan's name, and more. It returns the number of the plan used. The system kills the
+// process when the calling thread ends, so the caller must own that thread. From then on the
+// thread's children gain no privileges, and the thread has no supplementary groups, so all threads
+// of the process start without them.
 func Start(command []string, number int, more []string) (*Process, int, error) {
-	// What the process inherits of these two it need not see to with all its threads. Where one can't be, it does.
+	// The process inherits these two settings, and need not set them for all its threads. If one
+	// fails here, the process sets it itself.
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, setNoNewPrivs, 1, 0, 0, 0, 0)
 	if os.Geteuid() == 0 {
 		_, _, _ = syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0)
@@ -121,18 +129,19 @@ func Start(command []string, number int, more []string) (*Process, int, error) {
 		}
 		refused = append(refused, at(plan.name, err))
 		if lacking(err) {
-			break // a plan that needs less would leave out what the system gives at another time
+			break // a lesser plan would leave out what the system can provide at another time
 		}
 	}
 	return nil, 0, errors.Join(refused...)
 }
 
-// lacking reports whether the system lacks something at the moment, and refuses nothing.
+// lacking reports whether err is a temporary lack of resources and not a refusal.
 func lacking(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// spawn starts this binary. Package os/exec would start another process first, to find out what the system can do.
+// spawn starts this binary. Package os/exec would first start another process, to find out what the
+// system supports.
 func spawn(argv []string, plan plan) (_ *Process, err error) {
 	socket, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -162,20 +171,20 @@ func spawn(argv []string, plan plan) (_ *Process, err error) {
 		syscall.Close(pipe[0])
 		return nil, err
 	}
-	if plan.users() { // first of all: the process waits for it
+	if plan.users() { // first, because the process waits for it
 		if err = mapUser(pid); err != nil {
 			syscall.Close(pipe[0])
 			end(pid)
 			return nil, err
 		}
 	}
-	_ = syscall.SetNonblock(pipe[0], true) // where it fails, whoever waits for the process waits until all who have the pipe have closed it
+	_ = syscall.SetNonblock(pipe[0], true) // if this fails, Wait blocks until every holder of the pipe has closed it
 	p := &Process{PID: pid, Socket: socket[0], errors: os.NewFile(uintptr(pipe[0]), "standard error")}
-	p.heard.Go(func() { _, _ = io.Copy(&p.Said, p.errors) }) // what is missing is missing
+	p.heard.Go(func() { _, _ = io.Copy(&p.Said, p.errors) }) // partial output is acceptable
 	return p, nil
 }
 
-// end ends a process that was just started.
+// end kills a process that was just started, and waits for it.
 func end(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	for {
@@ -185,10 +194,10 @@ func end(pid int) {
 	}
 }
 
-// at says where an error came from.
+// at adds the failed operation to an error.
 func at(what string, err error) error { return &os.SyscallError{Syscall: what, Err: err} }
 
-// Kill ends the process, if it has not ended.
+// Kill kills the process if it has not ended.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,13 +206,14 @@ func (p *Process) Kill() {
 	}
 }
 
-// Wait waits for the end of the process, and a moment for the end of what it says. It may be called once.
+// Wait waits for the process to end, and at most a second for the rest of its standard error. It
+// may be called once.
 func (p *Process) Wait() (status syscall.WaitStatus, err error) {
-	var info [128]byte // a siginfo_t, which nobody reads
+	var info [128]byte // a siginfo_t, which is not used
 	for {
 		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, waitPID, uintptr(p.PID), uintptr(unsafe.Pointer(&info)), syscall.WEXITED|waitNoWait, 0, 0)
 		if errno != syscall.EINTR {
-			break // it has ended, or the call below says what is wrong
+			break // it has ended, or the call below returns the error
 		}
 	}
 	p.mu.Lock()
@@ -215,13 +225,13 @@ func (p *Process) Wait() (status syscall.WaitStatus, err error) {
 	}
 	p.reaped = true
 	p.mu.Unlock()
-	_ = p.errors.SetReadDeadline(time.Now().Add(time.Second)) // as above
+	_ = p.errors.SetReadDeadline(time.Now().Add(time.Second)) // if this fails, see spawn
 	p.heard.Wait()
-	_ = p.errors.Close() // it was read
+	_ = p.errors.Close() // only read from
 	return status, err
 }
 
-// A Begun is a process that was begun before anybody needs it, while the rest of the program gets ready.
+// A Begun is a process started in advance, while the rest of the program initializes.
 type Begun struct {
 	started chan started
 	over    chan struct{}
@@ -233,11 +243,12 @@ type started struct {
 	err     error
 }
 
-// Begin begins a process by a command. It doesn't wait for it; what goes wrong hears who takes it.
+// Begin starts a process with the given command, and doesn't wait for it. An error is returned by
+// Take.
 func Begin(command []string) *Begun {
 	b := &Begun{started: make(chan started, 1), over: make(chan struct{})}
 	b.thread.Go(func() {
-		runtime.LockOSThread() // and never unlock it: the process ends with the thread, and the thread with the goroutine
+		runtime.LockOSThread() // never unlocked: the process ends with the thread, and the thread with the goroutine
 		p, _, err := Start(command, 0, nil)
 		b.started <- started{p, err}
 		close(b.started)
@@ -246,13 +257,14 @@ func Begin(command []string) *Begun {
 	return b
 }
 
-// Take gives the process to the first who asks; ok is false for others. Whoever has it closes b after the process has ended.
+// Take returns the process to the first caller; for others ok is false. The new owner closes b
+// after the process has ended.
 func (b *Begun) Take() (p *Process, ok bool, err error) {
 	s, ok := <-b.started
 	return s.process, ok, s.err
 }
 
-// Close ends the process, where nobody took it. It may be called on nil, and once.
+// Close kills the process if it was not taken. It may be called on nil, and at most once otherwise.
 func (b *Begun) Close() {
 	if b == nil {
 		return

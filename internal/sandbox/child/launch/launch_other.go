@@ -2,10 +2,10 @@
 
 package launch
 
-// A Begun is a process that was begun ahead: there are none here.
+// A Begun is a process started in advance. This system has none.
 type Begun struct{}
 
-// Begin begins nothing.
+// Begin returns nil.
 func Begin([]string) *Begun { return nil }
 
 // Close does nothing.
