@@ -13,20 +13,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Fake is a driver whose guests are Go functions, for tests of those who use drivers. It isolates nothing.
+// A Fake is a driver whose guests are Go functions, for tests of code that uses drivers. It
+// isolates nothing.
 type Fake struct {
-	// Program is the guest: it gets the Run that the host sent, and ends the sandbox's Run with what it gives. A nil
-	// Program answers every Run with its code as a JSON string.
+	// Program is the guest: it receives the Run that the host sent, and its result ends the
+	// sandbox's Run. A nil Program answers every Run with its code as a JSON string.
 	Program func(ctx context.Context, g *Guest, run *sandbox.Run) error
-	Missing error // what Probe and Create fail with, if not nil
+	Missing error // error of Probe and Create, if not nil
 }
 
-// Probe gives capabilities of tier wasm, or the error Missing.
+// Probe returns capabilities of tier wasm, and Missing as the error.
 func (f *Fake) Probe(context.Context) (sandbox.Capabilities, error) {
 	return sandbox.Capabilities{Driver: "fake", Tier: tool.WASM, Runtimes: []string{"js"}, Engine: "Go functions"}, f.Missing
 }
 
-// Create makes a sandbox that ignores its limits.
+// Create returns a sandbox that ignores its limits.
 func (f *Fake) Create(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
 	if f.Missing != nil {
 		return nil, f.Missing
@@ -69,7 +70,7 @@ func (s *fakeSandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
 	return -1, fmt.Errorf("run a guest: %w", context.Cause(ctx))
 }
 
-// guest serves one Run after another until the stream ends.
+// guest handles Runs until the stream ends.
 func (s *fakeSandbox) guest(ctx context.Context, cmd *sandbox.Cmd) error {
 	g := &Guest{in: bufio.NewReader(cmd.Guest), out: sender{w: cmd.Guest}}
 	for {
@@ -95,7 +96,7 @@ func (s *fakeSandbox) guest(ctx context.Context, cmd *sandbox.Cmd) error {
 	}
 }
 
-// Close ends a Run that is under way.
+// Close ends a Run in progress.
 func (s *fakeSandbox) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	s.runs.Wait()
@@ -108,7 +109,7 @@ type Guest struct {
 	out sender
 }
 
-// Receive reads a message of the host; io.EOF says that it hung up.
+// Receive reads a message from the host. It returns io.EOF when the host has closed the stream.
 func (g *Guest) Receive() (*sandbox.HostMessage, error) {
 	line, err := g.in.ReadBytes('\n')
 	if err != nil {
@@ -121,7 +122,7 @@ func (g *Guest) Receive() (*sandbox.HostMessage, error) {
 // Send writes a message to the host.
 func (g *Guest) Send(m sandbox.GuestMessage) error { return g.out.send(m) }
 
-// Call calls a tool and waits for its answer. Only one Call may be under way.
+// Call calls a tool and waits for its answer. Only one Call may be pending.
 func (g *Guest) Call(id int64, path string, args json.RawMessage) (*sandbox.Answer, error) {
 	if err := g.Send(sandbox.GuestMessage{Call: &sandbox.GuestCall{ID: id, Path: path, Args: args}}); err != nil {
 		return nil, err

@@ -8,16 +8,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A language holds the suite's programs in one of the languages that guests may speak.
+// A language holds the suite's programs in one guest language.
 type language struct {
 	runtime  string // Spec.Runtime
-	count    string // adds one to a number that the session keeps, and gives it
-	pending  string // makes three calls of test.echo at once, with i from 0 to 2, and gives their answers' i
-	sleep    string // waits 50 ms, and gives 7
-	random   string // gives a random number
-	clock    string // gives the time of day in whole milliseconds
+	count    string // increments a number kept by the session, and returns it
+	pending  string // makes three parallel calls of test.echo, with i from 0 to 2, and returns i of each answer
+	sleep    string // waits 50 ms, and returns 7
+	random   string // returns a random number
+	clock    string // returns the time of day in whole milliseconds
 	hostiles []hostile
-	program  func(steps []step) string // does the steps and gives a list of what they gave
+	program  func(steps []step) string // returns a program that performs the steps and returns a list of their results
 }
 
 // A step is a part of a random program.
@@ -28,7 +28,7 @@ type step struct {
 
 var stepKinds = []string{"call", "calls", "sleep", "random", "clock", "keep"}
 
-// languages are the languages of the suite that a driver runs; the others are named.
+// languages returns the suite's languages that a driver runs, and the names of the others.
 func languages(c sandbox.Capabilities) (spoken []language, missing []string) {
 	for _, l := range []language{javaScript(), python()} {
 		if slices.Contains(c.Runtimes, l.runtime) {
@@ -93,7 +93,7 @@ func python() language {
 	}
 }
 
-// render writes a program of steps.
+// render returns a program that performs the steps.
 func render(steps []step, begin, end string, forms map[string]string) string {
 	var b strings.Builder
 	b.WriteString(begin)

@@ -13,20 +13,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// began is when the programs of a stage begin, in milliseconds since the epoch.
+// began is the start time of a stage's programs, in milliseconds since the epoch.
 const began = 1_900_000_000_000
 
-// A stage is a guest that lives on between Runs, and a host without a clock or randomness of its own: what it says
-// depends on what it is told and on what the guest says.
+// A stage is a guest that is kept between Runs, with a deterministic host that has no clock or
+// randomness. The host's messages depend only on the test and on the guest's messages.
 type stage struct {
 	t   testing.TB
 	box sandbox.Sandbox
 	at  int64
 
-	sent  []string // what the host said
-	heard []string // what the guest said
+	sent  []string // lines sent by the host
+	heard []string // lines sent by the guest
 	calls []*sandbox.GuestCall
-	timer float64 // milliseconds until the wake that the guest asked for; negative: none
+	timer float64 // milliseconds until the wake requested by the guest; negative: none
 	done  *sandbox.Done
 	fail  *sandbox.Fail
 }
@@ -42,7 +42,7 @@ func newStage(t testing.TB, d sandbox.Driver, runtime string) *stage {
 	return onStage(t, box)
 }
 
-// onStage puts a sandbox on a stage; the test closes it.
+// onStage returns a stage for a sandbox; the test closes it.
 func onStage(t testing.TB, box sandbox.Sandbox) *stage {
 	s := &stage{t: t, box: box, at: began, timer: -1}
 	t.Cleanup(s.close)
@@ -55,16 +55,16 @@ func (s *stage) close() {
 	}
 }
 
-// A tape is a stream of which the host's half is known beforehand.
+// A tape is a stream with predefined host input.
 type tape struct {
 	*strings.Reader
 	said bytes.Buffer
 }
 
-// Write keeps what the guest says.
+// Write records the guest's output.
 func (t *tape) Write(b []byte) (int, error) { return t.said.Write(b) }
 
-// feed runs the guest with lines, and keeps it.
+// feed runs the guest with lines as input, and keeps it.
 func (s *stage) feed(lines ...string) error {
 	tp := &tape{Reader: strings.NewReader(strings.Join(lines, "\n") + "\n")}
 	if _, err := s.box.Run(s.t.Context(), &sandbox.Cmd{Guest: tp, Keep: true}); err != nil {
@@ -110,7 +110,7 @@ func (s *stage) say(ms ...sandbox.HostMessage) {
 	}
 }
 
-// begin starts a program, with a seed of its own.
+// begin starts a program with the given seed.
 func (s *stage) begin(code string, seed uint64) {
 	s.t.Helper()
 	s.done, s.fail, s.timer = nil, nil, -1
@@ -125,7 +125,7 @@ func (s *stage) answer(i int) {
 	s.say(sandbox.HostMessage{Answer: &sandbox.Answer{ID: c.ID, Value: c.Args}})
 }
 
-// next does one thing that the guest waits for, at random; it reports false when there is none.
+// next answers a random pending call or the timer. It reports false if nothing is pending.
 func (s *stage) next(r *rand.Rand) bool {
 	s.t.Helper()
 	switch {
@@ -141,7 +141,7 @@ func (s *stage) next(r *rand.Rand) bool {
 	return true
 }
 
-// finish goes on until the program has ended, and gives its value.
+// finish continues until the program has ended, and returns its value.
 func (s *stage) finish(r *rand.Rand) string {
 	s.t.Helper()
 	for s.done == nil && s.fail == nil {
@@ -162,7 +162,7 @@ func (s *stage) run(code string) string {
 	return s.finish(rand.New(rand.NewPCG(1, 1)))
 }
 
-// snapshot gives the guest as bytes, or skips the test.
+// snapshot returns a snapshot of the guest, or skips the test.
 func (s *stage) snapshot() []byte {
 	s.t.Helper()
 	b, err := snapshotter(s.t, s.box).Snapshot(s.t.Context())
@@ -181,7 +181,7 @@ func snapshotter(t testing.TB, box sandbox.Sandbox) sandbox.Snapshotter {
 	return x
 }
 
-// restore puts a guest that was kept as bytes on a stage, at the point where s is.
+// restore returns a stage with the guest of a snapshot, in the same state as s.
 func (s *stage) restore(d sandbox.Driver, b []byte) *stage {
 	s.t.Helper()
 	r, ok := d.(sandbox.Restorer)
@@ -209,7 +209,7 @@ func (s *stage) fork() *stage {
 	return s.like(box)
 }
 
-// like puts another guest on a stage, at the point where s is.
+// like returns a stage for another guest, in the same state as s.
 func (s *stage) like(box sandbox.Sandbox) *stage {
 	n := onStage(s.t, box)
 	n.at, n.timer, n.done, n.fail = s.at, s.timer, s.done, s.fail

@@ -19,12 +19,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Host is the host's side of one run, for tests: it sends the program, answers what the program asks and keeps what
-// it says.
+// A Host is the host's side of one run, for tests: it sends the program, answers its requests and
+// records its messages.
 type Host struct {
-	// Call answers a call; it runs on a goroutine of its own for each. Nil means that calls are never answered.
+	// Call answers a call, each on its own goroutine. If it is nil, calls are never answered.
 	Call func(ctx context.Context, c *sandbox.GuestCall) *sandbox.Answer
-	// Seen hears of every message of the guest, in order; it may be nil.
+	// Seen is called with every message from the guest, in order; it may be nil.
 	Seen func(m *sandbox.GuestMessage)
 	// Linger keeps the stream open after the guest's Done or Fail.
 	Linger bool
@@ -32,16 +32,16 @@ type Host struct {
 
 // An Outcome is how a run ended.
 type Outcome struct {
-	Value     json.RawMessage // of Done; nil where the program has none
+	Value     json.RawMessage // the value of Done; nil if the program has none
 	Done      bool
-	Fail      *sandbox.GuestError // what the guest reported, or nil
+	Fail      *sandbox.GuestError // the error reported by the guest, or nil
 	Unawaited []int64
 	Console   []sandbox.Console
 	Exit      int
-	Err       error // of Run
+	Err       error // error of Run
 }
 
-// Limit is the limit that ended the run, or empty.
+// Limit returns the limit that ended the run, or "".
 func (o *Outcome) Limit() string {
 	var l *sandbox.LimitError
 	if errors.As(o.Err, &l) {
@@ -50,7 +50,7 @@ func (o *Outcome) Limit() string {
 	return ""
 }
 
-// String says it in one line.
+// String returns the outcome in one line.
 func (o *Outcome) String() string {
 	switch {
 	case o.Err != nil:
@@ -63,7 +63,8 @@ func (o *Outcome) String() string {
 	return fmt.Sprintf("exit %d without a result", o.Exit)
 }
 
-// Exec runs one program in a fresh sandbox of d. Code is a script whose value is a function, as in sandbox.Run.
+// Exec runs one program in a fresh sandbox of d. Code is a script whose value is a function, as in
+// sandbox.Run.
 func Exec(ctx context.Context, t testing.TB, d sandbox.Driver, spec sandbox.Spec, code string, h Host) *Outcome {
 	t.Helper()
 	box, err := d.Create(ctx, spec)
@@ -94,7 +95,7 @@ func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Ou
 	if run.Seed == "" {
 		run.Seed = NewSeed()
 	}
-	_ = w.send(message(sandbox.HostMessage{Run: &run})) // an error shows where it reads
+	_ = w.send(message(sandbox.HostMessage{Run: &run})) // an error also ends the read below
 	in := bufio.NewReader(ours)
 	for !o.Done && o.Fail == nil || h.Linger {
 		m, err := receive(in)
@@ -127,20 +128,20 @@ func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Ou
 	return o
 }
 
-// NewSeed makes a Seed for a sandbox.Run.
+// NewSeed returns a random Seed for a sandbox.Run.
 func NewSeed() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// message is m with the time of day.
+// message returns m with the current time of day.
 func message(m sandbox.HostMessage) sandbox.HostMessage {
 	m.At = time.Now().UnixMilli()
 	return m
 }
 
-// keep takes over what a message says.
+// keep records a message in o.
 func (o *Outcome) keep(m *sandbox.GuestMessage) {
 	switch {
 	case m.Console != nil:
@@ -152,7 +153,7 @@ func (o *Outcome) keep(m *sandbox.GuestMessage) {
 	}
 }
 
-// A sender writes messages, each whole.
+// A sender writes messages atomically.
 type sender struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// keeping runs several programs in one guest: what each left is there for the next, and what one waits for comes in a
-// later Run.
+// keeping runs several programs in one guest. State persists between them, and a program may
+// continue in a later Run.
 func keeping(t *testing.T, d sandbox.Driver, l language) {
 	s := newStage(t, d, l.runtime)
 	for i := 1; i <= 3; i++ {
@@ -45,7 +45,8 @@ func keeping(t *testing.T, d sandbox.Driver, l language) {
 	}
 }
 
-// copying keeps a guest that waits as bytes and copies it: each copy goes on by itself, where the original was.
+// copying snapshots and forks a waiting guest. Each copy must continue independently from the same
+// point.
 func copying(t *testing.T, d sandbox.Driver, l language) {
 	s := newStage(t, d, l.runtime)
 	s.run(l.count)
@@ -79,7 +80,7 @@ func copying(t *testing.T, d sandbox.Driver, l language) {
 	}
 }
 
-// misusing takes copies where there is nothing to copy, and restores what is no guest.
+// misusing takes snapshots in invalid states, and restores invalid snapshots.
 func misusing(t *testing.T, d sandbox.Driver, l language) {
 	s := newStage(t, d, l.runtime)
 	shot := snapshotter(t, s.box)
@@ -128,9 +129,9 @@ func misusing(t *testing.T, d sandbox.Driver, l language) {
 	}
 }
 
-// determinism runs random programs with parallel calls that are answered in random order, timers and random numbers, and
-// runs them again from what the host said: the same lines, whether in one Run or many, or in a guest that was
-// restored in the midst of it.
+// determinism runs random programs with parallel calls answered in random order, timers and random
+// numbers. It replays them from the host's lines, and expects the same output: in one Run or many,
+// or in a guest restored in between.
 func determinism(t *testing.T, d sandbox.Driver, l language) {
 	check := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -143,7 +144,7 @@ func determinism(t *testing.T, d sandbox.Driver, l language) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		order := rand.New(rand.NewPCG(seed, 3))
 		s := newStage(t, d, l.runtime)
-		var runs []int // how much the host had said after each Run
+		var runs []int // number of host lines after each Run
 		for program := range 2 {
 			s.begin(l.program(steps), seed+uint64(program))
 			for runs = append(runs, len(s.sent)); s.done == nil && s.fail == nil; runs = append(runs, len(s.sent)) {
@@ -176,12 +177,12 @@ func determinism(t *testing.T, d sandbox.Driver, l language) {
 		}
 		same(rt, "after a restore", append(first.heard, second.heard...), s.heard)
 		for _, x := range []*stage{s, again, first, second} {
-			_ = x.box.Close() // the test closes them again, and sees an error
+			_ = x.box.Close() // the test closes them again, and sees errors
 		}
 	})
 }
 
-// same compares lines.
+// same fails the test unless the lines are equal.
 func same(t *rapid.T, how string, got, want []string) {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -195,7 +196,7 @@ func same(t *rapid.T, how string, got, want []string) {
 	}
 }
 
-// enduring runs the hostile programs of a language.
+// enduring runs a language's hostile programs.
 func enduring(t *testing.T, d sandbox.Driver, l language) {
 	for _, h := range l.hostiles {
 		t.Run(h.name, func(t *testing.T) {

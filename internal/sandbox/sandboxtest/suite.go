@@ -1,5 +1,5 @@
-// Package sandboxtest is the suite that every kind of sandbox must pass, a host to run programs with in tests, and a
-// driver that fakes one.
+// Package sandboxtest provides the test suite that every kind of sandbox must pass, a host to run
+// programs in tests, and a fake driver.
 package sandboxtest
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// small are limits that let a hostile program end soon.
+// small has limits that end a hostile program quickly.
 var small = sandbox.Spec{Memory: 64 << 20, CPU: 300 * time.Millisecond, Output: 4 << 20}
 
-// roomy are limits that no program of the suite reaches.
+// roomy has limits that no program of the suite reaches.
 var roomy = sandbox.Spec{Memory: 64 << 20, CPU: 20 * time.Second}
 
-// Run runs the suite over d. It skips all of it, with the reason, where d can't run.
+// Run runs the suite on d. It skips the suite, with the reason, if d can't run.
 func Run(t *testing.T, d sandbox.Driver) {
 	c, err := d.Probe(t.Context())
 	if err != nil {
@@ -58,7 +58,7 @@ func Run(t *testing.T, d sandbox.Driver) {
 			t.Run("copy", func(t *testing.T) { copying(t, d, l) })
 			t.Run("misuse", func(t *testing.T) { misusing(t, d, l) })
 			t.Run("determinism", func(t *testing.T) { determinism(t, d, l) })
-			if l.runtime != "js" { // whose are above
+			if l.runtime != "js" { // JavaScript's ran above
 				t.Run("limits", func(t *testing.T) { enduring(t, d, l) })
 			}
 		})
@@ -105,7 +105,7 @@ func failures(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// calls makes a hundred calls, of which none is answered before all are made.
+// calls makes a hundred calls, none of which is answered before all are made.
 func calls(t *testing.T, d sandbox.Driver) {
 	const n = 100
 	var mu sync.Mutex
@@ -131,7 +131,8 @@ func calls(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// long answers calls with as much as the host may send in one line, which is more than what waits for a guest elsewhere: two of them together.
+// long answers two calls with the longest line that the host may send. Together they exceed what
+// may wait for a guest elsewhere.
 func long(t *testing.T, d sandbox.Driver) {
 	const n = 24 << 20
 	text, err := json.Marshal(strings.Repeat("word ", n/5))
@@ -149,7 +150,7 @@ func long(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// orders answers in an order of the host's, which the program must see.
+// orders answers calls in an order chosen by the host, which the program must observe.
 func orders(t *testing.T, d sandbox.Driver) {
 	for seed := range uint64(5) {
 		const n = 20
@@ -159,7 +160,7 @@ func orders(t *testing.T, d sandbox.Driver) {
 			gates[i] = make(chan struct{})
 		}
 		close(gates[0])
-		place := make([]int, n) // of a call, in want
+		place := make([]int, n) // position of a call in want
 		for i, v := range want {
 			place[v] = i
 		}
@@ -174,14 +175,14 @@ func orders(t *testing.T, d sandbox.Driver) {
 		})`, Host{
 			Call: func(ctx context.Context, c *sandbox.GuestCall) *sandbox.Answer {
 				var a struct{ I int }
-				_ = json.Unmarshal(c.Args, &a) // a wrong one fails the comparison
+				_ = json.Unmarshal(c.Args, &a) // if invalid, the comparison fails
 				select {
 				case <-gates[place[a.I]]:
 				case <-ctx.Done():
 				}
 				return &sandbox.Answer{Value: c.Args}
 			},
-			Seen: func(m *sandbox.GuestMessage) { // the console line says that the answer was delivered
+			Seen: func(m *sandbox.GuestMessage) { // the console line shows that the answer was delivered
 				if m.Console != nil {
 					var i int
 					_, _ = fmt.Sscan(m.Console.Text, &i)
@@ -195,7 +196,8 @@ func orders(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// A hostile program, and how it may end: by one of the limits, by an exception, or both.
+// A hostile is a hostile program and how it may end: by one of the limits, by an exception, or
+// both.
 type hostile struct {
 	name, code string
 	limits     []string // limits that may end it
@@ -226,7 +228,7 @@ var hostiles = []hostile{
 	})`, nil, true},
 }
 
-// check says whether o is an end that h may have.
+// check returns an error unless o is an acceptable end for h.
 func (h hostile) check(o *Outcome) error {
 	switch {
 	case o.Err != nil && slices.Contains(h.limits, o.Limit()):
@@ -237,7 +239,7 @@ func (h hostile) check(o *Outcome) error {
 	return fmt.Errorf("%s ended with %.300s", h.name, o)
 }
 
-// spec are limits for h, of which those are small that may end it.
+// spec returns limits for h: the CPU limit is small if it may end h.
 func (h hostile) spec() sandbox.Spec {
 	s := small
 	if !slices.Contains(h.limits, "cpu") {
@@ -261,7 +263,7 @@ func limits(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// good runs a program that must not have been harmed.
+// good runs a program that must be unaffected by earlier ones.
 func good(t *testing.T, d sandbox.Driver) {
 	t.Helper()
 	o := Exec(t.Context(), t, d, roomy, `(async () => (await test.echo({ a: 1 })).a + [1, 2, 3].map((x) => x * 2).length)`, Host{Call: echo})
@@ -347,7 +349,7 @@ func isolation(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// crowd runs 50 programs at once, ten of them hostile.
+// crowd runs 50 programs concurrently, ten of them hostile.
 func crowd(t *testing.T, d sandbox.Driver) {
 	var wg sync.WaitGroup
 	for i := range 50 {
@@ -402,7 +404,7 @@ func misuse(t *testing.T, d sandbox.Driver) {
 	good(t, d)
 }
 
-// garbage sends a line that isn't a message before a program: the sandbox may end, but nothing else.
+// garbage sends a line that isn't a message before a program: only the sandbox may end.
 func garbage(t *testing.T, d sandbox.Driver, line string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
@@ -420,10 +422,10 @@ func garbage(t *testing.T, d sandbox.Driver, line string) {
 	}
 }
 
-// A script is a stream of which the host's half is known beforehand.
+// A script is a stream with predefined host input.
 type script struct{ *strings.Reader }
 
-// Write drops what the guest says.
+// Write discards the guest's output.
 func (*script) Write(b []byte) (int, error) { return len(b), nil }
 
 // leftovers checks that no goroutine outlives its sandbox.

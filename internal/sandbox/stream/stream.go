@@ -1,5 +1,6 @@
-// Package stream is the host's end of the guest stream, as whoever speaks the guest protocol has it: lines of bounded length in both
-// directions, over as many Runs of a sandbox as a program takes.
+// Package stream implements the host's end of the guest stream for code that speaks the guest
+// protocol: lines of bounded length in both directions, over as many Runs of a sandbox as a program
+// takes.
 package stream
 
 import (
@@ -10,41 +11,43 @@ import (
 	"sync"
 )
 
-// Config makes a Stream. An A says of a line for the guest what it is.
+// Config configures a Stream. An A describes a line sent to the guest.
 type Config[A any] struct {
-	Line    int                     // longest line of the guest, in bytes
-	Message func(line []byte) error // takes each line of the guest; an error ends the guest
-	Sent    func(line []byte, a A)  // told of each line for the guest, in their order; may be nil
-	TooLong func() error            // makes the error of a line that is too long
+	Line    int                     // longest line that the guest may send, in bytes
+	Message func(line []byte) error // handles each line from the guest; an error ends the guest
+	Sent    func(line []byte, a A)  // called with each line for the guest, in order; may be nil
+	TooLong func() error            // returns the error for a line that is too long
 }
 
-// A Stream is the host's end of the guest stream: the sandbox writes what the guest says and reads what the host says.
+// A Stream is the host's end of the guest stream: the sandbox writes the guest's output to it and
+// reads the host's lines from it.
 type Stream[A any] struct {
 	cfg    Config[A]
-	part   []byte                  // of a line that is not complete; touched by Write only
+	part   []byte                  // incomplete line; used only by Write
 	mu     sync.Mutex              //
-	ready  sync.Cond               // something to read, room to send, or the end
-	out    bytes.Buffer            // what the guest has yet to read
-	put    func([]byte, error) int // takes it instead, while the sandbox has it pushed
-	owed   int                     // bytes of that for which there is no room yet
-	ended  bool                    // no more is sent; what is left is still read
-	paused bool                    // the guest is to stop reading when it has read what there is
-	closed bool                    // the sandbox is gone
+	ready  sync.Cond               // signals data to read, room to send, or the end
+	out    bytes.Buffer            // bytes that the guest has not read yet
+	put    func([]byte, error) int // receives the bytes instead of out while the sandbox has a push function set
+	owed   int                     // pushed bytes for which the sandbox has no room yet
+	ended  bool                    // no more is sent; the rest can still be read
+	paused bool                    // the guest should stop reading after the pending bytes
+	closed bool                    // the sandbox is closed
 }
 
-// A Reach is the stream as one Run of a sandbox has it (sandbox.Cmd.Guest): the end of the Run ends it, and leaves the stream.
+// A Reach is the stream within one Run of a sandbox (sandbox.Cmd.Guest). It ends with the Run, and
+// the stream stays open.
 type Reach[A any] struct {
 	*Stream[A]
 	over bool // guarded by Stream.mu
 }
 
-// Open gives the stream to a Run.
+// Open returns the stream for a Run.
 func (s *Stream[A]) Open() *Reach[A] { return &Reach[A]{Stream: s} }
 
-// Read gives bytes of the host; io.EOF after End, and in a pause.
+// Read reads the host's bytes. It returns io.EOF after End, and during a pause.
 func (r *Reach[A]) Read(p []byte) (int, error) { return r.read(p, &r.over) }
 
-// Close says that the Run is over.
+// Close marks the end of the Run.
 func (r *Reach[A]) Close() error {
 	r.mu.Lock()
 	if !r.over {
@@ -55,7 +58,7 @@ func (r *Reach[A]) Close() error {
 	return nil
 }
 
-// Push has put take what the host says, from now on until the Run is over.
+// Push passes the host's bytes to put, from now until the Run ends.
 func (r *Reach[A]) Push(put func(p []byte, end error) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +73,7 @@ func (r *Reach[A]) Push(put func(p []byte, end error) int) {
 	}
 }
 
-// Took says that there is room for n bytes more.
+// Took reports room for n more bytes.
 func (r *Reach[A]) Took(n int) {
 	r.mu.Lock()
 	r.owed -= n
@@ -78,7 +81,7 @@ func (r *Reach[A]) Took(n int) {
 	r.ready.Broadcast()
 }
 
-// push pushes what there is. The caller holds mu.
+// push pushes the pending bytes. The caller holds mu.
 func (s *Stream[A]) push() {
 	if s.put == nil || s.out.Len() == 0 {
 		return
@@ -90,7 +93,7 @@ func (s *Stream[A]) push() {
 	}
 }
 
-// hangUp pushes the end: what is said after it is for the next Run. The caller holds mu.
+// hangUp pushes EOF. Later bytes are for the next Run. The caller holds mu.
 func (s *Stream[A]) hangUp() {
 	if s.put != nil {
 		s.put(nil, io.EOF)
@@ -98,30 +101,30 @@ func (s *Stream[A]) hangUp() {
 	}
 }
 
-// behind is how many bytes the guest has yet to read. The caller holds mu.
+// behind returns how many bytes the guest has not read yet. The caller holds mu.
 func (s *Stream[A]) behind() int { return s.out.Len() + s.owed }
 
-// maxKept is how many bytes a buffer may have that is kept for the next line.
+// maxKept is the largest buffer that is kept for the next line, in bytes.
 const maxKept = 64 << 10
 
-// MaxUnread is how many bytes the guest may have yet to read before Send waits.
+// MaxUnread is how many bytes may be unread before Send waits.
 const MaxUnread = 16 << 20
 
-// MaxMade is how many bytes the guest may have yet to read before nothing more is made for it at once (Full): what is read of files in parallel comes all together,
-// and whoever makes it can't wait.
+// MaxMade is how many bytes may be unread before the host should produce no more (Full). Results of
+// parallel file reads arrive all at once, and their producer can't wait.
 const MaxMade = 40 << 20
 
-// ErrGone is the error of a line for a guest that hears no more.
+// ErrGone is returned for a line to a guest that no longer reads.
 var ErrGone = errors.New("the guest is gone")
 
-// New makes a Stream.
+// New returns a Stream.
 func New[A any](cfg Config[A]) *Stream[A] {
 	s := &Stream[A]{cfg: cfg}
 	s.ready.L = &s.mu
 	return s
 }
 
-// Write takes bytes of the guest.
+// Write accepts bytes from the guest and handles each complete line.
 func (s *Stream[A]) Write(p []byte) (int, error) {
 	n := len(p)
 	for {
@@ -146,7 +149,7 @@ func (s *Stream[A]) Write(p []byte) (int, error) {
 	}
 }
 
-// read gives bytes of the host, unless over.
+// read reads the host's bytes, unless over is set.
 func (s *Stream[A]) read(p []byte, over *bool) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +164,8 @@ func (s *Stream[A]) read(p []byte, over *bool) (int, error) {
 	return n, err
 }
 
-// Send sends a line, which holds no '\n'. With wait it holds the caller up while the guest has much to read already.
+// Send sends a line, which must not contain '\n'. If wait is set, it blocks while the guest has
+// more than MaxUnread bytes to read.
 func (s *Stream[A]) Send(line []byte, a A, wait bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +185,8 @@ func (s *Stream[A]) Send(line []byte, a A, wait bool) error {
 	return nil
 }
 
-// Pause has the Run end that is under way, once the guest has nothing to do; not when there is something to read.
+// Pause ends the current Run once the guest is idle, and reports whether it will. It does nothing
+// if bytes are unread.
 func (s *Stream[A]) Pause() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,17 +208,17 @@ func (s *Stream[A]) Resume() bool {
 	return was
 }
 
-// Unread reports whether there is something to read.
+// Unread reports whether the guest has bytes to read.
 func (s *Stream[A]) Unread() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.behind() > 0
 }
 
-// Wait waits until there is something to read, or the end of the stream or of ctx.
+// Wait waits until there is something to read, the stream ends, or ctx is done.
 func (s *Stream[A]) Wait(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
-		s.mu.Lock() // whoever looks at ctx has either seen its end, or waits
+		s.mu.Lock() // a goroutine that checks ctx has either seen its end, or is waiting
 		defer s.mu.Unlock()
 		s.ready.Broadcast()
 	})()
@@ -224,27 +229,28 @@ func (s *Stream[A]) Wait(ctx context.Context) {
 	}
 }
 
-// Next waits as Wait does and takes the line that came, for a guest that stands still for it in a pause; nil when none comes.
+// Next waits like Wait and returns the next line, for a guest that blocks for it during a pause. It
+// returns nil if no line comes.
 func (s *Stream[A]) Next(ctx context.Context) []byte {
 	s.Wait(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line, err := s.out.ReadBytes('\n')
-	if err != nil { // lines are written whole
+	if err != nil { // only complete lines are written
 		return nil
 	}
 	s.ready.Broadcast()
 	return line[:len(line)-1]
 }
 
-// Full reports whether the guest has so much to read already that nothing more should be made for it.
+// Full reports whether so much is unread that the host should produce nothing more.
 func (s *Stream[A]) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.behind() > MaxMade
 }
 
-// End says that nothing more will be sent.
+// End marks the end of the host's lines.
 func (s *Stream[A]) End() {
 	s.mu.Lock()
 	if !s.ended && !s.paused {
@@ -255,7 +261,7 @@ func (s *Stream[A]) End() {
 	s.ready.Broadcast()
 }
 
-// Close is for the sandbox: nobody reads or writes any more.
+// Close is called when the sandbox is gone: pending reads end, and unread bytes are dropped.
 func (s *Stream[A]) Close() error {
 	s.mu.Lock()
 	s.closed, s.put = true, nil
