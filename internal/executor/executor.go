@@ -205,7 +205,8 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 }
 
 // Busy returns how many executions are under way and wait for more than people: they compute, are
-// queued, or have a call that is being made, however long that takes.
+// queued, have a call that is being made, however long that takes, or are about to go on with its
+// result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.history.live() {
 		r.mu.Lock()
@@ -213,7 +214,7 @@ func (x *Executor) Busy() (n int) {
 		case execution.Queued, execution.Running:
 			n++
 		case execution.Waiting:
-			if r.outstanding > len(r.holds.by) && len(r.holds.by) < r.holds.most {
+			if held := len(r.holds.by); held == 0 || held < r.outstanding && held < r.holds.most {
 				n++
 			}
 		}

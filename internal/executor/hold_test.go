@@ -98,3 +98,32 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// Busy counts a suspended program until it is known that it waits for people alone, also while it
+// is about to go on with an answer.
+func TestBusy(t *testing.T) {
+	x := &Executor{cfg: Config{Now: time.Now}, history: newHistory(1, 1, time.Hour, time.Now)}
+	r := &run{x: x, id: "ex_1", exec: execution.Execution{Calls: make([]execution.Call, 2)}}
+	r.holds.wait, r.holds.most = make(chan struct{}, 1), 2
+	x.history.begin(r)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"a call is being made", func() { r.shift(r.begin) }, 1},
+		{"it is suspended meanwhile", func() { r.shift(func() { r.naps.asleep = true }) }, 1},
+		{"the call is answered", func() { r.shift(r.settleCall) }, 1},
+		{"it goes on", func() { r.shift(func() { r.naps.asleep = false }) }, 1},
+		{"a call waits for a person", func() { r.shift(r.begin); r.held(0, &tool.Hold{}) }, 0},
+		{"it is suspended for that", func() { r.shift(func() { r.naps.asleep = true }) }, 0},
+		{"another call is being made", func() { r.shift(r.begin) }, 1},
+		{"that waits for a person too", func() { r.held(1, &tool.Hold{}) }, 0},
+		{"one is decided", func() { r.held(0, nil) }, 1},
+	} {
+		step.do()
+		if got := x.Busy(); got != step.want {
+			t.Errorf("%s (%s): %d busy, want %d", step.what, r.exec.State, got, step.want)
+		}
+	}
+}
