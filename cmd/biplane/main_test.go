@@ -143,9 +143,9 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// until polls, for at most 20 seconds.
+// until polls, for at most two minutes.
 func until(ts *testscript.TestScript, what string, done func() bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -153,7 +153,7 @@ func until(ts *testscript.TestScript, what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			ts.Fatalf("%s: not within 20 seconds", what)
+			ts.Fatalf("%s: not within two minutes", what)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (p *biplaneProcess) answer(id int) string {
 	select {
 	case line := <-got:
 		return line
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		p.t.Fatalf("no answer to %d", id)
 		return ""
 	}
@@ -245,7 +245,7 @@ func interrupt(t *testing.T, sig os.Signal) {
 		if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "canceled") || strings.Contains(p.stderr.String(), "when this process began") {
 			t.Errorf("%v, exit code %d\n%s", err, p.cmd.ProcessState.ExitCode(), p.stderr)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it goes on")
 	}
 	waitFor(t, "the upstream is gone", func() bool { return stubs(dir) == 0 })

@@ -290,7 +290,7 @@ var changes = []scenario{
 			s.wrote()
 			return
 		}
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for again := id; ; { // it is asked about anew
 			if all, err := s.client().Approvals(s.Context(), s.run, false); err == nil && len(all) == 1 {
 				again = all[0].ID

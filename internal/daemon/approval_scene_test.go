@@ -138,7 +138,7 @@ func (h *house) open(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for { // processes that begin just now, of other scenarios, may hold the folder's lock until they are themselves
 		if h.d, err = daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: h.dir, Listen: "127.0.0.1:0", Version: "test", Recover: true}); err == nil {
 			break
@@ -322,7 +322,7 @@ const (
 // becomes waits until the catalog has a tool with a description, or, with "", has it no more.
 func (s *scene) becomes(path, description string) {
 	s.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		d, err := s.client().Tool(s.Context(), path)
 		if err != nil && description == "" || err == nil && d.Description == description && description != "" {

@@ -102,7 +102,7 @@ func TestRecordOfStops(t *testing.T) {
 	var id string
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(30 * time.Second); id == ""; {
+	for deadline := time.After(2 * time.Minute); id == ""; {
 		all, err := at.Client.Executions(t.Context(), api.ExecutionFilter{States: []string{api.StateRunning}})
 		if err != nil {
 			t.Fatal(err)

@@ -177,7 +177,7 @@ func TestDaemon(t *testing.T) {
 // settled waits until there are no more goroutines than before.
 func settled(t *testing.T, before int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -228,7 +228,7 @@ func TestStopped(t *testing.T) {
 		}
 		got <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for waiting := false; !waiting; {
 		p.mu.Lock()
@@ -237,7 +237,7 @@ func TestStopped(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("the call never came")
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 	stop()
 	if err := <-got; err == nil {

@@ -134,7 +134,7 @@ func TestMetricsFormat(t *testing.T) {
 // await waits until n calls of meet wait for others.
 func (p *peer) await(t *testing.T, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

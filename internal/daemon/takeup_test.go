@@ -121,7 +121,7 @@ func TestCutJournal(t *testing.T) {
 func (s *scene) goes(code string) {
 	s.Helper()
 	s.begins(code)
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
 		page, err := s.client().Executions(s.Context(), api.ExecutionFilter{Limit: 1})
 		if err == nil && len(page.Executions) == 1 {
 			s.run = page.Executions[0].ID
@@ -156,7 +156,7 @@ func (s *scene) begins(code string) <-chan *api.Execution {
 // asked waits until a person is asked.
 func (s *scene) asked() api.Approval {
 	s.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
 		all, err := s.client().Approvals(s.Context(), s.run, false)
 		if err == nil && len(all) == 1 {
 			return all[0]
@@ -244,7 +244,7 @@ func TestLimitsAfterARestart(t *testing.T) {
 			if x := <-second; x == nil || x.State != api.StateDone {
 				t.Errorf("%+v", x)
 			}
-			for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) { // what it used is counted once it is answered
+			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) { // what it used is counted once it is answered
 				if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "4"}); err != nil && strings.Contains(err.Error(), "tokens") {
 					break
 				} else if time.Now().After(deadline) {

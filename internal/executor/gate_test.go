@@ -297,7 +297,7 @@ return [...one, ...two].map(say)`})
 			approved["box.write "+string(r.Arguments)] = yes
 		}
 	}
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(2 * time.Minute)
 	for done := false; !done; {
 		if time.Now().After(end) {
 			t.Fatal("it doesn't come to its end")

@@ -69,7 +69,7 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 	}
 	i := strings.Index(texts[0], "ex_")
 	id := strings.FieldsFunc(texts[0][i:], func(c rune) bool { return c == ' ' || c == '"' })[0]
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for { // both are there, and say whose they are
 		d.mu.Lock()
 		n := len(d.calls)

@@ -246,7 +246,7 @@ func (s *scene) crash(dies int) {
 // ended waits until an execution has ended, and gives it.
 func (s *scene) ended(id string) *execution.Details {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var last *execution.Details
 	if err := s.x.Watch(ctx, s.who, id, func(d *execution.Details) error { last = d; return nil }); err != nil {

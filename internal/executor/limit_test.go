@@ -377,7 +377,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	r := newRig(t, a, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	once := sync.OnceFunc(func() { close(told) })
 	res, err := r.x.Execute().Call(ctx, &tool.Call{

@@ -378,7 +378,7 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 		if e.State != execution.Interrupted || len(e.Calls) != 2 || e.Calls[0].Tool != "box.write" || e.Calls[0].Error != "" || e.Calls[1].Error == "" {
 			t.Errorf("%+v", e)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it has not ended")
 	}
 	all, err := s.x.Executions(t.Context(), s.who, journal.Query{})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -264,7 +263,7 @@ func idOf(t testing.TB, res *tool.Result) (id, state string) {
 // eventually waits until ok, which must come.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(2 * time.Minute); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("still not: %s", what)
 		}

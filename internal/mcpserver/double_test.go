@@ -307,7 +307,7 @@ func compact(t testing.TB, raw []byte) string {
 // eventually waits until ok, or fails.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in 30 s: %s", what)

@@ -95,7 +95,7 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	done := make(chan struct{})
 	go func() { up.Run(ctx); close(done) }()
 	t.Cleanup(func() { s.Close(); cancel(); <-done })
-	for deadline := time.Now().Add(20 * time.Second); up.Snapshot().Health.State != tool.Ready; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); up.Snapshot().Health.State != tool.Ready; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the upstream is %+v", up.Snapshot())
 		}

@@ -49,7 +49,7 @@ func newEngine(t testing.TB, session bool) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	hostIn, guestOut := io.Pipe()
 	guestIn, hostOut := io.Pipe()
 	e := &engine{t: t, session: session, in: bufio.NewReader(hostIn), out: hostOut, at: 1_700_000_000_000,

@@ -130,7 +130,7 @@ func TestPushToAStoppedProcess(t *testing.T) {
 	}()
 	select {
 	case <-said:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("whoever says something waits for a process that reads nothing")
 	}
 	cancel()

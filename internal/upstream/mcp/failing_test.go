@@ -59,7 +59,7 @@ func TestFailingIsLoggedOnce(t *testing.T) {
 	cfg := self(t, "raw:broken")
 	cfg.Log = log.logger()
 	r := start(t, mcp.Hasten(cfg))
-	for deadline := time.Now().Add(30 * time.Second); log.count("not connected") < 3; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); log.count("not connected") < 3; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s", log.String())
 		}
@@ -80,7 +80,7 @@ func TestEndedWhileConnecting(t *testing.T) {
 	cfg.Log = log.logger()
 	before := len(upstreamtest.Children(t))
 	r := start(t, mcp.Patient(cfg))
-	for deadline := time.Now().Add(30 * time.Second); len(upstreamtest.Children(t)) == before; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(upstreamtest.Children(t)) == before; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it was not started")
 		}

@@ -148,7 +148,7 @@ func TestDeaf(t *testing.T) {
 	if _, err := r.Do(t.Context(), "echo", big); err == nil {
 		t.Fatal("a server that reads nothing answered")
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		_, err := r.Do(t.Context(), "echo", `{"content":[]}`)
 		if err == nil {
 			return // a new process answered
@@ -261,7 +261,7 @@ func TestCancelOverStdio(t *testing.T) {
 		if _, err := r.Do(t.Context(), "never", `{}`); kindOf(err) != tool.Timeout {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for v := report(t, r); len(v.Cancelled) != 1; v = report(t, r) {
 			if time.Now().After(deadline) {
 				t.Fatalf("cancelled: %v", v.Cancelled)
@@ -317,7 +317,7 @@ func TestOrphans(t *testing.T) {
 			} else {
 				_, _ = r.Do(t.Context(), "die", `{}`)
 			}
-			for deadline := time.Now().Add(30 * time.Second); alive(v.Pid); <-time.After(5 * time.Millisecond) {
+			for deadline := time.Now().Add(2 * time.Minute); alive(v.Pid); <-time.After(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the child lives")
 				}

@@ -38,7 +38,7 @@ func TestLogs(t *testing.T) {
 			var run sync.WaitGroup
 			run.Go(func() { up.Run(ctx) })
 			t.Cleanup(func() { cancel(); run.Wait() })
-			deadline := time.Now().Add(10 * time.Second)
+			deadline := time.Now().Add(2 * time.Minute)
 			for up.Snapshot().Health.State != tool.Ready && time.Now().Before(deadline) {
 				time.Sleep(5 * time.Millisecond)
 			}

@@ -113,7 +113,7 @@ func (w *webPeer) start(t testing.TB) {
 	if err := w.proc.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		c, err := net.Dial("tcp", "127.0.0.1:"+w.port)
 		if err == nil {

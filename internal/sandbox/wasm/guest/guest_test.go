@@ -56,7 +56,7 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	hostIn, guestOut := io.Pipe()
 	guestIn, hostOut := io.Pipe()
