@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -237,6 +238,46 @@ func TestListChanged(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A tool that is added after the list was read, and before the server knows of the subscription, is found.
+func TestListChangedBeforeTheSubscription(t *testing.T) {
+	for name, stateless := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
+		t.Run(name, func(t *testing.T) {
+			s := sdk.NewServer(&sdk.Implementation{Name: "late", Version: "1"}, nil)
+			add := func(name string) {
+				s.AddTool(&sdk.Tool{Name: name, InputSchema: anyObject}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+					return &sdk.CallToolResult{}, nil
+				})
+			}
+			add("one")
+			listed := make(chan struct{})
+			once := sync.OnceFunc(func() { close(listed) })
+			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+				return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+					if method == "subscriptions/listen" {
+						add("two")
+					}
+					res, err := next(ctx, method, r)
+					if method == "tools/list" {
+						once()
+					}
+					return res, err
+				}
+			})
+			h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: stateless})
+			w := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					<-listed
+					add("two")
+				}
+				h.ServeHTTP(w, r)
+			}))
+			t.Cleanup(func() { w.CloseClientConnections(); w.Close() })
+			r := start(t, mcp.Config{URL: w.URL, Type: "http"})
+			r.Wait(t, "with both tools", func(s upstream.Snapshot) bool { return len(s.Tools) == 2 })
+		})
+	}
 }
 
 func TestProgress(t *testing.T) {

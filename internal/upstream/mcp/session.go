@@ -471,6 +471,8 @@ func (s *session) notified(r *jsonrpc.Request, from int64) {
 		s.logged(r.Params, from)
 	case "notifications/tools/list_changed":
 		s.missed()
+	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
+		s.missed()
 	case "notifications/cancelled": // 2026-07-28, stdio: the end of a subscription
 		var v struct {
 			RequestID int64 `json:"requestId"`

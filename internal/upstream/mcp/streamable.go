@@ -284,7 +284,7 @@ func (t *streamable) listen() {
 			return
 		case err != nil:
 		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
-			if opened && at.id == "" { // messages sent in between are lost
+			if at.id == "" { // messages sent before are lost, also before the first stream
 				t.to.missed()
 			}
 			opened = true
