@@ -1,5 +1,6 @@
 # make            build ./biplane, one static binary
 # make demo       the whole idea on this machine, offline, in under a minute
+# make check      formatting, vet, staticcheck, the architecture and the short tests: the inner loop
 # make test       everything that is checked, with the race detector, against real peers
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make bench      the benchmarks
@@ -14,6 +15,8 @@ FUZZTIME ?= 30s
 N ?= 100000
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
+# All builds have the same flags, so that one cache serves them: the generated engines take a minute each time.
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 MODULE = github.com/biplane-dev/biplane
 # The race detector is told nothing of what is translated from C or WebAssembly, of the translator, and of scrypt: they compute on
 # memory of their own, on one goroutine or under a sync.Mutex, and would take most of the time. What synchronizes by sync/atomic
@@ -21,10 +24,10 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: build demo test tools bench soak crash fuzz generate clean
+.PHONY: build demo vet check test tools bench soak crash fuzz generate clean
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
 
 demo: build
 	./biplane demo
@@ -32,13 +35,19 @@ demo: build
 tools:
 	@scripts/tools.sh
 
-test: tools
+vet:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) build -trimpath -o /dev/null ./cmd/biplane
+
+check: vet
+	CGO_ENABLED=0 $(GO) tool -modfile=scripts/tools.mod staticcheck $$($(GO) list ./... | grep -v /third_party/)
+	CGO_ENABLED=0 $(GO) test -vet=off -short ./...
+
+test: tools vet
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -trimpath -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/sandbox/wasm/guest
-	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -timeout 30m ./...
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/sandbox/wasm/guest
+	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m ./...
 
 bench:
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...

@@ -98,6 +98,9 @@ func moments() (all []moment) {
 // plan. Another client decides, after a restart, on the command line or over the API. What was approved is written once, with the bytes that were
 // approved, or is reported as unknown. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice of both.
 func TestCrashAsked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	seed, more := uint64(time.Now().UnixNano()), moreKills(t)
 	c := newCrash(t, seed)
 	c.ask()

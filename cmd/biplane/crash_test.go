@@ -528,6 +528,9 @@ func seedOf(t *testing.T) uint64 {
 // hits four executions at once. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice
 // of both.
 func TestCrash(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	more := moreKills(t)
 	c := newCrash(t, seedOf(t))
 	c.begin()

@@ -159,6 +159,9 @@ func TestDiskReadOnly(t *testing.T) {
 // page that was still being written. What was on the disk is there, and no execution is left in between. A database that is
 // damaged elsewhere is refused.
 func TestDiskTorn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	c := newCrash(t, 1)
 	c.begin()
 	c.settle()

@@ -225,6 +225,9 @@ var firsts = []plan{
 // lets one recover. BIPLANE_CRASH is how many times at most for each of those moments; without it few, for one. BIPLANE_CRASH_FIRST names one of the
 // moments, 0 to 6.
 func TestCrashRecovering(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing here stops a process before each change that it makes")
 	}
@@ -301,6 +304,9 @@ func (c *crash) recoveries(p plan, most int) {
 // TestCrashRecoveringAsked does that to executions that wait for a person when their process is killed, of each shape: the person decides as soon as
 // the next one lives, so that it is killed while it takes them up, while it hears of decisions, and while what was approved is made.
 func TestCrashRecoveringAsked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing here stops a process before each change that it makes")
 	}

@@ -51,7 +51,6 @@ type judge struct {
 	c      *crash
 	mu     sync.Mutex
 	decide map[string]int // decisions that were confirmed, by key
-	asked  map[string]map[string]bool
 }
 
 // sit decides until ctx ends.
@@ -89,6 +88,9 @@ func keyOf(r api.Approval) string {
 // another client. What was approved is written once, or reported as unknown; what was denied never; nothing is asked about or
 // decided on twice, and nothing waits when nothing runs.
 func TestCrashWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	seed := uint64(time.Now().UnixNano())
 	c := newCrash(t, seed)
 	c.ask()

@@ -250,9 +250,9 @@ var errShutdown = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting 
 func TestAfterRestart(t *testing.T) {
 	for _, decideWhen := range []string{"before", "between", "after"} {
 		for _, approve := range []bool{true, false} {
-			scenario(t, decideWhen, approval.Config{}, func(t *testing.T, g *approval.Gate) {
+			scenario(t, decideWhen, approval.Config{}, func(t *testing.T, _ *approval.Gate) {
 				store := approvaltest.NewMemory()
-				g = approval.New(approval.Config{Store: store})
+				g := approval.New(approval.Config{Store: store})
 				ctx, stop := context.WithCancelCause(t.Context())
 				w := wait(ctx, g, ask("ex_1", "1", `{"n": 1}`))
 				id := pending(t, g)[0].ID

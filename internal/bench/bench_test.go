@@ -149,6 +149,9 @@ func TestReportJSON(t *testing.T) {
 
 // The parts that are measured on their own, in the test process: all their figures are present.
 func TestParts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := &runner{cfg: Config{Quick: true, EngineArgs: []string{engineCommand}}, dir: t.TempDir()}
 	for _, g := range groups() {
 		if !slices.Contains([]string{"engine", "child", "density", "search", "record"}, g.short) {
@@ -186,6 +189,9 @@ func TestLarge(t *testing.T) {
 
 // The same programs give the same results in Node and Python, if they are installed.
 func TestCPUElsewhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := &runner{cfg: Config{Quick: true}, dir: t.TempDir()}
 	for _, c := range []struct{ program, ext, text, flag, code string }{
 		{"node", "js", cpuTS, "-e", nodeCPU}, {"python3", "py", cpuPY, "-c", pythonCPU},

@@ -37,6 +37,9 @@ var branches = map[string]struct{ branch, match, none string }{
 
 // A validation ends within its budget, whatever ends the branches of a union.
 func TestLargeUnions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for name, b := range branches {
 		t.Run(name, func(t *testing.T) {
 			e := entry(t, union(300, b.branch))

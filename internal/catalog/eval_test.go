@@ -265,6 +265,9 @@ func withTypos(set evalSet) evalSet {
 // all in all, so they are not quite unseen. The hard queries, which avoid every word of the tool, and those with typos
 // have no bound: they show where search degrades.
 func TestSearchQuality(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dev, software, work, varied := readEval(t, "dev"), readEval(t, "heldout-software"), readEval(t, "heldout-work"), readEval(t, "heldout-varied")
 	last := readEval(t, "heldout-last")
 	independent, second := readEval(t, "heldout-independent"), readEval(t, "dev-second")

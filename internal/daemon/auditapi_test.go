@@ -223,6 +223,9 @@ func TestLedgerProofs(t *testing.T) {
 }
 
 func TestLedgerExports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	ctx := t.Context()
 	c := begun(t, nil)
 	var out bytes.Buffer

@@ -223,6 +223,9 @@ func TestStacksOfTheProgram(t *testing.T) {
 }
 
 func TestManyNotes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`for (let i = 0; i < 1e5; i++) emit("res_none"); return 1`)
 	if failed || len(texts) != 2 || len(texts[1]) > 2000 {

@@ -271,16 +271,25 @@ return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
 // At each write of its journal the process of an execution with ten writes dies. Each write is made once, or not, and none twice;
 // an execution that goes on comes to its end, and one that can't names the call.
 func TestDeathAtEachWrite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	deathAtEachWrite(t, "", map[string]any{"code": tenWrites})
 }
 
 // In a session the program has also changed it once, or not at all.
 func TestDeathAtEachWriteInASession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	deathAtEachWrite(t, "s", map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1), "session": "s"})
 }
 
 // Python asks for its files, sleeps and calls that it can't await.
 func TestDeathAtEachWriteInPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	deathAtEachWrite(t, "", map[string]any{"language": "python", "code": `
 import asyncio, time, random
 one = box.write(n=1)["args"]["n"]

@@ -85,6 +85,9 @@ func runForever(ctx context.Context, x *executor.Executor, name string) error {
 
 // Whenever the process is killed, what was acknowledged is there, and at most the program after it.
 func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := newStage(t, nil)
 	s.stop()
 	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))

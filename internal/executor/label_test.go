@@ -256,6 +256,9 @@ func TestLeftoversCarryLabels(t *testing.T) {
 
 // Whatever programs do, forks, failures and restarts between them: labels only grow, and each call says all of them.
 func TestLabelsOnlyGrow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	base, c, round := t, &customs{}, 0
 	s := newStage(t, c.door)
 	rapid.Check(t, func(t *rapid.T) {

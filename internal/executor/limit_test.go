@@ -70,6 +70,9 @@ func TestHostilePrograms(t *testing.T) {
 }
 
 func TestMessageLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := newRig(t, standard(), nil)
 	holds(t, r.failure(`let v = 1; for (let i = 0; i < 2e4; i++) v = [v]; return v`), "levels deep")
 	holds(t, r.failure(`return "x".repeat(18e6)`), "over 16.8 MB of JSON")
@@ -466,6 +469,9 @@ func TestReadResultBounds(t *testing.T) {
 
 // A program that asks for far more than it reads must not make the host hold it all.
 func TestReadResultFlood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 2 * time.Second })
 	h := r.kept(`return "x".repeat(3e6)`)
 	peak := heapPeak(t, func() {
@@ -484,6 +490,9 @@ func TestReadResultFlood(t *testing.T) {
 }
 
 func TestValueOfManyItems(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := newRig(t, standard(), nil)
 	peak := heapPeak(t, func() {
 		holds(t, r.value(`return Array(7e6).fill(1)`), "array of 7,000,000 number")

@@ -25,6 +25,9 @@ func (t *truth) clone() *truth {
 
 // Whatever is done to sessions, in whatever order, they hold what their programs that ended well have left.
 func TestSessionsAgainstModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	base := newStage(t, nil)
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // a check is a few dozen programs
 		defer f.Value.Set(f.DefValue)

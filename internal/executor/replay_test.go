@@ -73,6 +73,9 @@ func (s *scene) replayed(id string, o execution.ReplayOptions) *execution.Replay
 // Random programs in both languages, with parallel calls of random delay and failure, come to the same bytes in a replay, and to
 // the same when they are run as a changed program, too, where nothing in them depends on time.
 func TestReplayGivesTheSameBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := newScene(t, nil)
@@ -112,6 +115,9 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 
 // A changed program is answered from the record, until its first call that isn't there.
 func TestReplayOfAChangedProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := newScene(t, func(c *executor.Config) { c.Limits.CPU = 500 * time.Millisecond })
 	for language, codes := range map[string][3]string{
 		"typescript": {

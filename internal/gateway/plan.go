@@ -85,7 +85,7 @@ func (g *Gateway) currentPlan(c *tool.Call) error {
 
 // takenOver makes a call of a program that is being planned, or carries out a call of a plan.
 func (g *Gateway) takenOver(ctx context.Context, c *tool.Call, d policy.Decision, caller tool.Caller) (*tool.Result, error) {
-	asIs, effect := d, string(d.Effect)
+	asIs, effect := d, ""
 	instead, err := c.Write(c, g.version())
 	switch {
 	case err != nil:

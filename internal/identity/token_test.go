@@ -357,7 +357,9 @@ func TestIssuerMetadata(t *testing.T) {
 		"keys in the clear": {func(w http.ResponseWriter, _ *http.Request, self string) {
 			json.NewEncoder(w).Encode(map[string]any{"issuer": self, "jwks_uri": "http://192.0.2.1/keys"})
 		}, false},
-		"redirects": {func(w http.ResponseWriter, r *http.Request, _ string) { http.Redirect(w, r, good.URL+r.URL.Path, 302) }, false},
+		"redirects": {func(w http.ResponseWriter, r *http.Request, _ string) {
+			http.Redirect(w, r, good.URL+r.URL.Path, http.StatusFound)
+		}, false},
 		"endless": {func(w http.ResponseWriter, _ *http.Request, _ string) {
 			w.Write([]byte(`{"issuer":"` + strings.Repeat("x", 2<<20) + `"}`))
 		}, false},

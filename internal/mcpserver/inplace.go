@@ -84,7 +84,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	if id = s.waits(c, res); id == "" {
 		return res, nil, nil
 	}
-	return a.waiting(ctx, c, id, res, false)
+	return a.waiting(ctx, c, id, res)
 }
 
 // answered takes what the client sends with the state of a form. f is the form again where there is no answer in it.
@@ -119,7 +119,7 @@ func left(path string) error {
 func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *form.Outcome) (*tool.Result, *form.Form, error) {
 	c = a.s.resuming(c, id)
 	if out == nil {
-		return a.waiting(ctx, c, id, nil, false)
+		return a.waiting(ctx, c, id, nil)
 	}
 	c.InPlace = true
 	res, err := a.s.cfg.Door.Call(ctx, c)
@@ -129,13 +129,14 @@ func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *fo
 	if id = a.s.waits(c, res); id == "" {
 		return res, nil, nil
 	}
-	return a.waiting(ctx, c, id, res, out.Decided > 0)
+	return a.waiting(ctx, c, id, res)
 }
 
 // waiting asks about what an execution waits for, and resumes it, until it doesn't wait any more or nobody decides. res is its answer so far, nil where
-// it was not asked yet; decided says that somebody has decided since.
-func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result, decided bool) (*tool.Result, *form.Form, error) {
+// it was not asked yet.
+func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result) (*tool.Result, *form.Form, error) {
 	for range formRounds {
+		var decided bool
 		f, n, err := a.s.cfg.Desk.Execution(ctx, a.call, id)
 		switch {
 		case err != nil:

@@ -308,10 +308,8 @@ func machine(user, host, rest string) bool {
 		return true
 	}
 	tld := host[strings.LastIndexByte(host, '.')+1:]
-	if slices.Contains([]string{"service", "socket", "timer", "target", "mount", "slice", "scope", "png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", "css", "json", "html"}, tld) {
-		return true
-	}
-	return false
+	return slices.Contains([]string{"service", "socket", "timer", "target", "mount", "slice", "scope",
+		"png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", "css", "json", "html"}, tld)
 }
 
 // longest is the maximum length of a word with spaces that is examined: an IBAN.

@@ -110,6 +110,9 @@ type worker struct {
 // failures, cancellations and killed children. It knows what each session must contain. At the end
 // it checks for leaks.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	n, seed := amount(t)
 	t.Logf("%d executions, BIPLANE_SOAK_SEED=%d", n, seed)
 	before := here()

@@ -78,7 +78,7 @@ func (f *FS) listOp(q *sandbox.File) (json.RawMessage, error) {
 	}
 	out := make([]item, len(list))
 	for i, e := range list {
-		out[i] = item{e.Name, e.Dir}
+		out[i] = item(e)
 	}
 	return tool.Marshal(out)
 }

@@ -14,6 +14,9 @@ const engines = "../sandbox/wasm"
 
 // TestGenerated checks that the translated engines that are checked in are what their commands make.
 func TestGenerated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	sources, err := filepath.Glob(filepath.Join(engines, "*.go"))
 	if err != nil {
 		t.Fatal(err)

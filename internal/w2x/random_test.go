@@ -455,6 +455,9 @@ var modules = flag.Int("modules", 24, "how many random modules TestRandom compar
 
 // TestRandom compares random modules with wazero.
 func TestRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	x := &trial{}
 	for seed := range *modules {
 		b := randomModule.Example(seed)

@@ -3,7 +3,6 @@
 package child_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"strings"
@@ -34,7 +33,6 @@ type pipe struct {
 	in  chan []byte // for the guest
 	out chan string // lines of the guest
 	cur []byte
-	r   bufio.Reader
 	buf []byte
 }
 

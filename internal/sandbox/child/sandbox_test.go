@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -203,9 +202,8 @@ func TestAskWhileStopping(t *testing.T) {
 // slow is a host that doesn't read until it may.
 type slow struct {
 	io.Reader
-	may  chan struct{}
-	n    int
-	once sync.Once
+	may chan struct{}
+	n   int
 }
 
 func (s *slow) Write(b []byte) (int, error) { <-s.may; s.n += len(b); return len(b), nil }

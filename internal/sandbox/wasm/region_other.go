@@ -2,7 +2,12 @@
 
 package wasm
 
-import "os"
+import (
+	"errors"
+	"os"
+)
+
+var errUnsupported = errors.New("the wasm driver needs Linux, macOS or FreeBSD on amd64 or arm64: it keeps each guest in a reservation of 8 GiB of address space and stops it by protecting its pages")
 
 // A region can't be made on this platform.
 type region struct{ own []pageRun }

@@ -61,11 +61,11 @@ func TestHostileMetadata(t *testing.T) {
 			}
 		}, tool.Unavailable, "more than 262144 bytes"},
 		"redirected in a circle": {func(r *rig) {
-			r.extra[prmPath] = func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, prmPath, 302) }
+			r.extra[prmPath] = func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, prmPath, http.StatusFound) }
 		}, tool.Unavailable, "redirected too often"},
 		"redirected elsewhere": {func(r *rig) {
 			r.extra[prmPath] = func(w http.ResponseWriter, q *http.Request) {
-				http.Redirect(w, q, strings.Replace(r.URL, "127.0.0.1", "localhost", 1)+"/inside", 302)
+				http.Redirect(w, q, strings.Replace(r.URL, "127.0.0.1", "localhost", 1)+"/inside", http.StatusFound)
 			}
 		}, tool.Unavailable, "redirects to another origin"},
 		"down": {func(r *rig) { r.extra[prmPath] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) } }, tool.Unavailable, "status 503"},
@@ -79,7 +79,9 @@ func TestHostileMetadata(t *testing.T) {
 		"wants a signature":    {func(r *rig) { r.client["token_endpoint_auth_method"] = "private_key_jwt" }, tool.Unavailable, "private_key_jwt, which is not supported"},
 		"an old secret":        {func(r *rig) { r.client["client_secret"], r.client["client_secret_expires_at"] = "x", 5 }, tool.Unavailable, "has expired already"},
 		"registration is sent on": {func(r *rig) {
-			r.extra["/register"] = func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, "/inside", 307) }
+			r.extra["/register"] = func(w http.ResponseWriter, q *http.Request) {
+				http.Redirect(w, q, "/inside", http.StatusTemporaryRedirect)
+			}
 		}, tool.Denied, "did not register"},
 		"no registration": {func(r *rig) { delete(r.meta, "registration_endpoint") }, tool.Invalid, "register Biplane there by hand"},
 	} {
