@@ -184,7 +184,7 @@ func size(v float64) string {
 	return number(v/1e9) + " GB"
 }
 
-// number formats a number with three significant digits; large numbers are not rounded that far.
+// number formats a number with three significant digits. From 1000 on, it rounds to an integer.
 func number(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return prose.Group(int(math.Round(v)))

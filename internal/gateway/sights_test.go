@@ -29,7 +29,8 @@ func TestSightThatIsNotWorkedOutYet(t *testing.T) {
 	}
 }
 
-// A principal with many client names doesn't evict the views of others, which would be computed again.
+// A principal with many client names doesn't evict the views of others, which would have to be
+// computed again.
 func TestSightsOfAGreedyPrincipal(t *testing.T) {
 	whole := catalog.New(catalog.Config{}).View()
 	var s sights

@@ -25,8 +25,8 @@ func Hidden(r rune) bool {
 // characters, so only their position decides whether they are removed.
 func joins(r rune) bool { return r == 0x200c || r == 0x200d || r == 0xfe0e || r == 0xfe0f }
 
-// mayJoin reports whether a joiner may follow a character. In ASCII, only keycaps (1️⃣) may have
-// one.
+// mayJoin reports whether a joiner may follow a character. In ASCII, only the characters
+// of keycaps (1️⃣) may have one.
 func mayJoin(before, joiner rune) bool {
 	switch {
 	case before >= '0' && before <= '9', before == '#', before == '*':

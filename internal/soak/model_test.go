@@ -46,7 +46,7 @@ type step struct {
 	cancel  bool                // the caller cancels
 }
 
-// An idiom holds the programs of the soak in one language. Each is given numbers.
+// An idiom holds the programs of the soak in one language. Numbers are inserted into each.
 type idiom struct {
 	begin                     string
 	add, call, parallel, slow string
