@@ -93,7 +93,7 @@ type Call struct {
 	MS    int64  `json:"ms"`              // wall time, including queueing
 	Bytes int    `json:"bytes"`           // size of the result
 	Error string `json:"error,omitempty"` // empty on success; starts with NotMade if nothing was sent
-	From  string `json:"from,omitempty"`  // the execution whose journal answered it: it was not made again
+	From  string `json:"from,omitempty"`  // execution whose journal answered it instead of the tool
 
 	Args    string        `json:"-"` // start of the arguments
 	Pending bool          `json:"-"` // no result yet

@@ -82,7 +82,7 @@ type Planned struct {
 // An End is how an execution ended.
 type End struct {
 	State     State           `json:"state"`
-	Execution json.RawMessage `json:"execution,omitempty"` // in the shape of biplane run --json
+	Execution json.RawMessage `json:"execution,omitempty"` // in the form of biplane run --json
 	Undefined bool            `json:"undefined,omitempty"`
 	Answer    json.RawMessage `json:"answer,omitempty"` // the result of execute
 	Labels    []string        `json:"labels,omitempty"` // labels of all data that it had read

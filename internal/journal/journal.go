@@ -80,7 +80,7 @@ func (q Query) Max() int {
 type Write struct {
 	Record  *Record  // the current record, or nil if it has not changed
 	New     bool     // Record is the first of its execution
-	ID      string   // of the execution
+	ID      string   // ID of the execution
 	Seq     int      // sequence number of Part, from 1; 0: no part
 	Part    []byte   // entries
 	Results []Result // results that entries of Part refer to

@@ -22,7 +22,7 @@ type Prior struct {
 type PriorCall struct {
 	*Call
 	Of      string // execution that made it
-	Session string // session in which it was made; empty: none
+	Session string // session of the execution whose journal it was read from; empty: none
 }
 
 // NewPrior returns an empty Prior.

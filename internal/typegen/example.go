@@ -89,7 +89,7 @@ const (
 	maxExampleSchema = 128 << 10 // bytes: the validator's work grows with their square
 	maxBuilds        = 5_000     // values built in one plan
 	maxExampleDepth  = 16
-	maxExampleSize   = 64 // elements or properties that minItems and the like may ask for
+	maxExampleSize   = 64 // maximum of elements or properties that minItems and the like may require
 )
 
 // A maker fills in a schema according to a plan.

@@ -11,7 +11,7 @@ import (
 //go:embed static/runtime.pyi
 var pyRuntime string
 
-// PythonTree writes a whole catalog as stubs for Python, path to content:
+// PythonTree returns a whole catalog as Python stubs, by path:
 //
 //	tools/<namespace>/__init__.pyi   the tools of an upstream: `from tools.github import list_issues`
 //	tools/__init__.pyi               the namespaces

@@ -36,7 +36,7 @@ func (s *Sessions) Export(ctx context.Context, p tool.Principal, name string, w 
 	return e.Write(w, passphrase, s.sealer())
 }
 
-// exported collects the data of a session. It has the turn meanwhile.
+// exported collects the data of a session. It holds the turn in the meantime.
 func (s *Sessions) exported(ctx context.Context, p tool.Principal, name string) (*session.Exported, error) {
 	h, err := s.existing(ctx, p, name)
 	if err != nil {
