@@ -22,12 +22,12 @@ func auditVerifyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the whole record, or a proof",
-		Long: `Without --proof it checks the whole record: every leaf against its hash, the tree against all signed checkpoints, the order, and
-what is kept beside; it names each record that was changed, removed or put in, and exits with 1. With --checkpoint it also
-checks that the record begins with exactly what checkpoints say that were kept elsewhere.
+		Long: `Without --proof it checks the whole record: every leaf against its hash, the tree against every signed checkpoint, the order,
+and the content that is kept with it. It names each record that was changed, removed or inserted, and then exits with 1. With
+--checkpoint it also checks that the record begins exactly as checkpoints that were stored elsewhere state.
 
-With --proof it checks a proof that audit prove or audit checkpoint --since wrote. That needs nothing but the proof and the public key:
-no data folder, no network, no process. With --checkpoint the proof must be of a checkpoint that is in that file.`,
+With --proof it checks a proof that "audit prove" or "audit checkpoint --since" wrote. That needs only the proof and the public
+key: no data folder, no network and no running process. With --checkpoint the proof must be of a checkpoint in that file.`,
 		Example: `  biplane audit verify
   biplane audit verify --checkpoint /mnt/worm/checkpoints
   biplane audit verify --proof record.proof --key biplane.key
@@ -66,7 +66,7 @@ no data folder, no network, no process. With --checkpoint the proof must be of a
 	}
 	c.Flags().StringVar(&proof, "proof", "", "check the proof in this `file`")
 	c.Flags().StringVar(&key, "key", "", "public `key`, or a file with it")
-	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` of checkpoints that were kept elsewhere")
+	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` of checkpoints that were stored elsewhere")
 	addOutput(c, &output)
 	return c
 }
@@ -177,9 +177,9 @@ func auditProveCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prove RECORD",
 		Short: "Prove that a record is in the log",
-		Long: `Writes the proof that a record is in the log, as text (C2SP tlog-proof) that anybody can check offline with the public key:
-biplane audit verify --proof FILE --key KEY, or another program. The proof holds the record's leaves, which have digests of
-arguments and results only. It is of a new checkpoint, or, with --checkpoint, of the last one in a file.`,
+		Long: `Writes a proof that a record is in the log, as text (C2SP tlog-proof). Anyone can check it offline with the public key:
+"biplane audit verify --proof FILE --key KEY", or another program. The proof contains the record's leaves, which hold only
+digests of arguments and results. It is for a new checkpoint or, with --checkpoint, for the last one in a file.`,
 		Example: `  biplane audit prove RECORD -o record.proof
   biplane audit prove RECORD --checkpoint last-week.txt -o record.proof`,
 		Args: exactly("RECORD", "the id of a record, as audit list shows it"),
@@ -203,7 +203,7 @@ arguments and results only. It is of a new checkpoint, or, with --checkpoint, of
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "`file` to write (default: standard output)")
-	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` with the checkpoint to prove it with")
+	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` with the checkpoint to prove against")
 	return c
 }
 
@@ -229,12 +229,12 @@ func auditCheckpointCommand(a *app) *cobra.Command {
 	var list bool
 	c := &cobra.Command{
 		Use:   "checkpoint",
-		Short: "Sign the head of the record, and send it to where the configuration says",
-		Long: `Signs the head of the record as it is now (C2SP tlog-checkpoint), sends it to all places of audit.checkpoints, and prints it. Whoever
-keeps it can show later that the record was changed, if it was.
+		Short: "Sign the head of the record and send it to the configured places",
+		Long: `Signs the current head of the record (C2SP tlog-checkpoint), sends it to every place in audit.checkpoints, and prints it.
+With a stored checkpoint a later change of the record can be shown.
 
-With --since it instead writes the proof that the record only grew since the checkpoints in a file: the proof printed is of the
-first of them, and all are checked.`,
+With --since it writes a proof that the record has only grown since the checkpoints in a file. The proof is for the first of
+them; all of them are checked.`,
 		Example: `  biplane audit checkpoint
   biplane audit checkpoint --file today.txt
   biplane audit checkpoint --list
@@ -262,8 +262,8 @@ first of them, and all are checked.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&list, "list", false, "list those that were made")
-	c.Flags().StringVar(&since, "since", "", "prove that the record only grew since the checkpoints in this `file`")
+	c.Flags().BoolVar(&list, "list", false, "list earlier checkpoints")
+	c.Flags().StringVar(&since, "since", "", "prove that the record has only grown since the checkpoints in this `file`")
 	c.Flags().StringVar(&file, "file", "", "`file` to write (default: standard output)")
 	addOutput(c, &output)
 	return c
@@ -339,8 +339,8 @@ func auditKeyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "key",
 		Short: "Print the public key that checks proofs and checkpoints",
-		Long: `Prints the public key of the record (a verifier key of C2SP signed-note: name+hash+key). Give it to whoever will check proofs,
-before there is anything to prove.`,
+		Long: `Prints the public key of the record (a verifier key of C2SP signed-note: name+hash+key). Give it to the people who will check
+proofs, before there is anything to prove.`,
 		Example: "  biplane audit key\n  biplane audit key > biplane.key",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -178,11 +178,11 @@ func usage(format string, args ...any) error {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "biplane",
-		Short: "AI agents write programs against all of a team's tools; Biplane runs them",
+		Short: "Run the programs that AI agents write against a team's tools",
 		Long: `Biplane lets AI agents do their work by writing programs against all of a team's tools, in a sandbox, under the
 team's policy, on the record.`,
-		Example: `  biplane demo                         see what it is about, offline, in under a minute
-  biplane mcp --config .mcp.json       in front of the MCP servers that an agent has already
+		Example: `  biplane demo                         see Biplane work, offline, in under a minute
+  biplane mcp --config .mcp.json       serve the MCP servers that an agent already uses
   biplane run -c 'await search("")'    run a program here`,
 		Args:          none,
 		RunE:          overview,

@@ -18,10 +18,10 @@ import (
 func approvalsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approvals",
-		Short: "Show calls that wait for a person, and decide on them",
-		Long: `Where policy asks for a person, a call waits until somebody approves or denies it. The program around it is suspended
-meanwhile, and goes on when it is decided, also after a restart. What is approved is one call, with exactly the arguments
-that are shown; a request that nobody decides on expires.`,
+		Short: "Show calls that wait for a person, and approve or deny them",
+		Long: `When policy requires a person's approval, a call waits until it is approved or denied. Its program is suspended meanwhile,
+and continues after the decision, even after a restart. An approval is for one call with exactly the arguments shown.
+A request without a decision expires.`,
 		Example: `  biplane approvals
   biplane approvals show apr_7k3v...
   biplane approvals approve apr_7k3v... --note "checked with finance"
@@ -79,10 +79,10 @@ func approvalsListCommand(a *app) *cobra.Command {
 		},
 	}
 	addOutput(c, &output)
-	c.Flags().BoolVar(&all, "all", false, "also those that were decided")
-	c.Flags().StringVar(&execution, "execution", "", "those of one execution only")
-	c.Flags().IntVar(&limit, "limit", 100, "at most so many, the newest (by default 100: the newest of each principal in turns)")
-	c.Flags().StringVar(&before, "before", "", "those that are older than this `request`")
+	c.Flags().BoolVar(&all, "all", false, "include decided requests")
+	c.Flags().StringVar(&execution, "execution", "", "only requests of this execution")
+	c.Flags().IntVar(&limit, "limit", 100, "maximum number of requests, newest first, each principal in turn")
+	c.Flags().StringVar(&before, "before", "", "only requests older than this `request`")
 	return c
 }
 
@@ -160,7 +160,7 @@ func approvalsShowCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:               "show ID",
-		Short:             "Show all of a request: the call, who asks, why, and the program",
+		Short:             "Show a request: the call, who makes it, why approval is needed, and the program",
 		Example:           "  biplane approvals show apr_7k3v...",
 		Args:              exactly("ID", "the id of a request"),
 		ValidArgsFunction: a.completeApprovals,
@@ -209,7 +209,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 	c := &cobra.Command{
 		Use:               verb + " ID...",
 		Short:             what,
-		Long:              what + ": each ID is a request, or an execution, which stands for all its requests that wait.",
+		Long:              what + ": each ID is a request, or an execution, which stands for all of its pending requests.",
 		Example:           "  biplane approvals " + verb + " apr_7k3v... apr_9x2m...\n  biplane approvals " + verb + " ex_2c9d... --note \"as agreed\"",
 		Args:              atLeastOne("ID", "the id of a request or of an execution"),
 		ValidArgsFunction: a.completeApprovals,
@@ -245,7 +245,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 		},
 	}
 	addOutput(c, &output)
-	c.Flags().StringVar(&note, "note", "", "what to say of it, for the record and for the agent")
+	c.Flags().StringVar(&note, "note", "", "a note for the record and the agent")
 	return c
 }
 

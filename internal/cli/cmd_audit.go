@@ -26,11 +26,11 @@ var (
 func auditCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Read, verify, prove and export the record of all that happened",
-		Long: `Every call of a tool, allowed or denied, and every execution, sign-in, change of configuration, policy and keys, and read
-of the record itself, is recorded: before and after it. The record can only grow. Its entries are the leaves of a Merkle tree,
-whose head is signed: what was changed, removed or put in afterwards is found by verify, and that one entry is in the record
-is proved offline by prove and verify --proof.`,
+		Short: "Read, verify, prove and export the audit record",
+		Long: `Every tool call, allowed or denied, is recorded before and after it is made. So is every execution, sign-in, change of
+configuration, policy or keys, and read of the record itself. The record can only grow. Its entries are the leaves of a
+Merkle tree with a signed head. "verify" finds entries that were changed, removed or inserted later. "prove" and
+"verify --proof" prove offline that a single entry is in the record.`,
 		Example: `  biplane audit list --tool github.delete_repo --since 7d
   biplane audit show RECORD
   biplane audit verify
@@ -52,11 +52,12 @@ func auditListCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List records, newest first",
-		Long: `Lists records, newest first, that fit all of the filters. Times are like 2026-10-01, "2026-10-01 15:04" (UTC), 2026-10-01T15:04:05+02:00,
-or like 90m, 24h and 7d: so long ago. This read of the record is recorded, too.
+		Long: `Lists the records that match all filters, newest first. A time is a date such as 2026-10-01, a moment such as
+"2026-10-01 15:04" (UTC) or 2026-10-01T15:04:05+02:00, or a time before now such as 90m, 24h or 7d. This read of the record
+is recorded, too.
 
-Each record is checked against the tree. One that was changed, moved or removed is listed whatever the filters say, with CHANGED as
-its outcome; what is wrong with it is said on standard error, and the command exits with 1.`,
+Each record is checked against the tree. A record that was changed, moved or removed is always listed, with CHANGED as its
+outcome. The problem is reported on standard error, and the command exits with 1.`,
 		Example: `  biplane audit list
   biplane audit list --tool github.delete_repo --since 7d
   biplane audit list --principal local:ann --outcome failed -o json
@@ -98,16 +99,16 @@ its outcome; what is wrong with it is said on standard error, and the command ex
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&q.Tool, "tool", "", "calls of the tool with this exact `path`")
-	f.StringVar(&q.Upstream, "upstream", "", "calls of this `upstream`'s tools, and sign-ins to it")
-	f.StringVar(&q.Principal, "principal", "", "what this `principal` did")
-	f.StringVar(&q.Execution, "execution", "", "calls that this `execution` made, and its end")
+	f.StringVar(&q.Tool, "tool", "", "calls of the tool with exactly this `path`")
+	f.StringVar(&q.Upstream, "upstream", "", "calls to this `upstream`, and sign-ins to it")
+	f.StringVar(&q.Principal, "principal", "", "actions of this `principal`")
+	f.StringVar(&q.Execution, "execution", "", "calls of this `execution`, and its end")
 	f.StringVar(&q.Kind, "kind", "", "records of this `kind`: "+strings.Join(auditKinds, ", "))
-	f.StringVar(&q.Outcome, "outcome", "", "`outcome`: ok, error (the tool reports failure) or failed (denied, or it could not be done)")
-	f.StringVar(&q.Effect, "effect", "", "what policy decided, as `effect`: allow, ask (a person decides) or deny")
-	f.StringVar(&since, "since", "", "at this `time` or later")
+	f.StringVar(&q.Outcome, "outcome", "", "`outcome`: ok, error (the tool reported a failure) or failed (denied, or not possible)")
+	f.StringVar(&q.Effect, "effect", "", "policy's decision, its `effect`: allow, ask (a person decides) or deny")
+	f.StringVar(&since, "since", "", "from this `time` on")
 	f.StringVar(&until, "until", "", "before this `time`")
-	f.StringVar(&q.Before, "before", "", "older than this `record`: the next page")
+	f.StringVar(&q.Before, "before", "", "only records older than this `record`: the next page")
 	f.IntVar(&q.Limit, "limit", q.Limit, "at most `N`, up to 1000")
 	words(c, "kind", auditKinds...)
 	words(c, "outcome", auditOutcomes...)
@@ -226,7 +227,7 @@ func auditShowCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "show RECORD",
-		Short: "Show a record, with what was kept of arguments and results",
+		Short: "Show a record, with the arguments and results that were kept",
 		Long: `Shows all that is known of one record. Of arguments and results it shows what the configuration's retention keeps
 (audit.arguments, audit.results, audit.keep); digests are always there. This read of the record is recorded, too. A record that was changed is shown with its problem, without what was
 kept, and the command exits with 1.`,

@@ -17,15 +17,15 @@ func benchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the headline figures, side by side in one run",
-		Long: `Measures this binary on this machine, offline, in about three minutes: the start of a process, programs over stdio and HTTP, calls
-from inside a program and directly, the engine by itself and through its child process (fresh sandboxes, calls, suspend, resume,
-fork), memory, programs that only compute, search among 10,000 tools, the record, and what a model reads. Each figure is a median
-with its p99, beside what it is to reach and beside yardsticks: Node, Deno and Python where they are installed, and any other MCP
-server that --gateway names, of which it measures the handshake, the size of tools/list, and the cheapest call: 1+1 in a tool that
-runs code, else a tool that by its name only reads. Reads no configuration, and leaves nothing behind. On a shared machine figures
-are to be compared within one run.
+		Long: `Measures this binary on this machine, offline, in about ten minutes: process start, programs over stdio and HTTP, tool calls
+from inside a program and directly, the engine alone and in its child process (fresh sandboxes, calls, suspend, resume, fork),
+memory, programs that only compute, search among 10,000 tools, the record, and what a model reads. Each figure is a median
+with its p99, next to its goal and to yardsticks: Node, Deno and Python if they are installed, and any MCP server named with
+--gateway. Of such a server it measures the handshake, the size of tools/list, and the cheapest call: 1+1 in a tool that runs
+code, or else a tool whose name says that it only reads. Uses no configuration, and leaves nothing behind. On a shared
+machine, compare figures within one run only.
 
---json prints {"figures": [{"name", "unit", "median", "p99", "n"}], "yardsticks": [...]}. What could not be measured has null and a "why".`,
+--json prints {"figures": [{"name", "unit", "median", "p99", "n"}], "yardsticks": [...]}. A figure that could not be measured is null and has a "why".`,
 		Example: `  biplane bench
   biplane bench --only engine --only child
   biplane bench --gateway 'other=npx -y other-gateway --stdio'
@@ -60,7 +60,7 @@ are to be compared within one run.
 	addOutput(c, &output)
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "the same as -o json")
-	f.BoolVar(&cfg.Quick, "quick", false, "few rounds: shows that all works, and gives no figures to rely on")
+	f.BoolVar(&cfg.Quick, "quick", false, "run a few rounds only: shows that everything works, without reliable figures")
 	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")
 	f.StringArrayVar(&gateways, "gateway", nil, "also measure another MCP server over stdio, `name=command args...`; may be repeated")
 	words(c, "only", bench.Groups()...)

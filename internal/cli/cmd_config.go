@@ -45,9 +45,9 @@ func configCheckCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Say all that is wrong in the configuration",
-		Long: `Reads the configuration, and says all that is wrong in it, each with its line and column. Nothing is started: names of tools are compared with
-those that the upstreams listed last, as the data folder has them. biplane tools lists them.`,
+		Short: "Report every error in the configuration",
+		Long: `Checks the configuration, and reports every error with its line and column. It starts nothing. Names of tools are compared with
+those in the data folder, which the upstreams listed last. "biplane tools" lists them again.`,
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {

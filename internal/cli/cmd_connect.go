@@ -41,12 +41,12 @@ func connectCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "connect UPSTREAM",
 		Short: "Sign in to an upstream",
-		Long: `Signs in to an upstream that asks for it, through a browser (OAuth 2.1), and says which tools are there. The tokens are sealed
-in the data folder and renewed by themselves. An upstream that needs no sign-in, or gets its credentials from the configuration,
-is said to.
+		Long: `Signs in to an upstream through a browser (OAuth 2.1), and lists its tools. The tokens are sealed in the data folder and
+renewed automatically. The command reports an upstream that needs no sign-in, or that has its credentials in the
+configuration.
 
-On a machine without a browser, open the address on another one. Where the browser then ends at an address that it can't
-reach, give that address to this command: paste it, and press enter.`,
+On a machine without a browser, open the address on another one. If the browser is then redirected to an address that it
+can't open, paste that address here and press Enter.`,
 		Example: `  biplane connect linear
   biplane connect linear --no-browser
   biplane connect linear --forget      sign out`,
@@ -60,9 +60,9 @@ reach, give that address to this command: paste it, and press enter.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&f.forget, "forget", false, "sign out: delete the tokens, and have them revoked where that is offered")
-	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "open no browser, print the address only")
-	c.Flags().BoolVar(&f.paste, "paste", false, "the browser runs elsewhere: open none here, and read the address that it ends at from standard input")
+	c.Flags().BoolVar(&f.forget, "forget", false, "sign out: delete the tokens, and revoke them if the server supports it")
+	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "print the address instead of opening a browser")
+	c.Flags().BoolVar(&f.paste, "paste", false, "the browser runs elsewhere: read the address that it is redirected to from standard input")
 	addOutput(c, &f.output)
 	return c
 }

@@ -22,11 +22,11 @@ func cpCommand(a *app) *cobra.Command {
 	var recursive bool
 	c := &cobra.Command{
 		Use:   "cp SRC DST",
-		Short: "Copy files into a session, and out of it",
-		Long: `Copies a file, or with -r a folder, between this machine and a session. One of both names a place in a session, as
-SESSION:PATH; paths are those that programs use: workspace/x, skills/x.ts, tools/x. In a folder that is there, and in a
-name with / at its end, the copy has the name of what is copied; SRC with /. at its end is what is in the folder. - is
-standard input or output. What is neither file nor folder, links in folders too, is left out; the exit code is then 1.`,
+		Short: "Copy files into or out of a session",
+		Long: `Copies a file, or with -r a folder, between this machine and a session. SRC or DST names a place in a session as
+SESSION:PATH. Paths are those of programs: workspace/x, skills/x.ts, tools/x. If DST is an existing folder, or ends with /,
+the copy keeps its name. SRC/. stands for the contents of a folder, and - for standard input or output. Anything that is
+neither a file nor a folder is skipped, such as links; the exit code is then 1.`,
 		Example: `  biplane cp report.csv work:workspace/
   biplane cp -r ./data work:workspace/data
   biplane cp -r work:workspace/out .
@@ -66,7 +66,7 @@ standard input or output. What is neither file nor folder, links in folders too,
 			})
 		},
 	}
-	c.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy folders, and all that is in them")
+	c.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy folders and their contents")
 	addOutput(c, &output)
 	return c
 }

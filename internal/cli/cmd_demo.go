@@ -15,11 +15,11 @@ func demoCommand(a *app) *cobra.Command {
 	cfg := demo.Config{ServeArgs: []string{"demo", "serve"}}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "The whole idea on this machine, offline, in under a minute",
-		Long: `Starts two real MCP servers (a customer database, and an API to change accounts) with Biplane in front of them, and does
-one job three ways by scripted agents: tool by tool, tool by tool with parallel calls, and as one program. Prints what a
-model would have read and written in each, how long it took, and what of that is measured and what assumed. Needs no
-network, no model and no account, and leaves nothing behind.`,
+		Short: "See Biplane work on this machine, offline, in under a minute",
+		Long: `Starts two real MCP servers (a customer database, and an API that changes accounts) behind Biplane. Scripted agents do one job
+in three ways: tool by tool, with parallel calls, and as one program. Prints what a model would have read and written in
+each, how long it took, and which of these figures are measured or assumed. Needs no network, no model and no account, and
+leaves nothing behind.`,
 		Example: `  biplane demo
   biplane demo -o json --turn-latency 3s`,
 		Args: none,
@@ -43,8 +43,8 @@ network, no model and no account, and leaves nothing behind.`,
 		},
 	}
 	addOutput(c, &output)
-	c.Flags().DurationVar(&cfg.TurnLatency, "turn-latency", 1500*time.Millisecond, "how long a model is assumed to take to its first token")
-	c.Flags().Float64Var(&cfg.WriteSpeed, "tokens-per-second", 70, "how fast a model is assumed to write")
+	c.Flags().DurationVar(&cfg.TurnLatency, "turn-latency", 1500*time.Millisecond, "assumed time of a model to its first token")
+	c.Flags().Float64Var(&cfg.WriteSpeed, "tokens-per-second", 70, "assumed output speed of a model")
 	c.AddCommand(demoServeCommand(a))
 	return c
 }

@@ -17,11 +17,11 @@ func doctorCommand(a *app) *cobra.Command {
 	var probe bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host can do, and prove it",
-		Long: `Checks the configuration, the data folder, every kind of sandbox and every upstream. In each sandbox that can run here it
-runs programs that try to get out, or to take more than their share. With --probe it also becomes what a program would be
-that had taken over the process of its engine, and tries everything from there: files, network, other processes,
-privileges, the kernel. Exits with 4 when something that is needed fails, or something is not refused.`,
+		Short: "Check this host, and test its sandboxes",
+		Long: `Checks the configuration, the data folder, every kind of sandbox and every upstream. In each sandbox that works on this
+host it runs programs that try to break out or to exceed their limits. With --probe it also acts as a program that has taken
+over its engine's process, and tries files, the network, other processes, privileges and the kernel from there.
+Exits with 4 if something required fails, or if an attempt is not refused.`,
 		Example: "  biplane doctor\n  biplane doctor --probe\n  biplane doctor -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +48,7 @@ privileges, the kernel. Exits with 4 when something that is needed fails, or som
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&probe, "probe", false, "try to get out of the engine's process")
+	c.Flags().BoolVar(&probe, "probe", false, "try to break out of the engine's process")
 	addOutput(c, &output)
 	return c
 }

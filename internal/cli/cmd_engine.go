@@ -16,7 +16,7 @@ func engineArgs() []string { return []string{engineName} }
 func engineCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use:                engineName,
-		Short:              "Become a process around the embedded engine (for Biplane itself)",
+		Short:              "Run the embedded engine (used by Biplane itself)",
 		Example:            "  (Biplane begins it, and speaks to it over a socket)",
 		Hidden:             true,
 		DisableFlagParsing: true,

@@ -22,9 +22,9 @@ var executionStates = []string{api.StateRunning, api.StateWaiting, api.StateDone
 func executionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "executions",
-		Short: "Show what programs ran, and all that they asked of the outside",
-		Long: `Each run of a program is an execution. Its journal has the program, every call that it made with its arguments, when and
-how it was answered, the console, the value and how it ended; biplane replay runs it again from there.`,
+		Short: "Show programs that ran, and every call they made",
+		Long: `Each run of a program is an execution. Its journal holds the program, every call with its arguments and answer, the console,
+the value and how the program ended. "biplane replay" runs it again from the journal.`,
 		Example: `  biplane executions
   biplane executions list --state failed --since 24h
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb
@@ -79,11 +79,11 @@ func executionsListCommand(a *app) *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringSliceVar(&f.States, "state", nil, "only those in these `states`: "+strings.Join(executionStates, ", "))
-	fs.StringVar(&f.Session, "session", "", "only those of the session of this `name`")
-	fs.StringVar(&since, "since", "", "only those begun since this `time`: 90m, 24h or 7d ago, a day (2026-01-31) or a moment (2026-01-31T09:00:00Z)")
-	fs.IntVar(&f.Limit, "limit", 50, "how many")
-	fs.StringVar(&f.Before, "before", "", "go on where a list ended, with the `mark` that it gave")
+	fs.StringSliceVar(&f.States, "state", nil, "only executions in these `states`: "+strings.Join(executionStates, ", "))
+	fs.StringVar(&f.Session, "session", "", "only executions of the session with this `name`")
+	fs.StringVar(&since, "since", "", "only executions started since this `time`: 90m, 24h or 7d ago, a day (2026-01-31) or a moment (2026-01-31T09:00:00Z)")
+	fs.IntVar(&f.Limit, "limit", 50, "maximum number of executions")
+	fs.StringVar(&f.Before, "before", "", "continue a list, from the `mark` at its end")
 	addOutput(c, &output)
 	words(c, "state", executionStates...)
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
@@ -148,8 +148,8 @@ func executionsShowCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show EXECUTION",
 		Short: "Show an execution: its program, its calls, its console and its value",
-		Long: `Shows all that the journal has of an execution. Calls that were under way at the same time stand together; +12 ms is when a
-call began, counted from the beginning of the execution. With --call it shows all arguments and the result of one call.`,
+		Long: `Shows an execution from its journal. Calls that ran at the same time are grouped. "+12 ms" is the start of a call, relative to
+the start of the execution. With --call it shows the full arguments and result of one call.`,
 		Example: `  biplane executions show ex_4kd2m5x7q3na6tpw8zrb
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb --call 3
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb -o json`,
@@ -175,7 +175,7 @@ call began, counted from the beginning of the execution. With --call it shows al
 			})
 		},
 	}
-	c.Flags().IntVar(&n, "call", 0, "show the call of this `number` instead, with all of its arguments and its result")
+	c.Flags().IntVar(&n, "call", 0, "show only the call with this `number`, with its full arguments and result")
 	addOutput(c, &output)
 	return c
 }
@@ -184,11 +184,12 @@ func executionsWatchCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "watch [EXECUTION]",
-		Short: "Follow an execution, or all that run, as they make calls",
-		Long: `Writes a line for each call that begins or ends, and for each change of the state. With an execution it ends when that does,
-with exit code 0 when it ended well and 1 when not; else it goes on until it is interrupted. With -o json each line is an object.
+		Short: "Follow an execution, or all running ones, call by call",
+		Long: `Prints a line when a call starts or ends, and when the state of an execution changes. With EXECUTION it ends with that
+execution: exit code 0 means success, 1 anything else. Without one it continues until it is interrupted. With -o json each
+line is an object.
 
-Where no process runs the execution that is named, this one does, for as long as it is watched.`,
+If no process runs EXECUTION, this command runs it while it is watched.`,
 		Example:           "  biplane executions watch\n  biplane executions watch ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              atMost(1, "one EXECUTION"),
 		ValidArgsFunction: a.completeExecutions(1),
@@ -212,9 +213,9 @@ func executionsStopCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "stop EXECUTION",
-		Short: "Stop an execution that runs or waits",
-		Long: `Stops a program, whether it runs, waits for its turn, for a tool or for a person. It has then failed; its session is as it was before it. What its calls did
-is done, and one that is under way may still take effect.`,
+		Short: "Stop a running or waiting execution",
+		Long: `Stops a program that runs, or that waits for its turn, a tool or a person. The program has then failed, and its session is
+restored to its state before the program. The effects of its calls remain, and a call in progress may still take effect.`,
 		Example:           "  biplane executions stop ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              exactly("EXECUTION", "the id of an execution"),
 		ValidArgsFunction: a.completeExecutions(1),
@@ -236,8 +237,8 @@ func executionsDiffCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two executions: their programs, calls, consoles and values",
-		Long: `Compares two executions. What only the first has is marked with -, what only the second has with +. Calls are the same when
-their tool, their arguments and what they came to are. The exit code is 0 when nothing is different, else 1.`,
+		Long: `Compares two executions. Lines of only the first are marked with -, lines of only the second with +. Two calls are equal if
+their tool, arguments and outcome are. The exit code is 0 if there is no difference, and 1 otherwise.`,
 		Example:           "  biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp",
 		Args:              two("A", "B", "the ids of two executions"),
 		ValidArgsFunction: a.completeExecutions(2),

@@ -16,10 +16,10 @@ import (
 func keysCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
-		Short: "Make and revoke API keys, by which agents come in over the network",
-		Long: `An API key is how an agent says who it is to biplane serve, where the configuration has sign-in (auth). Each agent gets one of its
-own: its sessions, its executions and its place in the record are its own then, and it can be revoked alone. Only a hash of a
-key is kept: the key is shown once, when it is made.`,
+		Short: "Create and revoke the API keys of agents",
+		Long: `An API key identifies an agent to biplane serve, if the configuration has sign-in (auth). Give each agent a key of its own:
+then it has its own sessions, executions and records, and its key can be revoked alone. Only a hash of the key is stored.
+The key is shown once, when it is created.`,
 		Example: `  biplane keys create ci
   biplane keys create reporting --scope 'github.*' --expires 90d
   biplane keys list
@@ -87,12 +87,11 @@ func keysCreateCommand(a *app) *cobra.Command {
 	var scopes []string
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a key, and show it once",
-		Long: `Makes a key and prints it: the only time that it is shown. NAME is what the agent is called in the record; it is taken for
-good.
+		Short: "Create a key and show it once",
+		Long: `Creates a key and prints it. It is not shown again. NAME is the agent's name in the record, and can't be used again.
 
-A scope is mcp (speak MCP), api (use the HTTP API) or a pattern of tools ('github.*', 'jira.search'), and --scope may be given
-several times. Without mcp and api the key gets mcp; without a pattern it reaches all tools that policy allows.
+A scope is mcp (speak MCP), api (use the HTTP API) or a pattern of tools ('github.*', 'jira.search'). --scope may be repeated.
+Without mcp and api the key gets mcp. Without a pattern it reaches all tools that policy allows.
 
 A role is user (call tools, run programs; the usual one), viewer, auditor, approver or admin.
 
@@ -125,11 +124,11 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 			})
 		},
 	}
-	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key is for: mcp, api, or a `pattern` of tools; may be given several times (default mcp)")
-	c.Flags().StringArrayVar(&req.Roles, "role", nil, "what its owner may do: user, viewer, auditor, approver or admin; may be given several times (default user)")
-	c.Flags().StringArrayVar(&req.Groups, "group", nil, "a `group` of its owner, as policies and their approvers name it; may be given several times")
-	c.Flags().StringVar(&req.Person, "person", "", "on whose behalf the agent acts, for the record")
-	c.Flags().StringVar(&expires, "expires", "", "how long it is good: a `time` like 90d or 12h (default: until it is revoked)")
+	c.Flags().StringArrayVar(&scopes, "scope", nil, "a scope: mcp, api, or a `pattern` of tools; may be repeated (default mcp)")
+	c.Flags().StringArrayVar(&req.Roles, "role", nil, "a role of its owner: user, viewer, auditor, approver or admin; may be repeated (default user)")
+	c.Flags().StringArrayVar(&req.Groups, "group", nil, "a `group` of its owner, as named in policies and approvals; may be repeated")
+	c.Flags().StringVar(&req.Person, "person", "", "the person that the agent acts for, for the record")
+	c.Flags().StringVar(&expires, "expires", "", "validity, a `time` like 90d or 12h (default: until it is revoked)")
 	words(c, "role", "user", "viewer", "auditor", "approver", "admin")
 	words(c, "scope", "mcp", "api")
 	addOutput(c, &output)
@@ -152,9 +151,9 @@ func keysRotateCommand(a *app) *cobra.Command {
 	var output, grace string
 	c := &cobra.Command{
 		Use:   "rotate NAME",
-		Short: "Replace a key by another one of the same name",
-		Long: `Makes another key for the same agent, with the same sessions, scopes and roles, and prints it. The one before is refused at once, and
-what it has open is closed; with --grace it stays good for a while.`,
+		Short: "Replace a key, keeping its name",
+		Long: `Creates a new key for the same agent, with the same sessions, scopes and roles, and prints it. The old key is refused at once,
+and its connections are closed. With --grace it stays valid for a while.`,
 		Example:           "  biplane keys rotate ci\n  biplane keys rotate ci --grace 24h",
 		Args:              exactly("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
@@ -172,7 +171,7 @@ what it has open is closed; with --grace it stays good for a while.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&grace, "grace", "", "how long the key before stays good: a `time` like 24h or 7d (default: not at all)")
+	c.Flags().StringVar(&grace, "grace", "", "how long the old key stays valid, a `time` like 24h or 7d (default: not at all)")
 	addOutput(c, &output)
 	return c
 }
@@ -181,9 +180,9 @@ func keysRevokeCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "End a key, at once and for good",
-		Long: `Ends a key. Requests with it are refused from now on, the MCP sessions that it opened are closed, and programs that it has begun reach
-no tools any more. Its name stays taken, since the record names it.`,
+		Short: "Revoke a key at once and for good",
+		Long: `Revokes a key. Requests with it are refused from now on, its MCP sessions are closed, and its running programs can no longer call
+tools. Its name can't be used again, since the record names it.`,
 		Example:           "  biplane keys revoke ci",
 		Args:              exactly("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,

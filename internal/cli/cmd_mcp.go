@@ -11,12 +11,12 @@ func mcpCommand(a *app) *cobra.Command {
 	var unprefixed bool
 	c := &cobra.Command{
 		Use:   "mcp",
-		Short: "Speak MCP over stdio: what an agent's client starts",
-		Long: `Speaks MCP over standard input and output, until the input ends. An agent sees three tools: search finds tools,
-execute runs a program against them, resume waits for one that takes long.
+		Short: "Serve MCP over stdio, as started by an agent's client",
+		Long: `Serves MCP over standard input and output, until the input ends. An agent sees three tools: search finds tools, execute runs
+a program against them, and resume waits for a program that takes long.
 
-When a biplane process with the same configuration runs already, messages go to that one. When that one ends, this one
-takes its place.`,
+If a biplane process with the same configuration is already running, it handles the messages. When it ends, this process
+takes over.`,
 		Example: `  biplane mcp --config .mcp.json
   claude mcp add biplane -- biplane mcp --config ~/.mcp.json`,
 		Args: none,
@@ -39,7 +39,7 @@ takes its place.`,
 // addMode adds the flags that say what agents see.
 func addMode(c *cobra.Command, mode *string, unprefixed *bool) {
 	c.Flags().StringVar(mode, "mode", "", "what agents see: code, direct or auto (default: as configured)")
-	c.Flags().BoolVar(unprefixed, "unprefixed", false, "in mode direct, leave the upstream's name out of names that are unique without it")
+	c.Flags().BoolVar(unprefixed, "unprefixed", false, "in mode direct, omit the upstream's name from tool names that are unique without it")
 	words(c, "mode", "code", "direct", "auto")
 }
 

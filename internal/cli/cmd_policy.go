@@ -24,9 +24,9 @@ import (
 func policyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Check, test and try policies before they are in force",
-		Long: `Policies say who may call which tools, and when a person is asked. They are written in Cedar, in a folder that the
-configuration names (policy: ./policies), or one of those that come with biplane: open, read-only, ask-for-writes.`,
+		Short: "Check, test and try out policies before they take effect",
+		Long: `Policies define who may call which tools, and when a person must approve. They are written in Cedar, in a folder named by the
+configuration (policy: ./policies). Three policies are built in: open, read-only and ask-for-writes.`,
 		Example: `  biplane policy show read-only > policies/base.cedar
   biplane policy check ./policies
   biplane policy explain github.create_issue '{"repo": "a/b"}'`,
@@ -40,7 +40,7 @@ configuration names (policy: ./policies), or one of those that come with biplane
 func policyShowCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show [NAME]",
-		Short:   "Print a policy that comes with biplane, to copy; without a name, the names",
+		Short:   "Print a built-in policy, as a starting point; without a name, list them",
 		Example: "  biplane policy show ask-for-writes > policies/base.cedar",
 		Args:    atMost(1, "one NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -81,9 +81,9 @@ func policyCheckCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "check [DIR]",
-		Short: "Say all that is wrong in policies: names, types, tools and arguments that there are not",
-		Long: `Checks the policies of a folder, or those in force, against the tools that there are: names of entities, actions and
-attributes, their types, names of tools and upstreams, and the names and types of arguments.`,
+		Short: "Report every error in policies: unknown names, types, tools and arguments",
+		Long: `Checks the policies of a folder, or those in effect, against the known tools: the names and types of entities, actions and
+attributes, the names of tools and upstreams, and the names and types of arguments.`,
 		Example: "  biplane policy check\n  biplane policy check ./policies -o json",
 		Args:    atMost(1, "one DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -136,7 +136,7 @@ func showReport(w io.Writer, r *api.PolicyReport, dir string) {
 func policySchemaCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
-		Short:   "Print the Cedar schema of all that policies can name here",
+		Short:   "Print the Cedar schema that policies can use here",
 		Example: "  biplane policy schema > biplane.cedarschema",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -156,9 +156,9 @@ func policyTestCommand(a *app) *cobra.Command {
 	var update bool
 	c := &cobra.Command{
 		Use:   "test DIR",
-		Short: "Run the cases of a folder: calls, and the decisions that are wanted",
-		Long: `Runs the cases in all DIR/*.txtar under the policies in DIR/*.cedar, without any upstream. A file of cases is a txtar
-archive with tools.json, a list of tools, and cases:
+		Short: "Run the test cases of a folder: calls and their expected decisions",
+		Long: `Runs the cases in DIR/*.txtar against the policies in DIR/*.cedar, without any upstream. A file of cases is a txtar archive
+with tools.json, a list of tools, and cases:
 
   as ann in dev with client=claude/1.0
   call shop.refund {"id": 1, "amount": 20}
@@ -186,7 +186,7 @@ archive with tools.json, a list of tools, and cases:
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&update, "update", false, "write the decisions that come out into the files of cases")
+	c.Flags().BoolVar(&update, "update", false, "write the actual decisions into the files of cases")
 	addOutput(c, &output)
 	return c
 }
@@ -241,7 +241,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 	var q api.PolicyQuestion
 	c := &cobra.Command{
 		Use:   "explain TOOL [ARGUMENTS]",
-		Short: "Decide on a call, which is not made, and say which policy decided and what would change it",
+		Short: "Decide on a call without making it, and show which policy decided and what would change that",
 		Example: `  biplane policy explain github.create_issue '{"repo": "a/b", "title": "x"}'
   biplane policy explain shop.refund '{"id": 1, "amount": 20}' --as key:ci --group dev --policy ./policies
   biplane policy explain write '{"path": "workspace/data.csv"}'
@@ -275,16 +275,16 @@ func policyExplainCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completePaths,
 	}
 	f, p := c.Flags(), &q.Principal
-	f.StringVar(&dir, "policy", "", "decide under the policies of this `folder`, not those in force")
-	f.StringVar(&p.ID, "as", "", "the `id` of who asks (default the local user)")
-	f.StringSliceVar(&p.Groups, "group", nil, "a group of theirs")
-	f.StringSliceVar(&p.Roles, "role", nil, "a role of theirs")
-	f.StringSliceVar(&p.Scopes, "scope", nil, "a scope of their credential")
+	f.StringVar(&dir, "policy", "", "use the policies of this `folder` instead of those in effect")
+	f.StringVar(&p.ID, "as", "", "`id` of the caller (default the local user)")
+	f.StringSliceVar(&p.Groups, "group", nil, "a group of the caller")
+	f.StringSliceVar(&p.Roles, "role", nil, "a role of the caller")
+	f.StringSliceVar(&p.Scopes, "scope", nil, "a scope of the caller's key or token")
 	f.StringVar(&p.Agent, "agent", "", "the agent that acts")
 	f.StringVar(&p.Client, "client", "", "the client software, name/version")
 	f.BoolVar(&q.Program, "program", false, "the call comes from inside a program")
-	f.StringSliceVar(&q.Labels, "labels", nil, "labels of what was read before: confidential, pii, untrusted")
-	f.StringSliceVar(&q.Reveal, "reveal", nil, "not the call: may the tool have personal data of these `kinds` in the place of tokens (email, card, ...)")
+	f.StringSliceVar(&q.Labels, "labels", nil, "labels of the data read before: confidential, pii, untrusted")
+	f.StringSliceVar(&q.Reveal, "reveal", nil, "instead of the call, decide whether the tool may receive personal data of these `kinds` (email, card, ...)")
 	f.StringVar(&at, "at", "", "the `time` of the call (RFC 3339; default now)")
 	addOutput(c, &output)
 	return c
@@ -327,9 +327,9 @@ func policyReplayCommand(a *app) *cobra.Command {
 	var output, dir, since string
 	c := &cobra.Command{
 		Use:   "replay",
-		Short: "Decide on recorded calls again, and show which decisions would be others",
-		Long: `Reads the calls of the record, decides on each again under the policies of a folder (or those in force), with the tools
-as they are now, and shows what would change. What the record didn't keep can't be decided on, and is counted.`,
+		Short: "Decide on recorded calls again, and show which decisions would change",
+		Long: `Decides on each recorded call again, under the policies of a folder (or those in effect) and with today's tools, and shows what
+would change. Calls without the arguments that a policy needs can't be decided; they are counted.`,
 		Example: "  biplane policy replay --since 7d --policy ./policies",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -350,8 +350,8 @@ as they are now, and shows what would change. What the record didn't keep can't 
 			})
 		},
 	}
-	c.Flags().StringVar(&since, "since", "7d", "how far back, like 7d or 12h")
-	c.Flags().StringVar(&dir, "policy", "", "decide under the policies of this `folder`, not those in force")
+	c.Flags().StringVar(&since, "since", "7d", "start of the period, like 7d or 12h ago")
+	c.Flags().StringVar(&dir, "policy", "", "use the policies of this `folder` instead of those in effect")
 	addOutput(c, &output)
 	return c
 }

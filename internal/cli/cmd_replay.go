@@ -16,15 +16,15 @@ func replayCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay EXECUTION",
 		Short: "Run an execution again, offline, from its journal",
-		Long: `Runs the program of an execution again with all that it heard from the outside: the results of its calls in the order in
-which they came, the time and the randomness. Nothing is sent anywhere. In the build of the engine that ran it the value and the
-console are the same, byte for byte; in another one that can't be promised, and the answer says so.
+		Long: `Runs the program of an execution again with its recorded inputs: the results of its calls in their order, the time and the
+random numbers. Nothing is sent anywhere. With the same build of the engine, the value and the console are the same, byte for
+byte. With another build they may differ, and the output says so.
 
-With --until it stops at a call, and shows what there was by then. With --program a changed program runs against the
-recorded calls: a call of the same tool with the same arguments is answered from the journal, and the first that isn't there
-ends it.
+With --until it stops at a call, and shows the state at that point. With --program a changed program runs against the recorded
+calls: a call of the same tool with the same arguments is answered from the journal. The first call that isn't in the journal
+ends the program.
 
-The exit code is 0 when all was as recorded, or a changed program found all its calls; else 1.`,
+The exit code is 0 if everything was as recorded, or if all calls of a changed program were found. Otherwise it is 1.`,
 		Example: `  biplane replay ex_4kd2m5x7q3na6tpw8zrb
   biplane replay ex_4kd2m5x7q3na6tpw8zrb --until 3
   biplane replay ex_4kd2m5x7q3na6tpw8zrb --program fixed.ts -o json`,
@@ -54,8 +54,8 @@ The exit code is 0 when all was as recorded, or a changed program found all its 
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&until, "until", 0, "stop at the call of this `number`")
-	f.StringVar(&file, "program", "", "`file` with a program to run in place of the recorded one, - for standard input")
+	f.IntVar(&until, "until", 0, "stop at the call with this `number`")
+	f.StringVar(&file, "program", "", "run the program in this `file` instead of the recorded one; - for standard input")
 	addOutput(c, &output)
 	return c
 }

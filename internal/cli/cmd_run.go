@@ -28,16 +28,17 @@ func runCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
 		Short: "Run a program here, as an agent would",
-		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all the tools, as an agent's execute does. The program
-is a file, the text after -c, or standard input. Its value goes to standard output as JSON, its console lines and a line
-on the calls it made to standard error. With --session, what the programs of that name before it left is there:
-variables, functions and files.
+		Long: `Runs a TypeScript, JavaScript or Python program in a sandbox, with all tools, as an agent's execute does. The program is a
+file, the text after -c, or standard input. Its value is printed to standard output as JSON. Its console output and a summary
+of its calls are printed to standard error. With --session it finds the variables, functions and files of earlier programs of
+that session.
 
-Where policy leaves a call to a person, and standard input is a terminal, you are asked right here. Else the program waits,
-the exit code is 3, and biplane approvals decides.
+If policy requires approval for a call, and standard input is a terminal, you are asked right here. Otherwise the program waits,
+the exit code is 3, and you decide with "biplane approvals".
 
-With --plan nothing is written before a person has seen all of it: the program runs with its reads live, its writes are
-noted, their answers simulated; "biplane approvals" shows the list. When it is approved, the program runs again, and may make exactly those writes.`,
+With --plan nothing is written before a person has seen every write. The program first runs with real reads and simulated
+writes, and "biplane approvals" shows the list of writes. Once it is approved, the program runs again and may make exactly
+those writes.`,
 		Example: `  biplane run -c 'await search("send a message")'
   biplane run job.ts --timeout 5m
   biplane run job.ts --plan
@@ -87,11 +88,11 @@ noted, their answers simulated; "biplane approvals" shows the list. When it is a
 	f := c.Flags()
 	f.StringVarP(&code, "code", "c", "", "the program")
 	f.StringVar(&language, "language", "", "typescript, javascript or python (default: by the file's name, else typescript)")
-	f.StringVar(&session, "session", "", "session to run in; the first program of a `name` begins it")
-	f.StringVar(&after, "after", "", "the `execution` of which this is a corrected form: calls that it had made are not made again")
-	f.BoolVar(&plan, "plan", false, "ask a person once for all that the program writes, before any of it is")
-	f.DurationVar(&timeout, "timeout", 0, "of the program's own time, tools' time not counted (default 1m)")
-	f.BoolVar(&asJSON, "json", false, "print one object with the value, the error, the console, the calls and the figures")
+	f.StringVar(&session, "session", "", "session to run in, by its `name`; created by its first program")
+	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
+	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
+	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
+	f.BoolVar(&asJSON, "json", false, "print one object with the value, error, console, calls and figures")
 	words(c, "language", "typescript", "javascript", "python")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // there is no such flag: a mistake in this package

@@ -17,9 +17,8 @@ func serveCommand(a *app) *cobra.Command {
 		Long: `Serves MCP at /mcp, the HTTP API at /api/v1, the page of approvals at /approvals, figures at /metrics and
 health at /healthz and /readyz, until it is interrupted. The address is printed when it is ready for connections.
 
-Without sign-in it listens on loopback addresses only. With auth in the configuration whoever connects says who they are, with an API
-key (biplane keys) or an access token, and it listens where others can reach it too, provided that tls says how what is sent
-stays private.`,
+Without sign-in it listens on loopback addresses only. With auth in the configuration every client needs an API key (biplane
+keys) or an access token. It then may listen on other addresses too, provided that tls is configured.`,
 		Example: `  biplane serve
   biplane serve --listen 127.0.0.1:0 --config team.yaml`,
 		Args: none,

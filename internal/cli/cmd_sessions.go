@@ -25,10 +25,9 @@ const sessionExt = ".session"
 func sessionsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sessions",
-		Short: "Show and manage sessions, the state that lives on between programs",
-		Long: `A session keeps what its programs leave: variables, functions, timers, promises and files. It is begun by the first
-program that names it (biplane run --session NAME, or an agent's execute), costs nothing while nobody uses it, and
-survives the end of biplane.`,
+		Short: "Show and manage sessions, which keep state between programs",
+		Long: `A session keeps the variables, functions, timers, promises and files of its programs. The first program that names it creates
+it (biplane run --session NAME, or an agent's execute). An unused session uses no memory, and survives a restart.`,
 		Example: `  biplane sessions
   biplane sessions show work
   biplane sessions fork work experiment
@@ -129,7 +128,7 @@ func sessionsEndCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:               "end NAME",
-		Short:             "End a session: its state and its files are deleted",
+		Short:             "End a session, and delete its state and files",
 		Example:           "  biplane sessions end work",
 		Args:              exactly("NAME", "the name of a session"),
 		ValidArgsFunction: a.completeSessions(1),
@@ -151,7 +150,7 @@ func sessionsForkCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "fork FROM TO",
 		Short:             "Make an independent copy of a session",
-		Long:              `Makes a session TO that is what FROM is now, with randomness of its own. What is done in one doesn't reach the other.`,
+		Long:              `Creates the session TO as a copy of FROM, with its own random numbers. Changes in one don't affect the other.`,
 		Example:           "  biplane sessions fork work experiment",
 		Args:              two("FROM", "TO", "the names of a session and of its copy"),
 		ValidArgsFunction: a.completeSessions(1),
@@ -183,9 +182,9 @@ func sessionsExportCommand(a *app) *cobra.Command {
 	var file, passphrase string
 	c := &cobra.Command{
 		Use:   "export NAME",
-		Short: "Write a session as one file",
-		Long: `Writes a session, its files included, as one encrypted and authenticated file. With a passphrase it can be imported
-wherever that is known; without one, only into this data folder. The passphrase is the first line of a file.`,
+		Short: "Export a session as one file",
+		Long: `Writes a session, including its files, to one encrypted and authenticated file. With a passphrase it can be imported
+anywhere; without one, only into this data folder. The passphrase is the first line of a file.`,
 		Example: `  biplane sessions export work
   biplane sessions export work -o backup/work.session --passphrase-file secret.txt
   biplane sessions export work -o - | gpg --encrypt > work.gpg`,
@@ -281,9 +280,9 @@ func sessionsImportCommand(a *app) *cobra.Command {
 	var output, name, passphrase string
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make a session of an exported one",
-		Long: `Makes a session of a file that sessions export wrote. A file that was changed is refused. One that was written by
-another build of the engine is made anew from the session's journal where that is possible; the answer says so.`,
+		Short: "Create a session from an exported file",
+		Long: `Creates a session from a file written by "sessions export". A changed file is refused. A file of another build of the engine
+is rebuilt from the session's journal if possible, and the output says so.`,
 		Example: `  biplane sessions import work.session
   biplane sessions import backup/work.session --name restored --passphrase-file secret.txt`,
 		Args: exactly("FILE", "an exported session, or - for standard input"),
@@ -322,7 +321,7 @@ another build of the engine is made anew from the session's journal where that i
 			})
 		},
 	}
-	c.Flags().StringVar(&name, "name", "", "`name` of the session (default: that of the file)")
+	c.Flags().StringVar(&name, "name", "", "`name` of the session (default: the name in the file)")
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase in its first line")
 	addOutput(c, &output)
 	return c

@@ -16,7 +16,7 @@ func skillsCommand(a *app) *cobra.Command {
 		Use:   "skills",
 		Short: "Show and share skills, the modules that programs saved",
 		Long: `A skill is a module that a program saved as ./skills/<name>.ts (or .js, .py, .md). Every later program of the same user can
-import it. Others see it only once a person shares it, and see it as it was then.`,
+import it. Other users see it only after a person shares it, in the version that was shared.`,
 		Example: `  biplane skills
   biplane skills show report.ts
   biplane skills share report.ts`,
@@ -26,10 +26,10 @@ import it. Others see it only once a person shares it, and see it as it was then
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
 	c.AddCommand(list, skillsShowCommand(a),
-		a.skillChange("share NAME", "Let others import a skill, as it is now", "is shared as it is now", func(ctx context.Context, c *api.Client, name string) error {
+		a.skillChange("share NAME", "Share the current version of a skill with others", "is shared as it is now", func(ctx context.Context, c *api.Client, name string) error {
 			return c.ShareSkill(ctx, name, true)
 		}),
-		a.skillChange("unshare NAME", "Take a skill back from others", "is shared no more", func(ctx context.Context, c *api.Client, name string) error {
+		a.skillChange("unshare NAME", "Stop sharing a skill", "is shared no more", func(ctx context.Context, c *api.Client, name string) error {
 			return c.ShareSkill(ctx, name, false)
 		}),
 		a.skillChange("rm NAME", "Remove a skill", "is removed", func(ctx context.Context, c *api.Client, name string) error {
@@ -76,7 +76,7 @@ func skillsShowCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:               "show NAME",
-		Short:             "Show a skill: its text",
+		Short:             "Show the text of a skill",
 		Example:           "  biplane skills show report.ts",
 		Args:              exactly("NAME", "the file name of a skill"),
 		ValidArgsFunction: a.completeSkills,

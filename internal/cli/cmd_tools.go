@@ -24,7 +24,7 @@ func toolsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tools",
 		Short: "Show the upstreams and their tools",
-		Long:  `Shows the upstreams, how they are, and the tools that programs can call.`,
+		Long:  `Shows the upstreams, their state, and the tools that programs can call.`,
 		Example: `  biplane tools
   biplane tools search "open a pull request"
   biplane tools show github.create_pull_request
@@ -49,7 +49,7 @@ func toolsListCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List the upstreams, how they are, and all tools",
+		Short:   "List the upstreams, their state and all tools",
 		Example: "  biplane tools list\n  biplane tools list -o json",
 		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -131,7 +131,7 @@ func toolsSearchCommand(a *app) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:     "search [QUERY]",
-		Short:   "Find tools, as agents do; without a query, an overview",
+		Short:   "Find tools as agents do; without a query, print an overview",
 		Example: `  biplane tools search "read a file"`,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -147,7 +147,7 @@ func toolsSearchCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 0, "most hits (default 5)")
+	c.Flags().IntVar(&limit, "limit", 0, "maximum number of hits (default 5)")
 	addOutput(c, &output)
 	return c
 }
@@ -188,10 +188,10 @@ func toolsTypesCommand(a *app) *cobra.Command {
 	var language string
 	c := &cobra.Command{
 		Use:   "types DIR",
-		Short: "Write declarations of all tools into a folder, in TypeScript or Python",
-		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, with declarations of all else that a program finds, for an editor
-or the TypeScript compiler; for Python DIR/tools/<upstream>/__init__.pyi, for an editor or a type checker. Files that are
-there and of the same name are written over; others are left alone.`,
+		Short: "Write TypeScript or Python declarations of all tools to a folder",
+		Long: `Writes DIR/tools/<upstream>/<tool>.ts for every tool, and declarations of everything else that programs can use, for an editor
+or the TypeScript compiler. For Python it writes DIR/tools/<upstream>/__init__.pyi, for an editor or a type checker. Existing
+files of the same name are overwritten; other files are left alone.`,
 		Example: "  biplane tools types .\n  biplane tools types ./types --language python",
 		Args:    exactly("DIR", "the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {

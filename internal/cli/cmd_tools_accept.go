@@ -19,11 +19,11 @@ func toolsAcceptCommand(a *app) *cobra.Command {
 	var output, upstream string
 	c := &cobra.Command{
 		Use:   "accept UPSTREAM.TOOL...",
-		Short: "Believe hints of tools that became weaker",
-		Long: `An upstream may say of a tool that it is more harmless than when it was first seen: that it only reads, say. Biplane goes on
-as before until a person accepts that. "biplane tools" shows what waits, and the command that accepts just that: what follows @ identifies
-what the upstream says now. If it says something else by then, nothing is accepted. Without @ the command accepts what the upstream
-says when the command runs, and prints it.`,
+		Short: "Accept changed hints of tools",
+		Long: `An upstream may change its hints for a tool to more harmless ones, for example to "only reads". Biplane keeps the earlier hints
+until a person accepts the change. "biplane tools" lists such changes, each with the command that accepts exactly that one:
+the text after @ identifies the hints. If the upstream has changed them again by then, nothing is accepted. Without @ the
+command accepts and prints the hints of the moment.`,
 		Example: `  biplane tools accept github.search_issues@0123456789abcdef
   biplane tools accept github.search_issues github.list_issues
   biplane tools accept --upstream github`,
@@ -51,7 +51,7 @@ says when the command runs, and prints it.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&upstream, "upstream", "", "accept what all tools of this upstream wait for")
+	c.Flags().StringVar(&upstream, "upstream", "", "accept the changes of all tools of this upstream")
 	_ = c.RegisterFlagCompletionFunc("upstream", a.completeWaitingUpstreams)
 	addOutput(c, &output)
 	return c

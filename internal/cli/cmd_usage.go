@@ -24,11 +24,11 @@ func usageCommand(a *app) *cobra.Command {
 	var by []string
 	c := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what was used and saved, in tokens and money, and export it",
-		Long: `Shows calls, executions, CPU time, bytes and tokens, by principal or by whatever else is asked for. Tokens are counted as
-o200k_base does, which is an estimate for other models. "Kept out" are tokens of results that stayed inside programs, and of the
-arguments that programs wrote; "saved" are these less what execute, resume and search took. Money needs prices in the configuration.
-You see your own usage; an auditor or admin, and the local user on the machine itself, everybody's.`,
+		Short: "Show and export usage and savings, in tokens and money",
+		Long: `Shows calls, executions, CPU time, bytes and tokens, by principal or by another grouping. Tokens are counted with
+o200k_base, which is an estimate for other models. "Kept out" counts tokens of results that stayed inside programs, and of
+arguments that programs wrote. "Saved" is that number less the tokens of execute, resume and search. Money needs prices in
+the configuration. You see your own usage. Auditors, admins and the local user of the machine see everyone's.`,
 		Example: `  biplane usage
   biplane usage --since 7d --by upstream,tool
   biplane usage --from 2026-03-01 --to 2026-04-01 --by principal,agent -o csv > march.csv
@@ -54,10 +54,10 @@ You see your own usage; an auditor or admin, and the local user on the machine i
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&since, "since", "", "how far back, like 7d or 12h (default 30d)")
+	f.StringVar(&since, "since", "", "start of the period, like 7d or 12h ago (default 30d)")
 	f.StringVar(&from, "from", "", "from this `day` on (UTC), like 2026-03-01, or a time (RFC 3339)")
 	f.StringVar(&to, "to", "", "before this `day` (default now)")
-	f.StringSliceVar(&by, "by", []string{"principal"}, "what is told apart: "+strings.Join(usageBy, ", ")+"; several with commas")
+	f.StringSliceVar(&by, "by", []string{"principal"}, "group by "+strings.Join(usageBy, ", ")+"; several with commas")
 	words(c, "by", usageBy...)
 	f.StringVarP(&output, "output", "o", "table", "table, json or csv")
 	words(c, "output", "table", "json", "csv")
