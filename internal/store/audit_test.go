@@ -90,6 +90,14 @@ func do(t *testing.T, db *sql.DB, query string, args ...any) {
 
 // TestTamperedDatabase changes the file of a stopped store: each change is found, and named.
 func TestTamperedDatabase(t *testing.T) {
+	base := t.TempDir()
+	s := open(t, base)
+	l := auditLog(t, s)
+	fill(t, l, 140) // more than a span
+	sound(t, l)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	change := func(seq int, from, to string) func(*testing.T, *sql.DB) {
 		return func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, ?, ?) WHERE seq = ?`, from, to, seq)
@@ -168,20 +176,13 @@ func TestTamperedDatabase(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			s := open(t, dir)
-			l := auditLog(t, s)
-			fill(t, l, 140) // more than a span
-			sound(t, l)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, base)
 			db := raw(t, dir)
 			tt.do(t, db)
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			l = auditLog(t, open(t, dir))
+			l := auditLog(t, open(t, dir))
 			r := verified(t, l)
 			found := false
 			for _, f := range r.Faults {
@@ -242,6 +243,18 @@ func TestRefusedAtOnce(t *testing.T) {
 
 // TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it, and the error says what and what next.
 func TestBrokenSeal(t *testing.T) {
+	base := t.TempDir()
+	s := open(t, base)
+	fill(t, auditLog(t, s), 12)
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Leaves(t.Context()); n != 23 {
+		t.Fatal(n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct{ query, want string }{
 		"forged":    {`INSERT INTO audit_leaf SELECT 23, hashes, replace(leaf, '"seq":21,', '"seq":23,') FROM audit_leaf WHERE seq = 21`, "did not record leaf 23"},
 		"truncated": {`DELETE FROM audit_leaf WHERE seq > 19`, "the leaves 20 to 22 were removed from its end"},
@@ -252,18 +265,7 @@ func TestBrokenSeal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			s := open(t, dir)
-			fill(t, auditLog(t, s), 12)
-			if err := s.Settle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if n := s.Leaves(t.Context()); n != 23 {
-				t.Fatal(n)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			dir := copied(t, base)
 			db := raw(t, dir)
 			do(t, db, `DELETE FROM audit_checkpoint`)
 			do(t, db, tt.query)

@@ -102,8 +102,44 @@ func hammer(ctx context.Context, l *audit.Log) {
 	}
 }
 
+// copied returns a copy of the folder of a closed store.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// newDatabase returns the database of a new folder, which is made once: all migrations take longer than most tests.
+var newDatabase = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "biplane-store")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	s, err := store.Open(context.Background(), store.Config{Path: dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, store.File))
+})
+
 func open(t testing.TB, dir string) *store.Store {
 	t.Helper()
+	if there, err := os.ReadDir(dir); err == nil && len(there) == 0 {
+		data, err := newDatabase()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, store.File), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
 		t.Fatal(err)
