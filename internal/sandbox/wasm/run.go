@@ -18,49 +18,50 @@ import (
 )
 
 const (
-	// grace is how long a guest has to heed an interrupt before its memory is taken away: most do within a tenth of that, and the
-	// builtins that nobody can interrupt would take seconds.
+	// grace is how long a guest may take to heed an interrupt before its memory is revoked. Most
+	// need less than a tenth of that, and builtins that can't be interrupted would take seconds.
 	grace = 2 * time.Millisecond
-	// parting is how long a guest that isn't kept may work on when the host has hung up.
+	// parting is how long a guest that isn't kept may continue after the host has closed the
+	// stream.
 	parting = 50 * time.Millisecond
-	// lastWords is how long the host has to read what a guest said before it was stopped.
+	// lastWords is how long the host may still read the output of a guest that was stopped.
 	lastWords = time.Second
 )
 
-// A run is one Run of a sandbox: it pumps lines between the guest stream and the guest, and stops the guest. One
-// goroutine, the caller's, enters the guest; where its stream is no sandbox.Prompt two more read and write, and end with it.
-// A timer watches.
+// A run is one Run of a sandbox: it passes lines between the guest stream and the guest, and stops
+// the guest. One goroutine, the caller's, enters the guest. If the stream is no sandbox.Prompt, two
+// more read and write, and end with the run. A timer acts as watchdog.
 type run struct {
 	d       *Driver
 	g       *guest
 	lang    language
 	spec    sandbox.Spec
 	cmd     *sandbox.Cmd
-	prompt  sandbox.Prompt // cmd.Guest, if it is one
+	prompt  sandbox.Prompt // cmd.Guest, if it is a Prompt
 	listen  func(func() bool)
 	in      *inbox
 	out     *outbox
-	left    int64     // bytes that the guest may still write; touched inside entries only
+	left    int64     // bytes that the guest may still write; used only inside entries
 	turned  time.Time // when this entry got its turn
-	yielded time.Time // when it last let other goroutines run
+	yielded time.Time // when the entry last let other goroutines run
 
-	ctx     context.Context // of what the guest asks; done when the run is stopped
+	ctx     context.Context // context of Cmd.Ask and Cmd.Next; done when the run is stopped
 	cancel  context.CancelFunc
 	halted  chan struct{} // closed by stop
-	halting atomic.Bool   // the same, for the guest's polls
-	watch   *time.Timer   // when the watchdog looks next
+	halting atomic.Bool   // set by stop, for the guest's polls
+	watch   *time.Timer   // runs the watchdog
 	armed   atomic.Bool   // watch is running
-	looking sync.Mutex    // held while the watchdog looks
-	over    bool          // it looks no more; under looking, as is g
+	looking sync.Mutex    // held while the watchdog runs
+	over    bool          // the watchdog is done; guarded by looking, as is g
 
 	mu      sync.Mutex
-	cause   error // the first that stop was given
+	cause   error // the first error passed to stop
 	clock   cpuClock
-	ticking bool          // clock is that of an entry under way
-	base    time.Duration // what clock showed when the entry began
-	used    time.Duration // CPU time of the entries before
-	turn    bool          // the entry under way has one of the driver's turns
-	entry   uint64        // its number for the driver's relief
+	ticking bool          // clock belongs to the current entry
+	base    time.Duration // reading of clock at the start of the entry
+	used    time.Duration // CPU time of earlier entries
+	turn    bool          // the current entry has one of the driver's turns
+	entry   uint64        // number of the entry for the driver's relief
 }
 
 func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
@@ -79,14 +80,14 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 	return r
 }
 
-// enters says which guest it is.
+// enters sets the guest.
 func (r *run) enters(g *guest) {
 	r.looking.Lock()
 	defer r.looking.Unlock()
 	r.g = g
 }
 
-// drop gives back what a run holds whose guest runs no more, or never ran.
+// drop releases a run whose guest no longer runs, or never ran.
 func (r *run) drop() {
 	r.watch.Stop()
 	r.looking.Lock()
@@ -95,15 +96,16 @@ func (r *run) drop() {
 	r.cancel()
 }
 
-// usage is what the run took, when it is over.
+// usage returns the resources used by the run. It is called after the end.
 func (r *run) usage() sandbox.Usage {
 	return sandbox.Usage{CPU: r.used, Memory: int64(len(r.g.region.memory()))}
 }
 
-// errHungUp ends a run whose host has gone. That is no error: the guest is to end then.
+// errHungUp ends a run whose host has closed the stream. That is not an error: the guest should end
+// then.
 var errHungUp = errors.New("the host hung up")
 
-// stop ends the run with err, unless something else did before. It returns at once.
+// stop ends the run with err, unless it was stopped before. It doesn't block.
 func (r *run) stop(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,14 +123,14 @@ func (r *run) stop(err error) {
 	}
 }
 
-// stopped is why the run was stopped, or nil.
+// stopped returns the reason why the run was stopped, or nil.
 func (r *run) stopped() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cause
 }
 
-// do runs it all.
+// do performs the run.
 func (r *run) do() error {
 	r.g.host = r
 	quit := make(chan struct{})
@@ -143,24 +145,24 @@ func (r *run) do() error {
 	if r.prompt == nil || !r.cmd.Keep {
 		stream.Go(func() { r.parted(quit) })
 	}
-	stack.Grow() // otherwise it grows by half a dozen steps with the guest's frames on it
+	stack.Grow() // otherwise it grows in half a dozen steps with the guest's frames on it
 	err := r.explain(r.pump())
 	r.flush()
 	r.drop()
 	close(quit)
 	if c, ok := r.cmd.Guest.(io.Closer); ok {
-		_ = c.Close() // the other side sees the end of the stream
+		_ = c.Close() // the other side sees EOF
 		stream.Wait()
 	}
 	r.g.host = deafHost{}
 	return err
 }
 
-// written hears how writing to the stream ended.
+// written handles the end of writing to the stream.
 func (r *run) written(err error) {
 	switch {
 	case err == nil:
-	case sandbox.HungUp(err) && r.cmd.Keep: // it goes on, for nobody, until the end of what it has to do
+	case sandbox.HungUp(err) && r.cmd.Keep: // the guest continues without a reader until it is idle
 	case sandbox.HungUp(err):
 		r.stop(errHungUp)
 	default:
@@ -168,7 +170,8 @@ func (r *run) written(err error) {
 	}
 }
 
-// parted reads, and stops a guest that isn't kept when the host has hung up: what it is doing then is for nobody.
+// parted reads the stream. When the host has closed it, parted stops a guest that isn't kept,
+// because its results would be unused.
 func (r *run) parted(quit <-chan struct{}) {
 	if !r.hungUp(quit) || r.cmd.Keep {
 		return
@@ -180,7 +183,7 @@ func (r *run) parted(quit <-chan struct{}) {
 	}
 }
 
-// hungUp reads what the host says until it hangs up, or until quit.
+// hungUp reads the host's lines until EOF or quit, and reports whether it was EOF.
 func (r *run) hungUp(quit <-chan struct{}) bool {
 	if r.prompt == nil {
 		return r.in.read(r.cmd.Guest, quit) == io.EOF
@@ -193,7 +196,7 @@ func (r *run) hungUp(quit <-chan struct{}) bool {
 	}
 }
 
-// pump enters the guest for whatever comes, until the host hangs up.
+// pump enters the guest for each line until the host closes the stream.
 func (r *run) pump() error {
 	if err := r.g.enter(func() error { r.g.engine.limit(r.spec.Memory, r.spec.Stack); return nil }); err != nil {
 		return err
@@ -226,8 +229,8 @@ func (r *run) pump() error {
 	}
 }
 
-// enter makes one entry: it delivers a line and has the guest do what that leads to. It first waits until the host has
-// read enough of what the guest wrote, then for a turn.
+// enter makes one entry: it delivers a line and runs the guest until it waits again. It first waits
+// until the host has read enough of the guest's output, then for a turn.
 func (r *run) enter(line string) error {
 	for r.out.waiting() > outboxFull {
 		select {
@@ -242,7 +245,7 @@ func (r *run) enter(line string) error {
 	r.begin()
 	defer r.finish()
 	return r.g.enter(func() error {
-		if r.halting.Load() { // the watchdog may have looked before there was anything to take away
+		if r.halting.Load() { // the watchdog may have run before there was memory to revoke
 			return errDead
 		}
 		if err := r.g.engine.deliver(line); err != nil {
@@ -252,7 +255,7 @@ func (r *run) enter(line string) error {
 	})
 }
 
-// begin takes a turn and a thread, and starts the clock of an entry or the rest of one.
+// begin takes a turn and a thread, and starts the clock of an entry or of its continuation.
 func (r *run) begin() {
 	r.d.turns.take(false, r.halted)
 	runtime.LockOSThread()
@@ -266,21 +269,21 @@ func (r *run) begin() {
 	left := r.spec.CPU - r.used
 	halted := r.cause != nil
 	r.mu.Unlock()
-	// A watch that is running goes off early enough: no more CPU time passes than time.
+	// A running watch fires early enough: CPU time passes no faster than time.
 	if !halted && r.armed.CompareAndSwap(false, true) {
 		r.watch.Reset(r.look(left))
 	}
 }
 
-// look is when the watchdog looks at an entry that has so much CPU time left.
+// look returns when the watchdog must check an entry that has this much CPU time left.
 func (r *run) look(left time.Duration) time.Duration {
 	if r.lang.polls {
 		return left
 	}
-	return min(left, quantum) // to give its turn away, which it can't do itself
+	return min(left, quantum) // to release its turn, which such an entry can't do itself
 }
 
-// finish adds the CPU time since begin to what was used, and gives back what begin took.
+// finish adds the CPU time since begin to the total, and releases what begin took.
 func (r *run) finish() {
 	r.mu.Lock()
 	r.used += r.clock.read() - r.base
@@ -295,7 +298,8 @@ func (r *run) finish() {
 	}
 }
 
-// watchdog stops the guest when its CPU time is over, and takes its memory away when it doesn't heed that.
+// watchdog stops the guest when its CPU time is used up, and revokes its memory if it doesn't heed
+// that.
 func (r *run) watchdog() {
 	r.looking.Lock()
 	defer r.looking.Unlock()
@@ -303,7 +307,7 @@ func (r *run) watchdog() {
 		return
 	}
 	if r.halting.Load() {
-		// Where that fails, the interrupt is all that is left: it is asked by everything but a few builtins.
+		// If this fails, only the interrupt is left: all but a few builtins poll it.
 		if r.g != nil {
 			_ = r.g.revoke()
 		}
@@ -332,7 +336,7 @@ func (r *run) watchdog() {
 		}
 	default:
 		r.armed.Store(false)
-		// An entry may have begun in between, seen the watch armed and left it.
+		// Meanwhile an entry may have started, seen the watch armed and not reset it.
 		r.mu.Lock()
 		again := r.ticking
 		r.mu.Unlock()
@@ -342,7 +346,8 @@ func (r *run) watchdog() {
 	}
 }
 
-// flush gives the host a moment to read what the guest wrote, and as long as it likes where the guest lives on.
+// flush waits until the host has read the guest's output: at most lastWords, or without limit if
+// the guest is kept.
 func (r *run) flush() {
 	var moment <-chan time.Time
 	halted := r.halted
@@ -366,7 +371,7 @@ func (r *run) limit(name, format string, a ...any) error {
 	return &sandbox.LimitError{Limit: name, Msg: fmt.Sprintf(format, a...)}
 }
 
-// explain makes the error of a run out of how its last entry ended.
+// explain returns the error of a run, from the error of its last entry.
 func (r *run) explain(err error) error {
 	switch cause := r.stopped(); cause {
 	case nil:
@@ -389,7 +394,7 @@ func (r *run) explain(err error) error {
 	return err
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes for users.
 func size(n int64) string {
 	if n >= 1<<20 {
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -397,10 +402,10 @@ func size(n int64) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// The methods below are the host of the guest: they run inside its entries.
+// The methods below implement host for the guest: they run inside its entries.
 
-// interrupted reports whether the guest is to stop. A guest that had its quantum steps back here while others wait:
-// nothing but time passes for it.
+// interrupted reports whether the guest must stop. A guest that has used its quantum yields here
+// while others wait; to the guest it looks as if only time had passed.
 func (r *run) interrupted() bool {
 	if r.halting.Load() {
 		return true
@@ -416,7 +421,7 @@ func (r *run) interrupted() bool {
 	}
 	if now.Sub(r.yielded) > courtesy {
 		r.out.nudge()
-		if !r.d.relief.given() { // otherwise there is a processor for them
+		if !r.d.relief.given() { // otherwise there is a spare processor
 			runtime.Gosched()
 		}
 		r.yielded = time.Now()
@@ -426,11 +431,11 @@ func (r *run) interrupted() bool {
 
 func (r *run) write(n int, text func() string) {
 	r.spend(n)
-	// What an entry says goes at its end, unless it takes long.
+	// An entry's output is sent at its end, unless the entry takes long.
 	r.out.put(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
 }
 
-// spend counts what the guest says to the host.
+// spend counts n bytes of output to the host, and stops the guest at its limit.
 func (r *run) spend(n int) {
 	if r.left -= int64(n); r.left < 0 {
 		err := r.limit("output", "the program wrote more than %s in all (value, console, arguments of calls, contents of files): write less, or in several programs", size(r.spec.Output))
@@ -439,7 +444,7 @@ func (r *run) spend(n int) {
 	}
 }
 
-// ask asks the host. Meanwhile the guest's clock stands and its turn is others'.
+// ask asks the host. Meanwhile the guest's clock stands still, and others may use its turn.
 func (r *run) ask(n int, text func() string) (string, bool) {
 	r.spend(n)
 	if r.cmd.Ask == nil {
@@ -453,17 +458,17 @@ func (r *run) ask(n int, text func() string) (string, bool) {
 	answer := r.answer(question)
 	r.begin()
 	if r.halting.Load() {
-		panic(abort{errDead}) // nothing of it matters any more
+		panic(abort{errDead}) // the answer no longer matters
 	}
 	return string(answer), true
 }
 
-// answer is Cmd.Ask. A panic of it leaves the entry as begin would find it.
+// answer calls Cmd.Ask. If that panics, the entry's state is restored first.
 func (r *run) answer(question []byte) []byte {
 	asked := false
 	defer func() {
 		if !asked {
-			r.begin() // finish comes on the panic's way out
+			r.begin() // finish runs while the panic unwinds
 		}
 	}()
 	b := r.cmd.Ask(r.ctx, question)

@@ -17,16 +17,17 @@ type Sandbox struct {
 	img  *image
 	spec sandbox.Spec
 
-	// What follows belongs to whoever began something (begin), and to park while nothing is under way.
+	// The fields below belong to the goroutine that called begin, and to park while the sandbox is
+	// idle.
 	region *region // nil while the guest is parked, or was never mapped
 	guest  *guest  // in region
-	saved  *saved  // the guest as it is, where that was asked for and nothing ran since; never nil while it is parked
+	saved  *saved  // the guest's current state if it was snapshotted and has not run since; never nil while parked
 
 	mu     sync.Mutex
-	ran    bool          // a Run ended well, or the guest was restored from where one did
-	ended  error         // why there can be no further Run
-	busy   chan struct{} // closed when what is under way is over; nil when nothing is
-	run    *run          // the Run under way
+	ran    bool          // a Run succeeded, or the guest was restored from a snapshot
+	ended  error         // why no further Run is possible
+	busy   chan struct{} // closed when the current operation ends; nil if there is none
+	run    *run          // the current Run
 	closed bool
 }
 
@@ -35,7 +36,7 @@ var (
 	errOver   = errors.New("its last Run was to be the last (it was without Keep)")
 )
 
-// newSandbox makes a sandbox of a complete spec.
+// newSandbox creates a sandbox from a complete spec.
 func (d *Driver) newSandbox(k *kind, spec sandbox.Spec) (*Sandbox, error) {
 	img, err := k.image()
 	if err != nil {
@@ -48,9 +49,10 @@ func (d *Driver) newSandbox(k *kind, spec sandbox.Spec) (*Sandbox, error) {
 	return &Sandbox{d: d, kind: k, img: img, spec: spec, region: r, guest: newGuest(r, img, deafHost{})}, nil
 }
 
-// Run runs the guest until the host hangs up (exit code 0), a limit is reached or ctx is done. It closes cmd.Guest at
-// the end if that has a Close method, as a process closes its end of a pipe: otherwise a Read or Write of it that is
-// under way goes on, on a goroutine that is left behind, until the other side ends it.
+// Run runs the guest until the host closes the stream (exit code 0), a limit is reached or ctx is
+// done. At the end it closes cmd.Guest if it has a Close method, as a process closes its end of a
+// pipe. Otherwise a pending Read or Write continues on a leaked goroutine until the other side ends
+// it.
 func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 	if cmd.Guest == nil {
 		return -1, tool.Errorf(tool.Invalid, "a guest needs a stream")
@@ -92,7 +94,8 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	return 0, nil
 }
 
-// begin begins something of which only one can be under way; r is nil for all but a Run. The caller calls end after it.
+// begin starts an operation, of which only one may run at a time; r is nil except for a Run. The
+// caller must call end.
 func (s *Sandbox) begin(what string, r *run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +116,7 @@ func (s *Sandbox) begin(what string, r *run) error {
 	return nil
 }
 
-// end ends what begin began; note changes the sandbox's state.
+// end ends the operation started by begin; note updates the sandbox's state.
 func (s *Sandbox) end(note func()) {
 	s.mu.Lock()
 	if note != nil {
@@ -131,7 +134,7 @@ func (s *Sandbox) end(note func()) {
 	}
 }
 
-// Close stops a Run that is under way, waits for its end and destroys the guest.
+// Close stops a current Run, waits for its end and destroys the guest.
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -13,20 +13,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A snapshot is, packed (see pack.go):
+// The fields of a snapshot, packed (see pack.go):
 //
-//	u32 size of the memory, u32 most that it may grow to (Spec.Memory), both in pages of 64 KiB
-//	u64 the clock, in milliseconds since the epoch; u32 how often it was read since it moved
-//	u32 n; n bytes of the engine's own (engine.state)
-//	the pages that differ from the image, but for those that mean nothing (engine.dead)
+//	u32 size of the memory and u32 its maximum (Spec.Memory), both in pages of 64 KiB
+//	u64 the clock, in milliseconds since the epoch; u32 how often it was read since it advanced
+//	u32 n; n bytes of engine state (engine.state)
+//	the pages that differ from the image, except dead ones (engine.dead)
 //
-// It depends on the guest's state alone: not on how the pages that differ were found, nor on the system's page size.
+// A snapshot depends only on the guest's state: not on how the changed pages were found, nor on the
+// system's page size.
 
-// maxState bounds what an engine keeps beside its memory, in bytes.
+// maxState is the maximum size of an engine's state outside of the memory, in bytes.
 const maxState = 64 << 10
 
-// Snapshot gives the guest as it is between two Runs, and gives the memory back that the guest holds for nothing. It
-// implements sandbox.Snapshotter.
+// Snapshot returns the guest's state between two Runs, and releases memory that the guest holds
+// unnecessarily. It implements sandbox.Snapshotter.
 func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("take a snapshot: %w", context.Cause(ctx))
@@ -47,11 +48,11 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.saved = &saved{bytes.Clone(packed), runs, s} // without the room that packing left
+	s.saved = &saved{bytes.Clone(packed), runs, s} // without the spare capacity left by packing
 	return packed, nil
 }
 
-// pack packs the guest, and gives the pages that differ from the image.
+// pack returns the packed guest and the pages that differ from the image.
 func (s *Sandbox) pack(img *image) ([]byte, []pageRun, error) {
 	g := s.guest
 	state, err := g.engine.state()
@@ -75,13 +76,14 @@ func (s *Sandbox) pack(img *image) ([]byte, []pageRun, error) {
 	return packed, runs, err
 }
 
-// changed gives the pages that differ from the image and mean something.
+// changed returns the live pages that differ from the image.
 func (s *Sandbox) changed(img *image) []uint32 {
 	pages, _ := s.pages(img)
 	return pages
 }
 
-// pages gives what changed does, and the parts of the memory that are the guest's own where the system tells.
+// pages returns the result of changed, and the parts of the memory that are private to the guest,
+// if the system reports them.
 func (s *Sandbox) pages(img *image) (changed []uint32, own [][2]int) {
 	memory := s.region.memory()
 	parts, ok := scanPages(s.d.cfg.Pagemap, memory)
@@ -91,7 +93,8 @@ func (s *Sandbox) pages(img *image) (changed []uint32, own [][2]int) {
 	return differing(memory, img.base, without(parts, s.guest.engine.dead())), own
 }
 
-// spare gives the pages of own that are not among pages: they are as in the image or mean nothing, and cost memory.
+// spare returns the pages of own that are not in pages. They equal the image or are dead, and still
+// cost memory.
 func spare(own [][2]int, pages []uint32) (idle []uint32) {
 	for _, p := range own {
 		for at := uint32(p[0] / pageSize); at < uint32(p[1]/pageSize); at++ {
@@ -106,7 +109,7 @@ func spare(own [][2]int, pages []uint32) (idle []uint32) {
 	return idle
 }
 
-// without gives parts without the whole pages inside of dead. Both are in order.
+// without returns parts minus the whole pages inside of dead. Both are sorted.
 func without(parts [][2]int, dead []span) (live [][2]int) {
 	for _, p := range parts {
 		for len(dead) > 0 && int(dead[0].to) <= p[0] {
@@ -132,7 +135,8 @@ func without(parts [][2]int, dead []span) (live [][2]int) {
 	return live
 }
 
-// Restore makes a sandbox that goes on where the snapshot was taken. It implements sandbox.Restorer.
+// Restore creates a sandbox that continues where the snapshot was taken. It implements
+// sandbox.Restorer.
 func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("restore a snapshot: %w", context.Cause(ctx))
@@ -173,7 +177,7 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
 	}
 	if err := s.unpack(img, u, size); err != nil {
-		_ = s.Close() // it fails never
+		_ = s.Close() // never fails
 		return nil, badSnapshot(err)
 	}
 	s.ran = true
@@ -184,7 +188,7 @@ func badSnapshot(err error) error {
 	return &tool.Error{Kind: tool.Invalid, Msg: "can't restore the snapshot: " + err.Error(), Err: err}
 }
 
-// unpack makes a fresh sandbox what u holds, whose memory is of size bytes.
+// unpack loads the contents of u, with a memory of size bytes, into a fresh sandbox.
 func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 	clock, readings := int64(u.u64()), u.u32()
 	state := u.bytes(maxState)
@@ -216,8 +220,8 @@ func (s *Sandbox) unpack(img *image, u *unpacker, size int64) error {
 	return s.guest.engine.resume(state)
 }
 
-// Fork makes a copy of the guest as it is between two Runs. That of a saved guest has memory when it first runs. It
-// implements sandbox.Forker.
+// Fork copies the guest between two Runs. The copy of a saved guest gets memory when it first runs.
+// It implements sandbox.Forker.
 func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
@@ -239,14 +243,15 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "can't make a sandbox here: " + err.Error(), Err: err}
 	}
 	if err := c.copy(img, s, runsOf(s.changed(img))); err != nil {
-		_ = c.Close() // it fails never
+		_ = c.Close() // never fails
 		return nil, fmt.Errorf("fork a sandbox: %w", err)
 	}
 	c.ran = true
 	return c, nil
 }
 
-// copy makes a sandbox that holds the image what s is; runs are the pages in which s differs from the image.
+// copy turns c, which holds the image, into a copy of s; runs lists the pages in which s differs
+// from the image.
 func (c *Sandbox) copy(img *image, s *Sandbox, runs []pageRun) error {
 	state, err := s.guest.engine.state()
 	if err != nil {

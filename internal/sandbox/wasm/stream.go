@@ -10,26 +10,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// An inbox reads the lines of the host as they come, so that the host is not held up while the guest runs. It holds at
-// most inboxFull bytes and a line; then it reads no more until the guest has caught up.
+// An inbox reads the host's lines as they arrive, so that the host doesn't wait while the guest
+// runs. It holds at most inboxFull bytes and one line. Then it stops reading until the guest has
+// caught up.
 type inbox struct {
 	max   int           // longest line, in bytes
-	more  chan struct{} // has a token when something is new
-	space chan struct{} // has a token when something was taken
+	more  chan struct{} // receives a token when something is new
+	space chan struct{} // receives a token when something was taken
 
 	mu    sync.Mutex
 	lines []string
-	size  int   // of lines
-	end   error // why no more lines come: io.EOF, errLine or what reading gave
+	size  int   // size of lines, in bytes
+	end   error // why no more lines arrive: io.EOF, errLine or the read error
 
-	part []byte        // of a line that has not come whole, of a stream that pushes
-	owed int           // bytes that it was not told of yet
-	took func(int)     // tells it
-	over chan struct{} // closed when it has ended
+	part []byte        // partial line of a stream that pushes
+	owed int           // consumed bytes not yet reported to the stream
+	took func(int)     // reports them
+	over chan struct{} // closed when the stream has ended
 }
 
-// inboxFull is how many bytes wait for the guest before the host does: what the host holds for a guest counts towards
-// no limit of the guest's.
+// inboxFull is how many bytes may wait for the guest before the host waits. These bytes don't count
+// towards any limit of the guest.
 const inboxFull = 16 << 20
 
 var errLine = errors.New("a line of the host is longer than the sandbox has memory")
@@ -38,7 +39,7 @@ func newInbox(max int) *inbox {
 	return &inbox{max: max, more: make(chan struct{}, 1), space: make(chan struct{}, 1), over: make(chan struct{})}
 }
 
-// read reads until r or quit ends, and says how r did.
+// read reads until r or quit ends, and returns the error of r.
 func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 	b := bufio.NewReaderSize(r, 8<<10)
 	for {
@@ -73,7 +74,7 @@ func (i *inbox) read(r io.Reader, quit <-chan struct{}) error {
 	}
 }
 
-// put takes what a stream pushes, and says how many of those bytes it has room for.
+// put accepts pushed bytes, and returns how many of them it has room for.
 func (i *inbox) put(p []byte, end error) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,7 +86,7 @@ func (i *inbox) put(p []byte, end error) int {
 			break
 		}
 		if k < 0 {
-			i.part = append(i.part, p...) // it doesn't count: the guest can't take it, so that there would never be room
+			i.part = append(i.part, p...) // it doesn't count: the guest can't consume it, so room would never be freed
 			break
 		}
 		i.lines = append(i.lines, string(i.part)+string(p[:k]))
@@ -109,7 +110,7 @@ func (i *inbox) put(p []byte, end error) int {
 	return n
 }
 
-// settle gives what the stream is to be told of now. The caller holds mu.
+// settle returns the number of bytes to report to the stream now. The caller holds mu.
 func (i *inbox) settle() (owed int) {
 	if i.size <= inboxFull {
 		owed, i.owed = i.owed, 0
@@ -117,7 +118,7 @@ func (i *inbox) settle() (owed int) {
 	return owed
 }
 
-// readLine reads a line of at most max bytes, without its '\n'. A last line without one counts.
+// readLine reads a line of at most max bytes, without its '\n'. A last line without '\n' counts.
 func readLine(b *bufio.Reader, max int) (string, error) {
 	var long []byte
 	for {
@@ -139,14 +140,14 @@ func readLine(b *bufio.Reader, max int) (string, error) {
 	}
 }
 
-// any reports whether take has something to give.
+// any reports whether take would return a line or an error.
 func (i *inbox) any() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.lines) > 0 || i.end != nil
 }
 
-// take takes the next line, or says why there is none: nil means not yet.
+// take returns the next line, or the reason why there is none: nil means not yet.
 func (i *inbox) take() (line string, ok bool, end error) {
 	owed := 0
 	defer func() {
@@ -170,30 +171,31 @@ func (i *inbox) take() (line string, ok bool, end error) {
 	return line, true, nil
 }
 
-// An outbox writes what the guest says while the guest goes on.
+// An outbox writes the guest's output while the guest continues.
 type outbox struct {
-	more chan struct{} // has a token when something is new
-	less chan struct{} // has a token when something was written
+	more chan struct{} // receives a token when something is new
+	less chan struct{} // receives a token when something was written
 
-	drains bool // goes on when the other side has gone
+	drains bool // continue after the other side has closed the stream
 
 	mu    sync.Mutex
-	begin func() // begins to write, when something must be waited for first; nil where that is done
+	begin func() // starts writing, when that first has to block; nil once done
 	buf   []byte
 	spare []byte
-	busy  int  // bytes that are being written
-	deaf  bool // the other side has gone
+	busy  int  // number of bytes being written
+	deaf  bool // the other side has closed the stream
 }
 
-// outboxFull is how many bytes may wait before the guest does, in bytes.
+// outboxFull is how many bytes may be pending before the guest waits.
 const outboxFull = 1 << 20
 
-// newOutbox makes an outbox; one that drains drops what nobody reads any more.
+// newOutbox returns an outbox. With drains it discards output that is no longer read.
 func newOutbox(drains bool) *outbox {
 	return &outbox{drains: drains, more: make(chan struct{}, 1), less: make(chan struct{}, 1)}
 }
 
-// put takes what the guest says. Where later is set, whoever called calls flush soon; otherwise it is written at once.
+// put accepts output of the guest. If later is set, the caller calls flush soon; otherwise it is
+// written immediately.
 func (o *outbox) put(s string, later bool) {
 	o.mu.Lock()
 	if !o.deaf {
@@ -206,7 +208,7 @@ func (o *outbox) put(s string, later bool) {
 	}
 }
 
-// call has somebody write, who waits for the stream.
+// call starts or wakes the goroutine that writes and may block.
 func (o *outbox) call() {
 	o.mu.Lock()
 	begin := o.begin
@@ -218,17 +220,18 @@ func (o *outbox) call() {
 	signal(o.more)
 }
 
-// nudge has what waits for flush written, since the entry takes longer.
+// nudge has the output that waits for flush written, because the entry takes longer.
 func (o *outbox) nudge() {
 	if o.waiting() > 0 {
 		o.call()
 	}
 }
 
-// flushAt is how much is written at once in any case, in bytes.
+// flushAt is the amount of output that is always written immediately, in bytes.
 const flushAt = 32 << 10
 
-// flush writes what there is on this goroutine, as far as that needs no waiting; what is left, or went wrong, is write's.
+// flush writes the pending output on this goroutine, as far as that doesn't block. The rest, and
+// errors, are left to write.
 func (o *outbox) flush(p sandbox.Prompt) {
 	o.mu.Lock()
 	if len(o.buf) == 0 || o.busy > 0 || o.deaf {
@@ -258,7 +261,7 @@ func (o *outbox) flush(p sandbox.Prompt) {
 	signal(o.less)
 }
 
-// waiting is how many bytes are not written yet.
+// waiting returns how many bytes are not written yet.
 func (o *outbox) waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,7 +278,7 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 			return nil
 		}
 		o.mu.Lock()
-		if o.busy > 0 { // flush is at it, and signals when something is left
+		if o.busy > 0 { // flush is writing, and signals if something is left
 			o.mu.Unlock()
 			continue
 		}
@@ -301,7 +304,7 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 	}
 }
 
-// drop drops what there is and what comes.
+// drop discards pending and future output.
 func (o *outbox) drop() {
 	o.mu.Lock()
 	o.buf, o.busy, o.deaf = nil, 0, true
@@ -309,7 +312,7 @@ func (o *outbox) drop() {
 	signal(o.less)
 }
 
-// signal leaves a token in c, which has room for one.
+// signal puts a token into c unless it holds one already.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

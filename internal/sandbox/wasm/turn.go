@@ -6,35 +6,38 @@ import (
 )
 
 const (
-	// quantum is how long an entry may run while others wait: as long as a goroutine may, in Go's own scheduler.
+	// quantum is how long an entry may run while others wait: the time slice of a goroutine in Go's
+	// scheduler.
 	quantum = 10 * time.Millisecond
-	// courtesy is how long an entry runs before it lets the goroutines run that wait for a processor: those that carry
-	// the lines of other guests, and the rest of the process, would otherwise wait for Go's scheduler to preempt it,
-	// ten times as long at each step.
+	// courtesy is how long an entry runs before it yields to waiting goroutines. Those carry the
+	// lines of other guests, and run the rest of the process. Otherwise they would wait for Go's
+	// scheduler to preempt it, ten times as long at each step.
 	courtesy = time.Millisecond
-	// patience is how long an entry waits for one of the turns before it runs without: an entry that is inside a
-	// builtin can't be asked to step back, and must not keep the others out until its CPU time is over.
+	// patience is how long an entry waits for a turn before it runs without one. An entry inside a
+	// builtin can't be asked to yield, and must not block the others until its CPU time is used up.
 	patience = 50 * time.Millisecond
-	// longPatience is the same for an entry that has stepped back.
+	// longPatience is the patience of an entry that has yielded.
 	longPatience = time.Second
 )
 
-// turns bound how many guests run at the same instant, so that a crowd of them can't keep the rest of the process
-// from the processors: each goroutine that wakes would otherwise wait for a slice of every guest.
+// turns limits how many guests run simultaneously, so that many guests can't starve the rest of the
+// process. Otherwise each goroutine that wakes would wait for a time slice of every guest.
 //
-// Those that begin an entry go before those that had a quantum already, but every fourth turn is for the latter: a
-// short program answers at once however many loops run beside it, and the loops go on.
+// New entries take precedence over those that have used a quantum, but every fourth turn is for the
+// latter. So a short program answers quickly, however many loops run beside it, and the loops still
+// make progress.
 type turns struct {
 	mu    sync.Mutex
-	free  int // may be negative, when patience ended
+	free  int // may be negative after patience ran out
 	given int
-	begun []chan struct{} // waiting to begin an entry, first come first served
-	long  []chan struct{} // stepped back after a quantum
+	begun []chan struct{} // waiting to start an entry, in FIFO order
+	long  []chan struct{} // yielded after a quantum
 }
 
 func newTurns(n int) *turns { return &turns{free: n} }
 
-// take waits for a turn; stop ends the wait, with a turn all the same: who is to stop needs no queue for it.
+// take waits for a turn. If stop is closed, it returns with a turn anyway: a guest that must stop
+// doesn't need to queue.
 func (t *turns) take(long bool, stop <-chan struct{}) {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -62,11 +65,11 @@ func (t *turns) take(long bool, stop <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if remove(&t.begun, c) || remove(&t.long, c) {
-		t.free-- // nobody gave a turn: take one too many, and give it back like any other
+		t.free-- // no turn was free: take one too many, and return it like any other
 	}
 }
 
-// give gives a turn back.
+// give returns a turn.
 func (t *turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,14 +88,14 @@ func (t *turns) give() {
 	}
 }
 
-// wanted reports whether someone waits.
+// wanted reports whether an entry waits for a turn.
 func (t *turns) wanted() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.begun)+len(t.long) > 0
 }
 
-// remove takes c out of q and reports whether it was there.
+// remove removes c from q and reports whether it was there.
 func remove(q *[]chan struct{}, c chan struct{}) bool {
 	for i, x := range *q {
 		if x == c {

@@ -1,37 +1,40 @@
-// Package wasm is the sandbox kind that needs nothing but this binary: engines such as QuickJS-NG, compiled to
-// WebAssembly and translated to Go ahead of time (by internal/w2x), in a linear memory whose every page the host can take
-// away. No system call reaches the guest; what it can ask of the host is what the engine imports (type imports), and
-// nothing of it waits but Cmd.Ask.
+// Package wasm is a kind of sandbox that needs nothing but this binary. Engines such as QuickJS-NG
+// are compiled to WebAssembly and translated to Go ahead of time (by internal/w2x). Their linear
+// memory is mapped so that the host can revoke every page. A guest can make no system calls. It can
+// only call the functions that the engine imports (type imports), and of these only Cmd.Ask blocks.
 //
-// An engine boots once. Its memory is then the image that every sandbox maps copy-on-write, so that a new sandbox
-// costs microseconds and holds nothing of any other.
+// An engine boots once. Its memory then becomes the image that every sandbox maps copy-on-write. So
+// a new sandbox costs microseconds, and holds no state of another one.
 //
-// What all engines have in common is type guest; an engine of one language is the interface engine, and what the driver
-// knows of it a row of the table languages.
+// Type guest implements what all engines share. Interface engine is implemented by the engine of
+// each language. The table languages holds the driver's knowledge of each.
 //
 // # The prelude
 //
-// A driver carries the guest stream and reads none of it. The JavaScript inside that speaks the protocol is the
-// prelude (package guest): a script that is evaluated once, while the image is made. While it runs, and no longer, it
-// finds a global __host, which it must capture and delete:
+// A driver carries the guest stream without reading it. The JavaScript inside the guest that speaks
+// the protocol is the prelude (package guest). It is a script that is evaluated once, when the
+// image is created. Only while it runs, there is a global __host, which it must capture and delete:
 //
 //	__host("write", s)          writes one line, "\n" included, to the guest stream
-//	__host("ask", s)            asks the host (Cmd.Ask) and gives its answer, or undefined where nobody answers
+//	__host("ask", s)            asks the host (Cmd.Ask) and returns its answer, or undefined if there is none
 //	__host("clock", ms)         sets the guest's clock, in milliseconds since the epoch; it never goes back
-//	__host("now")               reads it; every 4,096th reading moves it by a millisecond, so that who waits in a loop gets on
-//	__host("eval", code, name)  runs a script, named so in stack traces, and gives its completion value
-//	__host("lend", "c")         gives a function (promise, s) that does what "write" does, and has the engine report no rejection of promise
+//	__host("now")               reads the clock; every 4,096th reading advances it by a millisecond, so that polling loops end
+//	__host("eval", code, name)  runs a script, named so in stack traces, and returns its completion value
+//	__host("lend", "c")         returns a function (promise, s) that acts as "write", and makes the engine report no rejection of promise
 //
-// Its completion value is an object with the methods deliver(line, long) (a line of the host's, without "\n", and whether it
-// has 16 digits in a row, which a JavaScript number may not hold), if it likes give(id, text) (what deliver would be told in a line that
-// answers a call with a value of which text is the JSON, without 16 digits in a row; false sends it to deliver), idle() (no job is left after one of these), and, if it likes, unhandled(reason) (a promise was rejected and nothing handled it). None
-// of them may throw.
+// Its completion value is an object with these methods, none of which may throw. deliver(line,
+// long) handles a line from the host, without "\n"; long reports whether the line has 16
+// consecutive digits, which a JavaScript number may not be able to hold. The optional give(id,
+// text) handles the answer to a call whose value is the JSON text, without 16 consecutive digits;
+// if it returns false, the line goes to deliver. idle() is called when no job is left after these.
+// The optional unhandled(reason) is called when a promise was rejected and nothing handled the
+// rejection.
 //
-// The runtime of Python is package pyguest, which has the same from its Host, and one thing more: a guest in which nothing can
-// be awaited may stand still for the host's next line.
+// The Python runtime is package pyguest, whose Host offers the same functions. In addition, a guest
+// that can't await may block for the host's next line.
 //
-// Nothing else of the outside reaches a guest, neither time nor randomness: the lines and answers of the host determine
-// what it does.
+// Nothing else from outside reaches a guest, neither time nor randomness: the host's lines and
+// answers determine its behavior.
 package wasm
 
 import (
@@ -48,65 +51,67 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Limits of a sandbox where its Spec has none, and the bounds of what a Spec may ask for.
+// Default limits of a sandbox, and the bounds of a Spec.
 const (
 	defaultMemory = 256 << 20
 	defaultCPU    = 10 * time.Second
 	defaultOutput = 64 << 20
-	minMemory     = 8 << 20 // the engine and its image need about half of it
+	minMemory     = 8 << 20 // the engine and its image need about half
 	maxMemory     = 2 << 30
-	maxStack      = 512 << 10 // half of the engine's stack: the rest is for what it does between its checks
+	maxStack      = 512 << 10 // half of the engine's stack: the rest is for the engine's work between its checks
 	minStack      = 32 << 10
-	headroom      = 2 << 20 // of Memory: the engine's own stack and data, which JavaScript's limit doesn't count
+	headroom      = 2 << 20 // part of Memory: the engine's own stack and data, which JavaScript's limit doesn't count
 )
 
-// Config makes a Driver. Its zero value is what everybody but a test wants.
+// Config configures a Driver. The zero value suits everything but tests.
 type Config struct {
-	Prelude string // the guest's side of the protocol in JavaScript; that of package guest if empty
-	// Parallel is how many guests run at the same instant; 0 means one for each processor that Go uses. The others
-	// wait for a turn, those that run long step back for them.
+	Prelude string // the guest's side of the protocol in JavaScript; default: package guest's
+	// Parallel is how many guests run simultaneously; 0 means one per processor that Go uses. The
+	// others wait for a turn, and guests that run long yield to them.
 	Parallel int
-	// Relief has the driver raise GOMAXPROCS by one while guests hold every processor but one for long, so that they are stopped in
-	// time: for a process that does nothing else.
+	// Relief makes the driver raise GOMAXPROCS by one while guests occupy all processors but one
+	// for long, so that they can be stopped in time. It is meant for a process that does nothing
+	// else.
 	Relief bool
-	// Spare is how many regions are kept for the next sandboxes: a few with 16 MiB of pages in all for each language, of
-	// the others only the reservation of address space; 0 means 64.
+	// Spare is how many regions are kept for later sandboxes; 0 means 64. A few, with 16 MiB of
+	// pages in total per language, keep their pages. Of the others only the address space stays
+	// reserved.
 	Spare int
-	// Idle is how many bytes the guests that were saved (Sandbox.Snapshot) keep mapped while nothing runs in them, all together
-	// and beside the one that was used last; 0 means 32 MiB. The others, least recently used first, are kept packed, at a tenth of that,
-	// until they run again.
+	// Idle is how many bytes snapshotted guests (Sandbox.Snapshot) may keep mapped in total while
+	// they are idle, in addition to the most recently used one; 0 means 32 MiB. Beyond that, the
+	// least recently used are packed, to a tenth of the size, until they run again.
 	Idle int64
-	// Pagemap is /proc/self/pagemap, opened for reading by this process, which tells what a guest has written to. Where it
-	// is nil the driver opens it, and where it can't it compares a guest's memory with the image instead. The driver
-	// closes it.
+	// Pagemap is /proc/self/pagemap, opened for reading by this process. It shows the pages that a
+	// guest has written to. If it is nil the driver opens it; if that fails, it compares the
+	// guest's memory with the image instead. The driver closes it.
 	Pagemap *os.File
 }
 
-// A Driver makes sandboxes, each with an engine of its own. Close it when no sandbox is left.
+// A Driver creates sandboxes, each with its own engine. Close it when no sandbox is left.
 type Driver struct {
 	cfg    Config
 	turns  *turns
-	relief *relief // nil: none is asked for
+	relief *relief // nil unless Config.Relief is set
 	codec  codec
 	pool   pool
 	idle   idle
 	kinds  []*kind
-	probe  func() (sandbox.Capabilities, error) // once
+	probe  func() (sandbox.Capabilities, error) // runs once
 
-	inUse sync.RWMutex // held for reading while the bytes of an image are read
+	inUse sync.RWMutex // read-locked while an image's bytes are read
 
 	mu     sync.Mutex
-	images []*image // that were made
+	images []*image // created images
 	closed bool
 }
 
-// A kind is a language that the driver runs.
+// A kind is a language supported by the driver.
 type kind struct {
 	lang  language
-	image func() (*image, error) // makes it once, when it is first needed
+	image func() (*image, error) // creates the image once, on first use
 }
 
-// New makes a driver. What an engine needs is made ready when it is first needed.
+// New returns a driver. Engines are prepared on first use.
 func New(cfg Config) (*Driver, error) { return newDriver(cfg, languages()) }
 
 func newDriver(cfg Config, languages []language) (*Driver, error) {
@@ -135,7 +140,7 @@ func newDriver(cfg Config, languages []language) (*Driver, error) {
 	return d, nil
 }
 
-// makeImage unpacks the language's image, or boots its engine where there is none.
+// makeImage unpacks the language's image, or boots its engine if there is none.
 func (d *Driver) makeImage(l language) (img *image, err error) {
 	if l.name == "js" && d.cfg.Prelude != "" {
 		l.source, l.golden = func() string { return d.cfg.Prelude }, nil
@@ -160,7 +165,7 @@ func (d *Driver) makeImage(l language) (img *image, err error) {
 
 var errDriverClosed = errors.New("the driver is closed")
 
-// Create makes a fresh sandbox.
+// Create returns a fresh sandbox.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -176,7 +181,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	return s, nil
 }
 
-// kind finds a language by its name.
+// kind returns the language with the given name; "" means the first.
 func (d *Driver) kind(runtime string) (*kind, error) {
 	names := make([]string, len(d.kinds))
 	for i, k := range d.kinds {
@@ -187,7 +192,7 @@ func (d *Driver) kind(runtime string) (*kind, error) {
 	return nil, tool.Errorf(tool.Invalid, "the wasm driver runs %s, not %q", strings.Join(names, " and "), runtime)
 }
 
-// complete finds the language of a spec and puts the defaults where it has no limit.
+// complete returns the spec's language, and the spec with defaults for missing limits.
 func (d *Driver) complete(s sandbox.Spec) (*kind, sandbox.Spec, error) {
 	k, err := d.kind(s.Runtime)
 	if err != nil {
@@ -218,7 +223,7 @@ func (d *Driver) complete(s sandbox.Spec) (*kind, sandbox.Spec, error) {
 	return k, s, nil
 }
 
-// newRegion gives a region that holds an image and may grow to max bytes.
+// newRegion returns a region that holds an image and may grow to max bytes.
 func (d *Driver) newRegion(img *image, max int) (*region, error) {
 	if least := img.size + headroom; max < least {
 		return nil, fmt.Errorf("a guest needs %d KiB of memory before it does anything", least>>10)
@@ -226,7 +231,7 @@ func (d *Driver) newRegion(img *image, max int) (*region, error) {
 	return d.pool.take(img, max)
 }
 
-// use gives the image of k, whose bytes the caller may read until done.
+// use returns the image of k. The caller may read its bytes until it calls done.
 func (d *Driver) use(k *kind) (img *image, done func(), err error) {
 	d.inUse.RLock()
 	if img, err = k.image(); err == nil {
@@ -243,8 +248,8 @@ func (d *Driver) use(k *kind) (img *image, done func(), err error) {
 	return img, d.inUse.RUnlock, nil
 }
 
-// Close gives back what the driver keeps. Sandboxes that are open go on until they are closed, but can't be copied, nor
-// mapped again where they are parked.
+// Close releases the driver's resources. Open sandboxes continue until they are closed, but can't
+// be copied, nor mapped again once they are parked.
 func (d *Driver) Close() error {
 	d.inUse.Lock()
 	defer d.inUse.Unlock()
@@ -260,7 +265,7 @@ func (d *Driver) Close() error {
 		i.close()
 	}
 	if d.cfg.Pagemap != nil {
-		_ = d.cfg.Pagemap.Close() // it was only read from
+		_ = d.cfg.Pagemap.Close() // only read from
 	}
 	return nil
 }
