@@ -1,7 +1,8 @@
 // Package wasm is a kind of sandbox that needs nothing but this binary. Engines such as QuickJS-NG
 // are compiled to WebAssembly and translated to Go ahead of time (by internal/w2x). Their linear
 // memory is mapped so that the host can revoke every page. A guest can make no system calls. It can
-// only call the functions that the engine imports (type imports), and of these only Cmd.Ask blocks.
+// only call the functions that the engine imports (type imports). Of these only those block that
+// ask the host (Cmd.Ask) or, in Python, wait for its next line.
 //
 // An engine boots once. Its memory then becomes the image that every sandbox maps copy-on-write. So
 // a new sandbox costs microseconds, and holds no state of another one.
@@ -16,11 +17,15 @@
 // image is created. Only while it runs, there is a global __host, which it must capture and delete:
 //
 //	__host("write", s)          writes one line, "\n" included, to the guest stream
-//	__host("ask", s)            asks the host (Cmd.Ask) and returns its answer, or undefined if there is none
+//	__host("ask", s)            asks the host (Cmd.Ask) and returns its answer,
+//	                            or undefined if there is none
 //	__host("clock", ms)         sets the guest's clock, in milliseconds since the epoch; it never goes back
-//	__host("now")               reads the clock; every 4,096th reading advances it by a millisecond, so that polling loops end
-//	__host("eval", code, name)  runs a script, named so in stack traces, and returns its completion value
-//	__host("lend", "c")         returns a function (promise, s) that acts as "write", and makes the engine report no rejection of promise
+//	__host("now")               reads the clock; every 4,096th reading advances it
+//	                            by a millisecond, so that polling loops end
+//	__host("eval", code, name)  runs a script, named so in stack traces, and
+//	                            returns its completion value
+//	__host("lend", "c")         returns a function (promise, s) that acts as "write",
+//	                            and makes the engine report no rejection of promise
 //
 // Its completion value is an object with these methods, none of which may throw. deliver(line,
 // long) handles a line from the host, without "\n"; long reports whether the line has 16
