@@ -6,26 +6,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuClockName says what bounds the CPU time of a guest.
+// cpuClockName describes the clock that limits a guest's CPU time.
 const cpuClockName = "CPU time of the guest's thread"
 
-// missing are the protections that this platform lacks.
+// missing lists the protections that this platform lacks.
 var missing []string
 
-// A cpuClock tells how much CPU time one thread has used. Any thread of the process may read it.
+// A cpuClock measures the CPU time of one thread. Any thread of the process may read it.
 type cpuClock int32
 
-// threadClock is the clock of the calling thread; the caller has locked its goroutine to it.
+// threadClock returns the clock of the calling thread. The caller must have locked its goroutine to
+// it.
 func threadClock() cpuClock {
-	// The kernel's encoding of a clock of one thread: the complement of its id, then "per thread" and "scheduler time".
+	// The kernel's encoding of a thread's clock: the complement of its ID, then "per thread" and
+	// "scheduler time".
 	return cpuClock(int32(^unix.Gettid())<<3 | 4 | 2)
 }
 
-// read gives the CPU time that the thread has used.
+// read returns the thread's CPU time.
 func (c cpuClock) read() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(c), &ts); err != nil {
-		return 0 // the thread is gone: its entry is over, and nobody asks any more
+		return 0 // the thread has ended: its entry is over, and the result unused
 	}
 	return time.Duration(ts.Nano())
 }

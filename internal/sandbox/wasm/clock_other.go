@@ -4,14 +4,14 @@ package wasm
 
 import "time"
 
-// cpuClockName says what bounds the CPU time of a guest.
+// cpuClockName describes the clock that limits a guest's CPU time.
 const cpuClockName = "wall time of the guest's entries"
 
-// missing are the protections that this platform lacks.
+// missing lists the protections that this platform lacks.
 var missing = []string{"a clock of the guest's own CPU time: the time that its entries take stands in, so a busy host shortens it"}
 
-// A cpuClock tells how much time has passed since it was made: the CPU time of one thread can't be read from another
-// on this system, so that a guest pays for the time in which its neighbours run.
+// A cpuClock measures the time since its creation. On this system a thread's CPU time can't be read
+// from another thread, so a guest is also charged for time in which others run.
 type cpuClock time.Time
 
 func threadClock() cpuClock { return cpuClock(time.Now()) }

@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// deltaPages is how many pages of a snapshot are laid out together.
+	// deltaPages is how many pages of a snapshot are encoded together.
 	deltaPages = 16
-	// lineWords is how many words of wordSize bytes a line has.
+	// lineWords is how many words a line has.
 	lineWords = lineSize / wordSize
 	wordSize  = 8
-	// alike is in how many bytes a line may differ from the image's for the difference to be kept: beyond that the line is kept as it
-	// is. What a guest made anew, where the image has the leftovers of something else, is much like its neighbours, and its difference is like nothing.
+	// alike is how many bytes of a line may differ from the image's line for the difference to be
+	// stored. Beyond that the line itself is stored. New data over unrelated leftovers resembles
+	// its neighbors, while its difference resembles nothing.
 	alike = 24
 )
 
-// A delta is what some pages are, seen from the image's. See pack.go for how it is laid out.
+// A delta is the difference between some pages and the image's. pack.go describes the encoding.
 type delta struct {
 	pages, lines, n int // bytes of each part
 	which           [deltaPages * 16]byte
 	marks           [deltaPages * pageSize / lineSize]byte
-	words           [deltaPages*pageSize + lineSize]byte // with room to read a whole line where the last words are
+	words           [deltaPages*pageSize + lineSize]byte // with room to read a whole line at the last words
 }
 
 var noPage [pageSize]byte
 
-// delta gives one, which the caller puts back.
+// delta returns a delta, which the caller puts back.
 func (c *codec) delta() *delta {
 	if d, ok := c.deltas.Get().(*delta); ok {
 		d.pages, d.lines, d.n = 0, 0, 0
@@ -37,7 +38,7 @@ func (c *codec) delta() *delta {
 	return new(delta)
 }
 
-// differences gives what writes the pages of memory as they differ from those of img.
+// differences returns a function that writes pages of memory as their difference to those of img.
 func (c *codec) differences(memory []byte, img *image) func(w io.Writer, runs []pageRun) error {
 	return func(w io.Writer, runs []pageRun) error {
 		d := c.delta()
@@ -78,7 +79,7 @@ func (d *delta) add(now, old *[pageSize]byte) {
 	d.pages += 16
 }
 
-// line adds a line, and reports whether it does as it is.
+// line adds a line, and reports whether it is stored unchanged.
 func (d *delta) line(now, old *[lineSize]byte) (whole bool) {
 	var a, x [lineWords]uint64
 	filled, differing := 0, 0
@@ -104,7 +105,7 @@ func (d *delta) line(now, old *[lineSize]byte) (whole bool) {
 	return whole
 }
 
-// bytesIn is how many bytes of a word are not zero.
+// bytesIn returns how many bytes of a word are not zero.
 func bytesIn(v uint64) int {
 	v |= v >> 4
 	v |= v >> 2
@@ -112,7 +113,7 @@ func bytesIn(v uint64) int {
 	return bits.OnesCount64(v & 0x0101010101010101)
 }
 
-// write writes what was added, and begins anew.
+// write writes the added pages, and resets d.
 func (d *delta) write(w io.Writer) error {
 	for _, part := range [][]byte{d.which[:d.pages], d.marks[:d.lines], d.words[:d.n]} {
 		if _, err := w.Write(part); err != nil {
@@ -123,7 +124,7 @@ func (d *delta) write(w io.Writer) error {
 	return nil
 }
 
-// differences reads pages, and makes those of memory, which are as in the image, what they are.
+// differences reads pages and applies them to memory, which holds the image's.
 func (u *unpacker) differences(runs []pageRun, memory []byte) error {
 	d := u.c.delta()
 	defer u.c.deltas.Put(d)
@@ -147,7 +148,7 @@ func (u *unpacker) differences(runs []pageRun, memory []byte) error {
 // fill reads len(b) bytes into b.
 func (u *unpacker) fill(b []byte) { copy(b, u.read(b)) }
 
-// delta reads pages that were laid out together, and changes those of at.
+// delta reads pages that were encoded together, and applies them to those of at.
 func (u *unpacker) delta(d *delta, at []*[pageSize]byte) {
 	u.fill(d.which[:16*len(at)])
 	lines := 0
@@ -182,12 +183,13 @@ func (u *unpacker) delta(d *delta, at []*[pageSize]byte) {
 	}
 }
 
-// page gives which lines of a page are changed, and which of these are as they are.
+// page returns which lines of a page are changed, and which of these are stored unchanged.
 func (d *delta) page(p int) (changed, whole uint64) {
 	return binary.LittleEndian.Uint64(d.which[16*p:]), binary.LittleEndian.Uint64(d.which[16*p+8:])
 }
 
-// patch changes the words of a line that mark says by as many words, which others follow, and says how many bytes these have.
+// patch XORs the words of a line selected by mark with the following words, and returns how many
+// bytes these have.
 func patch(line, words *[lineSize]byte, mark byte) (n int) {
 	for ; mark != 0; mark &= mark - 1 {
 		to := line[bits.TrailingZeros8(mark)*wordSize&(lineSize-wordSize):]

@@ -8,37 +8,37 @@ import (
 	"sync"
 )
 
-// A guest is one instance of an engine in a region: what all engines have in common.
+// A guest is one instance of an engine in a region. It holds what all engines share.
 type guest struct {
 	region   *region
 	engine   engine
 	host     host
-	random   *rand.ChaCha8 // of the guest of which an image is made; no other has any
+	random   *rand.ChaCha8 // only in the guest that becomes an image
 	clock    int64         // milliseconds since the epoch
-	readings int           // of the clock
+	readings int           // readings since the clock advanced
 
 	mu      sync.Mutex
 	inside  bool // a goroutine is inside enter
 	dead    bool // the heap may be inconsistent: never enter again
-	revoked bool // the memory was taken away
+	revoked bool // the memory was revoked
 }
 
-// A host is what a guest can ask of the outside while it runs.
+// A host is the interface through which a running guest accesses the outside.
 type host interface {
-	interrupted() bool                                      // whether the guest is to stop
-	write(n int, text func() string)                        // a line of n bytes, "\n" included
-	ask(n int, text func() string) (answer string, ok bool) // stands still until the answer is there
-	next() (line string, ok bool)                           // stands still until the host sends its next line
+	interrupted() bool                                      // reports whether the guest must stop
+	write(n int, text func() string)                        // writes a line of n bytes, "\n" included
+	ask(n int, text func() string) (answer string, ok bool) // blocks until the answer arrives
+	next() (line string, ok bool)                           // blocks until the host sends its next line
 }
 
-// newGuest puts an engine of the image's language over a region that holds the image.
+// newGuest attaches an engine of the image's language to a region that holds the image.
 func newGuest(r *region, img *image, outside host) *guest {
 	g := &guest{region: r, host: outside, clock: bootTime}
 	g.engine = img.lang.attach(g, img.words)
 	return g
 }
 
-// Errors of a guest that can't go on.
+// Errors of a guest that can't continue.
 var (
 	errDead    = errors.New("the guest was stopped")
 	errMemory  = errors.New("the guest is out of memory")
@@ -46,17 +46,18 @@ var (
 	errRevoked = errors.New("the guest's memory was revoked")
 )
 
-// An abort unwinds the guest with an error of the host's.
+// An abort is a panic value that unwinds the guest with an error of the host.
 type abort struct{ err error }
 
-// An exception is what the guest threw where the host called it.
+// An exception is an error thrown by the guest in a call from the host.
 type exception struct{ text string }
 
-// Error gives the exception as the guest writes it, and its stack.
+// Error returns the guest's text of the exception, with its stack.
 func (e *exception) Error() string { return e.text }
 
-// enter runs f, in which the guest may run. It recovers from whatever ends the guest: after an error other than an
-// *exception, the heap may be inconsistent, and the guest can't be entered again.
+// enter runs f, which may run the guest. It recovers from any panic that ends the guest. After an
+// error other than an *exception, the heap may be inconsistent, and the guest can't be entered
+// again.
 func (g *guest) enter(f func() error) (err error) {
 	g.mu.Lock()
 	if g.dead {
@@ -82,14 +83,14 @@ func (g *guest) enter(f func() error) (err error) {
 	return f()
 }
 
-// trapped says what the recovered panic x means.
+// trapped returns the error for a recovered panic.
 func (g *guest) trapped(x any) error {
 	if a, ok := x.(abort); ok {
 		return a.err
 	}
 	err := g.engine.trap(x)
 	switch {
-	case err == nil: // a defect of the host side: it must not take the process down, nor be hidden
+	case err == nil: // a defect of the host side: it must neither crash the process nor be hidden
 		return fmt.Errorf("panic in the host side of a guest: %v\n%s", x, debug.Stack())
 	case g.revoked:
 		return errRevoked
@@ -97,8 +98,8 @@ func (g *guest) trapped(x any) error {
 	return err
 }
 
-// revoke takes the memory away from a guest that is inside enter, on another goroutine, which ends it at its next
-// access. It does nothing to one that isn't.
+// revoke makes the memory inaccessible to a guest that is inside enter on another goroutine, and so
+// ends it at its next access. Otherwise it does nothing.
 func (g *guest) revoke() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +110,7 @@ func (g *guest) revoke() error {
 	return g.region.revoke()
 }
 
-// readingsPerMS is how often the clock can be read before it moves on by itself, by a millisecond.
+// readingsPerMS is how often the clock can be read before it advances by a millisecond.
 const readingsPerMS = 4096
 
 // now reads the guest's clock.

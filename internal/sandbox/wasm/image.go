@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// bootMemory bounds the memory in which an image is made, in bytes.
+	// bootMemory is the maximum memory for creating an image, in bytes.
 	bootMemory = 128 << 20
-	// bootPatience is how long it may take.
+	// bootPatience is how long creating an image may take.
 	bootPatience = time.Minute
-	// bootTime is what the clock shows while an image is made, in milliseconds since the epoch, so that the image is
-	// the same every time: 2026-01-01.
+	// bootTime is the clock while an image is created, in milliseconds since the epoch: 2026-01-01.
+	// It is fixed so that the image is always the same.
 	bootTime = 1767225600000
 )
 
-// An image is the memory of a guest that has booted and evaluated the prelude: what every guest of a language begins with.
+// An image is the memory of a guest that has booted and evaluated the prelude. Every guest of a
+// language starts with it.
 type image struct {
 	lang    language
 	id      identity
 	size    int       // bytes
-	words   []uint32  // what the engine knows of it
-	version string    // of the engine
-	hot     []pageRun // what a first program writes to
+	words   []uint32  // the engine's handles into it
+	version string    // version of the engine
+	hot     []pageRun // pages that a first program writes to
 
 	file *imageFile
 	base []byte // the file, mapped for reading
 }
 
-// bootImage boots the engine of lang and evaluates its guest's side of the protocol.
+// bootImage boots the engine of lang and evaluates the guest's side of the protocol.
 func bootImage(lang language) (img *image, err error) {
 	r, err := newRegion()
 	if err != nil {
@@ -66,7 +67,8 @@ func bootImage(lang language) (img *image, err error) {
 	})
 }
 
-// identify gives the identity of an engine's build: all that makes a guest go on as it would have.
+// identify returns the identity of an engine's build: a hash of everything that determines the
+// guest's behavior.
 func identify(lang language, img *image, memory []byte) identity {
 	h := sha256.New()
 	fmt.Fprintf(h, "biplane engine 1\n%s\n%s\n%x\n%s\n%d\n%d\n", lang.name, lang.module, sha256.Sum256([]byte(lang.source())), img.version, img.words, len(memory))
@@ -74,7 +76,7 @@ func identify(lang language, img *image, memory []byte) identity {
 	return identity(h.Sum(nil))
 }
 
-// keep makes the image's file; each gives the bytes of runs.
+// keep creates the image's file; each passes the bytes of runs to its callback.
 func (i *image) keep(runs []pageRun, each func(use func(b []byte, page uint32) error, runs []pageRun) error) error {
 	f, err := newImageFile(i.size)
 	if err != nil {
@@ -94,19 +96,20 @@ func (i *image) keep(runs []pageRun, each func(use func(b []byte, page uint32) e
 	return nil
 }
 
-// close gives the image's memory back; guests that map it keep their own view, but none may be snapshotted any more.
+// close releases the image's memory. Guests that map it keep their view, but can no longer be
+// snapshotted.
 func (i *image) close() {
 	i.file.close()
 	unmap(i.base)
 }
 
-// at gives the image's bytes from a page on, at most n of them; there are fewer, or none, at its end.
+// at returns at most n bytes of the image, starting at a page; fewer, or none, at its end.
 func (i *image) at(page uint32, n int) []byte {
 	off := min(int(page)*pageSize, i.size)
 	return i.base[off:min(off+n, i.size)]
 }
 
-// unpackImage gives the image of lang that was packed.
+// unpackImage unpacks the golden image of lang.
 func unpackImage(c *codec, lang language) (*image, error) {
 	h, u, err := c.open(lang.golden, lang.magic())
 	if err != nil {
@@ -138,7 +141,8 @@ func unpackImage(c *codec, lang language) (*image, error) {
 	return i, nil
 }
 
-// differing gives the pages in which b differs from base, which is followed by zeros, among parts of b.
+// differing returns the pages in which b differs from base, which is extended with zeros, among
+// parts of b.
 func differing(b []byte, base []byte, parts [][2]int) (pages []uint32) {
 	var zero [pageSize]byte
 	for _, p := range parts {
@@ -155,10 +159,10 @@ func differing(b []byte, base []byte, parts [][2]int) (pages []uint32) {
 	return pages
 }
 
-// whole is all of b as a part of it.
+// whole returns all of b as one part.
 func whole(b []byte) [][2]int { return [][2]int{{0, len(b)}} }
 
-// A booter is the outside of the guest of which the image is made.
+// A booter is the host of the guest that becomes the image.
 type booter struct{ until time.Time }
 
 func (b booter) interrupted() bool                   { return time.Now().After(b.until) }

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An imageFile keeps a memory image where the system can map it copy-on-write: in an anonymous, sealed file of memory
-// on Linux, elsewhere (and where that can't be had) in a temporary file that no name leads to any more.
+// An imageFile keeps a memory image where the system can map it copy-on-write: on Linux in an
+// anonymous, sealed memory file. Elsewhere, and if that is not available, it is a temporary file
+// that has been unlinked.
 type imageFile struct {
 	f    *os.File
-	kind string // for people
+	kind string // for users
 }
 
-// newImageFile makes a file of size bytes, all zeros.
+// newImageFile creates a file of size zero bytes.
 func newImageFile(size int) (*imageFile, error) {
 	f, kind, err := anonymousFile()
 	if err != nil {
@@ -29,13 +30,13 @@ func newImageFile(size int) (*imageFile, error) {
 	return &imageFile{f, kind}, nil
 }
 
-// write writes b from a page on.
+// write writes b, starting at a page.
 func (i *imageFile) write(b []byte, page uint32) error {
 	_, err := i.f.WriteAt(b, int64(page)*pageSize)
 	return err
 }
 
-// seal makes the file unchangeable where the system can.
+// seal makes the file immutable if the system can.
 func (i *imageFile) seal() error { return seal(i.f) }
 
 // view maps the file for reading.
@@ -54,7 +55,7 @@ func (i *imageFile) mapAt(b []byte) error {
 
 func (i *imageFile) close() { _ = i.f.Close() } // nothing was buffered
 
-// temporaryFile makes a file that no name leads to.
+// temporaryFile creates a file and unlinks it.
 func temporaryFile() (*os.File, string, error) {
 	f, err := os.CreateTemp("", "biplane-image-*")
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
-// jsImage is the packed golden image: what bootJS makes of the engine and the prelude (TestGolden writes it).
+// jsImage is the packed golden image, created by bootJS from the engine and the prelude (TestGolden
+// writes it).
 //
 //go:embed js.image
 var jsImage []byte
 
-// javaScript is the language whose engine is QuickJS-NG.
+// javaScript returns the language whose engine is QuickJS-NG.
 func javaScript() language {
 	return language{
 		name: "js", title: "QuickJS-NG 0.17.0", polls: true, module: qjs.Sum, source: javaScriptSource, plain: true,
@@ -33,31 +34,33 @@ func javaScript() language {
 	}
 }
 
-// javaScriptSource returns the prelude. It ends in the checksum of the data that the prelude asks for, which makes an engine
-// with other data another build.
+// javaScriptSource returns the prelude. It ends with the checksum of the locale data that the
+// prelude uses, so that an engine with other data is another build.
 func javaScriptSource() string { return prelude.Source + "// " + cldr.Sum() + "\n" }
 
-// A value is a handle of a JavaScript value: the address of a cell in the guest's memory that holds it. Zero is none.
+// A value is a handle of a JavaScript value: the address of a cell in the guest's memory that holds
+// it. Zero means no value.
 type value uint32
 
-// handles are the values that the host uses, made once while the image is and at the same addresses in every guest.
+// handles holds the values that the host uses. They are created with the image and have the same
+// addresses in every guest.
 type handles struct {
 	scratch   uint32 // address of scratchSize bytes for arguments and results
 	undefined value
 	runtime   value // the prelude's completion value
-	deliver   value // its methods; zero where it has none
+	deliver   value // its methods; zero if absent
 	give      value
 	idle      value
 	unhandled value
 }
 
-// words are the handles as an image keeps them.
+// words returns the handles as stored in an image.
 func (h handles) words() []uint32 {
 	return []uint32{h.scratch, uint32(h.undefined), uint32(h.runtime), uint32(h.deliver), uint32(h.give), uint32(h.idle), uint32(h.unhandled)}
 }
 
 func handlesOf(w []uint32) (h handles) {
-	if len(w) == len(h.words()) { // otherwise it is no image of this engine's, and any handle faults
+	if len(w) == len(h.words()) { // otherwise the image is not of this engine, and any handle faults
 		h = handles{w[0], value(w[1]), value(w[2]), value(w[3]), value(w[4]), value(w[5]), value(w[6])}
 	}
 	return h
@@ -65,7 +68,8 @@ func handlesOf(w []uint32) (h handles) {
 
 const scratchSize = 64
 
-// A jsEngine is QuickJS-NG over the memory of one guest. Between entries nothing of the guest is outside of its memory.
+// A jsEngine is QuickJS-NG over the memory of one guest. Between entries all of the guest's state
+// is in its memory.
 type jsEngine struct {
 	g        *guest
 	m        *qjs.Module
@@ -73,12 +77,12 @@ type jsEngine struct {
 	rejected []rejection
 }
 
-// A rejection is a promise that was rejected while nothing handled it.
+// A rejection is a promise that was rejected without a handler.
 type rejection struct {
 	promise, reason value
 }
 
-// maxRejected bounds how many rejections are kept for the prelude to hear of.
+// maxRejected is the maximum number of rejections kept for the prelude.
 const maxRejected = 16
 
 func newJS(g *guest) *jsEngine {
@@ -108,8 +112,8 @@ func (e *jsEngine) deliver(line string) error {
 	return e.call(e.h.deliver, v, long)
 }
 
-// give delivers a line that is the value of a call, and says whether it was one: only what differs between such lines is parsed
-// in the guest. Whether the value is one piece of JSON is for the guest to say, which knows the rest of the line then.
+// give delivers a line that answers a call, and reports whether it was one. The guest then parses
+// only the value, and checks itself whether that is a single JSON value.
 func (e *jsEngine) give(line string) (bool, error) {
 	at, id, text, ok := splitAnswer(line)
 	if !ok || e.h.give == 0 || longDigits(text) {
@@ -124,8 +128,8 @@ func (e *jsEngine) give(line string) (bool, error) {
 	return given, err
 }
 
-// splitAnswer takes apart a line that looks like HostMessage{At, Answer{ID, Value}} as Go writes it. It says nothing of text but where it begins and
-// ends.
+// splitAnswer splits a line that looks like HostMessage{At, Answer{ID, Value}} as encoded by Go. It
+// finds the bounds of text, and doesn't validate it.
 func splitAnswer(line string) (at, id int64, text string, ok bool) {
 	if line, ok = strings.CutPrefix(line, `{"at":`); !ok {
 		return
@@ -146,7 +150,7 @@ func splitAnswer(line string) (at, id int64, text string, ok bool) {
 	return
 }
 
-// cutNumber cuts a number without a sign from the front of s, as long as a guest's number may be at most.
+// cutNumber cuts an unsigned number from the front of s. It must have fewer than manyDigits digits.
 func cutNumber(s string) (n int64, rest string, ok bool) {
 	i := 0
 	for i < len(s) && i < manyDigits && s[i]-'0' < 10 {
@@ -156,10 +160,11 @@ func cutNumber(s string) (n int64, rest string, ok bool) {
 	return n, s[i:], i > 0 && i < manyDigits && (s[0] != '0' || i == 1)
 }
 
-// manyDigits is from how many digits on a number may be none that JavaScript's numbers hold.
+// manyDigits is the number of digits from which on JavaScript's numbers may not hold an integer.
 const manyDigits = 16
 
-// longDigits reports whether s holds manyDigits digits in a row. It looks at one byte of as many, mostly.
+// longDigits reports whether s holds manyDigits consecutive digits. It mostly looks at one byte in
+// manyDigits.
 func longDigits(s string) bool {
 	digit := func(i int) bool { return s[i]-'0' < 10 }
 	for i := manyDigits - 1; i < len(s); i += manyDigits {
@@ -180,7 +185,7 @@ func longDigits(s string) bool {
 	return false
 }
 
-// work runs the queued jobs, then the prelude's idle and the jobs that it leaves.
+// work runs the queued jobs, then the prelude's idle and the jobs that it adds.
 func (e *jsEngine) work() error {
 	if err := e.jobs(); err != nil {
 		return err
@@ -197,7 +202,7 @@ func (e *jsEngine) trap(x any) error {
 	case !ok:
 		return nil
 	case trap == qjs.ErrDepth || trap == qjs.ErrMemory && e.m.StackPointer() > qjs.InitialStackPointer:
-		return errStack // a stack that ran below address 0 wrapped around
+		return errStack // the stack pointer wrapped around below address 0
 	}
 	return fmt.Errorf("the guest trapped: %w", trap)
 }
@@ -216,7 +221,7 @@ func (e *jsEngine) resume(state []byte) error {
 	return nil
 }
 
-// tryJS is the trial of the language.
+// tryJS implements language.trial.
 func tryJS(x engine, endless bool) error {
 	e, code := x.(*jsEngine), "6 * 7"
 	if endless {
@@ -241,7 +246,7 @@ func (e *jsEngine) put(s string) uint32 {
 	return p
 }
 
-// newString makes a JavaScript string.
+// newString creates a JavaScript string.
 func (e *jsEngine) newString(s string) value {
 	p := e.put(s)
 	v := e.m.QjsNewString(p, uint32(len(s)))
@@ -252,8 +257,8 @@ func (e *jsEngine) newString(s string) value {
 	return value(v)
 }
 
-// text calls use with the length of the string that v converts to and a function that copies it. It does nothing when
-// the conversion fails.
+// text converts v to a string, and calls use with its length and a function that copies it. It
+// reports whether the conversion succeeded.
 func (e *jsEngine) text(v value, use func(n int, copy func() string)) bool {
 	p := e.m.QjsGetStringLen(uint32(v), e.h.scratch)
 	if p == 0 {
@@ -265,10 +270,10 @@ func (e *jsEngine) text(v value, use func(n int, copy func() string)) bool {
 	return true
 }
 
-// maxText bounds what the host copies of an exception, in bytes.
+// maxText is the maximum number of bytes that the host copies of an exception.
 const maxText = 16 << 10
 
-// describe gives at most maxText bytes of the string that v converts to.
+// describe returns v converted to a string, or a placeholder if it is longer than maxText.
 func (e *jsEngine) describe(v value) (s string) {
 	e.text(v, func(n int, text func() string) {
 		if n <= maxText {
@@ -280,7 +285,7 @@ func (e *jsEngine) describe(v value) (s string) {
 	return s
 }
 
-// property gives a property of v, which the caller frees.
+// property returns a property of v, which the caller frees.
 func (e *jsEngine) property(v value, name string) value {
 	p := e.put(name)
 	x := e.m.QjsGetPropString(uint32(v), p)
@@ -294,17 +299,17 @@ func (e *jsEngine) free(v value) {
 	}
 }
 
-// failed reports whether v says that an exception is pending, as none does.
+// failed reports whether v signals a pending exception, as zero does.
 func (e *jsEngine) failed(v value) bool { return v == 0 || e.m.QjsIsException(uint32(v)) != 0 }
 
-// caught takes the pending exception.
+// caught removes and returns the pending exception.
 func (e *jsEngine) caught() error {
 	x := value(e.m.QjsGetException())
 	if x == 0 {
 		return errMemory
 	}
 	defer e.free(x)
-	if e.g.host.interrupted() { // no more code of the guest's
+	if e.g.host.interrupted() { // run no more of the guest's code
 		return &exception{"interrupted"}
 	}
 	text := e.describe(x)
@@ -318,7 +323,7 @@ func (e *jsEngine) caught() error {
 	return &exception{text}
 }
 
-// eval runs a script and gives its completion value, which the caller frees.
+// eval runs a script and returns its completion value, which the caller frees.
 func (e *jsEngine) eval(code, name string) (value, error) {
 	p, n := e.put(code), e.put(name)
 	v := value(e.m.QjsEval(p, uint32(len(code)), n, 0))
@@ -331,7 +336,7 @@ func (e *jsEngine) eval(code, name string) (value, error) {
 	return v, nil
 }
 
-// call calls a method of the prelude's runtime and drops what it gives. It does nothing where f is no method.
+// call calls a method of the prelude's runtime and drops the result. It does nothing if f is zero.
 func (e *jsEngine) call(f value, args ...value) error {
 	if f == 0 {
 		return nil
@@ -339,7 +344,7 @@ func (e *jsEngine) call(f value, args ...value) error {
 	return e.callFor(f, nil, args...)
 }
 
-// callFor calls a method, and use with what it gives.
+// callFor calls a method, and passes the result to use.
 func (e *jsEngine) callFor(f value, use func(value), args ...value) error {
 	argv := e.h.scratch + 16
 	for i, a := range args {
@@ -357,7 +362,7 @@ func (e *jsEngine) callFor(f value, use func(value), args ...value) error {
 	return nil
 }
 
-// jobs runs what is queued until nothing is, and then tells the prelude of promises whose rejection nothing handled.
+// jobs runs jobs until none is queued, and then reports unhandled rejections to the prelude.
 func (e *jsEngine) jobs() error {
 	for {
 		for e.m.QjsIsJobPending() != 0 {

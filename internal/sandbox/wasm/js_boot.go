@@ -9,15 +9,18 @@ import (
 	"github.com/biplane-dev/biplane/third_party/quickjs-wasi/qjs"
 )
 
-// freeHeap is how much free heap the image holds, in bytes, so that usual programs never grow their memory.
+// freeHeap is how much free heap the image holds, in bytes, so that typical programs never grow
+// their memory.
 const freeHeap = 2 << 20
 
-// garbage is how much a guest allocates before the engine first looks for cycles among what it has, in bytes. It looks at every
-// object for that, of the prelude too, and each page with one is then the guest's own.
+// garbage is how much a guest allocates before the engine first collects cycles, in bytes. A
+// collection visits every object, including the prelude's, and makes each page with one private to
+// the guest.
 const garbage = freeHeap
 
-// slots is a script whose value takes the room that booting left free in the engine's blocks of small objects, which is
-// everywhere: what a program allocates is to lie together. A typical program then writes to a fifth fewer pages.
+// slots is a script whose value occupies the gaps that booting left in the engine's blocks of small
+// objects. The allocations of a program are then contiguous, and a typical program writes to a
+// fifth fewer pages.
 const slots = `(() => {
 	const a = [];
 	for (let k = 0; k < 60; k++) {
@@ -27,7 +30,7 @@ const slots = `(() => {
 	return a;
 })()`
 
-// bootJS starts the engine, evaluates the prelude and gives the handles.
+// bootJS starts the engine, evaluates the prelude and returns the handles.
 func bootJS(g *guest, prelude string) (words []uint32, version string, err error) {
 	code, err := compileJS(g.host, prelude)
 	if err != nil {
@@ -59,7 +62,7 @@ func bootJS(g *guest, prelude string) (words []uint32, version string, err error
 	return e.h.words(), e.cstring(m.QjsGetQuickjsVersion()), nil
 }
 
-// startJS starts the engine over the region of g, which is empty.
+// startJS starts the engine in the empty region of g.
 func startJS(g *guest) (*jsEngine, error) {
 	if !g.region.grow(qjs.MemoryPages * wasmPage) {
 		return nil, errMemory
@@ -85,13 +88,14 @@ func startJS(g *guest) (*jsEngine, error) {
 
 const (
 	preludeName = "biplane:guest" // in stack traces
-	// stripSource leaves the text of functions out of what is compiled: the engine would keep it, and that of a function inside
-	// of others once for each.
+	// stripSource omits the text of functions from the compiled code. The engine would keep it, and
+	// that of a nested function once for each enclosing one.
 	stripSource = 1 << 4
-	stripDebug  = 1 << 5 // and where its functions are in it: nobody is shown that
+	stripDebug  = 1 << 5 // omit the positions of functions too: they are never shown
 )
 
-// compileJS compiles a prelude, in an engine of its own: nothing of the compiler's is to be in the image.
+// compileJS compiles a prelude in a separate engine, so that the image holds nothing of the
+// compiler.
 func compileJS(outside host, prelude string) ([]byte, error) {
 	r, err := newRegion()
 	if err != nil {
@@ -112,7 +116,8 @@ func compileJS(outside host, prelude string) ([]byte, error) {
 	return bytes.Clone(e.m.Memory()[b:][:n]), nil
 }
 
-// prelude evaluates the compiled prelude with the host function as a global, and takes the methods of its completion value.
+// prelude evaluates the compiled prelude with the host function as a global, and stores the methods
+// of its completion value.
 func (e *jsEngine) prelude(code []byte) error {
 	global, name := value(e.m.QjsGetGlobal()), e.put(hostFunction)
 	f := e.m.QjsNewHostFunction(name, uint32(len(hostFunction)), 1)
@@ -155,7 +160,7 @@ func (e *jsEngine) prelude(code []byte) error {
 	return nil
 }
 
-// cstring reads a short text that ends with a zero byte.
+// cstring reads a short string that ends with a zero byte.
 func (e *jsEngine) cstring(p uint32) string {
 	b := e.m.Memory()[p:]
 	for i, c := range b[:min(len(b), 64)] {

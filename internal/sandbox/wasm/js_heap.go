@@ -2,19 +2,20 @@ package wasm
 
 import "encoding/binary"
 
-// The engine's allocator is dlmalloc, in wasi-libc's build: its heap is one row of chunks. A chunk begins with the size of
-// the one before it where that is free, and its own size, whose low bits say whether it and the one before are in use. A
-// free chunk then has at most 24 bytes of links; what is behind them is never read before it is written.
+// The engine's allocator is dlmalloc, as built for wasi-libc: its heap is one sequence of chunks. A
+// chunk begins with the size of the previous one if that is free, and its own size, whose low bits
+// are the in-use flags of both. A free chunk continues with at most 24 bytes of links. The bytes
+// after them are never read before they are written.
 const (
 	chunkHead  = 8
-	chunkLinks = 32 // with the head
+	chunkLinks = 32 // including the head
 	chunkUsed  = 2
 	chunkFlags = 7
-	heapFoot   = 64 // the last bytes of the heap are the allocator's
+	heapFoot   = 64 // the allocator's own bytes at the end of the heap
 )
 
-// freeChunks gives the chunks that are free in the heap which begins with the chunk at first. It gives none when the
-// heap makes no sense: then the guest has destroyed it.
+// freeChunks returns the free chunks of the heap that begins with the chunk at first. It returns
+// none if the heap is inconsistent, because the guest has corrupted it.
 func freeChunks(memory []byte, first uint32) (free []span) {
 	end := uint64(len(memory))
 	for p := uint64(first); p+heapFoot < end; {
@@ -31,8 +32,8 @@ func freeChunks(memory []byte, first uint32) (free []span) {
 	return free
 }
 
-// dead gives the parts of the memory whose content means nothing while the guest is at rest: the unused stack and the
-// insides of free chunks.
+// dead returns the parts of the memory whose content is unused while the guest is at rest: the
+// unused stack and the insides of free chunks.
 func (e *jsEngine) dead() []span {
 	spans := []span{{0, e.m.StackPointer()}}
 	for _, c := range freeChunks(e.m.Memory(), e.heap()) {
@@ -43,15 +44,15 @@ func (e *jsEngine) dead() []span {
 	return spans
 }
 
-// heap is where the heap begins: the scratch memory was the first thing allocated.
+// heap returns the start of the heap: the scratch memory was allocated first.
 func (e *jsEngine) heap() uint32 { return e.h.scratch - chunkHead }
 
-// plugged is the size from which a free chunk of the image stays free, in bytes.
+// plugged is the minimum size of a free chunk that stays free in the image, in bytes.
 const plugged = 32 << 10
 
-// settle makes the heap of an image what is best for those who map it. What a program allocates is to lie together
-// rather than in every hole that booting left, since each page that is written to costs; so the holes are allocated, for
-// ever. And what means nothing is to be zero, which packs best.
+// settle optimizes an image's heap for its guests. Each written page costs memory, so a program's
+// allocations should be contiguous and not fill the holes left by booting. The holes are therefore
+// allocated permanently. Unused bytes are zeroed, which packs best.
 func (e *jsEngine) settle() error {
 	for range 100 {
 		holes := 0

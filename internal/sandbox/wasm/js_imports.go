@@ -19,14 +19,17 @@ const (
 	wasiNoSys   = 52
 )
 
-// imports is all that the engine imports: the whole surface that a guest has. Addresses and lengths come from the
-// guest; a wrong one is a panic (of Go's slices, or a fault), which ends the guest.
+// imports implements all functions that the engine imports: the guest's entire interface. Addresses
+// and lengths come from the guest; an invalid one panics (in a slice operation or by a fault),
+// which ends the guest.
 type imports struct{ e *jsEngine }
 
-// lentCall is the name of the function that writes calls: the prelude takes it from the host function.
+// lentCall is the name of the function that writes calls. The prelude gets it from the host
+// function.
 const lentCall = "c"
 
-// EnvHostCall serves the host function, and what it lends, which it tells by the lengths of their names: no program has any of them.
+// EnvHostCall implements the host function and the functions that it lends. It distinguishes them
+// by the lengths of their names: programs have access to none of them.
 func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) uint32 {
 	e := i.e
 	if length == uint32(len(lentCall)) {
@@ -41,7 +44,7 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 	switch name, n := e.command(arg(0)); string(name[:n]) {
 	case "write":
 		if !e.text(arg(1), e.g.host.write) {
-			return 0 // the conversion threw, or memory is out
+			return 0 // the conversion threw, or memory is exhausted
 		}
 	case "ask":
 		return e.ask(arg(1))
@@ -79,15 +82,15 @@ func (e *jsEngine) called(argc, argv uint32) uint32 {
 	promise, line := binary.LittleEndian.Uint32(args), binary.LittleEndian.Uint32(args[4:])
 	e.m.QjsPromiseMarkAsHandled(promise)
 	if !e.text(value(line), e.g.host.write) {
-		return 0 // the conversion threw, or memory is out
+		return 0 // the conversion threw, or memory is exhausted
 	}
 	return e.m.QjsDupValue(uint32(e.h.undefined))
 }
 
-// maxCommand is longer than the name of anything that the host function does, in bytes.
+// maxCommand is longer than any command of the host function, in bytes.
 const maxCommand = 8
 
-// command gives the first argument of the host function, as much of it as can matter. It allocates nothing.
+// command returns the relevant prefix of the host function's first argument. It doesn't allocate.
 func (e *jsEngine) command(v value) (name [maxCommand]byte, n int) {
 	if p := e.m.QjsGetStringLen(uint32(v), e.h.scratch); p != 0 {
 		n = int(binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:]))
@@ -97,7 +100,7 @@ func (e *jsEngine) command(v value) (name [maxCommand]byte, n int) {
 	return name, n
 }
 
-// maxKey is longer than the key of any line of data of locales, in bytes.
+// maxKey is longer than any key of the locale data, in bytes.
 const maxKey = 64
 
 // key returns the text of v, or "" when it is too long for a key.
@@ -111,7 +114,8 @@ func (e *jsEngine) key(v value) (key string) {
 	return key
 }
 
-// maxClock bounds a guest's clock, in milliseconds: what JavaScript's Date can hold (ECMA-262, section 21.4.1.1).
+// maxClock is the maximum of a guest's clock, in milliseconds: the limit of JavaScript's Date
+// (ECMA-262, section 21.4.1.1).
 const maxClock = 8.64e15
 
 // ask asks the host.
@@ -119,7 +123,7 @@ func (e *jsEngine) ask(question value) uint32 {
 	var answer string
 	var ok bool
 	if !e.text(question, func(n int, text func() string) { answer, ok = e.g.host.ask(n, text) }) {
-		return 0 // the conversion threw, or memory is out
+		return 0 // the conversion threw, or memory is exhausted
 	}
 	if !ok {
 		return e.m.QjsDupValue(uint32(e.h.undefined))
@@ -127,7 +131,7 @@ func (e *jsEngine) ask(question value) uint32 {
 	return uint32(e.newString(answer))
 }
 
-// eval runs a script under a file name of its own, for stack traces.
+// eval runs a script with the given file name, for stack traces.
 func (i imports) eval(code, name value) uint32 {
 	e := i.e
 	file := e.put(e.describe(name))
@@ -146,7 +150,7 @@ func (i imports) eval(code, name value) uint32 {
 	return v
 }
 
-// throw makes an exception pending in the guest and gives the result that says so.
+// throw sets a pending exception in the guest and returns the result that signals it.
 func (e *jsEngine) throw(message string) uint32 {
 	x := e.m.QjsNewError()
 	if x == 0 {
@@ -162,7 +166,7 @@ func (e *jsEngine) throw(message string) uint32 {
 	return 0
 }
 
-// EnvHostInterrupt is asked every few thousand steps of the guest whether it is to stop.
+// EnvHostInterrupt reports whether the guest must stop. It is called every few thousand steps.
 func (i imports) EnvHostInterrupt(*qjs.Module) uint32 {
 	if i.e.g.host.interrupted() {
 		return 1
@@ -170,8 +174,8 @@ func (i imports) EnvHostInterrupt(*qjs.Module) uint32 {
 	return 0
 }
 
-// EnvHostPromiseRejection hears of promises that are rejected while nothing handles them, and of those that are
-// handled after all. The handles are the host's to free.
+// EnvHostPromiseRejection is called when a promise is rejected without a handler, and when it gets
+// one later. The host frees the handles.
 func (i imports) EnvHostPromiseRejection(m *qjs.Module, promise, reason, handled uint32) {
 	e := i.e
 	if handled == 0 && e.h.unhandled != 0 && len(e.rejected) < maxRejected {
@@ -193,24 +197,26 @@ func (i imports) EnvHostPromiseRejection(m *qjs.Module, promise, reason, handled
 	m.QjsFreeValue(reason)
 }
 
-// EnvHostGetTimezoneOffset says that the guest lives in UTC, wherever the host is.
+// EnvHostGetTimezoneOffset returns 0: the guest's time zone is UTC.
 func (imports) EnvHostGetTimezoneOffset(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// EnvHostModuleNormalize and EnvHostModuleLoad refuse: there are no modules but those that the host has
-// bundled into the program.
+// EnvHostModuleNormalize fails, as EnvHostModuleLoad does: there are no modules except those that
+// the host has bundled into the program.
 func (imports) EnvHostModuleNormalize(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// EnvHostModuleLoad refuses.
+// EnvHostModuleLoad always fails.
 func (imports) EnvHostModuleLoad(*qjs.Module, uint32, uint32) uint32 { return 0 }
 
-// WasiSnapshotPreview1ClockTimeGet is what Date reads, in nanoseconds but as coarse as the host makes it.
+// WasiSnapshotPreview1ClockTimeGet returns the clock that Date reads, in nanoseconds with the
+// resolution set by the host.
 func (i imports) WasiSnapshotPreview1ClockTimeGet(m *qjs.Module, clock uint32, precision uint64, result uint32) uint32 {
 	binary.LittleEndian.PutUint64(m.Memory()[result:], uint64(i.e.g.now()*int64(time.Millisecond)))
 	return wasiOK
 }
 
-// WasiSnapshotPreview1RandomGet fills guest memory with what is random while the image is made, and the same each
-// time. Afterwards there is none: programs get theirs from the prelude, which has a seed from the host.
+// WasiSnapshotPreview1RandomGet fills guest memory with deterministic random bytes while the image
+// is created. Afterwards it fails: programs get randomness from the prelude, which has a seed from
+// the host.
 func (i imports) WasiSnapshotPreview1RandomGet(m *qjs.Module, at, n uint32) uint32 {
 	if i.e.g.random == nil {
 		return wasiNoSys
@@ -221,20 +227,20 @@ func (i imports) WasiSnapshotPreview1RandomGet(m *qjs.Module, at, n uint32) uint
 
 // The guest has no files.
 
-// WasiSnapshotPreview1FdClose refuses.
+// WasiSnapshotPreview1FdClose always fails.
 func (imports) WasiSnapshotPreview1FdClose(*qjs.Module, uint32) uint32 { return wasiNoSys }
 
-// WasiSnapshotPreview1FdFdstatGet refuses.
+// WasiSnapshotPreview1FdFdstatGet always fails.
 func (imports) WasiSnapshotPreview1FdFdstatGet(*qjs.Module, uint32, uint32) uint32 {
 	return wasiBadFile
 }
 
-// WasiSnapshotPreview1FdSeek refuses.
+// WasiSnapshotPreview1FdSeek always fails.
 func (imports) WasiSnapshotPreview1FdSeek(*qjs.Module, uint32, uint64, uint32, uint32) uint32 {
 	return wasiNoSys
 }
 
-// WasiSnapshotPreview1FdWrite refuses.
+// WasiSnapshotPreview1FdWrite always fails.
 func (imports) WasiSnapshotPreview1FdWrite(*qjs.Module, uint32, uint32, uint32, uint32) uint32 {
 	return wasiBadFile
 }

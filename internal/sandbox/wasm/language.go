@@ -1,54 +1,64 @@
 package wasm
 
-// A language is a kind of guest: an engine, and the image that its guests begin with.
+// A language is a kind of guest: an engine, and the image with which its guests start.
 type language struct {
 	name  string // Spec.Runtime
-	title string // of the engine with its version, for people; TestGolden compares it with what the engine says of itself
-	// polls says that the engine asks its host now and then whether to stop (host.interrupted). Guests of one that
-	// doesn't are stopped by taking their memory away, at once, and don't step back for others: they give their turn
-	// away after a quantum, and go on.
+	title string // engine and version, for users; TestGolden compares it with the engine's own report
+	// polls means that the engine regularly polls host.interrupted. Guests of an engine that
+	// doesn't are stopped immediately by revoking their memory. They don't yield to others: after a
+	// quantum they release their turn and continue.
 	polls  bool
 	module string        // SHA-256 of the WebAssembly module, in hexadecimal digits
-	source func() string // the guest's side of the protocol, which boot evaluates
-	// plain says that the golden image isn't compressed: it is unpacked by every process, before its first program.
-	plain  bool
-	first  string // a first line of the host's, as usual as can be: what it has the guest write to is made ready for all
-	golden []byte // the packed image, empty where there is none
+	source func() string // the guest's side of the protocol, evaluated by boot
+	// plain means that the golden image isn't compressed: every process unpacks it before its first
+	// program.
+	plain bool
+	// a typical first line of the host: the pages that it makes the guest write are prepared for
+	// all guests
+	first  string
+	golden []byte // the packed image; empty if there is none
 
-	// attach puts the engine over the region of g, which holds the image that boot gave words for.
+	// attach attaches the engine to the region of g, which holds the image for which boot returned
+	// words.
 	attach func(g *guest, words []uint32) engine
-	// boot starts the engine over the region of g, which is empty, and evaluates source in it. It sets g.engine as soon
-	// as there is one, and gives what attach needs to know and the engine's version. It runs inside an entry of g.
+	// boot starts the engine in the empty region of g and evaluates source. It sets g.engine as
+	// soon as possible, and returns the words for attach and the engine's version. It runs inside
+	// an entry of g.
 	boot func(g *guest, source string) (words []uint32, version string, err error)
-	// trial has the guest multiply or, endless, run until it is stopped. It runs inside an entry.
+	// trial makes the guest multiply or, if endless, run until it is stopped. It runs inside an
+	// entry.
 	trial func(e engine, endless bool) error
 }
 
-// An engine is the code of one guest over the memory of its region. All but trap, state, dead and resume run inside entries of the
-// guest (guest.enter), where they may panic with what trap knows or with an abort.
+// An engine is the code of one guest over the memory of its region. All methods except trap, state,
+// dead and resume run inside entries of the guest (guest.enter), where they may panic with an abort
+// or a value known to trap.
 type engine interface {
-	// limit bounds the guest, before its first entry, fresh or resumed.
+	// limit sets the guest's limits. It is called before the first entry of a fresh or resumed
+	// guest.
 	limit(memory, stack int64)
-	// deliver gives the guest a line of the host's, without its '\n'.
+	// deliver passes a line from the host, without its '\n', to the guest.
 	deliver(line string) error
-	// work does all that is left to do, until the guest waits for the host.
+	// work runs the guest until it waits for the host.
 	work() error
-	// trap says what a panic that was recovered from an entry means, or gives nil where the guest can't have caused it.
+	// trap returns the error for a panic recovered from an entry, or nil if the guest can't have
+	// caused it.
 	trap(recovered any) error
-	// state gives what of the guest isn't in its memory, between two entries, in at most maxState bytes. It is an error when
-	// the guest isn't at rest.
+	// state returns the guest's state outside of its memory, between two entries, in at most
+	// maxState bytes. It fails if the guest isn't at rest.
 	state() ([]byte, error)
-	// dead gives the parts of the memory whose content means nothing between two entries, such as the unused stack and free
-	// memory: where a whole page is dead, a snapshot leaves it out.
+	// dead returns the parts of the memory whose content is unused between two entries, such as the
+	// unused stack and free memory. A snapshot omits pages that are entirely dead.
 	dead() []span
-	// resume takes what state gave, which may have been changed: whatever it is, it must give the guest nothing.
+	// resume restores the result of state, which may have been modified: whatever it is, it must
+	// not grant the guest anything.
 	resume(state []byte) error
 }
 
-// languages are what guests may be written in; the first is what a Spec without a Runtime means.
+// languages returns the supported languages; the first is the default of Spec.Runtime.
 func languages() []language { return []language{javaScript(), python()} }
 
-// magic is what the language's packed image begins with.
+// magic returns the first bytes of the language's packed image.
 func (l language) magic() string {
 	if l.plain {
 		return plainMagic
@@ -56,5 +66,5 @@ func (l language) magic() string {
 	return imageMagic
 }
 
-// A span of a guest's memory: [from, to).
+// A span is a range of a guest's memory: [from, to).
 type span struct{ from, to uint32 }

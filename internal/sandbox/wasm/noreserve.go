@@ -4,5 +4,5 @@ package wasm
 
 import "golang.org/x/sys/unix"
 
-// mapNoReserve asks for address space without memory behind it.
+// mapNoReserve requests address space without memory behind it.
 const mapNoReserve = unix.MAP_NORESERVE

@@ -1,4 +1,4 @@
 package wasm
 
-// mapNoReserve is nothing: FreeBSD sets no memory aside for pages without access.
+// mapNoReserve is 0: FreeBSD reserves no memory for inaccessible pages.
 const mapNoReserve = 0

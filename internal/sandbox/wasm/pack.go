@@ -24,9 +24,11 @@ import (
 //	          u32 n; n times u32 first page, u32 number of pages, in order and apart; then their bytes
 //	 4 bytes  CRC-32C of all before
 //
-// Pages are of pageSize bytes, whatever the system's are. Of an image their bytes are, for each sixteen or fewer pages of a run: a u64
-// for each page, whose bits, from the lowest on, say which of its 64 lines of 64 bytes are not all zeros; and these lines. An old
-// snapshot has them XORed with those of the image, in the same way. Of a snapshot they are, for each sixteen pages, or what is left of them:
+// Pages are of pageSize bytes, whatever the system's are. Of an image their bytes are, for each
+// sixteen or fewer pages of a run: a u64 for each page, whose bits, from the lowest on, say which
+// of its 64 lines of 64 bytes are not all zeros; and these lines. An old snapshot has them XORed
+// with those of the image, in the same way. Of a snapshot they are, for each sixteen pages, or what
+// is left of them:
 //
 //	two u64 for each page, whose bits, from the lowest on, say which of its lines are not as in the image, and which of these
 //	        are as they are: the others are XORed with the image's
@@ -36,7 +38,7 @@ const (
 	imageMagic = "biplane image 1\n"
 	plainMagic = "biplane plain 1\n"
 	stateMagic = "biplane state 2\n"
-	// oldStateMagic is that of snapshots as they were written until 2026-11.
+	// oldStateMagic marks snapshots as they were written until 2026-11.
 	oldStateMagic = "biplane state 1\n"
 	nameSize      = 16
 	idSize        = 32
@@ -46,45 +48,45 @@ const (
 	pageSize  = 4 << 10
 	lineSize  = pageSize / 64
 	chunkSize = 16 * pageSize
-	maxWindow = 8 << 20 // of zstd: what unpacking holds at most, in bytes
+	maxWindow = 8 << 20 // window of zstd, in bytes: bounds the memory for unpacking
 )
 
-// An identity says which build of an engine something is of.
+// An identity identifies a build of an engine.
 type identity [idSize]byte
 
-// String gives the first half of it, which is enough to tell builds apart.
+// String returns the first half in hexadecimal, which is enough to distinguish builds.
 func (i identity) String() string { return hex.EncodeToString(i[:idSize/2]) }
 
-// A head is the begin of what is packed.
+// A head is the header of packed data.
 type head struct {
 	magic, lang string
 	id          identity
 }
 
-// A run of pages: [first, first+n).
+// A pageRun is a run of pages: [first, first+n).
 type pageRun struct{ first, n uint32 }
 
 var errDamaged = errors.New("it is damaged (its checksum is wrong)")
 
 func castagnoli(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// summed reports whether what was packed ends in its checksum.
+// summed reports whether packed data ends with its correct checksum.
 func summed(b []byte) bool {
 	end := len(b) - sumSize
 	return castagnoli(b[:end]) == binary.LittleEndian.Uint32(b[end:])
 }
 
-// A codec packs and unpacks. It keeps what it and zstd need for the next time.
+// A codec packs and unpacks images and snapshots. It reuses its buffers and zstd coders.
 type codec struct{ encoders, decoders, rooms, deltas sync.Pool }
 
-// A room is where pages are while they are packed or unpacked.
+// A room holds buffers for pages while they are packed or unpacked.
 type room struct {
 	chunk [chunkSize]byte
 	masks [chunkSize / pageSize]uint64
 	lines [chunkSize + 8*chunkSize/pageSize]byte // and masks
 }
 
-// room gives one, which the caller puts back.
+// room returns a room, which the caller puts back.
 func (c *codec) room() *room {
 	if r, ok := c.rooms.Get().(*room); ok {
 		return r
@@ -92,7 +94,8 @@ func (c *codec) room() *room {
 	return new(room)
 }
 
-// pack packs. The pages are those of runs; write writes their bytes.
+// pack returns the packed form of fields and pages. The pages are those of runs; write writes their
+// bytes.
 func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []pageRun, write func(w io.Writer, runs []pageRun) error) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(h.magic)
@@ -119,7 +122,7 @@ func (c *codec) pack(h head, level zstd.EncoderLevel, fields []byte, runs []page
 	return binary.LittleEndian.AppendUint32(out.Bytes(), castagnoli(out.Bytes())), nil
 }
 
-// writer gives what the rest goes through to out.
+// writer returns the writer through which the body goes to out.
 func (c *codec) writer(out *bytes.Buffer, h head, level zstd.EncoderLevel) (io.WriteCloser, error) {
 	if h.magic == plainMagic {
 		return plain{out}, nil
@@ -131,7 +134,7 @@ func (c *codec) writer(out *bytes.Buffer, h head, level zstd.EncoderLevel) (io.W
 	return zstd.NewWriter(out, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
 }
 
-// A plain writer leaves the bytes as they are.
+// A plain is a writer that doesn't compress.
 type plain struct{ io.Writer }
 
 // Close does nothing.
@@ -145,7 +148,7 @@ func (c *codec) openState(b []byte) (head, *unpacker, error) {
 	return c.open(b, stateMagic)
 }
 
-// open checks what was packed and begins to read it. The caller closes the unpacker.
+// open checks packed data and starts to read it. The caller closes the unpacker.
 func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	var h head
 	if len(b) < headSize+sumSize {
@@ -155,7 +158,7 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	if h.magic != magic {
 		return h, nil, errors.New("it is no snapshot, or of another version of Biplane")
 	}
-	// An image is part of this program, and as whole as its code is: a test looks at its sum.
+	// An image is part of this binary, and as trustworthy as its code: a test checks its sum.
 	if (magic == stateMagic || magic == oldStateMagic) && !summed(b) {
 		return h, nil, errDamaged
 	}
@@ -178,13 +181,13 @@ func (c *codec) open(b []byte, magic string) (head, *unpacker, error) {
 	return h, u, nil
 }
 
-// An unpacker reads fields. After an error, which it keeps, it gives zeros.
+// An unpacker reads fields. After an error, which it keeps, it returns zeros.
 type unpacker struct {
 	c     *codec
-	r     io.Reader     // nil: what is left of plain is read
-	d     *zstd.Decoder // r, where it is one
+	r     io.Reader     // nil: reads the rest of plain
+	d     *zstd.Decoder // r, if it is a decoder
 	plain []byte
-	old   bool // it is an old snapshot
+	old   bool // reading an old snapshot
 	err   error
 	buf   [8]byte
 }
@@ -195,7 +198,8 @@ func (u *unpacker) close() {
 	}
 }
 
-// read reads len(b) bytes, into b where they aren't in memory already. They are not to be changed.
+// read returns the next len(b) bytes, in b unless they are in memory already. The caller must not
+// modify them.
 func (u *unpacker) read(b []byte) []byte {
 	switch {
 	case u.err != nil:
@@ -217,7 +221,7 @@ func (u *unpacker) u32() uint32 { return binary.LittleEndian.Uint32(u.read(u.buf
 
 func (u *unpacker) u64() uint64 { return binary.LittleEndian.Uint64(u.read(u.buf[:8])) }
 
-// bytes reads a length and so many bytes, at most max. They are not to be changed.
+// bytes reads a length of at most max and as many bytes. The caller must not modify them.
 func (u *unpacker) bytes(max uint32) []byte {
 	n := u.u32()
 	if u.err == nil && n > max {
@@ -229,14 +233,14 @@ func (u *unpacker) bytes(max uint32) []byte {
 	return u.read(make([]byte, n))
 }
 
-// runs reads runs of pages below end, which are at most so many in all.
+// runs reads runs of pages below end; together they have at most end pages.
 func (u *unpacker) runs(end uint32) (runs []pageRun) {
 	n := u.u32()
 	if u.err == nil && n > end {
 		u.err = errors.New("it has more pages than memory")
 	}
 	next := uint64(0)
-	for ; n > 0 && u.err == nil; n-- { // grows as it is read: the number alone is worth nothing
+	for ; n > 0 && u.err == nil; n-- { // grows with the input: the number alone is not trusted
 		r := pageRun{u.u32(), u.u32()}
 		if u.err == nil && (r.n == 0 || uint64(r.first) < next || uint64(r.first)+uint64(r.n) > uint64(end)) {
 			u.err = errors.New("its pages are out of order")
@@ -247,8 +251,8 @@ func (u *unpacker) runs(end uint32) (runs []pageRun) {
 	return runs
 }
 
-// pages reads the bytes of runs; use gets them in pieces of whole pages, and doesn't change them. Pages without a line of zeros are
-// handed on as they were packed.
+// pages reads the bytes of runs and passes them to use in pieces of whole pages, which use must not
+// modify. Pages without a zero line are passed on as packed.
 func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) error {
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
@@ -274,7 +278,7 @@ func (u *unpacker) pages(runs []pageRun, use func(b []byte, page uint32) error) 
 	return u.err
 }
 
-// xor reads the bytes of runs and changes memory by them.
+// xor reads the bytes of runs and XORs them into memory.
 func (u *unpacker) xor(runs []pageRun, memory []byte) error {
 	room := u.c.room()
 	defer u.c.rooms.Put(room)
@@ -285,7 +289,7 @@ func (u *unpacker) xor(runs []pageRun, memory []byte) error {
 	return u.err
 }
 
-// chunks calls use for runs in pieces as they were packed, until there is an error.
+// chunks calls use for each packed piece of runs, until there is an error.
 func (u *unpacker) chunks(runs []pageRun, use func(first, n uint32)) {
 	for _, r := range runs {
 		for at := uint32(0); at < r.n && u.err == nil; {
@@ -296,10 +300,11 @@ func (u *unpacker) chunks(runs []pageRun, use func(first, n uint32)) {
 	}
 }
 
-// allLines is the mask of a page that has no line of zeros.
+// allLines is the mask of a page without a zero line.
 const allLines = 1<<(pageSize/lineSize) - 1
 
-// squeezed reads n pages as images have them: their masks and their lines. After an error there are none.
+// squeezed reads n pages in the format of images: their masks and their lines. After an error it
+// returns none.
 func (u *unpacker) squeezed(n uint32, room *room) (masks []uint64, lines []byte) {
 	masks = room.masks[:n]
 	count := 0
@@ -313,10 +318,10 @@ func (u *unpacker) squeezed(n uint32, room *room) (masks []uint64, lines []byte)
 	return masks, lines
 }
 
-// expand changes pages by what squeezed gave, and gives the lines that are left.
+// expand XORs the result of squeezed into pages, and returns the remaining lines.
 func expand(b []byte, masks []uint64, lines []byte) []byte {
 	for p, mask := range masks {
-		for mask != 0 { // lines that lie together at once
+		for mask != 0 { // adjacent lines at once
 			first := bits.TrailingZeros64(mask)
 			count := bits.TrailingZeros64(^(mask >> first))
 			to := b[p*pageSize+first*lineSize:][:count*lineSize]
@@ -342,7 +347,7 @@ func (u *unpacker) end() error {
 	return u.err
 }
 
-// runsOf gives the runs of the pages that pages, in order, lists.
+// runsOf returns the sorted pages as runs.
 func runsOf(pages []uint32) (runs []pageRun) {
 	for _, p := range pages {
 		if k := len(runs); k > 0 && runs[k-1].first+runs[k-1].n == p {
@@ -354,7 +359,7 @@ func runsOf(pages []uint32) (runs []pageRun) {
 	return runs
 }
 
-// less gives what of runs is not in minus. All are in order.
+// less returns the pages of runs that are not in minus. All are sorted.
 func less(runs, minus []pageRun) (rest []pageRun) {
 	for _, r := range runs {
 		for len(minus) > 0 && minus[0].first+minus[0].n <= r.first {

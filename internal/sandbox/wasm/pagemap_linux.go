@@ -17,7 +17,7 @@ const (
 	pageIsFile  = 1 << 2
 	pagePresent = 1 << 3
 	pageSwapped = 1 << 4
-	scanRegions = 128 // page regions that one call gives
+	scanRegions = 128 // page regions per call
 	pagemapPath = "/proc/self/pagemap"
 )
 
@@ -30,8 +30,9 @@ type scanArg struct {
 // A pageRegion is struct page_region.
 type pageRegion struct{ start, end, categories uint64 }
 
-// A scan is what one use of the call reads and writes. The kernel is told of both by their addresses as numbers, which
-// the garbage collector doesn't follow where a stack moves: a scan must not be on one. Those of scans never are.
+// A scan holds the data of one call. The kernel receives the addresses as numbers, which the
+// garbage collector doesn't update when a stack moves. So a scan must not be on a stack; those from
+// scans never are.
 type scan struct {
 	arg scanArg
 	vec [scanRegions]pageRegion
@@ -39,21 +40,22 @@ type scan struct {
 
 var scans = sync.Pool{New: func() any { return new(scan) }}
 
-// openPagemap opens the process's own page map, or gives nil where there is none that can be scanned.
+// openPagemap opens the process's own page map, or returns nil if there is none that can be
+// scanned.
 func openPagemap() *os.File {
 	f, err := os.Open(pagemapPath)
 	if err != nil {
 		return nil
 	}
 	if _, ok := scanPages(f, nil); !ok {
-		_ = f.Close() // it was only read from
+		_ = f.Close() // only read from
 		return nil
 	}
 	return f
 }
 
-// scanPages gives the parts of b, a private mapping, that the process has pages of its own for: what was written to,
-// if nothing else. It reports false where the system can't tell.
+// scanPages returns the parts of b, a private mapping, for which the process has private pages: at
+// least all that were written to. It reports false if the system can't tell.
 func scanPages(f *os.File, b []byte) (parts [][2]int, ok bool) {
 	if f == nil {
 		return nil, false

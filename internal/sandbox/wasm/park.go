@@ -8,36 +8,37 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A saved guest is one that was asked for as bytes, and in which nothing ran since. Its memory can be given back at any time,
-// and made again of these bytes: it is parked then. Copies of it begin so, and share them.
+// A saved is a guest that was snapshotted and has not run since. Its memory can be released at any
+// time and rebuilt from these bytes: then it is parked. Copies of it start parked, and share the
+// bytes.
 type saved struct {
-	packed []byte    // what Snapshot gave; nobody changes it
-	pages  []pageRun // that differ from the image
-	home   *Sandbox  // whose it was: from there it is copied faster, as long as it is mapped
+	packed []byte    // result of Snapshot; immutable
+	pages  []pageRun // pages that differ from the image
+	home   *Sandbox  // the original sandbox: a copy from it is faster, while it is mapped
 }
 
-// size is how much memory the guest has for itself while it is mapped, in bytes.
+// size returns how much private memory the guest has while mapped, in bytes.
 func (v *saved) size() int64 { return int64(pagesOf(v.pages)) * pageSize }
 
-// idleMemory is how many bytes saved guests keep mapped, where Config says nothing.
+// idleMemory is the default of Config.Idle.
 const idleMemory = 32 << 20
 
-// An idle list has the saved guests that are mapped while nothing runs in them.
+// An idle is the list of saved guests that are mapped but not running.
 type idle struct {
-	most int64 // bytes that they may hold together; the one that was used last stays in any case
+	most int64 // maximum bytes of all; the most recently used guest always stays
 
 	mu    sync.Mutex
 	bytes int64
 	list  []resting // least recently used first
 }
 
-// A resting guest is one of them.
+// A resting is an entry of an idle list.
 type resting struct {
 	s     *Sandbox
 	bytes int64
 }
 
-// add adds a guest, and gives those that are to be parked for it, which are no longer in the list.
+// add adds a guest, and removes and returns those that must be parked to make room.
 func (i *idle) add(s *Sandbox, bytes int64) (surplus []*Sandbox) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -51,7 +52,7 @@ func (i *idle) add(s *Sandbox, bytes int64) (surplus []*Sandbox) {
 	return surplus
 }
 
-// remove removes a guest that may be in the list.
+// remove removes a guest if it is in the list.
 func (i *idle) remove(s *Sandbox) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -61,11 +62,11 @@ func (i *idle) remove(s *Sandbox) {
 	}
 }
 
-// park gives the memory of a saved guest back. It does nothing where the sandbox is in use again.
+// park releases the memory of a saved guest. It does nothing if the sandbox is in use again.
 func (s *Sandbox) park() {
 	img, done, err := s.d.use(s.kind)
 	if err != nil {
-		return // the driver is closed: nothing could be mapped any more
+		return // the driver is closed: nothing could be mapped again
 	}
 	defer done()
 	var r *region
@@ -80,7 +81,7 @@ func (s *Sandbox) park() {
 	}
 }
 
-// wake maps the memory of a parked guest. The caller has begun something.
+// wake maps the memory of a parked guest. The caller has called begin.
 func (s *Sandbox) wake() error {
 	if s.region != nil {
 		return nil
@@ -106,12 +107,12 @@ func (s *Sandbox) wake() error {
 	return nil
 }
 
-// noRoom says that a guest has no memory on this host; the sandbox stays as it was.
+// noRoom returns the error for a guest that can't be mapped on this host; the sandbox is unchanged.
 func noRoom(err error) error {
 	return &tool.Error{Kind: tool.Unavailable, Msg: "can't map the memory of a sandbox: " + err.Error(), Err: err}
 }
 
-// unpark makes the guest of its packed bytes.
+// unpark rebuilds the guest from its packed bytes.
 func (s *Sandbox) unpark(img *image) error {
 	_, u, err := s.d.codec.openState(s.saved.packed)
 	if err != nil {
@@ -125,8 +126,8 @@ func (s *Sandbox) unpark(img *image) error {
 	return s.unpack(img, u, size)
 }
 
-// copyHome copies the guest from where it is mapped as it was saved, and reports whether it did. Until then nothing can
-// begin there.
+// copyHome copies the guest from its original sandbox if that is still mapped and unchanged, and
+// reports whether it did. Meanwhile no operation can start there.
 func (s *Sandbox) copyHome(img *image) (bool, error) {
 	home := s.saved.home
 	if home == s {

@@ -7,37 +7,38 @@ import (
 )
 
 const (
-	// warmPages bounds what regions that wait for a guest hold of each image, in pages of pageSize.
+	// warmPages is the maximum number of private pages, of pageSize, in ready regions per image.
 	warmPages = 4096
-	// mostKept is how many pages of its own a region may keep for its next guest: about twice what a session in Python has after
-	// a program of 30 lines. A new page costs ten times what it costs to write an old one.
+	// mostKept is how many private pages a region may keep for its next guest: about twice those of
+	// a Python session after a program of 30 lines. A new page costs ten times as much as writing
+	// an old one.
 	mostKept = 1024
-	// wanted is how many regions are made ready ahead.
+	// wanted is how many regions are prepared in advance.
 	wanted = 2
-	// settled is how long after the first region was taken that is begun: a process that has just started has better to do, and
-	// one region, which Probe leaves.
+	// settled is how long after the first use of a region preparation starts. A process that has
+	// just started has other work, and one region, which Probe leaves.
 	settled = 25 * time.Millisecond
 )
 
-// A pool keeps regions for the next guests: ready ones, that hold an image and have pages of their own where a first
-// program writes (to give a page to a guest costs microseconds, and there are a hundred), and reservations of address
-// space, that hold nothing.
+// A pool keeps regions for later guests. Ready ones hold an image, with private pages where a first
+// program writes: making a page private costs microseconds, and there are a hundred. The others are
+// empty reservations of address space.
 type pool struct {
-	spare   int // most regions that are kept
+	spare   int // maximum number of kept regions
 	pagemap *os.File
 
 	fills sync.WaitGroup
 
 	mu      sync.Mutex
 	ready   map[*image][]*region
-	pages   map[*image]int // that these have of their own
+	pages   map[*image]int // number of their private pages
 	empty   []*region
 	filling bool
-	first   *time.Timer // begins to fill; nil until a region was taken
+	first   *time.Timer // starts fill; nil until a region was taken
 	closed  bool
 }
 
-// take gives a region that holds img as it was made, and may grow to max bytes.
+// take returns a region that holds img unmodified, and may grow to max bytes.
 func (p *pool) take(img *image, max int) (*region, error) {
 	p.mu.Lock()
 	if p.closed {
@@ -61,7 +62,7 @@ func (p *pool) take(img *image, max int) (*region, error) {
 	return p.load(img, max)
 }
 
-// begin has fill begin. The caller holds mu.
+// begin schedules fill. The caller holds mu.
 func (p *pool) begin(img *image) {
 	if p.first != nil {
 		p.fills.Go(func() { p.fill(img) })
@@ -74,7 +75,7 @@ func (p *pool) begin(img *image) {
 	})
 }
 
-// load makes a region that holds img.
+// load returns a region that holds img.
 func (p *pool) load(img *image, max int) (r *region, err error) {
 	p.mu.Lock()
 	if n := len(p.empty); n > 0 {
@@ -93,7 +94,7 @@ func (p *pool) load(img *image, max int) (r *region, err error) {
 	return r, nil
 }
 
-// fill makes regions ready until there are as many as wanted.
+// fill prepares regions until there are as many as wanted.
 func (p *pool) fill(img *image) {
 	for {
 		p.mu.Lock()
@@ -109,7 +110,7 @@ func (p *pool) fill(img *image) {
 			r.own = img.hot
 		}
 		p.mu.Lock()
-		if err != nil || p.closed { // whoever needs one now hears why
+		if err != nil || p.closed { // a later take returns the error
 			p.filling = false
 			p.mu.Unlock()
 			if err == nil {
@@ -123,7 +124,7 @@ func (p *pool) fill(img *image) {
 	}
 }
 
-// give takes a region back that held img. What its guest left is gone when give returns.
+// give returns a region that held img to the pool. When it returns, the guest's data is gone.
 func (p *pool) give(img *image, r *region) {
 	p.mu.Lock()
 	keep := min(mostKept, warmPages-p.pages[img])
@@ -142,7 +143,8 @@ func (p *pool) give(img *image, r *region) {
 	p.put(nil, r)
 }
 
-// put keeps a region that holds img, or nothing, where there is room for it. Those that have pages are taken first.
+// put keeps a region that holds img, or nothing, if there is room for it. Regions with pages are
+// taken first.
 func (p *pool) put(img *image, r *region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +165,7 @@ func (p *pool) put(img *image, r *region) {
 	}
 }
 
-// close gives back what the pool keeps, and what comes back from now on.
+// close frees the regions in the pool, and those returned later.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -185,7 +187,7 @@ func (p *pool) close() {
 	p.empty, p.ready = nil, nil
 }
 
-// pagesOf is how many pages runs have.
+// pagesOf returns the number of pages in runs.
 func pagesOf(runs []pageRun) (n uint32) {
 	for _, r := range runs {
 		n += r.n

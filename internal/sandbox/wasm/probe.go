@@ -13,10 +13,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Probe runs a guest of the first language and stops an endless one, once; it says what it saw.
+// Probe runs a guest of the first language and stops an endless one, once, and returns the
+// capabilities.
 func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) { return d.probe() }
 
-// tryOut runs a guest, stops an endless one the hard way, and says what this host can do.
+// tryOut runs a guest, stops an endless one by revoking its memory, and returns the host's
+// capabilities.
 func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 	first := d.kinds[0]
 	img, err := first.image()
@@ -51,10 +53,11 @@ func (d *Driver) tryOut() (sandbox.Capabilities, error) {
 	return caps, nil
 }
 
-// translated follows the names of engines.
+// translated is appended to the names of engines.
 const translated = " (WebAssembly, translated to Go)"
 
-// tryGuest evaluates something in a guest, then revokes the memory under a loop that no interrupt reaches.
+// tryGuest evaluates an expression in a guest, then revokes the memory of a guest in a loop that no
+// interrupt stops.
 func (d *Driver) tryGuest(k *kind) error {
 	img, err := k.image()
 	if err != nil {
@@ -65,7 +68,7 @@ func (d *Driver) tryGuest(k *kind) error {
 		return err
 	}
 	defer d.pool.give(img, r)
-	r.warm(img.hot) // for the first program too, which gets the region
+	r.warm(img.hot) // also for the first program, which gets this region
 	host := &trialHost{begun: make(chan struct{}), taken: make(chan struct{})}
 	g := newGuest(r, img, host)
 	if err := g.enter(func() error { return k.lang.trial(g.engine, false) }); err != nil {
@@ -80,7 +83,7 @@ func (d *Driver) tryGuest(k *kind) error {
 	for {
 		select {
 		case <-host.begun:
-		case <-time.After(time.Millisecond): // an engine that doesn't poll, may not be inside yet
+		case <-time.After(time.Millisecond): // an engine that doesn't poll may not be inside yet
 		}
 		if err := g.revoke(); err != nil {
 			return fmt.Errorf("revoke a guest's memory: %w", err)
@@ -97,15 +100,15 @@ func (d *Driver) tryGuest(k *kind) error {
 	}
 }
 
-// A deafHost is the outside of a guest that nobody stops by asking.
+// A deafHost is the host of a guest that is never interrupted and gets no answers.
 type deafHost struct{}
 
 func (deafHost) interrupted() bool                     { return false }
 func (deafHost) write(int, func() string)              {}
 func (deafHost) ask(int, func() string) (string, bool) { return "", false }
 
-// A trialHost is one that says when an endless guest has begun, and holds it until its memory is gone: this runs while a process
-// begins, when others need the processor that the guest would keep busy.
+// A trialHost is a deafHost that signals when an endless guest has started, and blocks it until its
+// memory is revoked. It runs during startup, when others need the processor.
 type trialHost struct {
 	deafHost
 	endless bool
@@ -114,7 +117,7 @@ type trialHost struct {
 	once    sync.Once
 }
 
-// interrupted hears that the guest runs. It doesn't stop it.
+// interrupted signals that the guest runs. It doesn't stop it.
 func (t *trialHost) interrupted() bool {
 	if t.endless {
 		t.endless = false

@@ -11,13 +11,14 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
-// pythonImage is the packed golden image: what bootPython makes of the engine and its runtime (TestGolden writes it).
+// pythonImage is the packed golden image, created by bootPython from the engine and its runtime
+// (TestGolden writes it).
 //
 //go:embed python.image
 var pythonImage []byte
 
-// python is the language whose engine is CPython. It is never asked whether to stop: its guests are stopped by taking
-// their memory away.
+// python returns the language whose engine is CPython. It doesn't poll: its guests are stopped by
+// revoking their memory.
 func python() language {
 	library := pyguest.NewLibrary()
 	return language{
@@ -47,11 +48,12 @@ func python() language {
 	}
 }
 
-// A pyEngine is CPython over the memory of one guest. Between entries nothing of the guest is outside of its memory.
+// A pyEngine is CPython over the memory of one guest. Between entries all of the guest's state is
+// in its memory.
 type pyEngine struct {
 	p    *pyguest.Guest
 	m    *py.Module
-	heap uint32 // where the heap's first chunk begins
+	heap uint32 // address of the heap's first chunk
 }
 
 func newPython(g *guest, library *pyguest.Library) *pyEngine {
@@ -62,18 +64,18 @@ func newPython(g *guest, library *pyguest.Library) *pyEngine {
 	return e
 }
 
-// limit does nothing: the mapping bounds the memory, and the interpreter the depth of its own recursion.
+// limit does nothing: the mapping limits the memory, and the interpreter its own recursion.
 func (e *pyEngine) limit(int64, int64) {}
 
 func (e *pyEngine) deliver(line string) error { return runtimeError(e.p.Deliver([]byte(line))) }
 
 func (e *pyEngine) work() error { return runtimeError(e.p.Idle()) }
 
-// runtimeError makes an *exception of what the guest's runtime didn't catch.
+// runtimeError converts an error that the guest's runtime didn't catch to an *exception.
 func runtimeError(err error) error {
 	var e *pyguest.RuntimeError
 	if errors.As(err, &e) {
-		if strings.HasPrefix(e.Text, "MemoryError") { // not even enough to say so
+		if strings.HasPrefix(e.Text, "MemoryError") { // not enough memory left to report it
 			return errMemory
 		}
 		return &exception{e.Text}
@@ -95,7 +97,7 @@ func (e *pyEngine) trap(x any) error {
 	case !ok:
 		return nil
 	case trap == py.ErrDepth || trap == py.ErrMemory && e.m.StackPointer() > py.InitialStackPointer:
-		return errStack // a stack that ran below address 0 wrapped around
+		return errStack // the stack pointer wrapped around below address 0
 	}
 	return &tool.Error{Kind: tool.Internal, Msg: "the interpreter came down (" + trap.Error() + "): the program aborted it, as os.abort and signals do, or found a fault of it", Err: trap}
 }
@@ -107,7 +109,7 @@ func (e *pyEngine) state() ([]byte, error) {
 	return nil, nil
 }
 
-// dead gives the unused stack and the insides of what the C library's heap has free.
+// dead returns the unused stack and the insides of the C library's free chunks.
 func (e *pyEngine) dead() []span {
 	spans := []span{{0, e.m.StackPointer()}}
 	for _, c := range freeChunks(e.m.Memory(), e.heap) {
@@ -125,7 +127,7 @@ func (e *pyEngine) resume(state []byte) error {
 	return nil
 }
 
-// tryPython is the trial of the language.
+// tryPython implements language.trial.
 func tryPython(x engine, endless bool) error {
 	e, code := x.(*pyEngine), "6 * 7"
 	if endless {
@@ -137,7 +139,7 @@ func tryPython(x engine, endless bool) error {
 	return e.work()
 }
 
-// A pyHost is the outside of a guest, as its engine sees it.
+// A pyHost adapts a guest's host for its engine.
 type pyHost struct{ g *guest }
 
 // Write writes a line.
@@ -151,7 +153,7 @@ func (h pyHost) Ask(question []byte) ([]byte, bool) {
 	return []byte(a), ok
 }
 
-// Next stands still for the next line of the host.
+// Next blocks until the host's next line.
 func (h pyHost) Next() ([]byte, bool) {
 	line, ok := h.g.host.next()
 	return []byte(line), ok
@@ -163,7 +165,7 @@ func (h pyHost) Now() int64 { return h.g.now() }
 // SetClock sets the guest's clock.
 func (h pyHost) SetClock(ms int64) { h.g.setClock(ms) }
 
-// errHeld ends a run whose host has gone while the guest stood still for a line.
+// errHeld ends a run whose host closed the stream while the guest blocked for a line.
 var errHeld = errors.New("the guest stands still for a line of the host, which hung up: it can't be kept")
 
 // next waits for the host's next line as ask waits for an answer.
@@ -176,14 +178,14 @@ func (r *run) next() (string, bool) {
 	r.begin()
 	switch {
 	case r.halting.Load():
-		panic(abort{errDead}) // nothing of it matters any more
+		panic(abort{errDead}) // the line no longer matters
 	case err != nil:
 		panic(abort{err})
 	}
 	return line, true
 }
 
-// await waits for a line. Its error is why none comes any more.
+// await waits for a line. Its error explains why none will come.
 func (r *run) await() (string, error) {
 	for {
 		line, ok, end := r.in.take()
@@ -201,7 +203,7 @@ func (r *run) await() (string, error) {
 			return string(next), nil
 		case end != nil && r.cmd.Keep:
 			return "", errHeld
-		case end != nil: // what it would say is for nobody
+		case end != nil: // its output would be unused
 			r.stop(errHungUp)
 			return "", errDead
 		}

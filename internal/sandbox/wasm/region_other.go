@@ -9,7 +9,7 @@ import (
 
 var errUnsupported = errors.New("the wasm driver needs Linux, macOS or FreeBSD on amd64 or arm64: it keeps each guest in a reservation of 8 GiB of address space and stops it by protecting its pages")
 
-// A region can't be made on this platform.
+// A region is not supported on this platform.
 type region struct{ own []pageRun }
 
 func newRegion() (*region, error)                        { return nil, errUnsupported }
@@ -24,7 +24,7 @@ func (r *region) warm([]pageRun)                         {}
 func (r *region) drop([]pageRun)                         {}
 func (r *region) free()                                  {}
 
-// An imageFile can't be made on this platform.
+// An imageFile is not supported on this platform.
 type imageFile struct{ kind string }
 
 func newImageFile(int) (*imageFile, error)      { return nil, errUnsupported }

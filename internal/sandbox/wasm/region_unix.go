@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region is the address space of one guest: bytes [0, size) are its linear memory, the rest is inaccessible.
+// A region is the address space of one guest: bytes [0, size) are its linear memory, the rest is
+// inaccessible.
 type region struct {
 	all []byte    // the whole reservation
-	own []pageRun // pages of its own that it surely has, in order
+	own []pageRun // pages that are certainly private, in order
 
 	mu      sync.Mutex
 	size    int // accessible bytes
-	max     int // most bytes that size may reach
+	max     int // maximum of size
 	revoked bool
 }
 
@@ -32,8 +33,8 @@ func newRegion() (*region, error) {
 	return &region{all: all}, nil
 }
 
-// load makes img the region's memory, copy-on-write, and bounds its growth by max bytes. Nothing of what was in the
-// region before remains.
+// load maps img as the region's memory, copy-on-write, and limits its growth to max bytes. Earlier
+// contents are gone.
 func (r *region) load(img *image, max int) error {
 	if err := r.clear(); err != nil {
 		return err
@@ -47,9 +48,10 @@ func (r *region) load(img *image, max int) error {
 	return nil
 }
 
-// reset makes the region, which holds img and what its guest made of it, as load left it, at a lower price: it keeps at most
-// keep pages of its own, and gives the image's bytes back to them, since that costs a tenth of what new pages do. Only
-// a system that tells for sure which pages these are (scanPages) keeps any.
+// reset restores the region, which holds img as modified by a guest, to its state after load, at a
+// lower cost. It keeps at most keep private pages and copies the image's bytes into them, which
+// costs a tenth of new pages. Pages are kept only if the system reports reliably which are private
+// (scanPages).
 func (r *region) reset(img *image, max, keep int, pagemap *os.File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +79,8 @@ func (r *region) reset(img *image, max, keep int, pagemap *os.File) error {
 	return nil
 }
 
-// rewrite gives the image's bytes to all pages that are the region's own, if there are at most keep, and reports whether it did.
+// rewrite copies the image's bytes to all private pages of the region if there are at most keep,
+// and reports whether it did.
 func (r *region) rewrite(img *image, keep int, pagemap *os.File) bool {
 	parts, ok := scanPages(pagemap, r.all[:img.size])
 	if !ok {
@@ -98,8 +101,8 @@ func (r *region) rewrite(img *image, keep int, pagemap *os.File) bool {
 	return true
 }
 
-// warm gives pages of their own to runs ahead of the first write to them, where the system can: one call costs less than
-// as many faults.
+// warm makes the pages of runs private before the first write, if the system can: one call costs
+// less than many faults.
 func (r *region) warm(runs []pageRun) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +116,7 @@ func (r *region) warm(runs []pageRun) {
 	}
 }
 
-// drop gives pages back that are as the image has them, or that mean nothing. They then are as the image has them.
+// drop releases pages that equal the image's or are dead. They then equal the image's.
 func (r *region) drop(runs []pageRun) {
 	if os.Getpagesize() != pageSize {
 		return
@@ -122,18 +125,19 @@ func (r *region) drop(runs []pageRun) {
 	defer r.mu.Unlock()
 	r.own = nil
 	for _, p := range runs {
-		_ = unix.Madvise(r.all[int(p.first)*pageSize:][:int(p.n)*pageSize], unix.MADV_DONTNEED) // or they stay
+		// if this fails, they stay
+		_ = unix.Madvise(r.all[int(p.first)*pageSize:][:int(p.n)*pageSize], unix.MADV_DONTNEED)
 	}
 }
 
-// setMax bounds the growth of an empty region.
+// setMax limits the growth of an empty region.
 func (r *region) setMax(max int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.max = max
 }
 
-// clear gives the memory back to the system and makes all of the region inaccessible.
+// clear returns the memory to the system and makes the whole region inaccessible.
 func (r *region) clear() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +150,7 @@ func (r *region) clear() error {
 	return nil
 }
 
-// grow makes size bytes accessible, as zeros beyond those that are already, and reports whether it did.
+// grow makes size bytes accessible, the new ones as zeros, and reports whether it succeeded.
 func (r *region) grow(size int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +158,7 @@ func (r *region) grow(size int) bool {
 		return false
 	}
 	if size == r.size {
-		return true // there is nothing to make accessible, and the system takes no empty range
+		return true // nothing to do, and the system rejects an empty range
 	}
 	if err := unix.Mprotect(r.all[r.size:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return false // the system has no more
@@ -163,7 +167,7 @@ func (r *region) grow(size int) bool {
 	return true
 }
 
-// revoke makes the memory inaccessible, so that a guest that runs on another goroutine faults.
+// revoke makes the memory inaccessible, so that a guest running on another goroutine faults.
 func (r *region) revoke() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,14 +175,15 @@ func (r *region) revoke() error {
 	return unix.Mprotect(r.all[:r.size], unix.PROT_NONE)
 }
 
-// memory is the region's linear memory: as long as it is now, with the capacity that it may grow to.
+// memory returns the region's linear memory, with its current length and the capacity to which it
+// may grow.
 func (r *region) memory() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all[:r.size:max(r.max, r.size)]
 }
 
-// free gives the address space back. The region may not be used after it.
+// free releases the address space. The region must not be used afterwards.
 func (r *region) free() {
 	if r.all != nil {
 		_ = unix.Munmap(r.all) // it can fail only for a slice that isn't a mapping
@@ -186,7 +191,7 @@ func (r *region) free() {
 	}
 }
 
-// remap replaces the mapping of b, which is part of a reservation of ours.
+// remap replaces the mapping of b, which is part of a reservation.
 func remap(b []byte, fd, prot, flags int) error {
 	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)), prot, unix.MAP_PRIVATE|unix.MAP_FIXED|flags)
 	return err

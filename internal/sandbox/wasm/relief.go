@@ -7,29 +7,30 @@ import (
 )
 
 const (
-	// pressure is how long an entry must last, about, before the runtime gets one more processor.
+	// pressure is about how long an entry must last before the runtime gets one more processor.
 	pressure = 5 * time.Millisecond
-	// lull is how long none must have lasted before that is taken back.
+	// lull is how long no entry must have lasted before the processor is removed again.
 	lull = time.Second
 )
 
-// A relief raises GOMAXPROCS by one while entries of guests that last hold every processor but one, or all. Whatever watches and
-// stops them, and carries the word to, would otherwise wait at each step, ten milliseconds or more: for a slice of each guest, and
-// for the one processor that is left where a thread holds that which waits in the kernel. It doesn't do so all the time: one
-// processor more than there are costs each short program a few needless wakes.
+// A relief raises GOMAXPROCS by one while long entries of guests occupy all processors or all but
+// one. Otherwise the code that watches and stops them, and the goroutines that carry its messages,
+// would wait at each step, for 10 ms or more: for a time slice of each guest, and for the remaining
+// processor if a thread that waits in the kernel holds it. It is not raised permanently, because an
+// extra processor costs each short program a few needless wake-ups.
 type relief struct {
 	set  func(n int) int // runtime.GOMAXPROCS
-	most int             // entries that may last at once without it
-	on   atomic.Bool     // it is raised
+	most int             // number of long entries allowed without it
+	on   atomic.Bool     // GOMAXPROCS is raised
 
 	mu         sync.Mutex
 	timer      *time.Timer
 	armed      bool      // timer is running
-	last       uint64    // number of the entry that began last
-	seen       uint64    // what last was when timer was armed
-	old, young int       // entries under way: up to seen, after it
-	long       time.Time // when one that lasted was seen last
-	usual      int       // what GOMAXPROCS was; 0 while it is that
+	last       uint64    // number of the latest entry
+	seen       uint64    // value of last when timer was armed
+	old, young int       // current entries: up to seen, and after it
+	long       time.Time // when a long entry was last seen
+	usual      int       // the original GOMAXPROCS while raised; otherwise 0
 	over       bool
 }
 
@@ -40,7 +41,7 @@ func newRelief(set func(n int) int) *relief {
 	return r
 }
 
-// begin says that an entry begins, and gives its number, which end gets.
+// begin records the start of an entry, and returns its number for end.
 func (r *relief) begin() uint64 {
 	if r == nil {
 		return 0
@@ -55,7 +56,7 @@ func (r *relief) begin() uint64 {
 	return r.last
 }
 
-// end says that an entry is over.
+// end records the end of an entry.
 func (r *relief) end(number uint64) {
 	if r == nil {
 		return
@@ -69,17 +70,18 @@ func (r *relief) end(number uint64) {
 	}
 }
 
-// given reports whether there is one processor more at the moment.
+// given reports whether GOMAXPROCS is raised.
 func (r *relief) given() bool { return r != nil && r.on.Load() }
 
-// arm has look come in d. Entries that are under way both now and then have lasted so long. The caller holds mu.
+// arm schedules look in d. Entries that are current both now and then have lasted that long. The
+// caller holds mu.
 func (r *relief) arm(d time.Duration) {
 	r.seen, r.old, r.young = r.last, r.old+r.young, 0
 	r.armed = true
 	r.timer.Reset(d)
 }
 
-// look raises GOMAXPROCS, or takes that back, where it is time.
+// look raises or restores GOMAXPROCS when due.
 func (r *relief) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,14 +103,14 @@ func (r *relief) look() {
 	}
 	r.armed = false
 	switch {
-	case r.usual > 0: // each look is a thread that wakes
+	case r.usual > 0: // each look wakes a thread
 		r.arm(lull / 20)
 	case r.old+r.young > 0:
 		r.arm(pressure)
 	}
 }
 
-// restore takes back what was raised. The caller holds mu.
+// restore restores GOMAXPROCS. The caller holds mu.
 func (r *relief) restore() {
 	if r.usual > 0 {
 		r.on.Store(false)
@@ -117,7 +119,7 @@ func (r *relief) restore() {
 	}
 }
 
-// close takes back what was raised, for good.
+// close restores GOMAXPROCS permanently.
 func (r *relief) close() {
 	if r == nil {
 		return
