@@ -1,11 +1,12 @@
-// Package engineproc makes this program the process around the embedded engine, when it was begun by the hidden command that
-// says so. Package ahead, below it, begins such a process for commands that will need one.
+// Package engineproc turns this program into the process around the embedded engine, if it was
+// started by the hidden command for that. Package ahead starts such a process for commands that
+// will need one.
 //
-// Both do that in their init, which the rest of this program has none of, and for one reason: an engine's process needs a tenth
-// of what a gateway is made of, and Go initializes a package as soon as its own imports are. So the process serves before the
-// packages of the gateway (schemas, the database, the compiler) have begun, in a third of the time, and holds nothing of what
-// they would make; and it gets ready while the gateway's own packages do. A program that was begun by any other command is
-// not touched.
+// Both do that in an init, which the rest of this program doesn't use, for one reason. An engine's
+// process needs a tenth of a gateway's code, and Go initializes a package as soon as its imports
+// are. So the process serves before the gateway's packages (schemas, the database, the compiler)
+// are initialized, in a third of the time, and holds none of their data. And it starts while the
+// gateway's own packages are initialized. Other commands are not affected.
 package engineproc
 
 import (
@@ -22,14 +23,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/stack"
 )
 
-// Command is the argument that makes this program such a process. More follow it, from whoever begins it: sandbox/child.
+// Command is the argument that makes this program such a process. The arguments after it come from
+// sandbox/child, which starts it.
 const Command = ahead.Command
 
 func init() {
 	switch {
 	case len(os.Args) > 2 && os.Args[1] == Command:
 		unhurried()
-		// On a goroutine of its own: the one that initializes is bound to its thread, and would be slow to wake.
+		// On a separate goroutine: the initializing one is bound to its thread, and would wake
+		// slowly.
 		go func() {
 			stack.Grow()
 			if err := Main(os.Args[2:]); err != nil {
@@ -44,18 +47,19 @@ func init() {
 	}
 }
 
-// unhurried puts the first collections of garbage off until the process is ready: what a start makes is there to stay.
+// unhurried delays garbage collection until the process is ready: most data allocated at the start
+// is permanent.
 func unhurried() {
 	usual := debug.SetGCPercent(400)
 	time.AfterFunc(100*time.Millisecond, func() { debug.SetGCPercent(usual) })
 }
 
-// Ahead gives the process that was begun with this one, to whoever asks first, if this program was begun to run programs; nil
-// otherwise. Whoever has it closes it, or gives it to a child.Driver.
+// Ahead returns the process started with this one to the first caller, if this program was started
+// to run programs, and nil otherwise. The caller closes it, or passes it to a child.Driver.
 func Ahead() *launch.Begun { return ahead.Process() }
 
-// Main is the process: args are what follows Command. It returns when the process that began it is gone, or at once where
-// none has.
+// Main runs the process; args is the arguments after Command. It returns when the parent process
+// has disconnected, or immediately if there is none.
 func Main(args []string) error {
 	return child.Main(args, func() (sandbox.Driver, error) { return wasm.New(wasm.Config{Relief: true}) })
 }

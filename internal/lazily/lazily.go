@@ -1,5 +1,5 @@
-// Package lazily makes what most runs of this program never need when it is first needed. Regular expressions that were all
-// compiled while the program was initialized took longer than many of its commands.
+// Package lazily creates values on first use that most runs of this program never need. Compiling
+// all regular expressions at initialization took longer than many commands.
 package lazily
 
 import (
@@ -8,12 +8,14 @@ import (
 	"sync"
 )
 
-// Regexp compiles expr when it is first asked for. Where expr is none, that panics, as regexp.MustCompile does.
+// Regexp returns a function that compiles expr on its first call. If expr is invalid, that call
+// panics, like regexp.MustCompile.
 func Regexp(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// Words makes a set of the words of lists, which space parts, when it is first asked for.
+// Words returns a function that builds the set of the space-separated words of lists on its first
+// call.
 func Words(lists ...string) func() map[string]bool {
 	return sync.OnceValue(func() map[string]bool {
 		set := map[string]bool{}

@@ -1,18 +1,20 @@
-// Package stack gives goroutines their room at once. A goroutine begins with two kilobytes, and whenever it has no room left its
-// whole stack moves to one of twice the size. One that is known to go deep, and that somebody waits for, saves the steps.
+// Package stack grows the stacks of goroutines in advance. A goroutine starts with 2 KiB, and
+// whenever its stack is full, all of it moves to one of twice the size. A latency-sensitive
+// goroutine with deep calls avoids these steps.
 package stack
 
-// Grow has the calling goroutine's stack grow to 32 KiB, while there is hardly anything on it.
+// Grow grows the calling goroutine's stack to 32 KiB, while almost nothing is on it.
 func Grow() { grow(false) }
 
-// GrowMost has it grow to 256 KiB.
+// GrowMost grows the calling goroutine's stack to 256 KiB.
 func GrowMost() { growMost(false) }
 
-// A function's room is made when it is called, and none of it is touched before its variables are made.
+// A function's stack frame is allocated at its call, and not touched before its variables are
+// initialized.
 
 //go:noinline
 func grow(touch bool) (sum byte) {
-	if touch { // which it never is
+	if touch { // never true
 		var room [20 << 10]byte
 		sum = fill(room[:])
 	}

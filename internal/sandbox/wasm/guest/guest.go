@@ -1,13 +1,15 @@
-// Package guest holds the JavaScript half of the embedded engine: the runtime that is evaluated once into the golden
-// image and in which every program runs. It gives programs the web interfaces that the engine lacks, the ways to reach
-// tools, and speaks the guest's end of the protocol of package sandbox.
+// Package guest holds the JavaScript half of the embedded engine: the runtime that is evaluated
+// once into the golden image and in which every program runs. It provides the web APIs that the
+// engine lacks and the access to tools, and implements the guest's end of the protocol of package
+// sandbox.
 //
-// The sources are in src, one noun a file; bundle_test.go bundles them, with the libraries of third_party, into
-// guest.js, of which the golden image of the engine (js.image, beside package wasm) is made at once:
+// The sources are in src, one noun per file. bundle_test.go bundles them, with the libraries of
+// third_party, into guest.js, and then creates the engine's golden image from it (js.image, in
+// package wasm):
 //
 //	go generate ./internal/sandbox/wasm/guest
 //
-// The contract with the driver stands in the documentation of package wasm.
+// The documentation of package wasm describes the contract with the driver.
 package guest
 
 import _ "embed"
@@ -15,7 +17,7 @@ import _ "embed"
 //go:generate go test -run ^TestBundle$ . -update
 //go:generate go test -run ^TestGolden$ .. -update
 
-// Source is the runtime, a script.
+// Source is the runtime's script.
 //
 //go:embed guest.js
 var Source string

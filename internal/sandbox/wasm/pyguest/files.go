@@ -12,9 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// The table of open files is in the guest's memory: maxFiles slots of slotSize bytes, of which slotHead hold a kind, flags,
-// the position and the length of the path that fills the rest. The guest may scribble there: a slot says nothing but
-// what the guest could ask for anyhow.
+// The table of open files is in the guest's memory: maxFiles slots of slotSize bytes. The first
+// slotHead bytes hold a kind, flags, the position and the length of the path, which follows. The
+// guest may overwrite it: a slot grants nothing that the guest couldn't request anyway.
 const (
 	maxFiles = 64
 	slotSize = 1024
@@ -47,12 +47,12 @@ type file struct {
 	kind  uint32
 	flags uint32
 	pos   uint64
-	path  string // as the program gave it; of the library: clean, without '/' at the begin
+	path  string // as the program passed it; for the library: clean, without a leading '/'
 }
 
 func (f *file) dir() bool { return f.kind == hostDir || f.kind == libraryDir }
 
-// file gives the open file fd.
+// file returns the open file fd.
 func (i imports) file(fd uint32) (f file, found bool) {
 	if fd == root {
 		return file{kind: hostDir, flags: canRead, path: "."}, true
@@ -77,7 +77,7 @@ func (i imports) seek(f file, pos uint64) {
 	}
 }
 
-// open puts f into the first slot that is free and gives its descriptor.
+// open stores f in the first free slot and returns its descriptor.
 func (i imports) open(f file) (fd, errno uint32) {
 	if len(f.path) > maxPath {
 		return 0, errName
@@ -97,8 +97,8 @@ func (i imports) open(f file) (fd, errno uint32) {
 	return 0, errMany
 }
 
-// resolve gives the path that a guest means by name below the open directory fd, and the library's name for it where it
-// is in there.
+// resolve returns the path of name relative to the open directory fd, and its name in the library
+// if it is there.
 func (i imports) resolve(fd, at, n uint32) (name, library string, errno uint32) {
 	f, found := i.file(fd)
 	switch {
@@ -110,7 +110,7 @@ func (i imports) resolve(fd, at, n uint32) (name, library string, errno uint32) 
 		return "", "", errName
 	}
 	name = string(i.bytes(at, n))
-	if !utf8.ValidString(name) { // JSON has no way to say it, and makes one name of many
+	if !utf8.ValidString(name) { // JSON can't represent it, and would map many names to one
 		return "", "", errIllegal
 	}
 	if f.slot != 0 && !strings.HasPrefix(name, "/") {
@@ -126,7 +126,7 @@ func (i imports) resolve(fd, at, n uint32) (name, library string, errno uint32) 
 	return name, "", ok
 }
 
-// A stat is what is known of a file.
+// A stat is a file's metadata.
 type stat struct {
 	Dir      bool  `json:"dir"`
 	Size     int64 `json:"size"`
@@ -134,7 +134,7 @@ type stat struct {
 	ReadOnly bool  `json:"readonly"`
 }
 
-// ask asks the host for a file operation and gives its value, if it has one.
+// ask requests a file operation from the host and returns its value, if any.
 func (i imports) ask(f sandbox.File) (value json.RawMessage, errno uint32) {
 	q, err := json.Marshal(sandbox.GuestMessage{File: &f})
 	if err != nil {
@@ -160,7 +160,7 @@ func (i imports) ask(f sandbox.File) (value json.RawMessage, errno uint32) {
 	return m.Answer.Value, ok
 }
 
-// stat asks the host what is at a path.
+// stat requests the metadata of a path from the host.
 func (i imports) stat(name string) (s stat, errno uint32) {
 	v, e := i.ask(sandbox.File{Op: "stat", Path: name})
 	if e == ok && json.Unmarshal(v, &s) != nil {
@@ -169,7 +169,7 @@ func (i imports) stat(name string) (s stat, errno uint32) {
 	return s, e
 }
 
-// readFile asks the host for at most n bytes of a file.
+// readFile requests at most n bytes of a file from the host.
 func (i imports) readFile(name string, pos uint64, n int64) ([]byte, uint32) {
 	v, e := i.ask(sandbox.File{Op: "read", Path: name, Base64: true, Offset: int64(pos), Length: &n})
 	if e != ok {
@@ -212,7 +212,8 @@ func (i imports) putStat(to uint32, name string, s stat) {
 	}
 }
 
-// slots gives the parts of the guest's memory that a list of n buffers at at names, at most max bytes of them.
+// slots returns the parts of the guest's memory named by a list of n buffers at at, at most max
+// bytes in total.
 func (i imports) slots(at, n uint32, max uint32) [][]byte {
 	var all [][]byte
 	for k := uint32(0); k < min(n, 1024) && max > 0; k++ {

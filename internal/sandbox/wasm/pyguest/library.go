@@ -13,14 +13,15 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython"
 )
 
-// libraryRoot is the directory that is the library's, in the guest's file system.
+// libraryRoot is the library's directory in the guest's file system.
 const libraryRoot = "/lib"
 
-// A Library is the read-only directory /lib of all guests: the standard library's compiled modules, the time zones, and
-// the runtime's own modules. It is read when it is first needed. It is safe for concurrent use.
+// A Library is the read-only directory /lib of all guests: the standard library's compiled modules,
+// the time zones, and the runtime's own modules. It is read on first use. It is safe for concurrent
+// use.
 type Library struct {
 	once sync.Once
-	dirs map[string][]entry // by path, without a '/' at the begin; entries sorted
+	dirs map[string][]entry // by path, without a leading '/'; entries are sorted
 
 	mu    sync.Mutex
 	files map[string]*libraryFile
@@ -32,18 +33,18 @@ type entry struct {
 	Dir  bool   `json:"dir"`
 }
 
-// A libraryFile is unpacked when it is first read: the whole library is 10 MB.
+// A libraryFile is a file that is unpacked on first read: the whole library is 10 MB.
 type libraryFile struct {
 	packed *zip.File
 	data   []byte
 	size   int64
 }
 
-// NewLibrary makes the library of the standard one and our own modules: _biplane, and what is in lib in stead of modules
-// that can't work here.
+// NewLibrary returns the library of the standard modules and this package's: _biplane, and the
+// replacements in lib for modules that can't work here.
 func NewLibrary() *Library { return &Library{} }
 
-// open reads the library's directory. A module that can't be read is not there.
+// open reads the library's directory. Modules that can't be read are omitted.
 func (l *Library) open() {
 	l.once.Do(func() {
 		l.dirs, l.files = map[string][]entry{}, map[string]*libraryFile{}
@@ -70,7 +71,7 @@ func (l *Library) open() {
 	})
 }
 
-// list gives what is in a directory.
+// list returns the entries of a directory.
 func (l *Library) list(name string) []entry {
 	l.open()
 	return l.dirs[name]
@@ -89,7 +90,7 @@ func (l *Library) add(name string, f *libraryFile) {
 	}
 }
 
-// stat says what is at name, a clean path without a '/' at the begin.
+// stat returns the metadata of name, a clean path without a leading '/'.
 func (l *Library) stat(name string) (dir bool, size int64, ok bool) {
 	l.open()
 	if _, ok := l.dirs[name]; ok {
@@ -101,7 +102,7 @@ func (l *Library) stat(name string) (dir bool, size int64, ok bool) {
 	return false, 0, false
 }
 
-// read gives the content of a file.
+// read returns the content of a file.
 func (l *Library) read(name string) ([]byte, bool) {
 	l.open()
 	l.mu.Lock()

@@ -1,13 +1,14 @@
-// Package pyguest is the Python half of the embedded engine: CPython, translated to Go (third_party/cpython), the
-// functions of WASI preview 1 that it imports, and the runtime in which programs run.
+// Package pyguest is the Python half of the embedded engine: CPython, translated to Go
+// (third_party/cpython), the functions of WASI preview 1 that it imports, and the runtime in which
+// programs run.
 //
-// The runtime is written in Python (the folder _biplane, imported once, while the golden image is made). It speaks the
-// guest's end of the protocol of package sandbox, as the JavaScript runtime of package guest does. What it needs of the
-// driver is a Host.
+// The runtime is written in Python (the folder _biplane, imported once, when the golden image is
+// created). It implements the guest's end of the protocol of package sandbox, like the JavaScript
+// runtime of package guest. It accesses the driver through a Host.
 //
-// Files are those of the host (sandbox.File, asked for one operation at a time) but for /lib, which holds the standard
-// library and comes out of the binary. The table of open files is in the guest's own memory, so that linear memory and
-// the two words of the clock are all there is to a snapshot.
+// Files belong to the host (sandbox.File, requested one operation at a time), except /lib, which
+// holds the standard library and comes from the binary. The table of open files is in the guest's
+// own memory, so a snapshot consists only of the linear memory and the two words of the clock.
 package pyguest
 
 import (
@@ -21,13 +22,15 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
-// A Host is the outside of a guest. Its methods may panic to unwind the guest.
+// A Host is a guest's access to the outside. Its methods may panic to unwind the guest.
 type Host interface {
-	// Write takes one line of the guest protocol, with its '\n'.
+	// Write sends one line of the guest protocol, with its '\n'.
 	Write(line []byte)
-	// Ask asks and stands still until the answer is there, both lines without '\n'. It reports false where nobody answers.
+	// Ask sends a question and blocks until the answer arrives, both lines without '\n'. It reports
+	// false if there is no answer.
 	Ask(question []byte) (answer []byte, ok bool)
-	// Next stands still until the host sends its next line and gives it, without '\n'. It reports false at the end.
+	// Next blocks until the host sends its next line and returns it, without '\n'. It reports false
+	// at the end.
 	Next() (line []byte, ok bool)
 	// Now reads the guest's clock, in milliseconds since the epoch.
 	Now() int64
@@ -35,29 +38,31 @@ type Host interface {
 	SetClock(ms int64)
 }
 
-// A Guest is one interpreter. It is not safe for concurrent use. All methods run the guest, but Module.
+// A Guest is one interpreter. It is not safe for concurrent use. All methods except Module run the
+// guest.
 type Guest struct {
 	m       *py.Module
 	host    Host
 	library *Library
-	answer  []byte // of the last question
+	answer  []byte // answer to the last question
 	heap    uint32
 }
 
-// ErrExit is what a guest panics with that ends itself by the system's exit function.
+// ErrExit is the panic value of a guest that ends itself by the system's exit function.
 var ErrExit = errors.New("the program ended the interpreter")
 
-// New makes a guest, which reads of the library as it needs. Module's SetMemory comes next; then Boot, where the memory isn't that of a guest which has booted.
+// New returns a guest that reads from the library on demand. The caller must call SetMemory of its
+// Module next, and then Boot, unless the memory is that of a booted guest.
 func New(host Host, library *Library) *Guest {
 	g := &Guest{host: host, library: library}
 	g.m = py.New(imports{g})
 	return g
 }
 
-// Module is the guest's engine.
+// Module returns the guest's engine.
 func (g *Guest) Module() *py.Module { return g.m }
 
-// bootstrap is what the interpreter runs first.
+// bootstrap is the first code that the interpreter runs.
 const bootstrap = "from _biplane.guest import deliver, idle\n"
 
 // Boot starts the interpreter in fresh memory.
@@ -71,10 +76,11 @@ func (g *Guest) Boot() error {
 	return g.result(bad)
 }
 
-// Heap is the address of the first thing that was allocated in the guest, which stays so. It is known after Boot.
+// Heap returns the address of the guest's first allocation, which is never freed. It is known after
+// Boot.
 func (g *Guest) Heap() uint32 { return g.heap }
 
-// Deliver gives the guest a line of the host, without its '\n'.
+// Deliver passes a line from the host, without its '\n', to the guest.
 func (g *Guest) Deliver(line []byte) error {
 	p := g.put(line)
 	bad := g.m.BpDeliver(p, uint32(len(line)))
@@ -82,16 +88,17 @@ func (g *Guest) Deliver(line []byte) error {
 	return g.result(bad)
 }
 
-// Idle lets the guest do what is left to do when there are no more lines for now.
+// Idle lets the guest finish its remaining work when there are no more lines for now.
 func (g *Guest) Idle() error { return g.result(g.m.BpIdle()) }
 
-// A RuntimeError is an exception that the runtime didn't catch: a defect, or a guest whose heap is no more.
+// A RuntimeError is an exception that the runtime didn't catch: a defect, or a guest with a
+// corrupted heap.
 type RuntimeError struct{ Text string }
 
-// Error gives the exception's type and message.
+// Error returns the exception's type and message.
 func (e *RuntimeError) Error() string { return e.Text }
 
-// ErrMemory is what a guest panics with that has no memory left for a line of the host.
+// ErrMemory is the panic value of a guest without memory for a line from the host.
 var ErrMemory = errors.New("the guest is out of memory")
 
 func (g *Guest) result(bad uint32) error {
@@ -126,15 +133,16 @@ func (g *Guest) put(b []byte) uint32 {
 //go:embed _biplane/*.py lib/*.py
 var sources embed.FS
 
-// Version is that of the interpreter.
+// Version is the interpreter's version.
 const Version = "3.13.5"
 
-// Source is what the engine runs beside its module: the text of the runtime, and the sum of the library.
+// Source returns what the engine runs besides its module: the text of the runtime, and the checksum
+// of the library.
 func Source() string {
 	var b strings.Builder
 	_ = fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
-			text, _ := sources.ReadFile(name) // it is in the binary
+			text, _ := sources.ReadFile(name) // embedded in the binary
 			fmt.Fprintf(&b, "# %s %d\n%s", name, len(text), text)
 		}
 		return err

@@ -36,7 +36,7 @@ const (
 	errTooBig   = 22
 )
 
-// codes are the error numbers of the errors that the host gives by name (sandbox.GuestError.Code).
+// codes maps the host's error names (sandbox.GuestError.Code) to error numbers.
 var codes = map[string]uint32{
 	"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal, "EINVAL": errInvalid, "EIO": errIO,
 	"EISDIR": errIsDir, "EMFILE": errMany, "ENAMETOOLONG": errName, "ENOENT": errNoEntry, "ENOSPC": errNoSpace,
@@ -44,11 +44,12 @@ var codes = map[string]uint32{
 	"EDQUOT": errQuota, "EFBIG": errTooBig, "ENOSYS": errNoSys,
 }
 
-// imports is all that the engine imports: the whole surface that a guest has. Addresses and lengths come from the guest;
-// a wrong one is a panic of Go's slices, or a fault, which ends the guest.
+// imports implements all functions that the engine imports: the guest's entire interface. Addresses
+// and lengths come from the guest; an invalid one panics in a slice operation or by a fault, which
+// ends the guest.
 type imports struct{ g *Guest }
 
-// bytes gives n bytes of memory at at.
+// bytes returns n bytes of memory at at.
 func (i imports) bytes(at, n uint32) []byte { return i.g.m.Memory()[at:][:n:n] }
 
 func (i imports) put32(at, v uint32)        { binary.LittleEndian.PutUint32(i.bytes(at, 4), v) }
@@ -62,7 +63,7 @@ func (i imports) EnvHostWrite(_ *py.Module, at, n uint32) {
 	i.g.host.Write(append(b[:len(b):len(b)], '\n'))
 }
 
-// noAnswer is a length of an answer that there is none of.
+// noAnswer is the length that means there is no answer.
 const noAnswer = 1<<32 - 1
 
 // EnvHostAsk asks the host.
@@ -87,7 +88,7 @@ func (i imports) EnvHostAnswer(_ *py.Module, to uint32) {
 	i.g.answer = nil
 }
 
-// maxClock bounds a guest's clock, in milliseconds.
+// maxClock is the maximum of a guest's clock, in milliseconds.
 const maxClock = 8.64e15
 
 // EnvHostClock sets the clock.
@@ -97,29 +98,29 @@ func (i imports) EnvHostClock(_ *py.Module, ms float64) {
 	}
 }
 
-// WasiSnapshotPreview1EnvironSizesGet says that there are no environment variables.
+// WasiSnapshotPreview1EnvironSizesGet reports that there are no environment variables.
 func (i imports) WasiSnapshotPreview1EnvironSizesGet(_ *py.Module, count, size uint32) uint32 {
 	i.put32(count, 0)
 	i.put32(size, 0)
 	return ok
 }
 
-// WasiSnapshotPreview1EnvironGet gives no environment variables.
+// WasiSnapshotPreview1EnvironGet returns no environment variables.
 func (imports) WasiSnapshotPreview1EnvironGet(*py.Module, uint32, uint32) uint32 { return ok }
 
-// WasiSnapshotPreview1ClockResGet says that all clocks tick in milliseconds.
+// WasiSnapshotPreview1ClockResGet reports a resolution of 1 ms for all clocks.
 func (i imports) WasiSnapshotPreview1ClockResGet(_ *py.Module, clock, to uint32) uint32 {
 	i.put64(to, uint64(time.Millisecond))
 	return ok
 }
 
-// WasiSnapshotPreview1ClockTimeGet shows the guest's clock, whichever is asked.
+// WasiSnapshotPreview1ClockTimeGet returns the guest's clock for every clock ID.
 func (i imports) WasiSnapshotPreview1ClockTimeGet(_ *py.Module, clock uint32, precision uint64, to uint32) uint32 {
 	i.put64(to, uint64(i.g.host.Now()*int64(time.Millisecond)))
 	return ok
 }
 
-// WasiSnapshotPreview1PollOneoff sleeps: clocks are all that can be waited for.
+// WasiSnapshotPreview1PollOneoff sleeps: it supports only clock events.
 func (i imports) WasiSnapshotPreview1PollOneoff(_ *py.Module, in, out, n, events uint32) uint32 {
 	const subscription, event, clockTag = 48, 32, 0
 	if n == 0 {
@@ -147,7 +148,7 @@ func (i imports) WasiSnapshotPreview1PollOneoff(_ *py.Module, in, out, n, events
 	return ok
 }
 
-// sleep stands still for d nanoseconds.
+// sleep blocks for d nanoseconds.
 func (i imports) sleep(d uint64) {
 	ms := math.Ceil(float64(d) / 1e6)
 	begin := i.g.host.Now()

@@ -12,15 +12,15 @@ import (
 
 // The functions of WASI on open files.
 
-// maxTransfer is how many bytes a read or write moves at most.
+// maxTransfer is the maximum number of bytes of one read or write.
 const maxTransfer = 1 << 20
 
-// WasiSnapshotPreview1FdAdvise heeds no advice.
+// WasiSnapshotPreview1FdAdvise ignores the advice.
 func (imports) WasiSnapshotPreview1FdAdvise(*py.Module, uint32, uint64, uint64, uint32) uint32 {
 	return ok
 }
 
-// WasiSnapshotPreview1FdClose closes.
+// WasiSnapshotPreview1FdClose closes a file.
 func (i imports) WasiSnapshotPreview1FdClose(_ *py.Module, fd uint32) uint32 {
 	f, found := i.file(fd)
 	if !found {
@@ -32,13 +32,13 @@ func (i imports) WasiSnapshotPreview1FdClose(_ *py.Module, fd uint32) uint32 {
 	return ok
 }
 
-// WasiSnapshotPreview1FdDatasync does nothing: what was written is written.
+// WasiSnapshotPreview1FdDatasync does nothing: writes take effect immediately.
 func (imports) WasiSnapshotPreview1FdDatasync(*py.Module, uint32) uint32 { return ok }
 
 // WasiSnapshotPreview1FdSync does nothing.
 func (imports) WasiSnapshotPreview1FdSync(*py.Module, uint32) uint32 { return ok }
 
-// WasiSnapshotPreview1FdFdstatGet says what an open file is.
+// WasiSnapshotPreview1FdFdstatGet returns the type and flags of an open file.
 func (i imports) WasiSnapshotPreview1FdFdstatGet(_ *py.Module, fd, to uint32) uint32 {
 	f, found := i.file(fd)
 	if !found {
@@ -73,7 +73,7 @@ func (i imports) WasiSnapshotPreview1FdFdstatSetFlags(_ *py.Module, fd, flags ui
 	return ok
 }
 
-// fileStat says what f is now.
+// fileStat returns the current metadata of f.
 func (i imports) fileStat(f file) (stat, uint32) {
 	if f.kind == hostFile || f.kind == hostDir {
 		return i.stat(f.path)
@@ -85,7 +85,7 @@ func (i imports) fileStat(f file) (stat, uint32) {
 	return stat{Dir: dir, Size: size, ReadOnly: true}, ok
 }
 
-// WasiSnapshotPreview1FdFilestatGet says what an open file is now.
+// WasiSnapshotPreview1FdFilestatGet returns the current metadata of an open file.
 func (i imports) WasiSnapshotPreview1FdFilestatGet(_ *py.Module, fd, to uint32) uint32 {
 	f, found := i.file(fd)
 	if !found {
@@ -116,7 +116,7 @@ func (imports) WasiSnapshotPreview1FdFilestatSetTimes(*py.Module, uint32, uint64
 	return ok
 }
 
-// read reads from f at pos into the buffers and gives how many bytes it was.
+// read reads from f at pos into the buffers and returns the number of bytes.
 func (i imports) read(f file, pos uint64, bufs, n uint32) (int, uint32) {
 	switch {
 	case f.dir():
@@ -152,7 +152,7 @@ func (i imports) read(f file, pos uint64, bufs, n uint32) (int, uint32) {
 	return got, ok
 }
 
-// WasiSnapshotPreview1FdRead reads and moves the position.
+// WasiSnapshotPreview1FdRead reads and advances the position.
 func (i imports) WasiSnapshotPreview1FdRead(_ *py.Module, fd, bufs, n, got uint32) uint32 {
 	f, found := i.file(fd)
 	if !found {
@@ -166,7 +166,7 @@ func (i imports) WasiSnapshotPreview1FdRead(_ *py.Module, fd, bufs, n, got uint3
 	return e
 }
 
-// at reads or writes at a position.
+// at calls do to read or write at a position.
 func (i imports) at(fd, bufs, n uint32, pos uint64, got uint32, do func(f file, pos uint64, bufs, n uint32) (int, uint32)) uint32 {
 	f, found := i.file(fd)
 	switch {
@@ -187,7 +187,7 @@ func (i imports) WasiSnapshotPreview1FdPread(_ *py.Module, fd, bufs, n uint32, p
 	return i.at(fd, bufs, n, pos, got, i.read)
 }
 
-// write writes the buffers to f at pos and gives how many bytes it was.
+// write writes the buffers to f at pos and returns the number of bytes.
 func (i imports) write(f file, pos uint64, bufs, n uint32) (int, uint32) {
 	if f.kind != hostFile || f.flags&canWrite == 0 {
 		return 0, errBadFile
@@ -209,7 +209,8 @@ func (i imports) write(f file, pos uint64, bufs, n uint32) (int, uint32) {
 	return len(data), ok
 }
 
-// WasiSnapshotPreview1FdWrite writes and moves the position. What is written to the standard streams is logged.
+// WasiSnapshotPreview1FdWrite writes and advances the position. Output to the standard streams is
+// logged.
 func (i imports) WasiSnapshotPreview1FdWrite(_ *py.Module, fd, bufs, n, got uint32) uint32 {
 	if fd == 1 || fd == 2 {
 		i.put32(got, uint32(i.console(fd, bufs, n)))
@@ -227,7 +228,7 @@ func (i imports) WasiSnapshotPreview1FdWrite(_ *py.Module, fd, bufs, n, got uint
 	return e
 }
 
-// console logs what the interpreter itself writes, below the runtime's own streams.
+// console logs output of the interpreter itself, below the runtime's own streams.
 func (i imports) console(fd, bufs, n uint32) int {
 	var text strings.Builder
 	for _, b := range i.slots(bufs, n, 16<<10) {
@@ -247,7 +248,7 @@ func (i imports) WasiSnapshotPreview1FdPwrite(_ *py.Module, fd, bufs, n uint32, 
 	return i.at(fd, bufs, n, pos, got, i.write)
 }
 
-// WasiSnapshotPreview1FdPrestatGet says that the root directory is open from the beginning.
+// WasiSnapshotPreview1FdPrestatGet reports that the root directory is open from the start.
 func (i imports) WasiSnapshotPreview1FdPrestatGet(_ *py.Module, fd, to uint32) uint32 {
 	if fd != root {
 		return errBadFile
@@ -257,7 +258,7 @@ func (i imports) WasiSnapshotPreview1FdPrestatGet(_ *py.Module, fd, to uint32) u
 	return ok
 }
 
-// WasiSnapshotPreview1FdPrestatDirName gives the root directory's name.
+// WasiSnapshotPreview1FdPrestatDirName returns the root directory's name.
 func (i imports) WasiSnapshotPreview1FdPrestatDirName(_ *py.Module, fd, to, n uint32) uint32 {
 	if fd != root {
 		return errBadFile
@@ -266,7 +267,7 @@ func (i imports) WasiSnapshotPreview1FdPrestatDirName(_ *py.Module, fd, to, n ui
 	return ok
 }
 
-// list gives what is in an open directory.
+// list returns the entries of an open directory.
 func (i imports) list(f file) ([]entry, uint32) {
 	if f.kind == libraryDir {
 		return i.g.library.list(f.path), ok
@@ -282,7 +283,8 @@ func (i imports) list(f file) ([]entry, uint32) {
 	return all, ok
 }
 
-// WasiSnapshotPreview1FdReaddir gives the entries of a directory from a number on, as many as fit; the last one is cut.
+// WasiSnapshotPreview1FdReaddir returns as many entries of a directory as fit, starting with number
+// from; the last one is cut.
 func (i imports) WasiSnapshotPreview1FdReaddir(_ *py.Module, fd, to, n uint32, from uint64, got uint32) uint32 {
 	f, found := i.file(fd)
 	switch {
@@ -343,7 +345,7 @@ func (i imports) WasiSnapshotPreview1FdSeek(_ *py.Module, fd uint32, offset uint
 	return ok
 }
 
-// WasiSnapshotPreview1FdTell gives the position.
+// WasiSnapshotPreview1FdTell returns the position.
 func (i imports) WasiSnapshotPreview1FdTell(_ *py.Module, fd, to uint32) uint32 {
 	f, found := i.file(fd)
 	if !found {

@@ -5,10 +5,10 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
-// The functions of WASI on paths. Those that only look find the library too; those that change something leave it to
-// the host to refuse what is read-only.
+// The functions of WASI on paths. Those that only read also search the library. Those that change
+// something rely on the host to refuse read-only paths.
 
-// WasiSnapshotPreview1PathFilestatGet says what is at a path.
+// WasiSnapshotPreview1PathFilestatGet returns the metadata of a path.
 func (i imports) WasiSnapshotPreview1PathFilestatGet(_ *py.Module, fd, flags, at, n, to uint32) uint32 {
 	s, name, e := i.statAt(fd, at, n)
 	if e == ok {
@@ -17,7 +17,7 @@ func (i imports) WasiSnapshotPreview1PathFilestatGet(_ *py.Module, fd, flags, at
 	return e
 }
 
-// statAt says what is at a path, and its name.
+// statAt returns the metadata of a path, and its name.
 func (i imports) statAt(fd, at, n uint32) (s stat, name string, errno uint32) {
 	name, library, e := i.resolve(fd, at, n)
 	if e != ok {
@@ -46,7 +46,7 @@ const (
 	fdAppend   = 1
 )
 
-// WasiSnapshotPreview1PathOpen opens what is at a path.
+// WasiSnapshotPreview1PathOpen opens the file or directory at a path.
 func (i imports) WasiSnapshotPreview1PathOpen(_ *py.Module, dir, follow, at, n, how uint32, rights, inherit uint64, flags, to uint32) uint32 {
 	name, library, e := i.resolve(dir, at, n)
 	if e != ok {
@@ -95,7 +95,8 @@ func (i imports) openLibrary(f file, how uint32) (kind, errno uint32) {
 	return libraryFileKind, ok
 }
 
-// openHost makes or empties the file as the flags say, in one step of the host's where that can be, and says what it is.
+// openHost creates or truncates the file as the flags require, in one host operation if possible,
+// and returns its kind.
 func (i imports) openHost(f file, how uint32) (kind, errno uint32) {
 	if how&openDirectory == 0 && f.flags&canWrite != 0 && how&openCreate != 0 {
 		flag := ""
@@ -136,7 +137,7 @@ func (i imports) openHost(f file, how uint32) (kind, errno uint32) {
 	return hostFile, ok
 }
 
-// change asks the host to change what is at a path.
+// change requests a modification of a path from the host.
 func (i imports) change(op string, dir, at, n uint32) uint32 {
 	name, library, e := i.resolve(dir, at, n)
 	switch {
@@ -149,7 +150,7 @@ func (i imports) change(op string, dir, at, n uint32) uint32 {
 	return e
 }
 
-// WasiSnapshotPreview1PathCreateDirectory makes a directory.
+// WasiSnapshotPreview1PathCreateDirectory creates a directory.
 func (i imports) WasiSnapshotPreview1PathCreateDirectory(_ *py.Module, dir, at, n uint32) uint32 {
 	return i.change("mkdir", dir, at, n)
 }
@@ -181,7 +182,8 @@ func (i imports) WasiSnapshotPreview1PathRename(_ *py.Module, dir, at, n, toDir,
 	return e
 }
 
-// WasiSnapshotPreview1PathFilestatSetTimes changes nothing, as the host keeps the times; what is at the path must be there.
+// WasiSnapshotPreview1PathFilestatSetTimes changes nothing, because the host keeps the times; the
+// path must exist.
 func (i imports) WasiSnapshotPreview1PathFilestatSetTimes(_ *py.Module, fd, _, at, n uint32, _, _ uint64, _ uint32) uint32 {
 	_, _, e := i.statAt(fd, at, n)
 	return e
@@ -189,17 +191,17 @@ func (i imports) WasiSnapshotPreview1PathFilestatSetTimes(_ *py.Module, fd, _, a
 
 // There are no links.
 
-// WasiSnapshotPreview1PathLink refuses.
+// WasiSnapshotPreview1PathLink always fails.
 func (imports) WasiSnapshotPreview1PathLink(*py.Module, uint32, uint32, uint32, uint32, uint32, uint32, uint32) uint32 {
 	return errNotSup
 }
 
-// WasiSnapshotPreview1PathSymlink refuses.
+// WasiSnapshotPreview1PathSymlink always fails.
 func (imports) WasiSnapshotPreview1PathSymlink(*py.Module, uint32, uint32, uint32, uint32, uint32) uint32 {
 	return errNotSup
 }
 
-// WasiSnapshotPreview1PathReadlink says that it is none.
+// WasiSnapshotPreview1PathReadlink reports that the path is not a link.
 func (i imports) WasiSnapshotPreview1PathReadlink(_ *py.Module, dir, at, n, to, size, got uint32) uint32 {
 	if _, _, e := i.resolve(dir, at, n); e != ok {
 		return e
