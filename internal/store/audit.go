@@ -46,7 +46,7 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	if a.origin, _, err = record.Name(ctx, a.s.read); err != nil {
 		return nil, err
 	}
-	if a.broken = record.Sound(ctx, a.s.read, key); a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
+	if a.broken = a.sound(ctx); a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
 		return nil, fault.Reading(ctx, a.broken)
 	}
 	if a.broken == nil {
@@ -55,6 +55,16 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 		}
 	}
 	return a, a.span(ctx)
+}
+
+// sound looks at one moment whether the record is the one that was sealed: it may grow meanwhile.
+func (a *Audit) sound(ctx context.Context) error {
+	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	return record.Sound(ctx, tx, a.key)
 }
 
 // compare compares the record with its witness. A refusal says why nothing is added to it.
