@@ -101,6 +101,17 @@ func TestConcurrentValidations(t *testing.T) {
 	}
 }
 
+// Arguments have a bounded number of values, however few bytes each has.
+func TestManyValues(t *testing.T) {
+	e := entry(t, `{"type":"object"}`)
+	if err := e.Validate(list(200_000, "1")); err != nil {
+		t.Error(err)
+	}
+	if err := e.Validate(list(1_000_000, "1")); kindOf(err) != tool.Invalid || !strings.Contains(err.Error(), "too many values: pass fewer at a time") {
+		t.Errorf("a million numbers in a list: %.300v", err)
+	}
+}
+
 // allocated returns how many bytes f allocates.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats

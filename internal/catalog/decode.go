@@ -18,15 +18,18 @@ func decodeArguments(args json.RawMessage) (v any, values int, err error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		return map[string]any{}, 0, nil
 	}
-	d := decoder{depth: maxArgumentDepth, nodes: maxArguments, unique: true}
+	d := decoder{depth: maxArgumentDepth, nodes: maxArgumentCount, unique: true}
 	if v, err = d.decode(args); err != nil {
 		return nil, 0, err
 	}
 	if _, ok := v.(map[string]any); !ok {
 		return nil, 0, fmt.Errorf("they are one object with the arguments by name; got %s", describe(v))
 	}
-	return v, maxArguments - d.nodes, nil
+	return v, maxArgumentCount - d.nodes, nil
 }
+
+// errTooMany is the error of JSON with more values than a decoder reads.
+var errTooMany = errors.New("too many values: pass fewer at a time")
 
 // A decoder reads JSON within bounds; numbers stay exact (json.Number).
 type decoder struct {
@@ -59,7 +62,7 @@ func (d *decoder) value() (any, error) {
 		return nil, err
 	}
 	if d.nodes--; d.nodes < 0 {
-		return nil, errors.New("too many values")
+		return nil, errTooMany
 	}
 	switch tok := tok.(type) {
 	case json.Number:

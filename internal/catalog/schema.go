@@ -14,7 +14,8 @@ import (
 
 // Bounds on what comes from outside.
 const (
-	maxArguments     = 16 << 20 // bytes of the arguments of one call
+	maxArguments     = 16 << 20  // bytes of the arguments of one call
+	maxArgumentCount = 1_000_000 // values in them: a million take about a second to read and check
 	maxArgumentDepth = 128
 	maxSchema        = 1 << 20 // bytes of one schema
 	maxSchemaDepth   = 128

@@ -104,11 +104,10 @@ func Network64(a netip.Addr) string {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a.String()
 	}
-	p, err := a.Prefix(64)
-	if err != nil {
+	if !a.IsValid() {
 		return "local"
 	}
-	return p.String()
+	return netip.PrefixFrom(a, 64).Masked().String()
 }
 
 // A patient writer bounds the time in which a client must accept what is written to it. Each write has its own, so a stream

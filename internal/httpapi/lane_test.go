@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// A dated writer notes when its client must have accepted a write.
+type dated struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+func (d *dated) SetWriteDeadline(t time.Time) error {
+	d.deadlines = append(d.deadlines, t)
+	return nil
+}
+
+// Each write to a client, however slow it reads, has a deadline of its own.
+func TestSlowReadersHaveADeadline(t *testing.T) {
+	d := &dated{ResponseRecorder: httptest.NewRecorder()}
+	p := patient{d}
+	before := time.Now()
+	p.WriteHeader(http.StatusOK)
+	for range 2 {
+		if _, err := p.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := http.NewResponseController(p).Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.deadlines) != 4 {
+		t.Fatalf("%d deadlines for a header, two writes and a flush", len(d.deadlines))
+	}
+	for _, at := range d.deadlines {
+		if at.Before(before.Add(writeTime)) || at.After(time.Now().Add(writeTime)) {
+			t.Errorf("the deadline is %v after the write", at.Sub(before))
+		}
+	}
+}
+
+func TestNetwork64(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:0:1:ffff::1": "2001:db8:0:1::/64", "2001:db8:0:1::2": "2001:db8:0:1::/64",
+		"2001:db8:0:2::2": "2001:db8:0:2::/64", "fe80::1%eth0": "fe80::/64", "::1": "::/64",
+	} {
+		if got := Network64(netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s counts for %s, want %s", address, got, want)
+		}
+	}
+	if got := Network64(netip.Addr{}); got != "local" {
+		t.Errorf("no address counts for %s", got)
+	}
+}
