@@ -19,8 +19,8 @@ import (
 // Most is the maximum number of tools that are remembered per upstream.
 const Most = 10_000
 
-// maxName is the maximum length of a remembered name, in bytes. The hints of tools with longer names
-// are not believed.
+// maxName is the maximum length of a remembered name, in bytes. The hints of tools with longer
+// names are not believed.
 const maxName = 1024
 
 // Facts are the hints of a tool, with the defaults of the MCP specification filled in. A read-only
