@@ -17,6 +17,9 @@ import (
 // The tutorial works as it is written: its files are written and its commands run, in order. A
 // block's first line says what it is: ```sh, ```sh exit 3, or ```yaml biplane.yaml for a file.
 func TestTutorial(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	text, err := os.ReadFile("../../docs/tutorial.md")
 	if err != nil {
 		t.Fatal(err)

@@ -228,6 +228,10 @@ func TestTamperedHints(t *testing.T) {
 
 // A server that changes its mind all the time doesn't fill the record.
 func TestStormOfHints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
+	t.Parallel() // it waits, for the pauses between lists
 	dir, p := t.TempDir(), newShifty(t)
 	d, _ := p.run(t, dir)
 	p.asks(t, d, "db.drop_table", true)

@@ -54,6 +54,9 @@ var bombs = [][3]string{
 // the bounds. It passes if all return within the test's deadline. PROGRAM_BOMBS=all tries many
 // more, for minutes.
 func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	p := program.New(program.Config{})
 	try := func(source string, b [3]string, n int) {
 		start := time.Now()

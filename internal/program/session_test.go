@@ -13,6 +13,9 @@ import (
 // TestNotebook runs the sequences of programs of testdata/session/notebook.txtar. Each file of the
 // archive is a sequence, with programs separated by lines of "---". The results follow it.
 func TestNotebook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	ar, err := txtar.ParseFile("testdata/session/tools.txtar")
 	if err != nil {
 		t.Fatal(err)

@@ -112,6 +112,9 @@ type replaying struct {
 // clocks and files. It replays the recorded input, with suspensions at random places, in this
 // process and others. The guest must send the same bytes.
 func TestDeterminism(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	here := inProcess(t)
 	children := inChildren(t)
 	for _, language := range languagesOf(t, here) {

@@ -95,6 +95,9 @@ func pythonItems(t *testing.T) []typegen.Item {
 // TestPythonStubs runs Python and mypy on the stubs of the golden tools, of tools with generated
 // schemas and hostile names, and of the reference servers.
 func TestPythonStubs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	items := pythonItems(t)
 	for _, name := range []string{"everything", "filesystem", "memory"} {
 		for _, d := range referenceTools(t, name) {
@@ -120,6 +123,9 @@ func TestPythonStubs(t *testing.T) {
 
 // TestPythonPrograms type-checks a program against the stubs: mypy must find exactly the mistakes.
 func TestPythonPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	var items []typegen.Item
 	for _, f := range []string{"list_issues", "shapes", "nothing", "delete"} {
 		ar, err := txtar.ParseFile("testdata/tools/" + f + ".txtar")

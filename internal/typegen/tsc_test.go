@@ -45,6 +45,9 @@ func writeTree(t *testing.T, dir string, tree map[string]string) {
 // TestCompiler compiles the tree of the golden tools, of tools with generated schemas, and of the
 // reference servers: with its own tsconfig.json, and with --strict alone, as a user would.
 func TestCompiler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	peertest.Module(t, "typescript/bin/tsc")
 	var items []typegen.Item
 	add := func(ns string, d definition) {

@@ -36,6 +36,9 @@ var exact = []byte{0x8b, 0x8c, 0x98, 0x99, 0x9a, 0xa6, 0xbc, 0xbd, 0xbe, 0xbf}
 
 // TestOps tries every numeric instruction on all edges, and on constants, against wazero.
 func TestOps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b := &builder{}
 	x := &trial{modules: []*builder{b}}
 	strict := map[string]bool{}
@@ -91,6 +94,9 @@ func TestOps(t *testing.T) {
 
 // TestMemory tries every load and store, copy, fill and growth at the edges of memory.
 func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b := &builder{pages: 1, data: []segment{{0, []byte("\x01\x82\x03\xf4\x05\xe6\x07\xc8\x00\x00\xa0\x7f\x01\x00\x00\x00\x00\x00\xf4\x7f")}, {65520, []byte("0123456789abcdef")}}}
 	x := &trial{modules: []*builder{b}}
 	addresses := []uint64{0, 1, 7, 8, 12, 4096, 65527, 65528, 65529, 65532, 65534, 65535, 65536, 65537, 131064, 131072, 0x7fffffff, 0x80000000, 0xfffffff8, 0xffffffff}

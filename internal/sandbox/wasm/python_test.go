@@ -50,6 +50,9 @@ func TestPython(t *testing.T) {
 
 // TestPythonStops runs what never ends, or takes all there is; what comes of it is a limit, or an error of Python's.
 func TestPythonStops(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	d := realDriver(t, Config{})
 	for _, c := range []struct{ name, code, want string }{
 		{"loop", "while True: pass", "limit cpu"},

@@ -168,6 +168,9 @@ func endure(t *testing.T, d *wasm.Driver, script string) string {
 // TestTorture checks that the host survives every hostile script, that each ends, and that the next sandbox is
 // unharmed.
 func TestTorture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	if len(tortures) < 60 {
 		t.Fatal("that is no torture")
 	}

@@ -22,6 +22,9 @@ import (
 // Those on authorization (auth/*) are run by package oauth. Those on answering a server's questions
 // (sep-2322-client-request-state, elicitation-*) need capabilities that it doesn't declare.
 func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
 	exe, err := os.Executable()
 	if err != nil {

@@ -83,6 +83,9 @@ func everythingCases(p upstreamtest.Peer) upstreamtest.Peer {
 }
 
 func TestEverythingOverStdio(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	cmd := peertest.Server(t, "everything", "stdio")
 	upstreamtest.Run(t, everythingCases(upstreamtest.Peer{
 		New:  maker(mcp.Hasten(mcp.Config{Command: cmd[0], Args: cmd[1:]})),
@@ -157,6 +160,9 @@ func TestEverythingOverSSE(t *testing.T) {
 }
 
 func TestFilesystem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +185,9 @@ func TestFilesystem(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	cmd := peertest.Server(t, "memory")
 	upstreamtest.Run(t, upstreamtest.Peer{
 		New: func(t testing.TB, onChange func()) upstream.Upstream {

@@ -81,6 +81,9 @@ var scenarios = map[string][]string{
 // TestConformance runs the scenarios. Those in testdata/conformance.yaml must fail, for the reasons
 // stated there.
 func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	node, suite := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
 	exe, err := os.Executable()
 	if err != nil {

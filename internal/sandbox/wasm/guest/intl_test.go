@@ -98,6 +98,9 @@ func unzip(t *testing.T) []byte {
 
 // TestIntlOfNode checks that testdata/intl.json.gz is what Node writes today.
 func TestIntlOfNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("the Node that wrote intl.json.gz is that of linux/amd64")
 	}

@@ -113,6 +113,9 @@ func TestScribbles(t *testing.T) {
 
 // TestLastWord gives programs whose values take so much of the memory that there may be none to send them: each ends.
 func TestLastWord(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for n := 50; n <= 110; n += 6 {
 		m := start(t)
 		done, fail, err := m.run(sandbox.Run{Code: fmt.Sprintf("'x' * (%d << 20)", n)})

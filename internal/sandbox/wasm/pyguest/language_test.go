@@ -96,6 +96,9 @@ func testTools(path string, raw json.RawMessage) (any, time.Duration, *sandbox.G
 }
 
 func TestLanguage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
