@@ -6,35 +6,39 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Access decides on what programs, and people by the API, do to the files of sessions and to skills.
+// Access decides which uses of session files and skills are allowed, by programs and by users of
+// the API.
 type Access interface {
-	// May says why u may not be; nil: it may. It is asked before each use of a file, and does no I/O.
+	// May returns why u is not allowed, or nil if it is. It is called before each use of a file,
+	// and does no I/O.
 	May(u Use) error
-	// Refused puts on record that u was refused. It is told once of each file, for reading and for writing, of at most
-	// maxRefusals in one execution: a program may try as often as it likes.
+	// Refused records that u was refused. It is called once per file for reading and once for
+	// writing, and at most maxRefusals times in one execution: a program may retry as often as it
+	// likes.
 	Refused(ctx context.Context, u Use, err error)
 }
 
-// A Use is one use of one file, by somebody.
+// A Use is one use of one file by a principal.
 type Use struct {
 	Touch
 	Principal tool.Principal
-	Execution string // whose program it is; empty: a person's, by the API
+	Execution string // the program's execution; empty for a user of the API
 	Session   string
-	Labels    []string // of what it has read: of a program, or of the session
+	Labels    []string // labels of the data read so far by the program, or by the session
 }
 
 // maxRefusals is how many refusals of one execution are recorded.
 const maxRefusals = 64
 
-// A Fence asks before files are used. Its zero value asks nobody. It is not safe for concurrent use.
+// A Fence checks access before files are used. Its zero value allows everything. It is not safe for
+// concurrent use.
 type Fence struct {
 	Access Access
-	Use    Use            // but for the Touch
-	told   map[Touch]bool // what is on record as refused
+	Use    Use            // without the Touch
+	told   map[Touch]bool // refusals already recorded
 }
 
-// Pass reports why an operation on files may not be done: an error that is "EACCES" for the program.
+// Pass returns an error if an operation on files is not allowed; the program sees "EACCES".
 func (f *Fence) Pass(ctx context.Context, fs *FS, op, path, to string) error {
 	if f.Access == nil {
 		return nil

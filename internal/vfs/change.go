@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// change checks that something may be made or changed at a place, in a directory that is there, and that the place is
-// not the root or one of its folders. f.mu is held.
+// change checks that a place may be created or modified: its directory exists, and it is neither
+// the root nor one of its folders. f.mu is held.
 func (f *FS) change(p place) *Error {
 	switch {
 	case p.whole() && p.area == root:
@@ -30,12 +30,13 @@ func (f *FS) change(p place) *Error {
 	return nil
 }
 
-// temporary says whether a place is directly in the folder that is made when it is first written to.
+// temporary reports whether a place is directly in tmp, the folder that is created by the first
+// write.
 func (f *FS) temporary(p place) bool {
 	return p.area == workspaceArea && len(p.names) == 2 && p.names[0] == "tmp"
 }
 
-// area gives what stands for one of the two folders that can be changed.
+// area returns the node of one of the two writable folders.
 func (f *FS) area(a area) *node {
 	if a == skillsArea {
 		return &f.skills
@@ -43,7 +44,7 @@ func (f *FS) area(a area) *node {
 	return &f.workspace
 }
 
-// put makes n stand at a place, within the quota.
+// put stores n at a place, within the quota.
 func (f *FS) put(p place, n node) *Error {
 	top, quota := f.area(p.area), f.cfg.Quota
 	if p.area == skillsArea {
@@ -61,7 +62,7 @@ func (f *FS) put(p place, n node) *Error {
 	return nil
 }
 
-// limit gives how large a file at a place may be.
+// limit returns the maximum size of a file at a place.
 func (f *FS) limit(p place) int64 {
 	if p.area == skillsArea {
 		return f.cfg.Skill.FileBytes
@@ -69,9 +70,10 @@ func (f *FS) limit(p place) int64 {
 	return f.cfg.Quota.FileBytes
 }
 
-// Write writes data to a file. flag is that of fopen: "w" (and "") replaces the file or makes it, "a" appends to it or makes it, both with
-// "x" ("wx", "ax") fail where it exists, and "r+" writes at off into the file, which must exist; what is missing
-// between its end and off becomes zeros. A "+" behind "w" and "a" changes nothing. It keeps no reference to data.
+// Write writes data to a file. flag is as in fopen: "w" (and "") replaces or creates the file, and
+// "a" appends to it or creates it. Both with "x" ("wx", "ax") fail if it exists. "r+" writes at off
+// into the file, which must exist, and fills a gap between its end and off with zeros. A "+" after
+// "w" or "a" changes nothing. Write keeps no reference to data.
 func (f *FS) Write(path string, data []byte, flag string, off int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +100,7 @@ func (f *FS) Write(path string, data []byte, flag string, off int64) error {
 	switch {
 	case off < 0:
 		return p.fail("EINVAL", "the offset is negative")
-	case len(data) == 0 && mode == 'r': // writes nothing, wherever that is
+	case len(data) == 0 && mode == 'r': // writes nothing, at any offset
 		return nil
 	case int64(len(data)) > limit || off > limit-int64(len(data)):
 		return p.fail("EFBIG", "a file may have "+sizeText(limit))
@@ -122,7 +124,7 @@ func parseFlag(flag string) (mode byte, exclusive, ok bool) {
 	return 0, false, false
 }
 
-// writable finds the file that is to be written, or an empty one where there is none and there need not be.
+// writable returns the file to be written, or an empty one if it doesn't exist and needn't.
 func (f *FS) writable(p place, exists, exclusive bool) (node, *Error) {
 	n, missing := f.look(p)
 	if p.folder && !exists && !p.whole() {
@@ -151,11 +153,11 @@ func (f *FS) writable(p place, exists, exclusive bool) (node, *Error) {
 	return node{file: &file{}}, nil
 }
 
-// store makes a file that is size long, of old with data at off, if the quota allows it.
+// store stores a file of the given size, made of old with data at off, if the quota allows it.
 func (f *FS) store(p place, old node, off int64, data []byte, size int64) *Error {
 	n := node{size: size, modified: f.cfg.Now(), file: &file{owner: f.owner}}
 	own := old.file.owner == f.owner
-	if own { // nobody else sees its bytes: they may be changed where they are
+	if own { // no one else sees its bytes: they may be changed in place
 		n.file = &file{owner: f.owner, data: old.file.data[:old.size]}
 	} else if old.size > 0 {
 		was, e := contents(p, old)
@@ -171,7 +173,8 @@ func (f *FS) store(p place, old node, off int64, data []byte, size int64) *Error
 	return nil
 }
 
-// patched gives b with data at off, filled up with zeros to size; where own is set b itself may be changed.
+// patched returns b with data at off, padded with zeros to size; if own is set, b itself may be
+// changed.
 func patched(b []byte, own bool, off int64, data []byte, size int64) []byte {
 	if more := size - int64(len(b)); own && len(b) > 0 {
 		b = append(b, make([]byte, more)...) // in amortized time
@@ -182,7 +185,7 @@ func patched(b []byte, own bool, off int64, data []byte, size int64) []byte {
 	return b
 }
 
-// Truncate cuts a file, or fills it up with zeros, so that it has size bytes.
+// Truncate cuts a file to size bytes, or pads it with zeros.
 func (f *FS) Truncate(path string, size int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +203,7 @@ func (f *FS) Truncate(path string, size int64) error {
 	case size > f.limit(p):
 		return p.fail("EFBIG", "a file may have "+sizeText(f.limit(p)))
 	}
-	if size < old.size { // what was beyond must not come back
+	if size < old.size { // the bytes beyond must not come back
 		old, e = f.head(p, old, size)
 		if e != nil {
 			return e
@@ -209,7 +212,7 @@ func (f *FS) Truncate(path string, size int64) error {
 	return asError(f.store(p, old, 0, nil, size))
 }
 
-// head gives the first bytes of a file, as one that nobody owns.
+// head returns the first bytes of a file as a file without an owner.
 func (f *FS) head(p place, n node, size int64) (node, *Error) {
 	data, e := contents(p, n)
 	if e != nil {
@@ -218,7 +221,8 @@ func (f *FS) head(p place, n node, size int64) (node, *Error) {
 	return node{file: &file{data: data[:size:size]}, size: size}, nil
 }
 
-// Mkdir makes a directory; with recursive those above it too, and one that exists is no error.
+// Mkdir creates a directory; with recursive also its missing parents, and an existing directory is
+// no error.
 func (f *FS) Mkdir(path string, recursive bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +246,8 @@ func (f *FS) Mkdir(path string, recursive bool) error {
 	return asError(f.put(p, node{dir: true, modified: f.cfg.Now()}))
 }
 
-// Remove removes a file, or with recursive a directory and all in it. With force what isn't there is no error.
+// Remove removes a file, or with recursive a directory and its contents. With force a missing path
+// is no error.
 func (f *FS) Remove(path string, recursive, force bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -291,7 +296,7 @@ func (f *FS) Rmdir(path string) error {
 	return asError(f.drop(p))
 }
 
-// drop removes what is at a place, where something is.
+// drop removes an existing file or directory.
 func (f *FS) drop(p place) *Error {
 	if e := f.change(p); e != nil {
 		return e
@@ -304,7 +309,7 @@ func (f *FS) drop(p place) *Error {
 	return nil
 }
 
-// sizeText writes a number of bytes for people.
+// sizeText formats a number of bytes for users.
 func sizeText(n int64) string {
 	switch {
 	case n < 1<<10:

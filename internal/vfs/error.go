@@ -2,17 +2,17 @@ package vfs
 
 import "github.com/biplane-dev/biplane/internal/tool"
 
-// An Error is what goes wrong with a file, as POSIX names it and Node writes it. tool.AsError understands it.
+// An Error is a file error, named as in POSIX and worded as in Node. tool.AsError understands it.
 type Error struct {
 	Code string    // "ENOENT", "EEXIST", "EROFS", ...
-	Op   string    // the system call that fails so: "open", "mkdir", ...
-	Path string    // as the program wrote it, shortened
-	Kind tool.Kind // what Code comes to
+	Op   string    // the failed system call: "open", "mkdir", ...
+	Path string    // as written by the program, shortened
+	Kind tool.Kind // the kind of Code
 	Hint string    // what to do next; may be empty
 	Err  error     // for the log; may be nil
 }
 
-// errorTable says what a code means and what kind of error it is.
+// errorTable maps codes to their text and kind.
 var errorTable = map[string]struct {
 	text string
 	kind tool.Kind
@@ -35,12 +35,12 @@ var errorTable = map[string]struct {
 	"EACCES":       {"permission denied", tool.Denied},
 }
 
-// fail makes an Error.
+// fail returns an Error.
 func fail(code, op, path, hint string) *Error {
 	return &Error{Code: code, Op: op, Path: printable(path), Kind: errorTable[code].kind, Hint: hint}
 }
 
-// Error gives the text that Node would, and the hint.
+// Error returns the text that Node would use, and the hint.
 func (e *Error) Error() string {
 	s := e.Code + ": " + errorTable[e.Code].text + ", " + e.Op + " '" + e.Path + "'"
 	if e.Hint != "" {
@@ -49,10 +49,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// As makes a *tool.Error of it, for tool.AsError.
+// As converts e to a *tool.Error, for tool.AsError.
 func (e *Error) As(target any) bool {
 	t, ok := target.(**tool.Error)
 	if ok {

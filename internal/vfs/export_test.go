@@ -1,9 +1,9 @@
 package vfs
 
-// Height is that of the entries of the root.
+// Height returns the height of the root's entries.
 func Height(t *Tree) int { return t.node().entries.tall() }
 
-// Sizes are those of ./workspace now: how many bytes and files it has.
+// Sizes returns the current number of bytes and files in ./workspace.
 func (f *FS) Sizes() (bytes int64, files int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

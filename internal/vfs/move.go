@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Rename moves a file, or a directory and all in it, in the place of a file or of an empty directory that is there.
+// Rename moves a file, or a directory and its contents. It replaces an existing file or an empty
+// directory.
 func (f *FS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -34,7 +35,7 @@ func (f *FS) Rename(from, to string) error {
 	if e := f.drop(src); e != nil {
 		return e
 	}
-	if src.area == dst.area { // however much of the quota is used, it is no more now
+	if src.area == dst.area { // the quota is not checked: its use doesn't grow
 		top := f.area(dst.area)
 		*top = top.with(dst.names, n, f.cfg.Now())
 		return nil
@@ -46,12 +47,12 @@ func (f *FS) Rename(from, to string) error {
 	return nil
 }
 
-// holds says whether q is below p.
+// holds reports whether q is below p.
 func (p place) holds(q place) bool {
 	return p.area == q.area && len(p.names) < len(q.names) && slices.Equal(p.names, q.names[:len(p.names)])
 }
 
-// movable says why n, which is at src, can't be moved to dst.
+// movable returns an error if n, which is at src, can't be moved to dst.
 func (f *FS) movable(n node, src, dst place) *Error {
 	slash := dst.folder
 	dst.folder = false
@@ -89,7 +90,7 @@ func (f *FS) movable(n node, src, dst place) *Error {
 	return nil
 }
 
-// Copy copies a file, over one that is there unless exclusive is set.
+// Copy copies a file. It replaces an existing one unless exclusive is set.
 func (f *FS) Copy(from, to string, exclusive bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +119,7 @@ func (f *FS) Copy(from, to string, exclusive bool) error {
 		return dst.fail("EFBIG", "a file may have "+sizeText(f.limit(dst)))
 	}
 	if n.file.owner == f.owner {
-		n.file.owner = nil // it now has two places: neither may change it for the other
+		n.file.owner = nil // it is now in two places: neither may change it in place
 	}
 	n.modified = f.cfg.Now()
 	return asError(f.put(dst, n))

@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Do does an operation of the guest protocol, and gives its value; nil where it has none. handle gives the bytes that are kept under a handle, for what is written
-// from there.
+// Do performs an operation of the guest protocol and returns its value, or nil if it has none.
+// handle returns the bytes stored under a handle, for writes from it.
 func (f *FS) Do(q *sandbox.File, handle func(string) ([]byte, error)) (json.RawMessage, error) {
 	switch q.Op {
 	case "read":
@@ -48,7 +48,7 @@ func (f *FS) readOp(q *sandbox.File) (json.RawMessage, error) {
 	if q.Base64 {
 		return tool.Marshal(base64.StdEncoding.EncodeToString(data))
 	}
-	return tool.Marshal(string(data)) // what is no UTF-8 becomes U+FFFD
+	return tool.Marshal(string(data)) // invalid UTF-8 becomes U+FFFD
 }
 
 func (f *FS) writeOp(q *sandbox.File, handle func(string) ([]byte, error)) error {

@@ -2,29 +2,29 @@ package vfs
 
 import "time"
 
-// A node is what a name stands for: a directory, or else a file.
+// A node is a directory or a file.
 type node struct {
 	dir      bool
-	entries  *order // of a directory; nil when it is empty
+	entries  *order // entries of a directory; nil if it is empty
 	file     *file
-	size     int64 // of a file, in bytes
+	size     int64 // size of a file, in bytes
 	modified time.Time
 }
 
-// sums are about all that is at and below something.
+// A sums holds totals over a node, or over everything below it.
 type sums struct {
 	count int   // files and directories
 	bytes int64 // of the files
 	depth int   // levels
-	long  int   // bytes of the longest path
+	long  int   // length of the longest path, in bytes
 }
 
-// add counts what stands beside.
+// add combines the totals of siblings.
 func (s sums) add(t sums) sums {
 	return sums{s.count + t.count, s.bytes + t.bytes, max(s.depth, t.depth), max(s.long, t.long)}
 }
 
-// sums are those of what is below n; nothing for a file.
+// below returns the totals of everything below n; zero for a file.
 func (n node) below() sums {
 	if n.entries == nil {
 		return sums{}
@@ -32,7 +32,7 @@ func (n node) below() sums {
 	return n.entries.all
 }
 
-// named gives the sums of n under its name.
+// named returns the totals of n under its name.
 func (n node) named(name string) sums {
 	s := n.below()
 	s.count++
@@ -45,8 +45,8 @@ func (n node) named(name string) sums {
 	return s
 }
 
-// An order is the entries of a directory by name: a balanced (AVL) tree that never changes, so that it can be shared.
-// nil is the empty one.
+// An order is the entries of a directory by name: an immutable balanced (AVL) tree, so that it can
+// be shared. nil is the empty one.
 type order struct {
 	name        string
 	node        node
@@ -62,7 +62,7 @@ func (o *order) tall() int {
 	return o.height
 }
 
-// branch puts l and r below an entry, whatever their heights.
+// branch returns a tree of an entry and the subtrees l and r, of any heights.
 func branch(name string, n node, l, r *order) *order {
 	all := n.named(name)
 	if l != nil {
@@ -74,7 +74,7 @@ func branch(name string, n node, l, r *order) *order {
 	return &order{name, n, l, r, 1 + max(l.tall(), r.tall()), all}
 }
 
-// balanced is branch for l and r whose heights differ by at most two.
+// balanced is like branch, and rebalances l and r, whose heights differ by at most two.
 func balanced(name string, n node, l, r *order) *order {
 	switch {
 	case l.tall() > r.tall()+1:
@@ -107,7 +107,7 @@ func (o *order) get(name string) (node, bool) {
 	return node{}, false
 }
 
-// with gives o with name standing for n.
+// with returns o with n stored under name.
 func (o *order) with(name string, n node) *order {
 	switch {
 	case o == nil:
@@ -120,7 +120,7 @@ func (o *order) with(name string, n node) *order {
 	return branch(name, n, o.left, o.right)
 }
 
-// without gives o without name, which it has.
+// without returns o without name, which it contains.
 func (o *order) without(name string) *order {
 	switch {
 	case o == nil:
@@ -139,7 +139,7 @@ func (o *order) without(name string) *order {
 	return balanced(next.name, next.node, o.left, o.right.without(next.name))
 }
 
-// split gives what is before name, what name stands for, and what is after it.
+// split returns the entries before name, the node of name if found, and the entries after it.
 func (o *order) split(name string) (before *order, at node, found bool, after *order) {
 	switch {
 	case o == nil:
@@ -154,12 +154,12 @@ func (o *order) split(name string) (before *order, at node, found bool, after *o
 	return o.left, o.node, true, o.right
 }
 
-// each calls f for the entries in order until it gives false, and gives whether it never did.
+// each calls f for the entries in order until it returns false, and reports whether it never did.
 func (o *order) each(f func(name string, n node) bool) bool {
 	return o == nil || o.left.each(f) && f(o.name, o.node) && o.right.each(f)
 }
 
-// find gives what stands at a path below n.
+// find returns the node at a path below n.
 func (n node) find(names []string) (node, bool) {
 	for _, name := range names {
 		var ok bool
@@ -170,8 +170,8 @@ func (n node) find(names []string) (node, bool) {
 	return n, true
 }
 
-// with gives n with m at a path below it, and the directories above that where there are none. A directory that gets
-// another entry was modified then.
+// with returns n with m stored at a path below it, and creates missing directories. A directory
+// that gains an entry is marked as modified.
 func (n node) with(names []string, m node, now time.Time) node {
 	if len(names) == 0 {
 		return m
@@ -185,7 +185,7 @@ func (n node) with(names []string, m node, now time.Time) node {
 	return n
 }
 
-// without gives n without what is at a path below it, which is there.
+// without returns n without the node at a path below it, which must exist.
 func (n node) without(names []string, now time.Time) node {
 	if len(names) == 1 {
 		n.entries, n.modified = n.entries.without(names[0]), now

@@ -9,14 +9,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds of paths, as Linux has them for names; they hold for every quota.
+// Limits of paths, with Linux's limit for names; they apply to every quota.
 const (
 	maxName  = 255   // bytes of one name
 	maxPath  = 1_024 // bytes of a path
-	maxDepth = 32    // names of a path
+	maxDepth = 32    // names in a path
 )
 
-// checkPath says what makes a path one that no program has a use for, as a code and a hint; "" when nothing does.
+// checkPath returns a code and a hint if path is unusable, and "" otherwise.
 func checkPath(path string) (code, hint string) {
 	switch {
 	case path == "":
@@ -31,7 +31,8 @@ func checkPath(path string) (code, hint string) {
 	return "", ""
 }
 
-// clean gives the names of a path, as a process in a chroot sees it: ".." at the root is the root.
+// clean returns the names of a path, as seen by a process in a chroot: ".." at the root is the
+// root.
 func clean(path string) []string {
 	var names []string
 	for name := range strings.SplitSeq(path, "/") {
@@ -46,7 +47,7 @@ func clean(path string) []string {
 	return names
 }
 
-// checkNames says what is wrong with the names of a path of at most depth levels.
+// checkNames returns a code and a hint if the names of a path are too long, or more than depth.
 func checkNames(names []string, depth int) (code, hint string) {
 	for _, n := range names {
 		if len(n) > maxName {
@@ -59,7 +60,7 @@ func checkNames(names []string, depth int) (code, hint string) {
 	return "", ""
 }
 
-// treePath gives the names of a path of a Tree, which is clean.
+// treePath returns the names of a Tree's path, which must be clean.
 func treePath(path string) ([]string, error) {
 	code, hint := checkPath(path)
 	if code == "" {
@@ -74,7 +75,7 @@ func treePath(path string) ([]string, error) {
 	return nil, tool.Errorf(tool.Invalid, "%q is no path of a tree: %s", printable(path), hint)
 }
 
-// printable makes a path fit to stand in a message.
+// printable returns a path in a form suitable for messages.
 func printable(s string) string {
 	const most = 200
 	if len(s) > most {
@@ -92,7 +93,8 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// isSkill says whether name may be that of a skill: a module that programs can import by it, or a text about one.
+// isSkill reports whether name is a valid name of a skill: a module that programs can import, or a
+// text about one.
 func isSkill(name string) bool {
 	base, ext, _ := strings.Cut(name, ".")
 	switch ext {

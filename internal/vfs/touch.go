@@ -2,21 +2,23 @@ package vfs
 
 import "strings"
 
-// A Touch is one file, or directory, whose content an operation reads, or which it makes, changes, moves or removes.
+// A Touch is one file or directory whose content an operation reads, creates, changes, moves or
+// removes.
 type Touch struct {
 	Path  string // clean, below the root: "workspace/a/b.csv"
 	Write bool
 }
 
-// Touches says what an operation of the guest protocol does to which files, whether or not it will succeed; for whoever decides on
-// that before. What is moved is read and written where it was, and written where it goes to, with all that is in it: else a file that must not
-// be read could be read under another name. Names and sizes are no content: list and stat touch nothing.
+// Touches returns the files that an operation of the guest protocol would read or write, whether or
+// not it will succeed, for an access check. A rename reads and writes the source and writes the
+// target, with everything below. Otherwise a file that must not be read could be read under another
+// name. Names and sizes are not content: list and stat touch nothing.
 func (f *FS) Touches(op, path, to string) []Touch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	src, e := f.locate(op, path)
 	if e != nil || src.area == root {
-		return nil // the operation says why it can't be
+		return nil // the operation itself returns the error
 	}
 	switch op {
 	case "read":
@@ -47,13 +49,13 @@ func (f *FS) Touches(op, path, to string) []Touch {
 	return nil
 }
 
-// clean is the path of a place as it is named outside.
+// clean returns the external path of a place.
 func (p place) clean() string {
 	area := map[area]string{toolsArea: "tools", workspaceArea: "workspace", skillsArea: "skills"}[p.area]
 	return strings.Join(append([]string{area}, p.names...), "/")
 }
 
-// below gives the paths of what is at a place, and of all in it. f.mu is held.
+// below returns the path of a place, and those of everything in it. f.mu is held.
 func (f *FS) below(p place) []string {
 	all := []string{p.clean()}
 	n, e := f.look(p)
@@ -67,7 +69,7 @@ func (f *FS) below(p place) []string {
 	return all
 }
 
-// Refused is the error of an operation that whoever decides on it refuses, for a reason.
+// Refused returns the error of an operation that an access check refused, with the reason.
 func Refused(op, path, why string, err error) *Error {
 	e := fail("EACCES", map[string]string{"read": "open", "write": "open", "copy": "copyfile"}[op], path, why)
 	if e.Op == "" {

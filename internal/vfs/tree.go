@@ -12,17 +12,18 @@ import (
 // A Digest is the SHA-256 of a file's bytes.
 type Digest [sha256.Size]byte
 
-// A file is the bytes of a file. Only the FS whose mark it bears may change it; without one, it never changes.
+// A file is the content of a file. Only the FS whose mark it bears may change it; without a mark it
+// is immutable.
 type file struct {
 	owner *mark
 
-	mu     sync.Mutex // guards what follows, which is found out late
+	mu     sync.Mutex // guards the fields below, which are loaded lazily
 	data   []byte
-	load   func() ([]byte, error) // gives data; nil when it is there
+	load   func() ([]byte, error) // returns data; nil once loaded
 	digest *Digest
 }
 
-// bytes gives the bytes of the file, which must not be changed.
+// bytes returns the content, which the caller must not modify.
 func (f *file) bytes() ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +55,7 @@ func (f *file) sum() (Digest, error) {
 	return *f.digest, nil
 }
 
-// An Entry is a file or a directory. File, Stored and Folder make one.
+// An Entry is a file or a directory. Use File, Stored or Folder to create one.
 type Entry struct {
 	Dir      bool
 	Size     int64 // bytes; 0 for a directory
@@ -62,21 +63,22 @@ type Entry struct {
 	file     *file
 }
 
-// File makes the Entry of a file. It keeps data, which must not change.
+// File returns an Entry for a file. It keeps data, which must not change.
 func File(data []byte, modified time.Time) Entry {
 	return Entry{Size: int64(len(data)), Modified: modified, file: &file{data: data}}
 }
 
-// Stored makes the Entry of a file whose bytes are elsewhere: load is called when they are first needed, and gives as
-// many as size says, with that digest.
+// Stored returns an Entry for a file whose content is stored elsewhere. load is called on first
+// use, and returns size bytes with the given digest.
 func Stored(size int64, digest Digest, modified time.Time, load func() ([]byte, error)) Entry {
 	return Entry{Size: size, Modified: modified, file: &file{load: load, digest: &digest}}
 }
 
-// Folder makes the Entry of a directory.
+// Folder returns an Entry for a directory.
 func Folder(modified time.Time) Entry { return Entry{Dir: true, Modified: modified} }
 
-// Data gives the bytes of a file, which must not be changed. Only those of a Stored one can fail.
+// Data returns the content of a file, which the caller must not modify. It fails only for a Stored
+// file.
 func (e Entry) Data() ([]byte, error) {
 	if e.file == nil {
 		return nil, nil
@@ -84,7 +86,7 @@ func (e Entry) Data() ([]byte, error) {
 	return e.file.bytes()
 }
 
-// Digest gives the digest of a file. It is computed once; that of a Stored one is known.
+// Digest returns the digest of a file. It is computed once; that of a Stored file is known.
 func (e Entry) Digest() (Digest, error) {
 	if e.file == nil {
 		return Digest{}, nil
@@ -102,8 +104,9 @@ func (n node) entry() Entry {
 	return Entry{Dir: n.dir, Size: n.size, Modified: n.modified, file: n.file}
 }
 
-// A Tree is files and directories by path ("out/data.csv": clean, relative, with slashes). It never changes, and shares
-// what it has in common with the Trees it came of; nil is the empty one.
+// A Tree is a set of files and directories by path ("out/data.csv": clean, relative, with slashes).
+// It is immutable, and shares structure with the Trees that it was derived from. nil is the empty
+// Tree.
 type Tree struct{ root node }
 
 func (t *Tree) node() node {
@@ -115,13 +118,13 @@ func (t *Tree) node() node {
 	return n
 }
 
-// Len is the number of files and directories.
+// Len returns the number of files and directories.
 func (t *Tree) Len() int { return t.node().below().count }
 
-// Size is the number of bytes of all files.
+// Size returns the total size of all files, in bytes.
 func (t *Tree) Size() int64 { return t.node().below().bytes }
 
-// Get gives what is at path.
+// Get returns the entry at path.
 func (t *Tree) Get(path string) (Entry, bool) {
 	names, err := treePath(path)
 	if err != nil || len(names) == 0 {
@@ -131,8 +134,8 @@ func (t *Tree) Get(path string) (Entry, bool) {
 	return n.entry(), ok
 }
 
-// With gives a Tree that has e at path, in directories that are made where they are missing. A directory at path keeps
-// what is in it if e is one. It fails where path is no path of a Tree, or leads through a file.
+// With returns a Tree that has e at path, and creates missing directories. If e is a directory, one
+// at path keeps its contents. With fails if path is invalid, or leads through a file.
 func (t *Tree) With(path string, e Entry) (*Tree, error) {
 	names, err := treePath(path)
 	if err != nil {
@@ -157,7 +160,7 @@ func (t *Tree) With(path string, e Entry) (*Tree, error) {
 	return &Tree{root.restored(names, n)}, nil
 }
 
-// restored is with, but leaves the times of the directories above alone.
+// restored is like with, but leaves the times of parent directories unchanged.
 func (n node) restored(names []string, m node) node {
 	if len(names) == 0 {
 		return m
@@ -170,7 +173,7 @@ func (n node) restored(names []string, m node) node {
 	return n
 }
 
-// Without gives a Tree that has nothing at path or below it.
+// Without returns a Tree without path and everything below it.
 func (t *Tree) Without(path string) *Tree {
 	names, err := treePath(path)
 	if err != nil || len(names) == 0 {
@@ -183,7 +186,7 @@ func (t *Tree) Without(path string) *Tree {
 	return &Tree{root.removed(names)}
 }
 
-// removed is without, but leaves the times of the directories above alone.
+// removed is like without, but leaves the times of parent directories unchanged.
 func (n node) removed(names []string) node {
 	if len(names) == 1 {
 		n.entries = n.entries.without(names[0])
@@ -194,7 +197,7 @@ func (n node) removed(names []string) node {
 	return n
 }
 
-// All gives the entries, each directory before what is in it, in the order of their names.
+// All returns the entries ordered by name, each directory before its contents.
 func (t *Tree) All() iter.Seq2[string, Entry] {
 	return func(yield func(string, Entry) bool) { walk(t.node(), "", yield) }
 }
@@ -208,12 +211,13 @@ func walk(n node, prefix string, yield func(string, Entry) bool) bool {
 // A Change is a path at which two Trees differ.
 type Change struct {
 	Path  string
-	Entry Entry // what is there now
-	Gone  bool  // nothing is: there is no Entry
+	Entry Entry // the new entry
+	Gone  bool  // the path is gone, and there is no Entry
 }
 
-// Changes gives where t differs from old, in no more time than that takes: old with these changes is t. Where a
-// directory is gone so is all in it, each with a Change; what is gone comes last, deepest first.
+// Changes returns the differences from old to t; applied to old they yield t. The time is
+// proportional to the difference. A removed directory has a Change for each path in it. Removals
+// come last, deepest first.
 func (t *Tree) Changes(old *Tree) []Change {
 	var c changes
 	c.between(old.node().entries, t.node().entries, "")

@@ -1,18 +1,20 @@
-// Package vfs is the file system that programs see. It is virtual: nothing of it is a file of the host's.
+// Package vfs is the file system that programs see. It is virtual: none of it is on the host's file
+// system.
 //
 //	./tools       the generated types of the tools; read-only
 //	./workspace   the session's own files, with a quota
 //	./skills      the principal's saved modules: flat, .ts, .js, .py and .md only, with a quota of their own;
 //	              those that others share are there too, read-only
 //
-// Whatever else a path begins with is in ./workspace, for reading and for writing: "data.csv", "./data.csv" and
-// "/data.csv" are "workspace/data.csv". ("tmp" there is made by the first write into it.) So the root is a view of what
-// such names reach: it lists what is in ./workspace, and tools and skills beside that. It doesn't list workspace, by which
-// a walk would come to every file twice. ".." at the root is the root, as in a chroot.
+// Any other path is in ./workspace, for reading and for writing: "data.csv", "./data.csv" and
+// "/data.csv" are "workspace/data.csv". ("tmp" there is created by the first write into it.) So the
+// root lists the contents of ./workspace, and also tools and skills. It doesn't list workspace, so
+// that a walk doesn't visit every file twice. ".." at the root is the root, as in a chroot.
 //
-// An FS is the view of one program. It begins with Trees, which never change, and gives the Trees that they have become; a
-// program that fails leaves nothing behind when its FS is dropped. Errors are those of POSIX, as *Error. There are no
-// links, owners, permissions, or open files: every operation names its path, and is done as a whole or not at all.
+// An FS is the view of one program. It starts with Trees, which are immutable, and returns the
+// Trees that result. If a program fails, its FS is dropped and nothing changes. Errors are those of
+// POSIX, as *Error. There are no links, owners, permissions or open files: every operation names
+// its path, and is atomic.
 package vfs
 
 import (
@@ -23,34 +25,36 @@ import (
 	"time"
 )
 
-// Quota bounds the files of one Tree. A zero field means its default.
+// Quota limits the files of one Tree. A zero field means its default.
 type Quota struct {
 	Bytes     int64 // of all files; default 64 MiB
 	Files     int   // files and directories; default 10,000
 	FileBytes int64 // of one file; default 16 MiB
-	Depth     int   // names of a path below ./workspace; default and at most 31
+	Depth     int   // names in a path below ./workspace; default and maximum 31
 }
 
-// Config makes an FS. The zero value is an empty one.
+// Config configures an FS. The zero value makes an empty one.
 type Config struct {
-	Tools     func() map[string]string // the read-only files, path ("tools/github/index.ts") to content; called once, when first needed; the map must not change; may be nil
-	Workspace *Tree                    // what ./workspace holds
-	Skills    *Tree                    // what ./skills holds
-	Shared    *Tree                    // the skills of others: read-only, behind those of Skills
-	Quota     Quota                    // of ./workspace
-	Skill     Quota                    // of ./skills; default 4 MiB, 500 files, 256 KiB
-	Now       func() time.Time         // when files are modified; default time.Now
+	// the read-only files, path ("tools/github/index.ts") to content; called once, when first
+	// needed; the map must not change; may be nil
+	Tools     func() map[string]string
+	Workspace *Tree            // initial content of ./workspace
+	Skills    *Tree            // initial content of ./skills
+	Shared    *Tree            // skills of others: read-only, shadowed by Skills
+	Quota     Quota            // of ./workspace
+	Skill     Quota            // of ./skills; default 4 MiB, 500 files, 256 KiB
+	Now       func() time.Time // clock for modification times; default time.Now
 }
 
-// A mark says which FS, since when, may change the bytes of a file in place.
-type mark struct{ _ byte } // not empty: each has an address of its own
+// A mark identifies the FS, and the period, in which a file's bytes may be changed in place.
+type mark struct{ _ byte } // not empty, so that each has its own address
 
 // An FS is the files of one program. It is safe for concurrent use.
 type FS struct {
 	cfg    Config
 	shared node
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	owner     *mark
 	workspace node
 	skills    node
@@ -58,7 +62,7 @@ type FS struct {
 	types     *node             // ./tools as a directory; nil until first needed
 }
 
-// New makes an FS.
+// New returns an FS.
 func New(cfg Config) *FS {
 	cfg.Quota = cfg.Quota.or(Quota{64 << 20, 10_000, 16 << 20, maxDepth - 1})
 	cfg.Skill = cfg.Skill.or(Quota{4 << 20, 500, 256 << 10, 1})
@@ -86,15 +90,15 @@ func (q Quota) or(d Quota) Quota {
 	return q
 }
 
-// Workspace gives ./workspace as it is now.
+// Workspace returns the current ./workspace.
 func (f *FS) Workspace() *Tree {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.owner = new(mark) // what is there now never changes any more
+	f.owner = new(mark) // the current files are immutable from now on
 	return &Tree{f.workspace}
 }
 
-// Skills gives ./skills as it is now, without those of others.
+// Skills returns the current ./skills, without those of others.
 func (f *FS) Skills() *Tree {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,15 +116,15 @@ const (
 	skillsArea
 )
 
-// A place is a path that was understood.
+// A place is a parsed path.
 type place struct {
-	op, path string // as the program wrote it
+	op, path string // as written by the program
 	area     area
 	names    []string // below the area
-	folder   bool     // it ended with a slash: only a directory will do
+	folder   bool     // the path ended with a slash: it must be a directory
 }
 
-// locate understands a path.
+// locate parses a path.
 func (f *FS) locate(op, path string) (place, *Error) {
 	p := place{op: op, path: path}
 	if code, hint := checkPath(path); code != "" {
@@ -154,10 +158,10 @@ func (f *FS) locate(op, path string) (place, *Error) {
 
 func (p place) fail(code, hint string) *Error { return fail(code, p.op, p.path, hint) }
 
-// whole says whether the place is the root or one of its folders, which are always there.
+// whole reports whether the place is the root or one of its folders, which always exist.
 func (p place) whole() bool { return len(p.names) == 0 }
 
-// top gives the directory of an area. f.mu is held.
+// top returns the directory of an area. f.mu is held.
 func (f *FS) top(a area) node {
 	switch a {
 	case workspaceArea:
@@ -171,7 +175,7 @@ func (f *FS) top(a area) node {
 	return node{dir: true, entries: f.workspace.entries.without("workspace").with("skills", folder).with("tools", folder)}
 }
 
-// typesTree gives ./tools as a directory.
+// typesTree returns ./tools as a directory.
 func (f *FS) typesTree() node {
 	if f.types == nil {
 		t := node{dir: true}
@@ -199,14 +203,14 @@ func (f *FS) toolFiles() map[string]string {
 	return f.tools
 }
 
-// always is when what is always there was modified.
+// always returns the modification time of the permanent folders.
 func always() time.Time { return time.UnixMilli(0) }
 
 func textNode(text string) node {
 	return node{modified: always(), size: int64(len(text)), file: &file{load: func() ([]byte, error) { return []byte(text), nil }}}
 }
 
-// look finds what is at a place; without an error it is there. f.mu is held.
+// look returns the node at a place, or an error if there is none. f.mu is held.
 func (f *FS) look(p place) (node, *Error) {
 	if p.area == toolsArea && !p.whole() && !p.folder {
 		if text, ok := f.toolFiles()["tools/"+strings.Join(p.names, "/")]; ok {
@@ -226,12 +230,12 @@ func (f *FS) look(p place) (node, *Error) {
 		return node{}, p.fail("ENOTDIR", "")
 	}
 	if p.whole() {
-		n.modified = always() // whatever happens in it
+		n.modified = always() // regardless of changes in it
 	}
 	return n, nil
 }
 
-// throughFile says whether a path uses a file as a directory.
+// throughFile reports whether a path uses a file as a directory.
 func (f *FS) throughFile(p place) bool {
 	n := f.top(p.area)
 	for _, name := range p.names {
@@ -244,7 +248,7 @@ func (f *FS) throughFile(p place) bool {
 	return false
 }
 
-// missing says where to look for what isn't there.
+// missing returns a hint where to look for something that doesn't exist.
 func (f *FS) missing(p place) string {
 	switch p.area {
 	case toolsArea:
@@ -260,15 +264,15 @@ func (f *FS) missing(p place) string {
 	return ""
 }
 
-// An Info is what Stat tells.
+// An Info is the result of Stat.
 type Info struct {
 	Dir      bool
 	Size     int64     // bytes; 0 for a directory
-	Modified time.Time // the epoch for what is always there
+	Modified time.Time // the epoch for permanent folders
 	ReadOnly bool
 }
 
-// Stat tells of a file or directory.
+// Stat returns information about a file or directory.
 func (f *FS) Stat(path string) (Info, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -294,7 +298,7 @@ type Item struct {
 	Dir  bool
 }
 
-// List gives what is in a directory, sorted by name.
+// List returns the entries of a directory, sorted by name.
 func (f *FS) List(path string) ([]Item, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,8 +327,8 @@ func (f *FS) List(path string) ([]Item, error) {
 	return items, nil
 }
 
-// Read gives n bytes of a file from off on, or all there are where n is negative; fewer where it ends before. The
-// bytes must not be changed.
+// Read returns n bytes of a file starting at off, or all the rest if n is negative; fewer at the
+// end of the file. The caller must not modify the bytes.
 func (f *FS) Read(path string, off, n int64) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,12 +356,12 @@ func (f *FS) Read(path string, off, n int64) ([]byte, error) {
 		data = data[:n]
 	}
 	if at.file.owner != nil && at.file.owner == f.owner {
-		return slices.Clone(data), nil // it may be changed in place
+		return slices.Clone(data), nil // the file may be changed in place
 	}
 	return data[:len(data):len(data)], nil
 }
 
-// contents gives the bytes of a file.
+// contents returns the content of a file.
 func contents(p place, n node) ([]byte, *Error) {
 	data, err := n.file.bytes()
 	if err == nil && int64(len(data)) != n.size {
