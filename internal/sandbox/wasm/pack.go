@@ -15,24 +15,27 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// What is packed, an image or a snapshot, is laid out like this; numbers are little-endian:
+// Images and snapshots are packed like this; numbers are little-endian:
 //
-//	16 bytes  what it is, and the version of the layout: imageMagic, plainMagic, stateMagic or oldStateMagic
+//	16 bytes  type and version of the layout: imageMagic, plainMagic, stateMagic or
+//	          oldStateMagic
 //	16 bytes  name of the language, padded with zeros
 //	32 bytes  identity of the engine's build: SHA-256, see identify
-//	...       a frame of zstd (RFC 8878), or in a plain image the bytes themselves, with what the kind says, and then pages:
-//	          u32 n; n times u32 first page, u32 number of pages, in order and apart; then their bytes
-//	 4 bytes  CRC-32C of all before
+//	...       a frame of zstd (RFC 8878), or in a plain image the bytes themselves, with the
+//	          fields of the type, and then pages: u32 n; n times u32 first page, u32 number of
+//	          pages, sorted and disjoint; then their bytes
+//	 4 bytes  CRC-32C of everything before
 //
-// Pages are of pageSize bytes, whatever the system's are. Of an image their bytes are, for each
-// sixteen or fewer pages of a run: a u64 for each page, whose bits, from the lowest on, say which
-// of its 64 lines of 64 bytes are not all zeros; and these lines. An old snapshot has them XORed
-// with those of the image, in the same way. Of a snapshot they are, for each sixteen pages, or what
-// is left of them:
+// Pages have pageSize bytes, whatever the system's page size is. In an image, the pages of a run
+// are encoded in groups of up to sixteen: a u64 for each page, whose bits, from the lowest on, mark
+// which of its 64 lines of 64 bytes are not all zeros; and these lines. An old snapshot has the
+// same encoding, with lines XORed with those of the image. A snapshot is encoded in groups of
+// sixteen pages, the last of which may be smaller:
 //
-//	two u64 for each page, whose bits, from the lowest on, say which of its lines are not as in the image, and which of these
-//	        are as they are: the others are XORed with the image's
-//	a u8    for each of these lines, whose bits say which of its 8 words are not all zeros
+//	two u64 for each page, whose bits, from the lowest on, mark which of its lines differ from
+//	        the image's, and which of these are stored unchanged: the others are XORed with the
+//	        image's
+//	a u8    for each of these lines, whose bits mark which of its 8 words are not all zeros
 //	a u64   for each of these words
 const (
 	imageMagic = "biplane image 1\n"
