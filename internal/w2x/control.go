@@ -76,7 +76,7 @@ func (f *function) begin(c byte) {
 	f.labels++
 	switch c {
 	case opLoop:
-		f.emit("") // becomes the label, if a branch goes there
+		f.emit("") // becomes the label if a branch targets it
 	case opIf:
 		b.other = f.labels
 		f.labels++
@@ -111,7 +111,7 @@ func (f *function) end() {
 			f.ret()
 		}
 		if len(f.lines) == 0 || !terminates(f.lines[len(f.lines)-1]) {
-			f.emit("panic(ErrUnreachable)") // never: Go wants a function to end so
+			f.emit("panic(ErrUnreachable)") // unreachable: Go requires a terminating statement
 		}
 		f.blocks = nil
 		return
@@ -142,7 +142,7 @@ func (f *function) end() {
 	f.blocks = f.blocks[:len(f.blocks)-1]
 }
 
-// leave puts the results of b where they are expected. Nothing else may be left of what the block pushed.
+// leave moves the results of b to their slots. The block must have pushed nothing else.
 func (f *function) leave(b *block) {
 	if n := len(f.stack) - b.height; n != len(b.out) {
 		f.fail("%d values are left where %d are expected", n, len(b.out))
@@ -154,7 +154,7 @@ func (f *function) leave(b *block) {
 	}
 }
 
-// resume makes the stack that of the block's begin or end, with values of types ts in their slots.
+// resume resets the stack to the start or end of the block, with values of types ts in their slots.
 func (f *function) resume(b *block, ts []valType) {
 	f.cut(b.height)
 	for _, t := range ts {
@@ -162,7 +162,7 @@ func (f *function) resume(b *block, ts []valType) {
 	}
 }
 
-// target reads a label and gives the index of its block.
+// target reads a label and returns the index of its block.
 func (f *function) target() int { return f.block(f.r.u32()) }
 
 func (f *function) block(label uint32) int {
@@ -235,7 +235,7 @@ func (f *function) ret() {
 	f.emit("%s", strings.TrimSpace("return "+strings.Join(s, ", ")))
 }
 
-// callee is a Go expression for function g.
+// callee returns a Go expression for function g.
 func (m *module) callee(g uint32) string {
 	if int(g) < len(m.imports) {
 		return "m.Imports." + goName(m.imports[g].module+"_"+m.imports[g].name)
@@ -278,7 +278,7 @@ func (f *function) call(t funcType, callee string) {
 	}
 }
 
-// skip reads one instruction that can't be reached, and translates it only where it ends that.
+// skip reads one unreachable instruction, and translates it only if it ends the unreachable code.
 func (f *function) skip(c byte) {
 	r := f.r
 	switch {
@@ -329,7 +329,7 @@ func (f *function) skip(c byte) {
 	}
 }
 
-// skipEnd ends a block, or a branch of it, in code that can't be reached.
+// skipEnd ends a block, or a branch of it, in unreachable code.
 func (f *function) skipEnd(c byte) {
 	n := len(f.skipped)
 	switch {
@@ -354,7 +354,7 @@ func valTypes(ts []valType) []byte {
 	return b
 }
 
-// terminates reports whether line is a statement with which a Go function may end.
+// terminates reports whether line is a terminating statement of Go.
 func terminates(line string) bool {
 	return strings.HasPrefix(line, "goto ") || strings.HasPrefix(line, "return") || strings.HasPrefix(line, "panic(")
 }

@@ -1,12 +1,12 @@
 package main
 
-// recursive finds the functions that must count the depth of calls: those on a cycle of calls of which no member
-// moves the guest's stack pointer down. All other recursion ends where the guest's stack does, at an address below
-// zero; this kind would go on until Go's stack is exhausted, which takes the process down. An indirect call may reach
-// any function in the table, an imported one nothing.
+// recursive returns the functions that must count the call depth: members of call cycles in which
+// no function lowers the guest's stack pointer. Other recursion ends with the guest's stack, at an
+// address below zero. Such a cycle would continue until Go's stack is exhausted, which crashes the
+// process. An indirect call may reach any function in the table, an imported one none.
 func recursive(m *module, fs []*function) map[int]bool {
 	g := graph{next: make([][]int, len(fs)+1), index: make([]int, len(fs)+1), low: make([]int, len(fs)+1), on: make([]bool, len(fs)+1), found: map[int]bool{}}
-	table := len(fs) // the node that stands for a call through the table
+	table := len(fs) // the node for calls through the table
 	member := func(f uint32) (int, bool) {
 		i := int(f) - len(m.imports)
 		return i, i >= 0 && !fs[i].framed
@@ -82,7 +82,7 @@ func (g *graph) visit(v int) {
 	}
 }
 
-// reachable finds the functions that the kept exports, the table or the start function reach.
+// reachable returns the functions reachable from the kept exports, the table or the start function.
 func reachable(m *module, fs []*function) []bool {
 	seen := make([]bool, len(fs))
 	var todo []int

@@ -2,16 +2,17 @@
 //
 //	w2x -pkg qjs -keep '_initialize,qjs_*' -sha256 SUM -o DIR module.wasm
 //
-// What it makes is one package: a type Module whose methods are the module's exported functions, an interface Imports
-// of what it imports, and its data segments in a file beside it. Structured control becomes labels and gotos, the
-// operand stack becomes variables, functions are Go functions, the function table is an array whose entries are
-// checked by their Go type.
+// The output is one package: a type Module whose methods are the module's exported functions, an
+// interface Imports of its imported functions, and its data segments in a file. Structured control
+// becomes labels and gotos, and the operand stack becomes variables. Functions are Go functions,
+// and the function table is an array whose entries are checked by their Go type.
 //
-// Linear memory is a reservation of address space that the user of the package makes: an address is a 32-bit number
-// plus a 32-bit constant, so that no access can leave 8 GiB + 64 KiB, and what isn't memory must fault. That needs no
-// bounds checks, and makes the package twice as fast as one with them. A load whose value is never used may be left
-// out by the Go compiler, and then doesn't trap; in all else the translation keeps to the WebAssembly specification
-// (core 2.0 without references, SIMD and passive segments; what it can't translate it refuses).
+// Linear memory is a reservation of address space made by the package's user. An address is a
+// 32-bit number plus a 32-bit constant, so no access can leave 8 GiB + 64 KiB, and accesses outside
+// the memory must fault. Without bounds checks the package is twice as fast. The Go compiler may
+// omit a load whose value is unused, which then doesn't trap. Otherwise the translation follows the
+// WebAssembly specification (core 2.0 without references, SIMD and passive segments). Modules that
+// it can't translate are refused.
 package main
 
 import (
@@ -36,15 +37,15 @@ func main() {
 	}
 }
 
-// A job is what a command line asks for.
+// A job is a parsed command line.
 type job struct {
 	opt Options
-	sum string // SHA-256 that the module must have, in hexadecimal digits; empty means any
+	sum string // expected SHA-256 of the module, in hexadecimal digits; empty means any
 	in  string // file of the module
 	out string // directory of the package
 }
 
-// parseJob reads a command line; it says on w what is wrong with it.
+// parseJob parses a command line and writes errors to w.
 func parseJob(args []string, w io.Writer) (*job, error) {
 	j := &job{}
 	f := flag.NewFlagSet("w2x", flag.ContinueOnError)
@@ -64,7 +65,7 @@ func parseJob(args []string, w io.Writer) (*job, error) {
 	return j, nil
 }
 
-// translate gives the files of the package. File names of the job are below dir.
+// translate returns the files of the package. The job's file names are relative to dir.
 func (j *job) translate(dir string) (map[string][]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, j.in))
 	if err != nil {
@@ -80,7 +81,7 @@ func (j *job) translate(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// run translates the module and writes the package, in which it replaces earlier output.
+// run translates the module and writes the package, replacing earlier output.
 func (j *job) run() error {
 	files, err := j.translate("")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A valType is a type of values, in its binary form (core specification 5.3.1).
+// A valType is a value type, in its binary form (core specification 5.3.1).
 type valType byte
 
 const (
@@ -15,7 +15,7 @@ const (
 	f64 valType = 0x7c
 )
 
-// golang is the Go type that values of t have.
+// golang returns the Go type for values of t.
 func (t valType) golang() string {
 	switch t {
 	case i32:
@@ -28,7 +28,7 @@ func (t valType) golang() string {
 	return "float64"
 }
 
-// slot is the letter with which variables for values of t begin.
+// slot returns the first letter of variables for values of t.
 func (t valType) slot() string {
 	switch t {
 	case i32:
@@ -41,7 +41,7 @@ func (t valType) slot() string {
 	return "d"
 }
 
-// String gives the name of t in the text format.
+// String returns the name of t in the text format.
 func (t valType) String() string {
 	switch t {
 	case i32:
@@ -59,7 +59,7 @@ func (t valType) String() string {
 // A funcType is the type of a function.
 type funcType struct{ in, out []valType }
 
-// golang is the Go type of the functions that t's are translated to.
+// golang returns the Go type of functions of type t.
 func (t funcType) golang() string {
 	var b strings.Builder
 	b.WriteString("func(*Module")
@@ -70,7 +70,7 @@ func (t funcType) golang() string {
 	return b.String()
 }
 
-// results is the list of t's results as it stands in a Go function's type, with a space before it.
+// results returns the list of t's results as in a Go function type, with a leading space.
 func (t funcType) results() string {
 	if len(t.out) == 0 {
 		return ""
@@ -91,7 +91,7 @@ type imported struct {
 	typ          funcType
 }
 
-// A global is a global variable that the module defines; value is its first, as bits.
+// A global is a global variable defined by the module; value is its initial value, as bits.
 type global struct {
 	typ     valType
 	mutable bool
@@ -104,7 +104,7 @@ type export struct {
 	fn   uint32
 }
 
-// A segment is data that memory begins with.
+// A segment is initial data of the memory.
 type segment struct {
 	at   uint32
 	data []byte
@@ -122,10 +122,10 @@ type body struct {
 type module struct {
 	types    []funcType
 	imports  []imported
-	funcs    []body // those that it defines; their indices follow the imports'
+	funcs    []body // defined functions; their indices follow the imports'
 	globals  []global
 	table    uint32            // length
-	elems    map[uint32]uint32 // what the table holds
+	elems    map[uint32]uint32 // contents of the table
 	memory   bool
 	memMin   uint32 // in pages
 	memMax   uint32
@@ -133,10 +133,10 @@ type module struct {
 	segments []segment
 	start    int // index of the start function, or -1
 	sp       int // index of the global that is the stack pointer, or -1
-	left     int // bytes of Go that may still be made
+	left     int // bytes of Go that may still be generated
 }
 
-// typeOf is the type of function f, which may be an imported one.
+// typeOf returns the type of function f, which may be imported.
 func (m *module) typeOf(f uint32) funcType {
 	if int(f) < len(m.imports) {
 		return m.imports[f].typ
@@ -144,5 +144,5 @@ func (m *module) typeOf(f uint32) funcType {
 	return m.funcs[int(f)-len(m.imports)].typ
 }
 
-// nfuncs is the number of functions, with the imported ones.
+// nfuncs returns the number of functions, including imported ones.
 func (m *module) nfuncs() int { return len(m.imports) + len(m.funcs) }

@@ -1,10 +1,11 @@
 package main
 
-// An op is a numeric instruction: what it takes, what it gives, and a Go expression of its operands X and Y. With cond
-// the expression is a Go condition, of which the instruction gives 1 or 0.
+// An op is a numeric instruction: its operand and result types, and a Go expression of its operands
+// X and Y. With cond the expression is a Go condition, and the result is 1 or 0.
 //
-// Products are converted explicitly, which forbids Go to fuse them with a later addition. Operations of which the
-// specification wants every bit of a NaN kept (abs, neg, copysign, reinterpret) work on the bits.
+// Products are converted explicitly, which prevents Go from fusing them with a later addition.
+// Operations that must preserve every bit of a NaN (abs, neg, copysign, reinterpret) work on the
+// bits.
 type op struct {
 	in   valType
 	n    int // operands
@@ -20,7 +21,7 @@ func convert(from, to valType, expr string) op {
 	return op{from, 1, to, expr, false}
 }
 
-// ops are the numeric instructions of one byte (core specification 5.4.7).
+// ops maps the one-byte numeric instructions (core specification 5.4.7).
 var ops = map[byte]op{
 	0x45: {i32, 1, i32, "X == 0", true},
 	0x46: compare(i32, "X == Y"), 0x47: compare(i32, "X != Y"),
@@ -92,7 +93,7 @@ var ops = map[byte]op{
 	0xc2: unary(i64, "uint64(int8(X))"), 0xc3: unary(i64, "uint64(int16(X))"), 0xc4: unary(i64, "uint64(int32(X))"),
 }
 
-// saturating are the instructions 0xfc 0 to 0xfc 7.
+// saturating lists the instructions 0xfc 0 to 0xfc 7.
 var saturating = [8]op{
 	convert(f32, i32, "sat32s(float64(X))"), convert(f32, i32, "sat32u(float64(X))"),
 	convert(f64, i32, "sat32s(X)"), convert(f64, i32, "sat32u(X)"),
@@ -100,7 +101,8 @@ var saturating = [8]op{
 	convert(f64, i64, "sat64s(X)"), convert(f64, i64, "sat64u(X)"),
 }
 
-// A load reads a value of type typ at P; align is the largest alignment that it may claim, as a power of two.
+// A load reads a value of type typ at P; align is the largest alignment that it may claim, as a
+// power of two.
 type load struct {
 	typ   valType
 	align uint32

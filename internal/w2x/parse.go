@@ -2,17 +2,18 @@ package main
 
 import "fmt"
 
-// Bounds of what is translated, far beyond what compilers make, so that a broken module can't take the memory of the
-// machine.
+// Limits of the translation, far beyond the output of compilers, so that a broken module can't
+// exhaust the machine's memory.
 const (
 	maxModule = 256 << 20 // bytes
-	maxParams = 1000      // of a type, as well as results
+	maxParams = 1000      // of a type; also the maximum of results
 	maxLocals = 50_000    // of a function
 	maxTable  = 10_000_000
 	maxPages  = 65536
-	// Go may be so many bytes longer than this many times the module; real modules make five times.
+	// The generated Go may be this many bytes longer than the given multiple of the module; real
+	// modules need a factor of five.
 	outputBase, outputFactor = 1 << 20, 32
-	// perLocal is what declaring a parameter or local takes, in bytes.
+	// perLocal is the cost of declaring a parameter or local, in bytes.
 	perLocal = 20
 )
 
@@ -57,7 +58,7 @@ func parse(b []byte) (*module, error) {
 	return p.m, p.finish()
 }
 
-// sectionOrder is where a section stands: the data count comes before the code.
+// sectionOrder returns the position of a section: the data count precedes the code.
 func sectionOrder(id int) int {
 	switch {
 	case id == 12:
@@ -71,7 +72,7 @@ func sectionOrder(id int) int {
 // A parser reads the sections of a module.
 type parser struct {
 	m     *module
-	types []funcType // of the functions that the module defines
+	types []funcType // types of the functions that the module defines
 }
 
 func (p *parser) section(id int, r *reader) {
@@ -318,7 +319,7 @@ func (p *parser) data(r *reader) {
 	p.m.segments = append(p.m.segments, segment{at, d})
 }
 
-// finish checks what could not be checked before.
+// finish performs the checks that need the whole module.
 func (p *parser) finish() error {
 	m := p.m
 	if m.start >= 0 {
@@ -327,7 +328,7 @@ func (p *parser) finish() error {
 		}
 	}
 	if m.sp < 0 && len(m.globals) > 0 && m.globals[0].mutable {
-		m.sp = 0 // where linkers put it
+		m.sp = 0 // the linkers' choice
 	}
 	if m.sp >= 0 && m.globals[m.sp].typ != i32 {
 		m.sp = -1

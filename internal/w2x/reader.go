@@ -2,18 +2,18 @@ package main
 
 import "fmt"
 
-// An Error is what is wrong with a module.
+// An Error is an error in a module.
 type Error struct {
 	Where  string // the section or function
 	Offset int    // from the start of the module, in bytes
 	Msg    string
 }
 
-// Error gives all three.
+// Error returns a message with all three fields.
 func (e *Error) Error() string { return fmt.Sprintf("%s at offset %d: %s", e.Where, e.Offset, e.Msg) }
 
-// A reader reads a part of a module. After the first error it reads zeros, so that callers may look at err at the end
-// of each loop body only.
+// A reader reads a part of a module. After the first error it returns zeros, so that callers need
+// to check err only at the end of each loop body.
 type reader struct {
 	b     []byte
 	p     int
@@ -29,7 +29,7 @@ func (r *reader) fail(format string, a ...any) {
 	}
 }
 
-// more reports whether something is left to read.
+// more reports whether any bytes are left.
 func (r *reader) more() bool { return r.err == nil && r.p < len(r.b) }
 
 func (r *reader) byte() byte {
@@ -84,7 +84,7 @@ func (r *reader) signed(bits uint) int64 {
 	}
 }
 
-// count reads a length of something of which each item takes at least one byte.
+// count reads the number of items that take at least one byte each.
 func (r *reader) count() int {
 	n := r.u32()
 	if int64(n) > int64(len(r.b)-r.p) {
@@ -125,14 +125,14 @@ func (r *reader) valType() valType {
 	return i32
 }
 
-// sub is a reader of the next n bytes, which r skips.
+// sub returns a reader of the next n bytes, which r skips.
 func (r *reader) sub(n int, where string) *reader {
 	base := r.base + r.p
 	b := r.bytes(n)
 	return &reader{b: b, base: base, where: where, err: r.err}
 }
 
-// done takes over the error of a reader made by sub, or complains of what that didn't read.
+// done copies the error of a reader returned by sub, or sets one if that has bytes left.
 func (r *reader) done(q *reader) {
 	if q.err == nil && q.p < len(q.b) {
 		q.fail("%d bytes too many", len(q.b)-q.p)

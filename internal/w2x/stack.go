@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// An entry is a value on the operand stack: a Go expression without effects, not evaluated yet where that is safe. It
-// lives in its slot (a variable named after its type and height), or is a constant or a local that is read late, or a
-// condition that the next instruction wants as a condition.
+// An entry is a value on the operand stack: a Go expression without side effects, whose evaluation
+// is delayed if that is safe. It is in its slot (a variable named after its type and height), or is
+// a constant, a local that is read late, or a condition for the next instruction.
 type entry struct {
 	typ      valType
 	expr     string
 	local    int    // the local it reads, or -1
 	constant bool   // expr is a Go constant
-	cond     string // not empty: the value is 1 where this is true, else 0
+	cond     string // if not empty, the value is 1 if this is true, otherwise 0
 }
 
-// truth is a Go condition that holds where e isn't zero.
+// truth returns a Go condition that is true if e isn't zero.
 func (e entry) truth() string {
 	if e.cond != "" {
 		return e.cond
@@ -24,7 +24,7 @@ func (e entry) truth() string {
 	return e.expr + " != 0"
 }
 
-// untruth is a Go condition that holds where e is zero.
+// untruth returns a Go condition that is true if e is zero.
 func (e entry) untruth() string {
 	if e.cond != "" {
 		return "!(" + e.cond + ")"
@@ -32,8 +32,8 @@ func (e entry) untruth() string {
 	return e.expr + " == 0"
 }
 
-// opaque is e as an expression that Go doesn't take for a constant, whose overflow or division by zero it would refuse
-// to compile.
+// opaque returns e as an expression that is not constant in Go. Go would refuse to compile a
+// constant's overflow or division by zero.
 func (e entry) opaque() string {
 	switch {
 	case !e.constant:
@@ -44,14 +44,14 @@ func (e entry) opaque() string {
 	return "k32(" + strings.TrimSuffix(strings.TrimPrefix(e.expr, "uint32("), ")") + ")"
 }
 
-// slot is the variable for a value of type t at height h of the stack.
+// slot returns the variable for a value of type t at height h of the stack.
 func (f *function) slot(t valType, h int) string {
 	n := fmt.Sprintf("%s%d", t.slot(), h)
 	f.slots[n] = t
 	return n
 }
 
-// later pushes an expression that is evaluated where it is used.
+// later pushes an expression that is evaluated at its use.
 func (f *function) later(e entry) { f.stack = append(f.stack, e) }
 
 // now pushes an expression and evaluates it.
@@ -61,10 +61,10 @@ func (f *function) now(t valType, expr string) {
 	f.stack = append(f.stack, entry{typ: t, expr: n, local: -1})
 }
 
-// floor is the height of the stack below which the current block may not reach.
+// floor returns the stack height below which the current block may not reach.
 func (f *function) floor() int { return f.blocks[len(f.blocks)-1].height }
 
-// pop takes the top entry, which must be of type t.
+// pop removes and returns the top entry, which must be of type t.
 func (f *function) pop(t valType) entry {
 	e := f.popAny()
 	if e.typ != t {
@@ -82,13 +82,13 @@ func (f *function) popAny() entry {
 	return e
 }
 
-// cut drops what is on the stack from height h on.
+// cut drops the entries from height h on.
 func (f *function) cut(h int) {
 	f.stack = f.stack[:h]
 	f.clean = min(f.clean, h)
 }
 
-// top checks that the top of the stack has the types ts and gives those entries, which stay.
+// top checks that the top entries have the types ts and returns them without removing them.
 func (f *function) top(ts []valType) []entry {
 	base := len(f.stack) - len(ts)
 	if base < f.floor() {
@@ -102,8 +102,8 @@ func (f *function) top(ts []valType) []entry {
 	return f.stack[base:]
 }
 
-// settle evaluates the top entries, of types ts, into the slots from height h on. They move down or stay, so that
-// going upwards never overwrites a slot that is still to be read.
+// settle evaluates the top entries, of types ts, into the slots from height h on. Entries move down
+// or stay, so going upwards never overwrites a slot that is still needed.
 func (f *function) settle(ts []valType, h int) {
 	for i, e := range f.top(ts) {
 		if s := f.slot(e.typ, h+i); e.expr != s {
@@ -112,14 +112,14 @@ func (f *function) settle(ts []valType, h int) {
 	}
 }
 
-// flush evaluates all that is on the stack, before control flow parts or meets.
+// flush evaluates the whole stack before control flow branches or joins.
 func (f *function) flush() {
 	for ; f.clean < len(f.stack); f.clean++ {
 		f.evaluate(f.clean)
 	}
 }
 
-// kill evaluates the entries that read a local which is about to change.
+// kill evaluates the entries that read a local that is about to change.
 func (f *function) kill(local int) {
 	for i := f.clean; i < len(f.stack); i++ {
 		if f.stack[i].local == local {

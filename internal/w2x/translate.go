@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Opcodes that this file and others name.
+// Opcodes used by name.
 const (
 	opUnreachable = 0x00
 	opNop         = 0x01
@@ -40,22 +40,22 @@ const (
 	opPrefixed    = 0xfc
 )
 
-// maxNesting bounds how deep blocks nest.
+// maxNesting is the maximum nesting of blocks.
 const maxNesting = 10_000
 
-// A block is a structured instruction that is being translated.
+// A block is a structured instruction being translated.
 type block struct {
 	op      byte
-	height  int // of the stack below its parameters
+	height  int // stack height below its parameters
 	in, out []valType
-	label   int  // where a branch to it goes
-	used    bool // a branch goes there
-	at      int  // index of the line that is to become the label of a loop
+	label   int  // target of branches to it
+	used    bool // label is a target of a branch
+	at      int  // index of the line that becomes the label of a loop
 	other   int  // label of an if's else
 	hasElse bool
 }
 
-// branchTypes are the types of the values that a branch to b takes along.
+// branchTypes returns the types of the values that a branch to b carries.
 func (b *block) branchTypes() []valType {
 	if b.op == opLoop {
 		return b.in
@@ -63,7 +63,7 @@ func (b *block) branchTypes() []valType {
 	return b.out
 }
 
-// A function is a function of the module that is being translated.
+// A function is a function of the module being translated.
 type function struct {
 	m       *module
 	index   uint32
@@ -75,16 +75,16 @@ type function struct {
 	blocks  []block
 	slots   map[string]valType
 	labels  int
-	dead    bool   // what follows can't be reached
-	skipped []byte // blocks that began since, by opcode
-	depth   bool   // it counts the depth of calls
+	dead    bool   // the code that follows is unreachable
+	skipped []byte // blocks started since then, by opcode
+	depth   bool   // it counts the call depth
 
 	usesMemory bool
-	framed     bool // it moves the stack pointer down before it calls anything
+	framed     bool // it lowers the stack pointer before its first call
 	indirect   bool // it calls through the table
 	calls      map[uint32]bool
 	last       [3]byte // the opcodes before the current one, latest first
-	constant   int32   // of the latest i32.const
+	constant   int32   // value of the latest i32.const
 }
 
 // A badCode unwinds the translation of a function.
@@ -99,7 +99,7 @@ func (f *function) emit(format string, a ...any) {
 	f.lines = append(f.lines, fmt.Sprintf(format, a...))
 }
 
-// translate translates the function with index len(m.imports)+i. Code that isn't valid is an error.
+// translate translates the function with index len(m.imports)+i. Invalid code is an error.
 func translate(m *module, i int, depth bool) (f *function, err error) {
 	b := m.funcs[i]
 	index := len(m.imports) + i
@@ -138,7 +138,7 @@ func translate(m *module, i int, depth bool) (f *function, err error) {
 	return f, nil
 }
 
-// size is how many bytes of Go the function's lines are.
+// size returns the length of the function's lines, in bytes of Go.
 func (f *function) size() (n int) {
 	for _, l := range f.lines {
 		n += len(l) + 1
@@ -179,8 +179,8 @@ func (f *function) instruction(c byte) {
 	}
 }
 
-// numeric translates a numeric instruction. A condition that the next instruction wants is not evaluated yet, so that
-// Go sees a condition.
+// numeric translates a numeric instruction. A condition for the next instruction is not evaluated
+// yet, so that Go sees a condition.
 func (f *function) numeric(c byte, o op) {
 	var x, y entry
 	if o.n == 2 {
@@ -195,7 +195,7 @@ func (f *function) numeric(c byte, o op) {
 	if o.n == 1 || y.constant {
 		xs = x.opaque()
 	}
-	if y.constant && strings.ContainsAny(o.expr, "/%") { // zero is for the program to divide by
+	if y.constant && strings.ContainsAny(o.expr, "/%") { // division by zero must happen at run time
 		ys = y.opaque()
 	}
 	expr := strings.NewReplacer("X", xs, "Y", ys).Replace(o.expr)
@@ -206,7 +206,7 @@ func (f *function) numeric(c byte, o op) {
 	f.now(o.out, expr)
 }
 
-// condition pushes 1 or 0 by a Go condition.
+// condition pushes 1 or 0 according to a Go condition.
 func (f *function) condition(cond string) {
 	if f.r.more() {
 		switch f.r.b[f.r.p] {
@@ -218,8 +218,8 @@ func (f *function) condition(cond string) {
 	f.now(i32, "b2i("+cond+")")
 }
 
-// address reads the immediates of a memory instruction, lets value pop what is above the address, pops that and gives
-// a Go pointer.
+// address reads the immediates of a memory instruction, lets value pop the entries above the
+// address, pops the address and returns a Go pointer.
 func (f *function) address(align uint32, value func()) string {
 	if !f.m.memory {
 		f.fail("there is no memory")
@@ -316,7 +316,7 @@ func (f *function) global(c byte, i int) {
 	}
 }
 
-// other translates what is left.
+// other translates the remaining instructions.
 func (f *function) other(c byte) {
 	switch c {
 	case opDrop:
@@ -380,7 +380,7 @@ func (f *function) prefixed() {
 	}
 }
 
-// text is the function as Go source.
+// text returns the function as Go source.
 func (f *function) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "//go:norace\n//go:nocheckptr\nfunc fn%d(m *Module", f.index)
