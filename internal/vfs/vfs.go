@@ -3,8 +3,8 @@
 //
 //	./tools       the generated types of the tools; read-only
 //	./workspace   the session's own files, with a quota
-//	./skills      the principal's saved modules: flat, .ts, .js, .py and .md only, with their own quota;
-//	shared modules of others are there too, read-only
+//	./skills      the principal's saved modules: flat, .ts, .js, .py and .md only, with
+//	              their own quota; shared modules of others are there too, read-only
 //
 // Any other path is in ./workspace, for reading and for writing: "data.csv", "./data.csv" and
 // "/data.csv" are "workspace/data.csv". ("tmp" there is created by the first write into it.) So the
