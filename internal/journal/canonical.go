@@ -35,8 +35,11 @@ func canonical(args json.RawMessage) []byte {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.UseNumber()
 	var v any
-	if d.Decode(&v) != nil || d.More() {
+	if d.Decode(&v) != nil {
 		return args // not JSON: leave it unchanged
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return args
 	}
 	plain, err := tool.Marshal(exact(v))
 	if err != nil {

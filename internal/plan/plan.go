@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -154,11 +155,13 @@ func (s *Set) Return(path string, args json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := journal.DigestOf(path, args)
-	for _, w := range s.of[path] {
-		if journal.DigestOf(w.Tool, w.Arguments) == d {
-			s.left[d] = append(s.left[d], w)
-			return
-		}
+	same := func(w Write) bool { return bytes.Equal(w.Arguments, args) } // the spelling that was taken
+	i := slices.IndexFunc(s.of[path], same)
+	if i < 0 {
+		i = slices.IndexFunc(s.of[path], func(w Write) bool { return journal.DigestOf(w.Tool, w.Arguments) == d })
+	}
+	if i >= 0 {
+		s.left[d] = append(s.left[d], s.of[path][i])
 	}
 }
 

@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -242,7 +243,8 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 		}
 	}
 	silent := catching().MatchString(masked)
-	for name, places := range uses {
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		places := uses[name]
 		if own[name] || slices.Contains(q.Declared, name) {
 			continue
 		}

@@ -116,6 +116,9 @@ func merge(a, b *node) *node {
 func mergeKeyword(key string, a, b *node) *node {
 	switch key {
 	case "properties", "patternProperties":
+		if a.kind != jObject || b.kind != jObject {
+			return a // not a valid schema
+		}
 		out := &node{kind: jObject, keys: append([]string(nil), a.keys...), vals: append([]*node(nil), a.vals...)}
 		for i, k := range b.keys {
 			if old := out.get(k); old != nil {
@@ -147,7 +150,9 @@ func mergeKeyword(key string, a, b *node) *node {
 			return b
 		}
 	case "additionalProperties", "items", "propertyNames":
-		return merge(a, b)
+		if a.kind != jArray && b.kind != jArray { // an array is a tuple of draft 7
+			return merge(a, b)
+		}
 	case "description", "title":
 		return a
 	case "const", "pattern", "format", "default", "examples", "example":

@@ -328,3 +328,17 @@ func TestRequiredDefault(t *testing.T) {
 		t.Error(code)
 	}
 }
+
+// Tuples of draft 7 and invalid keywords in the branches of an allOf: the schema that can be used is.
+func TestMergeOddKeywords(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"allOf":[{"items":[{"type":"string","enum":["x"]}]},{"items":[{"type":"string"}]}],"type":"array","minItems":1}`: `["x"]`,
+		`{"allOf":[{"properties":{"b":{"const":7}}},{"properties":["a"]}],"type":"object","required":["b"]}`:               `b: 7`,
+	} {
+		in := json.RawMessage(`{"type":"object","required":["p"],"properties":{"p":` + schema + `}}`)
+		_, example, _ := typegen.Signature(&tool.Tool{Upstream: "up", Name: "member", InputSchema: in}, typegen.Names{Namespace: "up", Member: "member"})
+		if !strings.Contains(example, want) {
+			t.Errorf("%s: the example is %s, want it to hold %s", schema, example, want)
+		}
+	}
+}

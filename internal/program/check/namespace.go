@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -71,7 +72,7 @@ func (x *Index) Aliases(source string, python bool) map[string]string {
 		taken = pythonNames()
 	}
 	out := map[string]string{}
-	for w := range words(source) {
+	for _, w := range slices.Sorted(maps.Keys(words(source))) { // sorted: the same program gets the same ones
 		if taken[w] || x.spaces[w] != nil || len(w) < 2 || len(out) >= maxAliases {
 			continue
 		}

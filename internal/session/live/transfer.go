@@ -6,7 +6,6 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/biplane-dev/biplane/internal/privacy"
 	"github.com/biplane-dev/biplane/internal/prose"
@@ -231,7 +230,7 @@ func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 	for _, f := range files {
 		name := "workspace/" + f.Path
 		var err error
-		if clean := path.Clean(name); clean != name || strings.HasPrefix(f.Path, "..") {
+		if path.Clean(name) != name {
 			err = tool.Errorf(tool.Invalid, "%q is no path", prose.Cut(f.Path, 80))
 		} else if f.Dir {
 			err = fs.Mkdir(name, true)
