@@ -45,7 +45,7 @@ type Config struct {
 	// fail only if nothing separates the process from the host: on Linux neither a system call
 	// filter, nor namespaces, nor Landlock.
 	Strict bool
-	Idle   time.Duration // how long a process is kept for an owner without running sandboxes; 0 means a minute
+	Idle   time.Duration // how long a process without sandboxes is kept for its owner; 0 means a minute
 	Most   int           // maximum number of processes; 0 means 64
 	Served int           // number of sandboxes after which a process is replaced by a fresh one; 0 means 10,000
 	// Snapshot is the maximum size of one snapshot, in bytes; 0 means 512 MiB.
