@@ -14,8 +14,9 @@ import (
 
 const module = "github.com/biplane-dev/biplane/"
 
-// mayImport says who may import whom of ours, by path below internal/ (or the module, for what is outside it). A
-// package that isn't here fails the test. A row is a decision, with its reason in RATIONALE.md, not a wall.
+// mayImport says who may import whom of ours, by path below internal/ (or the module, for what is
+// outside it). A package that isn't here fails the test. A row is a decision, with its reason in
+// RATIONALE.md, not a wall.
 var mayImport = map[string][]string{
 	"tool":        {},
 	"policy":      {"lazily", "tool", "limit", "prose"},
@@ -212,7 +213,8 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// undocumented gives the exported names of d without a comment. A comment on a group serves all names in it.
+// undocumented gives the exported names of d without a comment. A comment on a group serves all
+// names in it.
 func undocumented(d ast.Decl) []string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

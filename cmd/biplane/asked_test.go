@@ -16,7 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// A shape is how programs ask a person: for one write, for several at once, or for all that they write as a plan.
+// A shape is how programs ask a person: for one write, for several at once, or for all that they
+// write as a plan.
 type shape struct {
 	name   string
 	mode   string // of execute
@@ -25,7 +26,8 @@ type shape struct {
 
 var shapes = []shape{{"one", "", 1}, {"several", "", 3}, {"plan", "plan", 4}}
 
-// code gives a program of a shape and kind. It reads, then makes its writes: one; three together; or one and then three together.
+// code gives a program of a shape and kind. It reads, then makes its writes: one; three together;
+// or one and then three together.
 func (s shape) code(k kind, label string) string {
 	alone, together := "got.push(await w(0));", "got.push(...await Promise.all([%s].map(w)));"
 	code := "const K = \"LABEL\";\nconst w = i => ledger.write({ key: K + i });\nconst got = [];\nawait ledger.read({ key: K });\nBODY\nawait ledger.read({ key: K + \"end\" });\n"
@@ -94,9 +96,11 @@ func moments() (all []moment) {
 	return all
 }
 
-// TestCrashAsked kills biplane with SIGKILL at steps of executions that wait for a person: for one approval, for several at once, and for a
-// plan. Another client decides, after a restart, on the command line or over the API. What was approved is written once, with the bytes that were
-// approved, or is reported as unknown. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice of both.
+// TestCrashAsked kills biplane with SIGKILL at steps of executions that wait for a person: for one
+// approval, for several at once, and for a plan. Another client decides, after a restart, on the
+// command line or over the API. What was approved is written once, with the bytes that were
+// approved, or is reported as unknown. BIPLANE_CRASH is how many kills at random times there are
+// besides those at each step; without it, a choice of both.
 func TestCrashAsked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -381,7 +385,8 @@ func (c *crash) askedOutcome(m moment, j *job, of []*api.ExecutionDetail, reques
 	return made.State
 }
 
-// interruptedAsked checks that an execution could not go on for a call of which nobody can know, and is right about the others.
+// interruptedAsked checks that an execution could not go on for a call of which nobody can know,
+// and is right about the others.
 func (c *crash) interruptedAsked(j *job, d *api.ExecutionDetail, asked map[string]int, written map[string][]string) {
 	c.Helper()
 	known, unknown := map[string]bool{}, 0

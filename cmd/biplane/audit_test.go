@@ -24,7 +24,8 @@ func tamper(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// tamperRecord makes a record say another principal, and puts the trigger back that would have kept it from that.
+// tamperRecord makes a record say another principal, and puts the trigger back that would have kept
+// it from that.
 func tamperRecord(ts *testscript.TestScript, file, record string) {
 	db, err := sql.Open("sqlite", file)
 	ts.Check(err)
@@ -44,7 +45,8 @@ func tamperRecord(ts *testscript.TestScript, file, record string) {
 	ts.Check(err)
 }
 
-// tamperSQL runs statements without the triggers that would keep them from the record, and puts these back.
+// tamperSQL runs statements without the triggers that would keep them from the record, and puts
+// these back.
 func tamperSQL(ts *testscript.TestScript, file string, statements []string) {
 	db, err := sql.Open("sqlite", file)
 	ts.Check(err)

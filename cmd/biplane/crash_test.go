@@ -22,8 +22,8 @@ import (
 // writes is how many writes each program of these tests makes.
 const writes = 10
 
-// A kind is a sort of programs that are killed: all make ten writes, the second to fourth and the sixth to ninth of them in
-// parallel, and a read in between.
+// A kind is a sort of programs that are killed: all make ten writes, the second to fourth and the
+// sixth to ninth of them in parallel, and a read in between.
 type kind struct{ language, session string }
 
 var kinds = []kind{{"typescript", ""}, {"python", ""}, {"typescript", "ts"}, {"python", "py"}}
@@ -73,8 +73,8 @@ type job struct {
 	acked *api.Execution // what was answered; nil when nothing was
 }
 
-// A crash drives one data folder: it runs programs, kills the process that runs them, begins another one on the folder, and
-// holds what both say of the programs against the ledger.
+// A crash drives one data folder: it runs programs, kills the process that runs them, begins
+// another one on the folder, and holds what both say of the programs against the ledger.
 type crash struct {
 	*testing.T
 	ctx    context.Context
@@ -181,7 +181,8 @@ func (c *crash) killer() func() {
 	}
 }
 
-// run begins a program of each kind, and returns when all of them are answered, or their process is dead.
+// run begins a program of each kind, and returns when all of them are answered, or their process is
+// dead.
 func (c *crash) run(jobs []*job) {
 	var wg sync.WaitGroup
 	client := c.client()
@@ -223,7 +224,8 @@ func (p plan) String() string {
 	return fmt.Sprintf("%s, write %d %s, dropped %v, again %v", kinds[p.kind], p.write, p.step, p.drop, p.again)
 }
 
-// round runs programs, kills the process as planned, and checks what is left once a new one is at rest.
+// round runs programs, kills the process as planned, and checks what is left once a new one is at
+// rest.
 func (c *crash) round(p plan) {
 	c.Helper()
 	jobs := c.jobs()
@@ -311,7 +313,8 @@ func (c *crash) check(p plan, jobs []*job) bool {
 	return !c.Failed()
 }
 
-// record verifies the record, also against what was signed in the round before, and that it has all that was sent.
+// record verifies the record, also against what was signed in the round before, and that it has all
+// that was sent.
 func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 	c.Helper()
 	client := c.client()
@@ -389,8 +392,8 @@ func (c *crash) done(j *job, d *api.ExecutionDetail, written map[string][]string
 	}
 }
 
-// interrupted checks an execution that could not go on: it names a call of which nobody can know whether it took effect,
-// and is right about all others.
+// interrupted checks an execution that could not go on: it names a call of which nobody can know
+// whether it took effect, and is right about all others.
 func (c *crash) interrupted(j *job, d *api.ExecutionDetail, asked map[string]int, written map[string][]string) {
 	c.Helper()
 	if d.Error == nil || !strings.Contains(d.Error.Message, "ledger.write") {
@@ -430,7 +433,8 @@ func (c *crash) interrupted(j *job, d *api.ExecutionDetail, asked map[string]int
 	}
 }
 
-// session checks that the session of a kind has what its programs that ended well left, and nothing else.
+// session checks that the session of a kind has what its programs that ended well left, and nothing
+// else.
 func (c *crash) session(k kind) {
 	c.Helper()
 	x, err := c.client().Run(c.ctx, api.RunRequest{Code: "n", Language: k.language, Session: k.session})
@@ -523,10 +527,11 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// TestCrash kills biplane with SIGKILL at steps of executions with ten writes, some of them parallel, and at random times, begins
-// another one on its data folder, and counts at the upstream: each write was made once, or is reported as unknown. Each kill
-// hits four executions at once. BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it, a choice
-// of both.
+// TestCrash kills biplane with SIGKILL at steps of executions with ten writes, some of them
+// parallel, and at random times, begins another one on its data folder, and counts at the upstream:
+// each write was made once, or is reported as unknown. Each kill hits four executions at once.
+// BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it,
+// a choice of both.
 func TestCrash(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -562,8 +567,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// oneRecord checks that each call of an execution has one record, or that the others name the one before, and that its journal is not taken
-// for one whose end was cut off.
+// oneRecord checks that each call of an execution has one record, or that the others name the one
+// before, and that its journal is not taken for one whose end was cut off.
 func (c *crash) oneRecord(execution string) {
 	c.Helper()
 	if d, err := c.client().Journal(c.ctx, execution); err != nil || d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {

@@ -92,8 +92,8 @@ func (c *crash) full(label string) {
 	c.Fatal("a thousand writes went well on a disk without space")
 }
 
-// TestDiskFull fills the disk under a biplane: writes are refused, not sent, with what to do about it; when there is room again
-// all goes on, with and without a kill -9 in between.
+// TestDiskFull fills the disk under a biplane: writes are refused, not sent, with what to do about
+// it; when there is room again all goes on, with and without a kill -9 in between.
 func TestDiskFull(t *testing.T) {
 	c := newCrash(t, 1)
 	c.disk(24 << 20)
@@ -126,7 +126,8 @@ func TestDiskFull(t *testing.T) {
 	c.length()
 }
 
-// TestDiskReadOnly begins a biplane on a folder that can't be written: it says so, and does nothing.
+// TestDiskReadOnly begins a biplane on a folder that can't be written: it says so, and does
+// nothing.
 func TestDiskReadOnly(t *testing.T) {
 	c := newCrash(t, 1)
 	c.disk(24 << 20)
@@ -155,9 +156,9 @@ func TestDiskReadOnly(t *testing.T) {
 	}
 }
 
-// TestDiskTorn begins biplane on folders whose last write to the database was torn: cut off at any byte, or followed by a part of a
-// page that was still being written. What was on the disk is there, and no execution is left in between. A database that is
-// damaged elsewhere is refused.
+// TestDiskTorn begins biplane on folders whose last write to the database was torn: cut off at any
+// byte, or followed by a part of a page that was still being written. What was on the disk is
+// there, and no execution is left in between. A database that is damaged elsewhere is refused.
 func TestDiskTorn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -20,12 +20,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// guarded is an MCP server on a port of this machine that lets in who has signed in, and the authorization server for it:
+// guarded is an MCP server on a port of this machine that lets in who has signed in, and the
+// authorization server for it:
 //
 //	guarded PORT [LIFE]    tokens live so long, 1h where it isn't said
 //
-// echo needs the scope read, write needs the scope write. GET /log says what the authorization server was asked, and POST /revoke-all makes
-// it forget all tokens.
+// echo needs the scope read, write needs the scope write. GET /log says what the authorization
+// server was asked, and POST /revoke-all makes it forget all tokens.
 func guarded() {
 	life := time.Hour
 	if len(os.Args) > 2 {
@@ -191,8 +192,9 @@ func (g *guard) server() *mcp.Server {
 	return s
 }
 
-// browse is a browser whose person agrees to everything: it opens an address, and goes where it is sent. With -stay it
-// stops before this machine's own pages, and prints where it was sent, as a browser on another machine would show it.
+// browse is a browser whose person agrees to everything: it opens an address, and goes where it is
+// sent. With -stay it stops before this machine's own pages, and prints where it was sent, as a
+// browser on another machine would show it.
 func browse() {
 	args := os.Args[1:]
 	client := &http.Client{Timeout: 20 * time.Second}
@@ -216,7 +218,8 @@ func browse() {
 	io.Copy(os.Stdout, resp.Body)
 }
 
-// pasting runs a command, opens the address that it prints elsewhere, and pastes where the browser ends:
+// pasting runs a command, opens the address that it prints elsewhere, and pastes where the browser
+// ends:
 //
 //	pasting COMMAND...
 func pasting() {

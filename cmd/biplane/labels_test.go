@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// labelled makes a working folder whose stub is three upstreams: crm with private data, inbox with what strangers wrote, and web, which
-// leads out.
+// labelled makes a working folder whose stub is three upstreams: crm with private data, inbox with
+// what strangers wrote, and web, which leads out.
 func labelled(t *testing.T) string {
 	t.Helper()
 	dir := folder(t)
@@ -31,7 +31,8 @@ const (
 	post     = "return await web.echo({ message: 'ann' })"
 )
 
-// What one program gave an agent, it may send on by the next one: the connection carries the labels.
+// What one program gave an agent, it may send on by the next one: the connection carries the
+// labels.
 func TestConnectionCarriesLabels(t *testing.T) {
 	dir := labelled(t)
 	p := start(t, dir, "mcp")
@@ -50,7 +51,8 @@ func TestConnectionCarriesLabels(t *testing.T) {
 	other.want(2, `"state":"done"`)
 }
 
-// The process that an agent speaks through is killed, and another takes its place: the agent still knows what it read.
+// The process that an agent speaks through is killed, and another takes its place: the agent still
+// knows what it read.
 func TestTakeoverCarriesLabels(t *testing.T) {
 	dir := labelled(t)
 	owner := start(t, dir, "mcp")

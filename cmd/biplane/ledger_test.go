@@ -29,7 +29,8 @@ const (
 	looked   step = "looked"   // a read has come, while nothing else is under way
 )
 
-// A ledger is an upstream over HTTP that outlives the biplane in front of it, and counts what it is asked to write.
+// A ledger is an upstream over HTTP that outlives the biplane in front of it, and counts what it is
+// asked to write.
 type ledger struct {
 	server *httptest.Server
 
@@ -127,7 +128,8 @@ func (l *ledger) quiet() bool {
 
 var errDropped = errors.New("the upstream broke off")
 
-// write does what the tool is asked to. It doesn't look at whether whoever asked is still there, as upstreams don't.
+// write does what the tool is asked to. It doesn't look at whether whoever asked is still there, as
+// upstreams don't.
 func (l *ledger) write(key string) (receipt string, err error) {
 	l.mu.Lock()
 	l.asked[key]++
@@ -197,7 +199,8 @@ func (l *ledger) restore(asked map[string]int, writes map[string][]string) {
 	}
 }
 
-// of gives the entries of all keys that begin with a label: how often each was asked for, and what was answered.
+// of gives the entries of all keys that begin with a label: how often each was asked for, and what
+// was answered.
 func (l *ledger) of(label string) (asked map[string]int, writes map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Biplane lets AI agents do their work by writing programs against all of a team's tools, in a sandbox, under the team's
-// policy, on the record. See README.md.
+// Biplane lets AI agents do their work by writing programs against all of a team's tools, in a
+// sandbox, under the team's policy, on the record. See README.md.
 package main
 
 import (

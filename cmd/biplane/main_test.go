@@ -24,7 +24,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
 
-// quickExit is GORACE for the processes of the tests: otherwise the race detector waits a second at every exit.
+// quickExit is GORACE for the processes of the tests: otherwise the race detector waits a second at
+// every exit.
 const quickExit = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
@@ -40,8 +41,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScript runs the stories, which are the documentation of the command line. They have these commands besides the
-// usual ones and biplane itself:
+// TestScript runs the stories, which are the documentation of the command line. They have these
+// commands besides the usual ones and biplane itself:
 //
 //	status CODE COMMAND...    run a command that must exit with CODE
 //	http METHOD URL [FILE]    make a request, its answer to stdout; a unix socket's file may stand in front: FILE.sock:/path
@@ -50,9 +51,10 @@ func TestMain(m *testing.M) {
 //	gone PATTERN              wait until no process has PATTERN in its command line; ! gone: until one has
 //	tamper record DATABASE RECORD, tamper leaf PROOF    change what must not be changed
 //
-// and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does; guarded, one over HTTP that
-// wants people to sign in, and browse and pasting, which are such people. $NODE, $EVERYTHING,
-// $FILESYSTEM and $MEMORY are a Node.js and the reference servers; [peers] says whether they are there. $PORT is free.
+// and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does;
+// guarded, one over HTTP that wants people to sign in, and browse and pasting, which are such
+// people. $NODE, $EVERYTHING, $FILESYSTEM and $MEMORY are a Node.js and the reference servers;
+// [peers] says whether they are there. $PORT is free.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -195,8 +197,9 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// stub is an MCP server over stdio. Its argument, if it is a time, is how long echo takes: so long calls of it that are made at once are
-// under way together. Any other is what a test finds the process by.
+// stub is an MCP server over stdio. Its argument, if it is a time, is how long echo takes: so long
+// calls of it that are made at once are under way together. Any other is what a test finds the
+// process by.
 func stub() {
 	takes := time.Duration(0)
 	if len(os.Args) > 1 {

@@ -182,8 +182,8 @@ func stubs(dir string) int {
 	return n
 }
 
-// TestTakeover kills the process that owns the data folder while an agent speaks through another one: the agent loses
-// the call under way, and nothing else.
+// TestTakeover kills the process that owns the data folder while an agent speaks through another
+// one: the agent loses the call under way, and nothing else.
 func TestTakeover(t *testing.T) {
 	dir := folder(t)
 	owner := start(t, dir, "mcp")
@@ -218,8 +218,8 @@ func TestTakeover(t *testing.T) {
 	waitFor(t, "the upstreams are gone", func() bool { return stubs(dir) == 0 })
 }
 
-// TestInterrupt interrupts a program in the middle of a call, by the keyboard and by the end of the terminal: all that
-// was started is gone.
+// TestInterrupt interrupts a program in the middle of a call, by the keyboard and by the end of the
+// terminal: all that was started is gone.
 func TestInterrupt(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {

@@ -83,7 +83,8 @@ func copyFolder(t *testing.T, to, from string) {
 	}
 }
 
-// stepped starts a process that names each change that it makes to the data folder, and dies before the n-th; 0: never.
+// stepped starts a process that names each change that it makes to the data folder, and dies before
+// the n-th; 0: never.
 func (c *crash) stepped(n int) (steps string) {
 	c.Helper()
 	steps = filepath.Join(c.dir, "steps")
@@ -114,8 +115,8 @@ func (c *crash) restOrDie() (dead bool) {
 	return dead
 }
 
-// A relapse is how a recovery is killed, and the recovery of that: before a change to the data folder, each counted from 1, or
-// at a step of a write at the ledger.
+// A relapse is how a recovery is killed, and the recovery of that: before a change to the data
+// folder, each counted from 1, or at a step of a write at the ledger.
 type relapse struct {
 	change, again int
 	trap          trap
@@ -128,7 +129,8 @@ func (r relapse) String() string {
 	return fmt.Sprintf("at change %d, then at change %d", r.change, r.again)
 }
 
-// relapse kills recoveries of a wreck, and checks what the last one makes of it. It gives the changes that were not made.
+// relapse kills recoveries of a wreck, and checks what the last one makes of it. It gives the
+// changes that were not made.
 func (c *crash) relapse(w *wreck, r relapse) (at []string) {
 	c.Helper()
 	c.back(w)
@@ -195,7 +197,8 @@ func (c *crash) changesOf(w *wreck) int {
 	return n
 }
 
-// left gives a relapse for each step of each write that a wreck's programs have yet to make, in which one round kills one.
+// left gives a relapse for each step of each write that a wreck's programs have yet to make, in
+// which one round kills one.
 func (w *wreck) left() (all []relapse) {
 	for _, j := range w.jobs {
 		for i := range writes {
@@ -212,18 +215,19 @@ func (w *wreck) left() (all []relapse) {
 	return all
 }
 
-// firsts are the kills whose recoveries are killed: one when all programs read, so that all go on; one early, some in the middle, in each
-// language, and two late in a session.
+// firsts are the kills whose recoveries are killed: one when all programs read, so that all go on;
+// one early, some in the middle, in each language, and two late in a session.
 var firsts = []plan{
 	{kind: 0, write: -1, step: looked, slow: true},
 	{kind: 0, write: 0, step: answered}, {kind: 1, write: 4, step: answered}, {kind: 2, write: -1, step: looked},
 	{kind: 3, write: 6, step: applied}, {kind: 2, write: 9, step: answered}, {kind: 3, write: 9, step: answered},
 }
 
-// TestCrashRecovering kills recoveries: after a kill at one of a few moments it kills the next process before each change that it makes to its
-// data folder, and at each step of each write that it makes, most of the time also the one after that, at a random change; then it
-// lets one recover. BIPLANE_CRASH is how many times at most for each of those moments; without it few, for one. BIPLANE_CRASH_FIRST names one of the
-// moments, 0 to 6.
+// TestCrashRecovering kills recoveries: after a kill at one of a few moments it kills the next
+// process before each change that it makes to its data folder, and at each step of each write that
+// it makes, most of the time also the one after that, at a random change; then it lets one recover.
+// BIPLANE_CRASH is how many times at most for each of those moments; without it few, for one.
+// BIPLANE_CRASH_FIRST names one of the moments, 0 to 6.
 func TestCrashRecovering(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -301,8 +305,9 @@ func (c *crash) recoveries(p plan, most int) {
 	}
 }
 
-// TestCrashRecoveringAsked does that to executions that wait for a person when their process is killed, of each shape: the person decides as soon as
-// the next one lives, so that it is killed while it takes them up, while it hears of decisions, and while what was approved is made.
+// TestCrashRecoveringAsked does that to executions that wait for a person when their process is
+// killed, of each shape: the person decides as soon as the next one lives, so that it is killed
+// while it takes them up, while it hears of decisions, and while what was approved is made.
 func TestCrashRecoveringAsked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changes are the calls by which a process changes files. Of openat only those that may make one are looked at.
+// changes are the calls by which a process changes files. Of openat only those that may make one
+// are looked at.
 var changes = map[uint32]string{
 	unix.SYS_PWRITE64: "pwrite64", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_RENAMEAT: "renameat",
 	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_LINKAT: "linkat", unix.SYS_OPENAT: "openat",
@@ -42,7 +43,8 @@ func notice() []unix.SockFilter {
 		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 }
 
-// A notification is what the kernel says of a call that waits, and what it is told: struct seccomp_notif, struct seccomp_notif_resp.
+// A notification is what the kernel says of a call that waits, and what it is told: struct
+// seccomp_notif, struct seccomp_notif_resp.
 type notification struct {
 	id         uint64
 	pid, flags uint32
@@ -58,8 +60,9 @@ type verdict struct {
 	flags uint32
 }
 
-// stepping has this process name each change that it makes to its data folder in a file, before it makes it, and die at the one that
-// a test wants: as kill -9 would have it. Calls go on as they were; those of processes that it starts, too.
+// stepping has this process name each change that it makes to its data folder in a file, before it
+// makes it, and die at the one that a test wants: as kill -9 would have it. Calls go on as they
+// were; those of processes that it starts, too.
 func stepping() {
 	log, folder := os.Getenv("BIPLANE_TEST_STEPS"), os.Getenv("BIPLANE_TEST_FOLDER")
 	if log == "" {
@@ -113,7 +116,8 @@ func fatal(err error) {
 	os.Exit(2)
 }
 
-// change names what a call of this process changes in the folder; it is empty where that is nothing.
+// change names what a call of this process changes in the folder; it is empty where that is
+// nothing.
 func change(req *notification, folder string) string {
 	if _, err := os.Lstat(fmt.Sprintf("/proc/self/task/%d", req.pid)); err != nil {
 		return ""

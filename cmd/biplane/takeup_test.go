@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestTakenUp kills a biplane while a program waits for a read, and looks at what commands make of it: a list says that nothing runs
-// it, and leaves it alone; run and mcp take it up.
+// TestTakenUp kills a biplane while a program waits for a read, and looks at what commands make of
+// it: a list says that nothing runs it, and leaves it alone; run and mcp take it up.
 func TestTakenUp(t *testing.T) {
 	for _, who := range []string{"run", "mcp"} {
 		t.Run(who, func(t *testing.T) {

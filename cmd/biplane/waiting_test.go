@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// asking gives a program of a kind that makes five writes which a person decides on, the second to fourth together, and a read in
-// between. The third is refused, which the program catches.
+// asking gives a program of a kind that makes five writes which a person decides on, the second to
+// fourth together, and a read in between. The third is refused, which the program catches.
 func (k kind) asking(label string) string {
 	code := `const K = "LABEL";
 const w = i => ledger.write({ key: K + i }).catch(e => e.kind);
@@ -46,7 +46,8 @@ got`
 // refused is the write that a person refuses.
 const refused = "2"
 
-// A judge decides on what waits, from a client of its own, however often the process in front of it is killed.
+// A judge decides on what waits, from a client of its own, however often the process in front of it
+// is killed.
 type judge struct {
 	c      *crash
 	mu     sync.Mutex
@@ -84,9 +85,10 @@ func keyOf(r api.Approval) string {
 	return args.Key
 }
 
-// TestCrashWaiting kills biplane at random times while programs wait for a person, who decides before, between and after, from
-// another client. What was approved is written once, or reported as unknown; what was denied never; nothing is asked about or
-// decided on twice, and nothing waits when nothing runs.
+// TestCrashWaiting kills biplane at random times while programs wait for a person, who decides
+// before, between and after, from another client. What was approved is written once, or reported as
+// unknown; what was denied never; nothing is asked about or decided on twice, and nothing waits
+// when nothing runs.
 func TestCrashWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -109,8 +111,8 @@ func TestCrashWaiting(t *testing.T) {
 	}
 }
 
-// waiting is one round: a program of each kind, a person, and up to four kills. Where all is to wait, none of them comes before all
-// programs do.
+// waiting is one round: a program of each kind, a person, and up to four kills. Where all is to
+// wait, none of them comes before all programs do.
 func (c *crash) waiting(states map[string]int, all bool) {
 	c.Helper()
 	jobs := c.jobs()
@@ -150,8 +152,8 @@ func (c *crash) waiting(states map[string]int, all bool) {
 	}
 }
 
-// settled gives all requests when nothing runs any more. What an execution hasn't used is withdrawn as soon as it has ended: until
-// then it may still be seen.
+// settled gives all requests when nothing runs any more. What an execution hasn't used is withdrawn
+// as soon as it has ended: until then it may still be seen.
 func (c *crash) settled() (all []api.Approval) {
 	c.Helper()
 	waitFor(c.T, "no request waits where nothing runs", func() bool {

@@ -26,7 +26,8 @@ func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Recor
 	return r, nil
 }
 
-// takesUp makes the entry that of a record without an end, where its beginning says what leaf does; else leaf names it.
+// takesUp makes the entry that of a record without an end, where its beginning says what leaf does;
+// else leaf names it.
 func (e *Entry) takesUp(first *Record, leaf *content) bool {
 	same := first.Subject.Tool == leaf.Tool && first.Client == leaf.Client && first.Arguments.Digest == leaf.Arguments.payload().Digest &&
 		first.Decision == Decision{leaf.Effect, leaf.Policy, leaf.Reason} && maps.Equal(first.Detail, leaf.Detail)
@@ -42,8 +43,8 @@ func (e *Entry) takesUp(first *Record, leaf *content) bool {
 	return true
 }
 
-// instead ends the record of a call that goes on in e's, since it is not the same any more. Nothing depends on it: what can't be written is
-// written before the next call begins.
+// instead ends the record of a call that goes on in e's, since it is not the same any more. Nothing
+// depends on it: what can't be written is written before the next call begins.
 func (e *Entry) instead(ctx context.Context, first *Record) {
 	if first.End.Outcome != Unfinished {
 		return

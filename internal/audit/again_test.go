@@ -9,7 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A call that another process began goes on in the record of that, if it is the same call; else it has another one, and the first an end.
+// A call that another process began goes on in the record of that, if it is the same call; else it
+// has another one, and the first an end.
 func TestAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

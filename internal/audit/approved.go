@@ -2,10 +2,13 @@ package audit
 
 import "fmt"
 
-// An approvers compares what calls say of the people who approved them with what these decided, by the record.
+// An approvers compares what calls say of the people who approved them with what these decided, by
+// the record.
 type approvers struct {
 	decided map[string]decided // approvals, by request
-	asked   map[string]decided // calls that were left to a person and have not ended, by record; of these the person isn't known
+	// calls that were left to a person and have not ended, by record; of these the person isn't
+	// known
+	asked map[string]decided
 }
 
 // decided is what a person decided on.

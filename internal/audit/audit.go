@@ -1,15 +1,16 @@
-// Package audit keeps the record of all that happens: calls, before and after them, and what else is decided, changed or
-// read. Each half of a call, and each other event, is one leaf: canonical JSON (RFC 8785), appended to one Merkle tree
-// (RFC 6962, as golang.org/x/mod/sumdb/tlog builds it) in the order in which it was committed. Signed checkpoints (C2SP
-// tlog-checkpoint and signed-note) make any later change visible to whoever holds one. A call that could not be recorded
-// must not be made; the door sees to that.
+// Package audit keeps the record of all that happens: calls, before and after them, and what else
+// is decided, changed or read. Each half of a call, and each other event, is one leaf: canonical
+// JSON (RFC 8785), appended to one Merkle tree (RFC 6962, as golang.org/x/mod/sumdb/tlog builds it)
+// in the order in which it was committed. Signed checkpoints (C2SP tlog-checkpoint and signed-note)
+// make any later change visible to whoever holds one. A call that could not be recorded must not be
+// made; the door sees to that.
 //
-// Leaves hold digests of arguments, results and error texts, never these themselves: what is kept of them stands beside the
-// tree, under its digest, so that throwing it away changes nothing in the tree. Digests are keyed (HMAC-SHA256), since a
-// short secret could be guessed from a plain one.
+// Leaves hold digests of arguments, results and error texts, never these themselves: what is kept
+// of them stands beside the tree, under its digest, so that throwing it away changes nothing in the
+// tree. Digests are keyed (HMAC-SHA256), since a short secret could be guessed from a plain one.
 //
-// The package owns the contract of the Store that holds the record, an in-memory version of it, and, in audittest, the
-// suite that every Store must pass.
+// The package owns the contract of the Store that holds the record, an in-memory version of it,
+// and, in audittest, the suite that every Store must pass.
 package audit
 
 import (
@@ -30,8 +31,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The entries of a call's Detail that name the request by which a person approved it, and that person, as the principals are named; and, where
-// the principal's own name doesn't tell, the person and the agent that made it.
+// The entries of a call's Detail that name the request by which a person approved it, and that
+// person, as the principals are named; and, where the principal's own name doesn't tell, the person
+// and the agent that made it.
 const (
 	RequestDetail    = "request"
 	ApprovedByDetail = "approved_by"
@@ -39,13 +41,14 @@ const (
 	AgentDetail      = "agent"
 )
 
-// LabelsDetail is the entry of a call's Detail that names the labels of what its caller had read when it was decided on, with commas
-// between. Without it there were none.
+// LabelsDetail is the entry of a call's Detail that names the labels of what its caller had read
+// when it was decided on, with commas between. Without it there were none.
 const LabelsDetail = "labels"
 
-// The entries of a call's Detail that say what became of it when its process ended in its middle, and the next one took its execution up:
-// at its end, when that was; at the beginning of another record of it, which is made where it is not the same call any more, or has an end
-// already, the first record.
+// The entries of a call's Detail that say what became of it when its process ended in its middle,
+// and the next one took its execution up: at its end, when that was; at the beginning of another
+// record of it, which is made where it is not the same call any more, or has an end already, the
+// first record.
 const (
 	TakenUpDetail = "taken_up"
 	AgainDetail   = "again"
@@ -122,13 +125,15 @@ type Entry struct {
 
 // Begin records that c is about to be made under d. The call must not be made when Begin fails.
 //
-// It waits until the disk has the record of a call of a tool that doesn't declare that it only reads, in the log or beside it. Of other calls it is
-// written while they are made, in the order in which they began: End of a call from outside waits for it, so that no
-// answer reaches an agent of which the record doesn't tell. When that came to nothing, no call is begun until it could be written
-// after all.
+// It waits until the disk has the record of a call of a tool that doesn't declare that it only
+// reads, in the log or beside it. Of other calls it is written while they are made, in the order in
+// which they began: End of a call from outside waits for it, so that no answer reaches an agent of
+// which the record doesn't tell. When that came to nothing, no call is begun until it could be
+// written after all.
 //
-// A call that names the record of its beginning in another process (Again) goes on in that one, as long as it is the same call, decided on
-// in the same way, and has no end. Else it has a new one, which names the first.
+// A call that names the record of its beginning in another process (Again) goes on in that one, as
+// long as it is the same call, decided on in the same way, and has no end. Else it has a new one,
+// which names the first.
 //
 // Once anything was found to be wrong with the record (see Found), no call begins.
 func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
@@ -214,8 +219,9 @@ func (e *Entry) say(name, value string) {
 // Record is the id of the entry's record.
 func (e *Entry) Record() string { return e.first.Record }
 
-// End records how the call ended: with res, or with err when that is not nil. It records also when ctx is done. The death of the process
-// doesn't take that back, except of a call that a program made: one whose end is lost with the process is one that has none.
+// End records how the call ended: with res, or with err when that is not nil. It records also when
+// ctx is done. The death of the process doesn't take that back, except of a call that a program
+// made: one whose end is lost with the process is one that has none.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
 	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now, Safe: !e.inner}
@@ -240,8 +246,9 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	return nil
 }
 
-// Event records what happened, and gives the id of the record. It has reached the disk then, unless it is a read of the
-// record, or the end of an execution: that is written in its turn, before the end of the call that answers with it.
+// Event records what happened, and gives the id of the record. It has reached the disk then, unless
+// it is a read of the record, or the end of an execution: that is written in its turn, before the
+// end of the call that answers with it.
 func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	now := l.now()
 	if e.Outcome == Unfinished {
@@ -264,7 +271,8 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	return a.Record, nil
 }
 
-// append encodes a leaf and appends it. Unless wait says otherwise it returns before it has its place in the log, as long as nothing failed.
+// append encodes a leaf and appends it. Unless wait says otherwise it returns before it has its
+// place in the log, as long as nothing failed.
 func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
 	kind, path := c.Kind, c.Tool // c itself is not kept
 	failed := func(err error) {
@@ -295,7 +303,8 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 	return err
 }
 
-// missed notes a leaf of what is done already, and that could not be written. They are few: nothing is begun before they are.
+// missed notes a leaf of what is done already, and that could not be written. They are few: nothing
+// is begun before they are.
 func (l *Log) missed(a *Addition) {
 	l.lostMu.Lock()
 	defer l.lostMu.Unlock()
@@ -324,7 +333,8 @@ func (l *Log) retry(ctx context.Context) error {
 		l.lostMu.Unlock()
 		a.Failed = nil
 		err := l.store.Append(ctx, a)
-		if k := tool.AsError(err); err != nil && k.Kind != tool.Conflict && k.Kind != tool.NotFound { // it is there, or never will be
+		// it is there, or never will be
+		if k := tool.AsError(err); err != nil && k.Kind != tool.Conflict && k.Kind != tool.NotFound {
 			return err
 		}
 		l.lostMu.Lock()
@@ -333,8 +343,8 @@ func (l *Log) retry(ctx context.Context) error {
 	}
 }
 
-// Records returns what q picks, newest first. Each is checked: what is not what was recorded has a Problem, whatever q asks for, and no call begins
-// after that.
+// Records returns what q picks, newest first. Each is checked: what is not what was recorded has a
+// Problem, whatever q asks for, and no call begins after that.
 func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	err = l.store.View(ctx, func(v View) error {
 		pairs, err := v.Records(q)
@@ -355,7 +365,8 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	return out, err
 }
 
-// Newest returns, of each of the kinds, the event that was recorded last, if there is one. One that was changed is left out.
+// Newest returns, of each of the kinds, the event that was recorded last, if there is one. One that
+// was changed is left out.
 func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, error) {
 	var all []Record
 	err := l.store.View(ctx, func(v View) error {
@@ -395,7 +406,8 @@ func (l *Log) Record(ctx context.Context, id string) (*Record, error) {
 	return nil, tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the ids", id)
 }
 
-// Leaves gives the leaves of a record byte for byte as the tree has them: one, or two of a call that has ended.
+// Leaves gives the leaves of a record byte for byte as the tree has them: one, or two of a call
+// that has ended.
 func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) {
 	if id == "" {
 		return nil, tool.Errorf(tool.NotFound, "no audit record without an id")
@@ -417,7 +429,8 @@ func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) 
 	return leaves, err
 }
 
-// Kept gives what was kept of the leaf at an index under a digest; nil when nothing was, or it was thrown away.
+// Kept gives what was kept of the leaf at an index under a digest; nil when nothing was, or it was
+// thrown away.
 func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, err error) {
 	if digest == "" {
 		return nil, nil
@@ -461,11 +474,12 @@ func cut(s string, n int) string {
 // ids sort as their times do: the alphabet is in the order of its characters.
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID is 48 bits of milliseconds, 32 that count within one of them, and 48 random ones, so that the ids of one Log
-// are in the order in which they were made.
+// newID is 48 bits of milliseconds, 32 that count within one of them, and 48 random ones, so that
+// the ids of one Log are in the order in which they were made.
 func (l *Log) newID(t time.Time) string {
 	l.mu.Lock()
-	if ms := t.UnixMilli(); ms > l.lastMS || ms < l.lastMS-ClockSlack.Milliseconds() { // verify wants ids near their times
+	// verify wants ids near their times
+	if ms := t.UnixMilli(); ms > l.lastMS || ms < l.lastMS-ClockSlack.Milliseconds() {
 		l.lastMS, l.seq = ms, 0
 	} else {
 		l.seq++
@@ -496,12 +510,13 @@ func idTime(id string) (time.Time, bool) {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) >> 16)).UTC(), true
 }
 
-// FirstID is before all ids that a Log makes at t or later. A Log whose clock was set back goes on with ids of the later time.
+// FirstID is before all ids that a Log makes at t or later. A Log whose clock was set back goes on
+// with ids of the later time.
 func FirstID(t time.Time) string {
 	b := idBytes(max(t.UnixMilli(), 0), 0)
 	return idEncoding.EncodeToString(b[:])
 }
 
-// ClockSlack is how far a clock may be set back while a process runs, so that ids stay in the order in which they are made. So far a record's id may be from
-// its time.
+// ClockSlack is how far a clock may be set back while a process runs, so that ids stay in the order
+// in which they are made. So far a record's id may be from its time.
 const ClockSlack = 26 * time.Hour

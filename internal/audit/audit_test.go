@@ -139,7 +139,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestIntents: what is to happen to an execution is on the disk before it does, or is an error; how one ended is not waited for.
+// TestIntents: what is to happen to an execution is on the disk before it does, or is an error; how
+// one ended is not waited for.
 func TestIntents(t *testing.T) {
 	d := &durable{Memory: audit.NewMemory()}
 	l := audit.New(audit.Config{Store: d})

@@ -33,8 +33,10 @@ type keys struct {
 	public string
 }
 
-// NewSigner makes the Signer of the log that origin names, of an Ed25519 seed. Its keys are made when they are first needed: with the first, a process
-// makes tables, which takes most of a millisecond, and most that were started for one program have ended, or answered, before they sign.
+// NewSigner makes the Signer of the log that origin names, of an Ed25519 seed. Its keys are made
+// when they are first needed: with the first, a process makes tables, which takes most of a
+// millisecond, and most that were started for one program have ended, or answered, before they
+// sign.
 func NewSigner(origin string, seed []byte) (*Signer, error) {
 	if err := CheckOrigin(origin); err != nil {
 		return nil, err
@@ -51,7 +53,8 @@ func makeKeys(origin string, seed []byte) keys {
 	if err != nil {
 		panic(err) // it refuses keys of another length only
 	}
-	// A signer's text is that of signed-note: a name, the key's hash, which the verifier's text has too, and algorithm and seed.
+	// A signer's text is that of signed-note: a name, the key's hash, which the verifier's text has
+	// too, and algorithm and seed.
 	hash := strings.Split(public, "+")[1]
 	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + hash + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, seed...)))
 	if err != nil {
@@ -79,8 +82,8 @@ func NewSeed() []byte {
 // NewOrigin makes the name of a log that has been given none.
 func NewOrigin() string { return "biplane/" + strings.ToLower(rand.Text()[:16]) }
 
-// CheckOrigin says whether a log may be named so: it is the first line of each checkpoint, and the name of its key
-// (C2SP signed-note: no spaces, no plus sign).
+// CheckOrigin says whether a log may be named so: it is the first line of each checkpoint, and the
+// name of its key (C2SP signed-note: no spaces, no plus sign).
 func CheckOrigin(origin string) error {
 	if origin == "" || len(origin) > 255 || !utf8.ValidString(origin) || strings.ContainsFunc(origin, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '+'
@@ -93,7 +96,8 @@ func CheckOrigin(origin string) error {
 // Origin is the name of the log.
 func (s *Signer) Origin() string { return s.origin }
 
-// Public is the key that checks what s signs: a verifier key of C2SP signed-note, "<origin>+<hash>+<key>".
+// Public is the key that checks what s signs: a verifier key of C2SP signed-note,
+// "<origin>+<hash>+<key>".
 func (s *Signer) Public() string { return s.keys().public }
 
 // sign makes a checkpoint of h.
@@ -110,7 +114,8 @@ type Checkpoint struct {
 	Text string // the signed note (C2SP tlog-checkpoint), byte for byte
 }
 
-// ParseCheckpoint reads a checkpoint, and checks its signature with a verifier key. The error says what is wrong with it.
+// ParseCheckpoint reads a checkpoint, and checks its signature with a verifier key. The error says
+// what is wrong with it.
 func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 	v, err := note.NewVerifier(strings.TrimSpace(public))
 	if err != nil {
@@ -147,7 +152,8 @@ func (l *Log) Origin() string { return l.signer.Origin() }
 // Public is the key that checks the log's checkpoints: a verifier key of C2SP signed-note.
 func (l *Log) Public() string { return l.signer.Public() }
 
-// Checkpoint signs the log as it is now. All that it covers, and itself, is on the disk before it returns.
+// Checkpoint signs the log as it is now. All that it covers, and itself, is on the disk before it
+// returns.
 func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	var c *Checkpoint
 	err := l.store.Checkpoint(ctx, func(h Head) (string, error) {
@@ -161,7 +167,8 @@ func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Checkpoints calls f with each stored checkpoint whose signature is good, oldest first; Verify tells of others.
+// Checkpoints calls f with each stored checkpoint whose signature is good, oldest first; Verify
+// tells of others.
 func (l *Log) Checkpoints(ctx context.Context, f func(*Checkpoint) error) error {
 	return l.store.View(ctx, func(v View) error {
 		return v.Checkpoints(func(text string) error {

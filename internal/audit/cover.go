@@ -8,8 +8,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A cover computes the root of a tree from some of its leaves, and from the stored hashes of the largest subtrees that have none of them. It is an
-// inclusion proof for all of these leaves at once: nodes above several leaves are computed once.
+// A cover computes the root of a tree from some of its leaves, and from the stored hashes of the
+// largest subtrees that have none of them. It is an inclusion proof for all of these leaves at
+// once: nodes above several leaves are computed once.
 type cover struct {
 	leaves []*Leaf     // in the order of their indexes, each once
 	hashes []tlog.Hash // of the bytes of the leaves
@@ -17,7 +18,8 @@ type cover struct {
 	differ bool        // a hash that is stored with one of the leaves is not what the leaves give
 }
 
-// within reports whether the tree of a head has all of the leaves at their indexes. It reads all stored hashes that it needs at once.
+// within reports whether the tree of a head has all of the leaves at their indexes. It reads all
+// stored hashes that it needs at once.
 func within(v View, head Head, leaves []*Leaf) (bool, error) {
 	c := cover{leaves: slices.SortedStableFunc(slices.Values(leaves), func(a, b *Leaf) int { return cmp.Compare(a.Seq, b.Seq) })}
 	kept := c.leaves[:0]
@@ -41,7 +43,8 @@ func within(v View, head Head, leaves []*Leaf) (bool, error) {
 	return !c.differ && root == head.Root, nil
 }
 
-// split returns the size of the left subtree of a tree of n leaves (RFC 6962, section 2.1). n is greater than 1.
+// split returns the size of the left subtree of a tree of n leaves (RFC 6962, section 2.1). n is
+// greater than 1.
 func split(n int64) int64 { return 1 << (bits.Len64(uint64(n-1)) - 1) }
 
 // full reports whether a subtree of n leaves is stored as one hash.
@@ -53,8 +56,8 @@ func (c *cover) below(end int64, i, j int) int {
 	return n
 }
 
-// needed appends the indexes of the stored hashes from which root computes the root of the subtree of n leaves from first on, in the order of their use.
-// The cover's leaves i to j are in it.
+// needed appends the indexes of the stored hashes from which root computes the root of the subtree
+// of n leaves from first on, in the order of their use. The cover's leaves i to j are in it.
 func (c *cover) needed(out []int64, first, n int64, i, j int) []int64 {
 	switch {
 	case i == j && full(n):

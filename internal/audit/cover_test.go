@@ -24,7 +24,8 @@ func (v treeView) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 	return out, nil
 }
 
-// TestCover checks some leaves of trees of all sizes, some of them changed: outside names these, and no others.
+// TestCover checks some leaves of trees of all sizes, some of them changed: outside names these,
+// and no others.
 func TestCover(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

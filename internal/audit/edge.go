@@ -7,11 +7,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// An edge is the right edge of a tree that is built again beside the stored one: at level i the root of the complete subtree of
-// 2^i leaves, where the size has that bit.
+// An edge is the right edge of a tree that is built again beside the stored one: at level i the
+// root of the complete subtree of 2^i leaves, where the size has that bit.
 //
-// Where the bytes don't give the hash that is stored for them, both are followed until the hash of a larger subtree, or a checkpoint,
-// says which of them was changed. So one change is one fault, and not one in each subtree above it.
+// Where the bytes don't give the hash that is stored for them, both are followed until the hash of
+// a larger subtree, or a checkpoint, says which of them was changed. So one change is one fault,
+// and not one in each subtree above it.
 type edge struct {
 	size  int64
 	nodes [63]node
@@ -42,8 +43,8 @@ func (e *edge) skip(from, to int64) {
 	e.size = to
 }
 
-// add adds a leaf, n being its node without hashes. placed says that it stands at its own index, as far as can be told. add
-// reports whether its bytes are those that were hashed.
+// add adds a leaf, n being its node without hashes. placed says that it stands at its own index, as
+// far as can be told. add reports whether its bytes are those that were hashed.
 func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
 	levels := bits.TrailingZeros64(^uint64(l.Seq))
@@ -165,7 +166,8 @@ func (e *edge) doubts() bool {
 	return false
 }
 
-// is compares the tree's root with a signed one, which ends doubts when they are the same. It can't be sure where leaves are missing.
+// is compares the tree's root with a signed one, which ends doubts when they are the same. It can't
+// be sure where leaves are missing.
 func (e *edge) is(root tlog.Hash) (ok, sure bool) {
 	nodes := e.current()
 	var in []*node

@@ -16,7 +16,8 @@ func Redact(r Retention, data []byte) (plain bool, redacted []byte) {
 // Sign makes a checkpoint of h, whatever the log has.
 func (s *Signer) Sign(h Head) (string, error) { return s.sign(h) }
 
-// Encodings gives a leaf all of whose members are set from text as it is encoded, and by the library.
+// Encodings gives a leaf all of whose members are set from text as it is encoded, and by the
+// library.
 func Encodings(text string, n int64) (ours, canonical []byte) {
 	c := &content{}
 	fill(reflect.ValueOf(c).Elem(), text, n)

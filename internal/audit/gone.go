@@ -13,15 +13,15 @@ const (
 	beforeDetail = "before" // what was kept before this time was thrown away; missing in records of older versions
 )
 
-// keptSlack is how much longer what was kept is not missed than it should be there: what is recorded again and again is kept once, and when that was
-// last is known to the day.
+// keptSlack is how much longer what was kept is not missed than it should be there: what is
+// recorded again and again is kept once, and when that was last is known to the day.
 const keptSlack = 24 * time.Hour
 
 // goneAtOnce is how much of what should be there is looked for at once.
 const goneAtOnce = 4096
 
-// Prune throws away what was kept longer ago than retention says. That it does, and how much that is when there is any, is recorded before, so that what is
-// missing without is found.
+// Prune throws away what was kept longer ago than retention says. That it does, and how much that
+// is when there is any, is recorded before, so that what is missing without is found.
 func (l *Log) Prune(ctx context.Context) error {
 	before := l.now().Add(-l.keep.long)
 	var n int64
@@ -37,7 +37,8 @@ func (l *Log) Prune(ctx context.Context) error {
 	return err
 }
 
-// pruned gives the time from which on all should be there that was kept, by what the log says was thrown away.
+// pruned gives the time from which on all should be there that was kept, by what the log says was
+// thrown away.
 func pruned(view View) (from time.Time, err error) {
 	q := Query{Kind: KindRecord, Limit: 1000}
 	for {
@@ -75,7 +76,8 @@ func pruned(view View) (from time.Time, err error) {
 	}
 }
 
-// A gone looks for what was kept of leaves and is not there any more, though the log doesn't say that it was thrown away.
+// A gone looks for what was kept of leaves and is not there any more, though the log doesn't say
+// that it was thrown away.
 type gone struct {
 	view   View
 	from   time.Time // what was recorded before is not looked for

@@ -1,8 +1,8 @@
 package audit_test
 
-// A second implementation of what checks the record: its trees, its checkpoints, its proofs. It shares no code with package
-// audit, nor with golang.org/x/mod; it follows RFC 6962 and RFC 9162 (section 2.1), and C2SP's signed-note,
-// tlog-checkpoint and tlog-proof.
+// A second implementation of what checks the record: its trees, its checkpoints, its proofs. It
+// shares no code with package audit, nor with golang.org/x/mod; it follows RFC 6962 and RFC 9162
+// (section 2.1), and C2SP's signed-note, tlog-checkpoint and tlog-proof.
 
 import (
 	"bytes"
@@ -295,7 +295,8 @@ func checkConsistency(t *testing.T, l *audit.Log, older string, h *signedHead, l
 	}
 }
 
-// The bytes of a leaf are canonical: members in the order of their names, no white space, each once.
+// The bytes of a leaf are canonical: members in the order of their names, no white space, each
+// once.
 func TestLeavesAreCanonical(t *testing.T) {
 	for _, l := range newLog(t, 23).leaves {
 		var v map[string]any
@@ -309,7 +310,8 @@ func TestLeavesAreCanonical(t *testing.T) {
 	}
 }
 
-// A proof with anything changed in it holds for neither implementation, or still proves the same leaf at the same index.
+// A proof with anything changed in it holds for neither implementation, or still proves the same
+// leaf at the same index.
 func TestProofProperty(t *testing.T) {
 	c := newLog(t, 45, 20)
 	l := audit.New(audit.Config{Store: c.Store, Signer: c.signer})

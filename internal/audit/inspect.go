@@ -14,9 +14,11 @@ import (
 // inspected is how many leaves Inspect reads beside those of this Log.
 const inspected = 64
 
-// Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened, or soon after that: the newest leaves that were there
-// before this Log added any, all later ones, and their hashes; the newest checkpoint and the tree that it signs. What it finds is in the error, of kind
-// tool.Conflict, which Broken and Found return from then on: no call begins any more. It is recorded too. Verify finds all.
+// Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened,
+// or soon after that: the newest leaves that were there before this Log added any, all later ones,
+// and their hashes; the newest checkpoint and the tree that it signs. What it finds is in the
+// error, of kind tool.Conflict, which Broken and Found return from then on: no call begins any
+// more. It is recorded too. Verify finds all.
 func (l *Log) Inspect(ctx context.Context) error {
 	err := l.store.View(ctx, l.inspect)
 	if err != nil && ctx.Err() != nil {
@@ -84,7 +86,8 @@ func (l *Log) inspect(v View) error {
 	return nil
 }
 
-// inspectCheckpoints looks at the newest checkpoint, and whether all that are stored are those that were sealed.
+// inspectCheckpoints looks at the newest checkpoint, and whether all that are stored are those that
+// were sealed.
 func (l *Log) inspectCheckpoints(v View, h Head) error {
 	newest := ""
 	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
@@ -105,7 +108,8 @@ func (l *Log) inspectCheckpoints(v View, h Head) error {
 	return v.Chained()
 }
 
-// covers reports whether a leaf is as old as an execution. It is mostly the first one, unless the clock was set back.
+// covers reports whether a leaf is as old as an execution. It is mostly the first one, unless the
+// clock was set back.
 func covers(v View, began time.Time) bool {
 	until, found := began.Add(executionSlack), errors.New("found")
 	err := v.Leaves(0, func(l Leaf) error {
@@ -117,7 +121,8 @@ func covers(v View, began time.Time) bool {
 	return errors.Is(err, found)
 }
 
-// Against compares the log's head with the sealed one; nil: there is none. The error says which leaves are not those that were recorded.
+// Against compares the log's head with the sealed one; nil: there is none. The error says which
+// leaves are not those that were recorded.
 func (h Head) Against(sealed *Head, hashes tlog.HashReader) error {
 	switch {
 	case sealed == nil || h == *sealed:

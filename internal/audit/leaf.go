@@ -18,8 +18,9 @@ import (
 // formatVersion is the version of the leaves' format.
 const formatVersion = 1
 
-// content is a leaf before it is bytes, its members in the order of their names. docs/audit.md is the description for others: a
-// member is never renamed, and never comes to mean another thing without another version.
+// content is a leaf before it is bytes, its members in the order of their names. docs/audit.md is
+// the description for others: a member is never renamed, and never comes to mean another thing
+// without another version.
 type content struct {
 	Arguments *bytesOf          `json:"arguments,omitempty"`
 	Begun     *int64            `json:"begun,omitempty"` // of a second half: the index of the first; written by At
@@ -89,7 +90,8 @@ func (c *content) encode() ([]byte, error) {
 	return out, nil
 }
 
-// quick is encode of what has nothing to escape, as almost all have: the members stand in their order, and numbers are integers.
+// quick is encode of what has nothing to escape, as almost all have: the members stand in their
+// order, and numbers are integers.
 func (c *content) quick() ([]byte, bool) {
 	size := 640
 	if c.Part == PartEnded {
@@ -192,7 +194,8 @@ func (w *writer) check(n int) {
 	w.ok = w.ok && itself(w.out[end-n:end])
 }
 
-// itself reports whether a string needs no escapes: it is printable ASCII without quotes and backslashes. It looks at eight bytes at once.
+// itself reports whether a string needs no escapes: it is printable ASCII without quotes and
+// backslashes. It looks at eight bytes at once.
 func itself(s []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	zero := func(x uint64) uint64 { return (x - ones) &^ x } // in the high bits, whether a byte is zero
@@ -210,8 +213,8 @@ func itself(s []byte) bool {
 	return true
 }
 
-// What stands in a leaf in the place of indexes that it has not yet. Inside of a JSON string its quotes would be escaped, so that
-// the bytes can't be of anything else.
+// What stands in a leaf in the place of indexes that it has not yet. Inside of a JSON string its
+// quotes would be escaped, so that the bytes can't be of anything else.
 const (
 	unplaced = `"seq":0`
 	unpaired = `"begun":0`
@@ -237,7 +240,8 @@ func (a *Addition) AppendAt(out []byte, seq int64) ([]byte, error) {
 	return append(out, rest...), nil
 }
 
-// number appends a leaf to out, up to what stands in the place of a number, with n instead of the 0 at its end, and gives what is left.
+// number appends a leaf to out, up to what stands in the place of a number, with n instead of the 0
+// at its end, and gives what is left.
 func number(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
 	i := bytes.Index(leaf, []byte(place))
 	if i < 0 {

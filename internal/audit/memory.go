@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Memory is a Store that holds the record in memory, for tests and for a process that keeps nothing.
+// A Memory is a Store that holds the record in memory, for tests and for a process that keeps
+// nothing.
 type Memory struct {
 	mu          sync.Mutex
 	leaves      []Leaf

@@ -2,8 +2,8 @@ package audit
 
 import "fmt"
 
-// A step is a leaf after which the leaves' own indexes are another distance from where they stand: rows were removed or put in and
-// the others renumbered, or rows were exchanged.
+// A step is a leaf after which the leaves' own indexes are another distance from where they stand:
+// rows were removed or put in and the others renumbered, or rows were exchanged.
 type step struct {
 	at, own int64 // where the leaf stands, and its own index
 	record  string
@@ -25,8 +25,9 @@ func (v *verifier) place(at, own int64, record string) {
 	}
 }
 
-// misplaced tells of the steps. A run of them at leaves that follow each other are leaves that stand alone where they don't belong,
-// but for the last, from which on all stand at one distance from their own place. It gives the distance at the end.
+// misplaced tells of the steps. A run of them at leaves that follow each other are leaves that
+// stand alone where they don't belong, but for the last, from which on all stand at one distance
+// from their own place. It gives the distance at the end.
 func (v *verifier) misplaced() (base int64) {
 	for i := 0; i < len(v.steps); {
 		j := i + 1

@@ -31,9 +31,10 @@ type Proved struct {
 	Checkpoint *Checkpoint
 }
 
-// Prove gives the proof that a record is in the log, as text that is checked with nothing but the log's public key: for each of its leaves a
-// C2SP tlog-proof whose extra data is the leaf, one after the other. It makes a new checkpoint, unless at is the text of an
-// earlier one, which must cover the record's first half: what ended later is not in such a proof.
+// Prove gives the proof that a record is in the log, as text that is checked with nothing but the
+// log's public key: for each of its leaves a C2SP tlog-proof whose extra data is the leaf, one
+// after the other. It makes a new checkpoint, unless at is the text of an earlier one, which must
+// cover the record's first half: what ended later is not in such a proof.
 func (l *Log) Prove(ctx context.Context, id, at string) (string, error) {
 	c, err := l.checkpointAt(ctx, at)
 	if err != nil {
@@ -89,8 +90,9 @@ func prove(v View, c *Checkpoint, leaf Leaf) (string, error) {
 	return b.String() + "\n" + c.Text, nil
 }
 
-// ProveConsistency gives the proof that the log of an older checkpoint is the beginning of this one: a first line, the older
-// checkpoint, the hashes of RFC 6962's consistency proof, and a new checkpoint, parted by empty lines.
+// ProveConsistency gives the proof that the log of an older checkpoint is the beginning of this
+// one: a first line, the older checkpoint, the hashes of RFC 6962's consistency proof, and a new
+// checkpoint, parted by empty lines.
 func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error) {
 	old, err := ParseCheckpoint(older, l.signer.Public())
 	if err != nil {
@@ -136,7 +138,8 @@ func consistent(p tlog.TreeProof, old, c *Checkpoint) error {
 	return nil
 }
 
-// CheckProof checks what Prove gave, with the log's public key only, and gives what is proved. The error says what is wrong.
+// CheckProof checks what Prove gave, with the log's public key only, and gives what is proved. The
+// error says what is wrong.
 func CheckProof(text, public string) ([]Proved, error) {
 	if len(text) > proofBytes {
 		return nil, tool.Errorf(tool.Invalid, "the proof is larger than %d bytes", proofBytes)
@@ -204,14 +207,16 @@ func parseHashes(lines []string) ([]tlog.Hash, error) {
 // IsConsistencyProof reports whether text says of itself that it is what ProveConsistency gives.
 func IsConsistencyProof(text string) bool { return strings.HasPrefix(text, consistencyHeader+"\n") }
 
-// CheckConsistency checks what ProveConsistency gave, with the log's public key only, and gives both checkpoints.
+// CheckConsistency checks what ProveConsistency gave, with the log's public key only, and gives
+// both checkpoints.
 func CheckConsistency(text, public string) (older, newer *Checkpoint, err error) {
 	if len(text) > proofBytes {
 		return nil, nil, tool.Errorf(tool.Invalid, "the proof is larger than %d bytes", proofBytes)
 	}
 	// A checkpoint has one empty line in itself, before its signatures.
 	parts := strings.Split(text, "\n\n")
-	if len(parts) == 5 && strings.HasPrefix(parts[3], "\n") { // there are no hashes where both logs are the same, or the first is empty
+	// there are no hashes where both logs are the same, or the first is empty
+	if len(parts) == 5 && strings.HasPrefix(parts[3], "\n") {
 		parts = []string{parts[0], parts[1], parts[2], "", parts[3][1:], parts[4]}
 	}
 	if len(parts) != 6 || parts[0] != consistencyHeader {

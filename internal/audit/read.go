@@ -9,9 +9,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is read from the record is checked before it is shown: each leaf against its own hash, its index and the record under which it was found,
-// and its hash against the sealed head of the tree. A record that fails a check is shown all the same, with Problem set, since an auditor has
-// to see it.
+// What is read from the record is checked before it is shown: each leaf against its own hash, its
+// index and the record under which it was found, and its hash against the sealed head of the tree.
+// A record that fails a check is shown all the same, with Problem set, since an auditor has to see
+// it.
 
 // A reading is the result of reading the leaves of a pair.
 type reading struct {
@@ -46,7 +47,8 @@ func unreadable(seq int64, err error) error {
 	return tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", seq, err)
 }
 
-// Check returns what is wrong with the leaves of a pair, as far as they tell it themselves; "": nothing.
+// Check returns what is wrong with the leaves of a pair, as far as they tell it themselves; "":
+// nothing.
 func (p *Pair) Check() string { return p.read().problem }
 
 func (p *Pair) check(begun, ended decodedLeaf) string {
@@ -103,7 +105,8 @@ func (l *Leaf) check(d decodedLeaf) (*content, string) {
 	return d.content, ""
 }
 
-// Picks reports whether q picks a pair, its page aside. A pair that fails its check is picked whatever q asks for: what it was can't be told.
+// Picks reports whether q picks a pair, its page aside. A pair that fails its check is picked
+// whatever q asks for: what it was can't be told.
 func (q Query) Picks(p *Pair) bool {
 	r := p.read()
 	return r.problem != "" || r.err != nil || q.picks(r.record)
@@ -140,7 +143,8 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 	return out, nil
 }
 
-// trusted returns the sealed head, or for a record that has none the head that the stored hashes give.
+// trusted returns the sealed head, or for a record that has none the head that the stored hashes
+// give.
 func trusted(v View) (Head, error) {
 	sealed, err := v.Sealed()
 	switch {
@@ -152,7 +156,8 @@ func trusted(v View) (Head, error) {
 	return v.Head()
 }
 
-// notIn returns the leaves of pairs that the tree of a head doesn't have at their index. Pairs that fail their Check are left out.
+// notIn returns the leaves of pairs that the tree of a head doesn't have at their index. Pairs that
+// fail their Check are left out.
 func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 	out := map[int64]bool{}
 	var leaves []*Leaf
@@ -211,7 +216,8 @@ func (r *Record) Intact() error {
 	return tool.Errorf(tool.Conflict, "audit record %s is not what was recorded: %s: run biplane audit verify, and keep a copy of the data folder", r.ID, r.Problem)
 }
 
-// Doubt notes that something is wrong with the record: no call begins from now on. What was found is recorded, the first time, where anything can be.
+// Doubt notes that something is wrong with the record: no call begins from now on. What was found
+// is recorded, the first time, where anything can be.
 func (l *Log) Doubt(ctx context.Context, action string, found error) {
 	if !l.doubt(found) {
 		return
@@ -233,8 +239,8 @@ func (l *Log) doubt(found error) bool {
 	return first
 }
 
-// Found returns what was found to be wrong with the record since this Log was made, by Inspect, by Verify or when it was read; nil: nothing. No call
-// begins once there is something.
+// Found returns what was found to be wrong with the record since this Log was made, by Inspect, by
+// Verify or when it was read; nil: nothing. No call begins once there is something.
 func (l *Log) Found() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,8 +54,8 @@ type Decision struct {
 	Reason string // one line for people
 }
 
-// A Payload is what the record knows of bytes that it tells of: their keyed digest and their size, and under which
-// digest what was kept of them is found.
+// A Payload is what the record knows of bytes that it tells of: their keyed digest and their size,
+// and under which digest what was kept of them is found.
 type Payload struct {
 	Digest string // "hmac-sha256:" and hexadecimal; "sha256:" in records of older versions; empty: there were no bytes
 	Size   int64  // bytes of all of it
@@ -73,8 +73,8 @@ type End struct {
 	Duration  time.Duration // to the microsecond
 }
 
-// A Record is one thing that happened, as the record tells it. The Seq of a leaf is its index in the Merkle tree,
-// from 0 without gaps.
+// A Record is one thing that happened, as the record tells it. The Seq of a leaf is its index in
+// the Merkle tree, from 0 without gaps.
 type Record struct {
 	ID        string // unique, and ordered by time
 	Seq       int64  // of its first leaf
@@ -86,8 +86,10 @@ type Record struct {
 	Decision  Decision
 	Arguments Payload
 	Detail    map[string]string // what else there is to say: names, counts, digests
-	End       End               // Outcome Unfinished while a call has no end; of one leaf's records only Outcome and ErrorKind
-	Problem   string            // why this is not what was recorded; empty: it is. All else may be wrong, or missing, then
+	// Outcome Unfinished while a call has no end; of one leaf's records only Outcome and ErrorKind
+	End End
+	// why this is not what was recorded; empty: it is. All else may be wrong, or missing, then
+	Problem string
 }
 
 // An Event is what is recorded as one leaf, after it happened.
@@ -98,10 +100,11 @@ type Event struct {
 	Decision  Decision
 	Outcome   Outcome   // OK when empty
 	ErrorKind tool.Kind // of one that Failed
-	// Detail is what else there is to say. It stands in the leaf for ever: names, counts and digests only, never values
-	// that may be secret. At most 32 entries of 512 bytes are kept.
+	// Detail is what else there is to say. It stands in the leaf for ever: names, counts and
+	// digests only, never values that may be secret. At most 32 entries of 512 bytes are kept.
 	Detail map[string]string
-	// Intent: it is not done yet, and is not where this returns an error. Only of a KindExecution that has to be said.
+	// Intent: it is not done yet, and is not where this returns an error. Only of a KindExecution
+	// that has to be said.
 	Intent bool
 }
 

@@ -14,14 +14,16 @@ import (
 // Redacted is what stands in the place of a secret value.
 const Redacted = mask.Redacted
 
-// What is redacted goes no deeper than so many levels; a string that is JSON by itself is a level of texts.
+// What is redacted goes no deeper than so many levels; a string that is JSON by itself is a level
+// of texts.
 const (
 	redactDepth = 200
 	redactTexts = 4
 )
 
-// redact gives JSON with the values of secret fields replaced, and what looks like a secret in its strings; nil for what is no
-// JSON, is nested too deeply, or is too large to be kept whole, since in a part of it fields can't be told.
+// redact gives JSON with the values of secret fields replaced, and what looks like a secret in its
+// strings; nil for what is no JSON, is nested too deeply, or is too large to be kept whole, since
+// in a part of it fields can't be told.
 func (k *keeper) redact(data []byte) []byte {
 	if len(data) > KeptBytes {
 		return nil
@@ -46,9 +48,9 @@ func (k *keeper) redacted(data []byte) []byte {
 	return out.Bytes()
 }
 
-// plain reports whether JSON surely has nothing to redact: ASCII without spaces between and with no escapes but the usual ones, without
-// names of secret fields, and without anything that text looks for. Then redacted gives the same bytes. Of most arguments that is all
-// that there is to do.
+// plain reports whether JSON surely has nothing to redact: ASCII without spaces between and with no
+// escapes but the usual ones, without names of secret fields, and without anything that text looks
+// for. Then redacted gives the same bytes. Of most arguments that is all that there is to do.
 func (k *keeper) plain(data []byte) bool {
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -72,8 +74,8 @@ func (k *keeper) plain(data []byte) bool {
 	return json.Valid(data)
 }
 
-// unquoted gives the ASCII string that data begins with, and how long it is there; 0 where it has escapes that an encoder may write in
-// another way.
+// unquoted gives the ASCII string that data begins with, and how long it is there; 0 where it has
+// escapes that an encoder may write in another way.
 func unquoted(data []byte) (s []byte, n int) {
 	escaped := false
 	for i := 1; i < len(data); i++ {
@@ -128,7 +130,8 @@ func (k *keeper) plainString(s, rest []byte) bool {
 	return (!suspect(s) || !k.shapes().Match(s)) && (!names(s) || !k.named().Match(s))
 }
 
-// suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is much quicker than the expression.
+// suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is
+// much quicker than the expression.
 func suspect(s []byte) bool {
 	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
 		if bytes.Contains(s, []byte(mark)) {
@@ -143,7 +146,8 @@ func suspect(s []byte) bool {
 	return false
 }
 
-// names reports whether a text may have a name of namedShapes, with what follows it. It is much quicker than the expression.
+// names reports whether a text may have a name of namedShapes, with what follows it. It is much
+// quicker than the expression.
 func names(s []byte) bool {
 	if bytes.Contains(s, []byte("':")) {
 		return true
@@ -221,8 +225,8 @@ func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, dep
 	return nil
 }
 
-// secretValue replaces the decoder's next value where the field's name says so. Numbers, true, false and null are secrets
-// under names that say nothing else only: max_tokens is none, pin is.
+// secretValue replaces the decoder's next value where the field's name says so. Numbers, true,
+// false and null are secrets under names that say nothing else only: max_tokens is none, pin is.
 func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
 	exact, like := k.secretName(name)
 	if !exact && !like {
@@ -239,7 +243,8 @@ func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (d
 	return true, err
 }
 
-// looks are names of secret fields, letters only; those of more than three letters are also ends and beginnings of such names.
+// looks are names of secret fields, letters only; those of more than three letters are also ends
+// and beginnings of such names.
 func looks() []string {
 	return []string{
 		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "authorization",
@@ -277,17 +282,19 @@ func squeeze(name string) string {
 	}, name)
 }
 
-// shapes are texts that are secrets whatever they are called: tokens by their makers' prefixes, JWTs, private keys, what
-// follows an authorization scheme, passwords in addresses.
+// shapes are texts that are secrets whatever they are called: tokens by their makers' prefixes,
+// JWTs, private keys, what follows an authorization scheme, passwords in addresses.
 const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
 	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
 	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
 
-// namedShapes are texts with a name before what is secret: parameters of addresses and forms, and what Python prints of a dictionary.
+// namedShapes are texts with a name before what is secret: parameters of addresses and forms, and
+// what Python prints of a dictionary.
 const namedShapes = `(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
 	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`
 
-// text redacts within a string: as JSON where it is an object or an array, else what has the shape of a secret.
+// text redacts within a string: as JSON where it is an object or an array, else what has the shape
+// of a secret.
 func (k *keeper) text(s string, texts int) string {
 	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
 		var out bytes.Buffer

@@ -186,7 +186,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// TestEncodingOfEachCharacter has each character of ASCII at each place of a text, since several are looked at together.
+// TestEncodingOfEachCharacter has each character of ASCII at each place of a text, since several
+// are looked at together.
 func TestEncodingOfEachCharacter(t *testing.T) {
 	for c := range byte(utf8.RuneSelf) {
 		for at := range 18 {

@@ -13,25 +13,28 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
-// A Keep says what is kept of arguments, or of results. Their keyed digest and their size are in the record whatever it says.
+// A Keep says what is kept of arguments, or of results. Their keyed digest and their size are in
+// the record whatever it says.
 type Keep string
 
 // What can be kept.
 const (
-	KeepFull     Keep = "full"     // the bytes, the first KeptBytes of them
-	KeepRedacted Keep = "redacted" // JSON with the values of fields that look like secrets replaced; what is no JSON, not at all
-	KeepDigest   Keep = "digest"   // nothing but digest and size; texts of errors are kept
-	KeepNone     Keep = "none"     // nothing but digest and size, texts of errors neither: they may quote what was sent
+	KeepFull Keep = "full" // the bytes, the first KeptBytes of them
+	// JSON with the values of fields that look like secrets replaced; what is no JSON, not at all
+	KeepRedacted Keep = "redacted"
+	KeepDigest   Keep = "digest" // nothing but digest and size; texts of errors are kept
+	KeepNone     Keep = "none"   // nothing but digest and size, texts of errors neither: they may quote what was sent
 )
 
-// KeptBytes is how much is kept of one call's arguments, and of its result, in bytes. The digest covers all of them.
+// KeptBytes is how much is kept of one call's arguments, and of its result, in bytes. The digest
+// covers all of them.
 const KeptBytes = 1 << 20
 
 // KeepFor is how long is kept what retention says nothing of.
 const KeepFor = 90 * 24 * time.Hour
 
-// A Retention says what is kept beside the record, and how long. The zero value keeps redacted arguments and digests of
-// results for KeepFor.
+// A Retention says what is kept beside the record, and how long. The zero value keeps redacted
+// arguments and digests of results for KeepFor.
 type Retention struct {
 	Arguments Keep          // KeepRedacted when empty
 	Results   Keep          // KeepDigest when empty
@@ -78,8 +81,8 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 	return k
 }
 
-// Digest gives the keyed digest of bytes as it is in the record of a store with this key, so that whoever has the bytes and the key can find
-// them there.
+// Digest gives the keyed digest of bytes as it is in the record of a store with this key, so that
+// whoever has the bytes and the key can find them there.
 func Digest(key *secret.Key, data []byte) string {
 	const name = "hmac-sha256:"
 	mac := key.MAC(digestPurpose, data)
@@ -92,7 +95,8 @@ func (k *keeper) arguments(a *Addition, data []byte) Payload { return k.payload(
 
 func (k *keeper) result(a *Addition, data []byte) Payload { return k.payload(a, data, k.results) }
 
-// message is the payload of an error's text, which is kept unless nothing is: an upstream's words may quote what it was sent.
+// message is the payload of an error's text, which is kept unless nothing is: an upstream's words
+// may quote what it was sent.
 func (k *keeper) message(a *Addition, text string) Payload {
 	keep := KeepFull
 	if k.args == KeepNone || k.results == KeepNone {
@@ -123,7 +127,8 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 	return p
 }
 
-// whole is the beginning of data without values that are never kept, not even a part of one where it is cut.
+// whole is the beginning of data without values that are never kept, not even a part of one where
+// it is cut.
 func (k *keeper) whole(data []byte) []byte {
 	part := data[:min(len(data), KeptBytes+k.hidden.Longest())]
 	clean := k.hidden.JSON(part)

@@ -76,7 +76,8 @@ type crime struct {
 	log    *audit.Log // sees what was forged
 }
 
-// newLog makes a log of calls, ended and not, and events, with checkpoints at the sizes that are given.
+// newLog makes a log of calls, ended and not, and events, with checkpoints at the sizes that are
+// given.
 func newLog(t interface {
 	Helper()
 	Fatal(...any)
@@ -178,7 +179,8 @@ func (c *crime) renumber() {
 	}
 }
 
-// rehash makes all stored hashes those of the leaves, and rewrites their own indexes, as somebody would who knows the format.
+// rehash makes all stored hashes those of the leaves, and rewrites their own indexes, as somebody
+// would who knows the format.
 func (c *crime) rehash() {
 	var all []tlog.Hash
 	read := tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
@@ -224,7 +226,8 @@ func (c *crime) swapTexts(i, j int) {
 	c.leaves[i].Data, c.leaves[j].Data = c.leaves[j].Data, c.leaves[i].Data
 }
 
-// TestTampering changes a log of 23 leaves, signed at 8, 16 and 21, in every way that a row can be: what is found is named.
+// TestTampering changes a log of 23 leaves, signed at 8, 16 and 21, in every way that a row can be:
+// what is found is named.
 func TestTampering(t *testing.T) {
 	if r := newLog(t, 23, 8, 16, 21).verify(); !r.OK() || r.Checkpoints != 3 || r.Covered != 21 || r.Size != 23 {
 		t.Fatalf("a log that nobody touched: %+v", r)
@@ -328,7 +331,8 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// Checkpoints that left the machine find what those in the store can't: that the store was put back, or all of it written anew.
+// Checkpoints that left the machine find what those in the store can't: that the store was put
+// back, or all of it written anew.
 func TestOutsideCheckpoints(t *testing.T) {
 	newLog := func(t *testing.T, leaves int, checkpoints ...int) *crime {
 		c := newLog(t, leaves, checkpoints...)
@@ -349,7 +353,9 @@ func TestOutsideCheckpoints(t *testing.T) {
 		t.Errorf("an older copy: %+v", r)
 	}
 
-	c = newLog(t, 23, 8, 16, 21) // an older copy, of 8, that went on by itself: its own checkpoint says nothing of what was before
+	// an older copy, of 8, that went on by itself: its own checkpoint says nothing of what was
+	// before
+	c = newLog(t, 23, 8, 16, 21)
 	old, recent = c.checkpoints[0], c.checkpoints[2]
 	c.change(10)
 	c.rehash()

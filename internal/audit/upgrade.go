@@ -8,7 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Old is half a call as Biplane recorded it before there was a tree. Digests are plain SHA-256, in hexadecimal.
+// An Old is half a call as Biplane recorded it before there was a tree. Digests are plain SHA-256,
+// in hexadecimal.
 type Old struct {
 	Record    string
 	Ended     bool // the second half; else the first
@@ -28,7 +29,8 @@ type Old struct {
 	Duration  time.Duration
 }
 
-// Addition gives the leaf of an old half, and its first half where it is a second one. Its digest stays what it was.
+// Addition gives the leaf of an old half, and its first half where it is a second one. Its digest
+// stays what it was.
 func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
 	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: Stamp(o.Time)}

@@ -12,18 +12,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A verifier reads a log from its first leaf to its last: it builds the tree again, compares it with the stored one and with all
-// checkpoints, and names what is wrong by the leaf.
+// A verifier reads a log from its first leaf to its last: it builds the tree again, compares it
+// with the stored one and with all checkpoints, and names what is wrong by the leaf.
 type verifier struct {
-	log      *Log
-	r        Report
-	edge     edge
-	marks    []mark   // checkpoints, by size
-	next     int64    // index of the next leaf
-	good     [2]int64 // sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says nothing of the other's history
-	forked   [2]bool  // the newest checkpoint didn't
-	sealed   *Head    // what the store sealed; nil: nothing
-	agrees   bool     // the log begins with exactly that
+	log   *Log
+	r     Report
+	edge  edge
+	marks []mark // checkpoints, by size
+	next  int64  // index of the next leaf
+	// sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says
+	// nothing of the other's history
+	good     [2]int64
+	forked   [2]bool // the newest checkpoint didn't
+	sealed   *Head   // what the store sealed; nil: nothing
+	agrees   bool    // the log begins with exactly that
 	gone     *gone
 	tampered string           // the first fault that is not one of the checkpoints from outside themselves
 	open     map[string]int64 // begun and not ended: index by record
@@ -78,7 +80,8 @@ func (v *verifier) note(f Fault) {
 	v.r.Faults = append(v.r.Faults, f)
 }
 
-// run verifies what a view shows. It gives an error where it could not, and tells of what it found in the report.
+// run verifies what a view shows. It gives an error where it could not, and tells of what it found
+// in the report.
 func (v *verifier) run(ctx context.Context, view View) error {
 	v.checkpoints(view)
 	v.gone = newGone(view)
@@ -186,7 +189,8 @@ func (v *verifier) compare() {
 	}
 }
 
-// headed notes what came of the comparison with the sealed head. What a stored checkpoint has shown to be another log is told already.
+// headed notes what came of the comparison with the sealed head. What a stored checkpoint has shown
+// to be another log is told already.
 func (v *verifier) headed(size int64, ok, sure bool) {
 	v.agrees = ok
 	if sure && !ok && !v.forked[0] {
@@ -285,7 +289,8 @@ func (v *verifier) end() {
 	v.r.Unfinished = int64(len(v.open))
 }
 
-// executionSlack is how much earlier an execution may begin than the log by its times: a clock may be set back.
+// executionSlack is how much earlier an execution may begin than the log by its times: a clock may
+// be set back.
 const executionSlack = time.Second
 
 // executions compares the oldest execution with the log, which begins before it.
@@ -303,7 +308,8 @@ func olderExecution(id string, began time.Time) string {
 	return fmt.Sprintf("execution %s began %s, before all that is on the record: the record of that time was removed, or another was put in its place", id, began.UTC().Format(time.RFC3339))
 }
 
-// ends tells of leaves that were taken from the end of the log, and of those put there. size is how many it would have by the leaves' own indexes.
+// ends tells of leaves that were taken from the end of the log, and of those put there. size is how
+// many it would have by the leaves' own indexes.
 func (v *verifier) ends(size int64) {
 	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool { return m.Size <= size || m.outside == markSealed && v.forked[0] })
 	if n := len(v.marks); n > 0 {
@@ -348,7 +354,8 @@ func (v *verifier) payloads(ctx context.Context, view View) error {
 	return nil
 }
 
-// missed tells of what is gone of what was kept. That leaves can't be read, of which it is known, is told already.
+// missed tells of what is gone of what was kept. That leaves can't be read, of which it is known,
+// is told already.
 func (v *verifier) missed() {
 	v.gone.look()
 	if v.gone.err != nil && len(v.r.Faults) == 0 {

@@ -8,24 +8,30 @@ import (
 
 // What can be wrong with a log.
 const (
-	FaultChanged    = "changed"    // a leaf's bytes are not those that were hashed
-	FaultHash       = "hash"       // a stored hash was changed
-	FaultMissing    = "missing"    // leaves were removed
-	FaultInserted   = "inserted"   // leaves were put between
-	FaultMoved      = "moved"      // a leaf stands at another index than its own, or two were swapped
-	FaultForm       = "form"       // a leaf is not what Biplane writes: no canonical JSON, or not of a known form
-	FaultPair       = "pair"       // a call ends that never began, or that has ended already
-	FaultCheckpoint = "checkpoint" // a checkpoint is not signed by the log's key, or out of order; some were removed or replaced, or their times changed
-	FaultFork       = "fork"       // a checkpoint, or the sealed head, is of another log: leaves were rewritten with all their hashes
-	FaultTruncated  = "truncated"  // a checkpoint, or the sealed head, covers leaves that are not there any more
-	FaultSeal       = "seal"       // the sealed head was changed, or taken away
-	FaultWitness    = "witness"    // the record is not the one that its witness knows, or the witness was changed or taken away
-	FaultForged     = "forged"     // leaves were put at the end by somebody who had no key
-	FaultExecution  = "execution"  // an execution is older than the record: that was removed, or another put in its place
-	FaultApproval   = "approval"   // a call names an approver who, by the record, never decided on it
-	FaultPayload    = "payload"    // what is kept under a digest is not what was digested
-	FaultGone       = "gone"       // what was kept is not there, and retention did not throw it away
-	FaultStore      = "store"      // the database can't be read, or contradicts itself
+	FaultChanged  = "changed"  // a leaf's bytes are not those that were hashed
+	FaultHash     = "hash"     // a stored hash was changed
+	FaultMissing  = "missing"  // leaves were removed
+	FaultInserted = "inserted" // leaves were put between
+	FaultMoved    = "moved"    // a leaf stands at another index than its own, or two were swapped
+	FaultForm     = "form"     // a leaf is not what Biplane writes: no canonical JSON, or not of a known form
+	FaultPair     = "pair"     // a call ends that never began, or that has ended already
+	// a checkpoint is not signed by the log's key, or out of order; some were removed or replaced,
+	// or their times changed
+	FaultCheckpoint = "checkpoint"
+	// a checkpoint, or the sealed head, is of another log: leaves were rewritten with all their
+	// hashes
+	FaultFork      = "fork"
+	FaultTruncated = "truncated" // a checkpoint, or the sealed head, covers leaves that are not there any more
+	FaultSeal      = "seal"      // the sealed head was changed, or taken away
+	// the record is not the one that its witness knows, or the witness was changed or taken away
+	FaultWitness = "witness"
+	FaultForged  = "forged" // leaves were put at the end by somebody who had no key
+	// an execution is older than the record: that was removed, or another put in its place
+	FaultExecution = "execution"
+	FaultApproval  = "approval" // a call names an approver who, by the record, never decided on it
+	FaultPayload   = "payload"  // what is kept under a digest is not what was digested
+	FaultGone      = "gone"     // what was kept is not there, and retention did not throw it away
+	FaultStore     = "store"    // the database can't be read, or contradicts itself
 )
 
 // maxFaults bounds how many faults are told one by one.
@@ -42,7 +48,9 @@ type Fault struct {
 
 // A Report is what Verify found.
 type Report struct {
-	Head                  // of the log that was verified, computed from its leaves; the Root is zero where leaves are missing
+	// of the log that was verified, computed from its leaves; the Root is zero where leaves are
+	// missing
+	Head
 	Records     int64     // things that happened
 	Unfinished  int64     // of them calls that have no end: under way, or cut off by a crash
 	Checkpoints int64     // stored, and good
@@ -62,9 +70,11 @@ type Outside struct {
 // OK reports whether nothing is wrong.
 func (r *Report) OK() bool { return len(r.Faults) == 0 }
 
-// Verify reads the whole log: each leaf against its hash, the tree against all stored checkpoints, those from outside and the sealed head, the
-// halves of calls, the order, the form, and what is kept beside. An error means that it could not, not that something is
-// wrong: that is in the Report, and no call begins after it, unless all that is wrong is that a checkpoint from outside isn't one of this log.
+// Verify reads the whole log: each leaf against its hash, the tree against all stored checkpoints,
+// those from outside and the sealed head, the halves of calls, the order, the form, and what is
+// kept beside. An error means that it could not, not that something is wrong: that is in the
+// Report, and no call begins after it, unless all that is wrong is that a checkpoint from outside
+// isn't one of this log.
 func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 	v := newVerifier(l, outside)
 	if err := l.store.View(ctx, func(view View) error { return v.run(ctx, view) }); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// largeSources are upstreams with n tools in all, made of those of the evaluation sets and of English words, so that they
-// have as many different words as real ones have, or more.
+// largeSources are upstreams with n tools in all, made of those of the evaluation sets and of
+// English words, so that they have as many different words as real ones have, or more.
 func largeSources(tb testing.TB, n int) []Source {
 	r := rand.New(rand.NewPCG(3, 4))
 	vectors := loadVectors()

@@ -1,9 +1,10 @@
-// Package catalog is the index of all tools: it gives every tool names that are safe in JavaScript and in a flat list,
-// resolves what a caller writes to one tool, checks arguments against the tool's JSON Schema, and answers `search`.
+// Package catalog is the index of all tools: it gives every tool names that are safe in JavaScript
+// and in a flat list, resolves what a caller writes to one tool, checks arguments against the
+// tool's JSON Schema, and answers `search`.
 //
-// A Catalog changes by Set and Remove, one upstream at a time; readers take a View, an immutable snapshot, and never
-// wait. Everything that comes from an upstream (names, descriptions, schemas) is hostile: bounded, and never executed,
-// loaded or followed.
+// A Catalog changes by Set and Remove, one upstream at a time; readers take a View, an immutable
+// snapshot, and never wait. Everything that comes from an upstream (names, descriptions, schemas)
+// is hostile: bounded, and never executed, loaded or followed.
 package catalog
 
 import (
@@ -19,11 +20,12 @@ import (
 
 // Config says how a Catalog works; the zero value is sensible.
 type Config struct {
-	// Describe writes the typed call of an entry for the answers of search, in a language of programs (tool.Call.Language). Where
-	// it is nil, search shows the arguments in a plain form. It is called for each hit, by several goroutines at once.
+	// Describe writes the typed call of an entry for the answers of search, in a language of
+	// programs (tool.Call.Language). Where it is nil, search shows the arguments in a plain form.
+	// It is called for each hit, by several goroutines at once.
 	Describe func(e *Entry, language string) Signature
-	// Unprefixed leaves the name of the upstream out of the composed name of a tool where no other tool has the
-	// same name. Names then change when upstreams come and go.
+	// Unprefixed leaves the name of the upstream out of the composed name of a tool where no other
+	// tool has the same name. Names then change when upstreams come and go.
 	Unprefixed bool
 }
 
@@ -61,8 +63,9 @@ func New(cfg Config) *Catalog {
 // View gives the catalog as it is now: one atomic load.
 func (c *Catalog) View() *View { return c.view.Load() }
 
-// Set adds an upstream, or replaces its tools, Caller and health. It costs next to nothing when the tools are the
-// same as before. Of two tools of one name the first is taken; nil tools are left out.
+// Set adds an upstream, or replaces its tools, Caller and health. It costs next to nothing when the
+// tools are the same as before. Of two tools of one name the first is taken; nil tools are left
+// out.
 func (c *Catalog) Set(s Source) {
 	tools := sortedTools(s)
 	c.mu.Lock()
@@ -96,7 +99,8 @@ func (c *Catalog) Remove(name string) {
 	c.view.Store(c.assemble(sources, old))
 }
 
-// Caller gives the Caller of an upstream. It is for the gateway only: whoever has it goes round the door.
+// Caller gives the Caller of an upstream. It is for the gateway only: whoever has it goes round the
+// door.
 func (c *Catalog) Caller(upstream string) (tool.Caller, bool) {
 	u := c.View().byName[upstream]
 	if u == nil || u.caller == nil {
@@ -117,7 +121,8 @@ type upstream struct {
 	byMember  map[string]*Entry
 }
 
-// A block is what depends on the tools of one upstream alone; the Views that have the same tools share it.
+// A block is what depends on the tools of one upstream alone; the Views that have the same tools
+// share it.
 type block struct {
 	tools   []*tool.Tool // by name
 	members []string     // safe names, in the order of tools

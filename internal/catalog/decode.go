@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// decodeArguments reads the arguments of a call, which are an object, and counts the values in it; nothing is {}.
+// decodeArguments reads the arguments of a call, which are an object, and counts the values in it;
+// nothing is {}.
 func decodeArguments(args json.RawMessage) (v any, values int, err error) {
 	if len(args) > maxArguments {
 		return nil, 0, fmt.Errorf("they have %d bytes, more than %d", len(args), maxArguments)

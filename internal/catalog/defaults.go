@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// defaults are what a schema puts in place of members that it requires and that have a default. Servers accept calls without them
-// (zod 4 writes such schemas): they fill them in before they validate, and so do we.
+// defaults are what a schema puts in place of members that it requires and that have a default.
+// Servers accept calls without them (zod 4 writes such schemas): they fill them in before they
+// validate, and so do we.
 type defaults struct {
 	names   []string                   // of required members with a default, in the schema's order
 	values  map[string]json.RawMessage // their defaults
@@ -19,7 +20,8 @@ type defaults struct {
 // maxDefaults is how many bytes of defaults one schema may have.
 const maxDefaults = 64 << 10
 
-// readDefaults returns the defaults of a schema; nil where it has none. left is how many bytes of them it may have still.
+// readDefaults returns the defaults of a schema; nil where it has none. left is how many bytes of
+// them it may have still.
 func readDefaults(raw json.RawMessage, depth int, left *int) *defaults {
 	if depth > 8 || !bytes.Contains(raw, []byte(`"default"`)) || !bytes.Contains(raw, []byte(`"required"`)) {
 		return nil
@@ -57,8 +59,9 @@ func readDefaults(raw json.RawMessage, depth int, left *int) *defaults {
 	return d
 }
 
-// readDeclared returns the names of the arguments that a schema declares, where it allows others and says nothing of them: one that it doesn't
-// declare is then passed on, and probably ignored. Otherwise it returns nil.
+// readDeclared returns the names of the arguments that a schema declares, where it allows others
+// and says nothing of them: one that it doesn't declare is then passed on, and probably ignored.
+// Otherwise it returns nil.
 func readDeclared(raw json.RawMessage) []string {
 	var s map[string]json.RawMessage
 	var properties map[string]json.RawMessage
@@ -113,8 +116,8 @@ func doubt(declared []string, args json.RawMessage) string {
 	return text + "; declared: " + oneLine(nameList(declared), 600)
 }
 
-// fill returns a value with the defaults of members that it lacks. What is given keeps its bytes; a value that is not valid JSON is
-// returned as it is.
+// fill returns a value with the defaults of members that it lacks. What is given keeps its bytes; a
+// value that is not valid JSON is returned as it is.
 func (d *defaults) fill(raw json.RawMessage) json.RawMessage {
 	if d == nil {
 		return raw

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// navigate is how zod 4 writes properties with a default: required, although the server accepts a call without them.
+// navigate is how zod 4 writes properties with a default: required, although the server accepts a
+// call without them.
 const navigate = `{"type":"object","additionalProperties":false,"required":["url","fullPage","opts","steps"],"properties":{
 	"url":{"type":"string"},"fullPage":{"type":"boolean","default":false},"opts":{"type":"object","default":{"x":1},"required":["x"],"properties":{"x":{"type":"integer","default":7},"y":{}}},
 	"steps":{"type":"array","default":[],"items":{"type":"object","required":["ms"],"properties":{"ms":{"default":5}}}},"note":{"default":"not filled in"}}}`

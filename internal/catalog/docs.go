@@ -26,8 +26,8 @@ type termWeight struct {
 	weight float32 // occurrences, weighed by field and its length
 }
 
-// The fields of a tool, with what one occurrence in each counts, how many words the field commonly has, and how much
-// having more of them takes away (as b of BM25F).
+// The fields of a tool, with what one occurrence in each counts, how many words the field commonly
+// has, and how much having more of them takes away (as b of BM25F).
 var fields = [...]struct {
 	weight, usual, b float32
 }{
@@ -138,7 +138,8 @@ func toolTexts(t *tool.Tool) [len(fields)][]string {
 	return out
 }
 
-// schemaTexts collects the names, explanations and values of parameters, also of those inside of others.
+// schemaTexts collects the names, explanations and values of parameters, also of those inside of
+// others.
 func schemaTexts(v any, out *[len(fields)][]string, depth int) {
 	s, ok := v.(map[string]any)
 	if !ok || depth > 5 {

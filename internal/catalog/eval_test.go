@@ -138,7 +138,8 @@ func ours(t tuning) ranker {
 	}
 }
 
-// bm25 is the usual ranker, as a measure: on name and description, or also on parameters (as BM25F).
+// bm25 is the usual ranker, as a measure: on name and description, or also on parameters (as
+// BM25F).
 func bm25(parameters bool) ranker {
 	return func(v *View, query string) []string {
 		type doc map[string]float64
@@ -228,7 +229,8 @@ func covered(v *View, query string) []string {
 	return out
 }
 
-// withTypos gives the queries of set with one slip of the finger each, in a word of five letters or more.
+// withTypos gives the queries of set with one slip of the finger each, in a word of five letters or
+// more.
 func withTypos(set evalSet) evalSet {
 	r := rand.New(rand.NewPCG(1, 2))
 	out := evalSet{view: set.view}
@@ -259,11 +261,12 @@ func withTypos(set evalSet) evalSet {
 	return out
 }
 
-// TestSearchQuality prints how well search and the usual rankers do. The ranker was tuned on the development sets alone;
-// the second of them was held out once, was read when search did badly on it, and says nothing of queries to come since
-// then. Of the other sets no query was read while tuning, only the scores: a change was kept if it did not lower them
-// all in all, so they are not quite unseen. The hard queries, which avoid every word of the tool, and those with typos
-// have no bound: they show where search degrades.
+// TestSearchQuality prints how well search and the usual rankers do. The ranker was tuned on the
+// development sets alone; the second of them was held out once, was read when search did badly on
+// it, and says nothing of queries to come since then. Of the other sets no query was read while
+// tuning, only the scores: a change was kept if it did not lower them all in all, so they are not
+// quite unseen. The hard queries, which avoid every word of the tool, and those with typos have no
+// bound: they show where search degrades.
 func TestSearchQuality(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -329,7 +332,8 @@ func TestSearchMisses(t *testing.T) {
 	}
 }
 
-// The name of a tool finds it, in any spelling; with a typo, or with a word missing, it is still among the first.
+// The name of a tool finds it, in any spelling; with a typo, or with a word missing, it is still
+// among the first.
 func TestSearchByName(t *testing.T) {
 	var near, all int
 	for _, name := range []string{"dev", "dev-second", "heldout-software", "heldout-work", "heldout-varied", "heldout-last"} {
@@ -380,7 +384,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// A View that is warm answers as one that is not; Warm may be called on an empty one, and by several at once.
+// A View that is warm answers as one that is not; Warm may be called on an empty one, and by
+// several at once.
 func TestWarm(t *testing.T) {
 	New(Config{}).View().Warm()
 	cold, warm := readEval(t, "dev").view, readEval(t, "dev").view

@@ -20,7 +20,8 @@ const (
 	maxProblemLine = 400 // bytes
 )
 
-// explain writes what is wrong with the arguments of a call, for the next attempt: one line a problem.
+// explain writes what is wrong with the arguments of a call, for the next attempt: one line a
+// problem.
 func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.ValidationError) string {
 	x := explainer{root: s, args: args}
 	x.add(err)
@@ -55,7 +56,8 @@ func (x *explainer) strangers(at []string) (names []string) {
 	return names
 }
 
-// takes writes what a schema declares as one would declare it in TypeScript, in few words: { owner: string, state?: one of "open" }.
+// takes writes what a schema declares as one would declare it in TypeScript, in few words: { owner:
+// string, state?: one of "open" }.
 func takes(s *jsonschema.Schema) string {
 	x := explainer{root: s}
 	declared, required := x.properties(nil), map[string]bool{}
@@ -256,8 +258,8 @@ func (x *explainer) unknown(at, names []string) {
 	}
 }
 
-// choice tells why none of several forms fits: the problems of the form that comes nearest, where one clearly does,
-// else what the forms are.
+// choice tells why none of several forms fits: the problems of the form that comes nearest, where
+// one clearly does, else what the forms are.
 func (x *explainer) choice(err *jsonschema.ValidationError, which string) {
 	at := err.InstanceLocation
 	if best := nearestForm(err.Causes, len(at)); best != nil {
@@ -279,8 +281,8 @@ func (x *explainer) choice(err *jsonschema.ValidationError, which string) {
 	x.say(at, "expected %s; got %s", cut(strings.Join(forms, " or "), 240), describe(x.value(at)))
 }
 
-// nearestForm gives the cause that is no mismatch of the value's own type or constant, where there is just one, or
-// just one that has the least number of problems.
+// nearestForm gives the cause that is no mismatch of the value's own type or constant, where there
+// is just one, or just one that has the least number of problems.
 func nearestForm(causes []*jsonschema.ValidationError, depth int) *jsonschema.ValidationError {
 	var best *jsonschema.ValidationError
 	least, ties := 0, 0
@@ -302,8 +304,8 @@ func nearestForm(causes []*jsonschema.ValidationError, depth int) *jsonschema.Va
 	return best
 }
 
-// weigh counts the problems in err; off says that one of them is with the value at depth itself, or that a constant
-// (the name of another form) does not fit.
+// weigh counts the problems in err; off says that one of them is with the value at depth itself, or
+// that a constant (the name of another form) does not fit.
 func weigh(err *jsonschema.ValidationError, depth int) (n int, off bool) {
 	if len(err.Causes) == 0 {
 		switch k := err.ErrorKind.(type) {

@@ -11,8 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Programs may name tools, and pass arguments, in the forms of other systems. Find and Arrange turn those into the plain
-// form. They never guess: what fits several tools is an error that names them. docs/programs.md lists the forms.
+// Programs may name tools, and pass arguments, in the forms of other systems. Find and Arrange turn
+// those into the plain form. They never guess: what fits several tools is an error that names them.
+// docs/programs.md lists the forms.
 
 // A formIndex finds the tools of a View by spellings without case and punctuation.
 type formIndex struct {
@@ -59,7 +60,8 @@ func eitherOf(a, b string) []string {
 	return []string{a, b}
 }
 
-// fold returns the letters and digits of a name in lower case: createIssue, create_issue and create-issue are one.
+// fold returns the letters and digits of a name in lower case: createIssue, create_issue and
+// create-issue are one.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -75,10 +77,10 @@ func fold(s string) string {
 // roots are the words by which other systems begin the path of a tool.
 var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemode": true, "functions": true}
 
-// Find returns the tool that path names: as Resolve does, or else in a form that other systems use. Those are
-// "server__tool", "mcp__server__tool", "server/tool", a path behind "servers", "mcp" or "codemode", a tool's name
-// without its upstream, camelCase for snake_case, and paths of three levels. A path that fits several tools is an error
-// that names them.
+// Find returns the tool that path names: as Resolve does, or else in a form that other systems use.
+// Those are "server__tool", "mcp__server__tool", "server/tool", a path behind "servers", "mcp" or
+// "codemode", a tool's name without its upstream, camelCase for snake_case, and paths of three
+// levels. A path that fits several tools is an error that names them.
 func (v *View) Find(path string) (*Entry, error) {
 	e, err := v.formed(path)
 	if e == nil && err == nil {
@@ -105,8 +107,8 @@ func (v *View) formed(path string) (*Entry, error) {
 	}
 }
 
-// Alias returns the plain path of the tool or the upstream that a name alone stands for, in any form; name itself where
-// it stands for several tools, and "" where it stands for nothing.
+// Alias returns the plain path of the tool or the upstream that a name alone stands for, in any
+// form; name itself where it stands for several tools, and "" where it stands for nothing.
 func (v *View) Alias(name string) string {
 	switch e, err := v.formed(name); {
 	case err != nil:
@@ -183,8 +185,8 @@ func (v *View) byParts(parts []string) []*Entry {
 	return dedupe(found)
 }
 
-// byFold returns the tools of u with a folded name. Where there is none, the name of the upstream may stand before the
-// tool's name once too often, or be missing there.
+// byFold returns the tools of u with a folded name. Where there is none, the name of the upstream
+// may stand before the tool's name once too often, or be missing there.
 func (u *upstream) byFold(name string) []*Entry {
 	var exact, near []*Entry
 	for _, e := range u.entries {
@@ -203,7 +205,8 @@ func (u *upstream) byFold(name string) []*Entry {
 	return dedupe(near)
 }
 
-// Space returns the upstream that a name stands for, in any form, and "" where there is none or more than one.
+// Space returns the upstream that a name stands for, in any form, and "" where there is none or
+// more than one.
 func (v *View) Space(name string) (namespace string) {
 	if u := v.byNamespace[name]; u != nil {
 		return u.namespace
@@ -289,9 +292,10 @@ func keysOf(raw json.RawMessage) (keys []string) {
 	return keys
 }
 
-// Arrange returns the arguments of a call in the plain form, one object with the names of the schema. An array is
-// arguments by position, in the order of the schema. A name that the schema lacks is another spelling of the one that it
-// has and that is not given. What can't be arranged without doubt is returned as it is, for Validate to refuse.
+// Arrange returns the arguments of a call in the plain form, one object with the names of the
+// schema. An array is arguments by position, in the order of the schema. A name that the schema
+// lacks is another spelling of the one that it has and that is not given. What can't be arranged
+// without doubt is returned as it is, for Validate to refuse.
 func (e *Entry) Arrange(args json.RawMessage) json.RawMessage {
 	text := bytes.TrimSpace(args)
 	if len(text) == 0 || len(text) > maxArguments {
@@ -311,7 +315,8 @@ func (e *Entry) Arrange(args json.RawMessage) json.RawMessage {
 	return args
 }
 
-// rename returns the object with its keys as the schema spells them; nil where they are already, or can't be.
+// rename returns the object with its keys as the schema spells them; nil where they are already, or
+// can't be.
 func (p *parameters) rename(args json.RawMessage) json.RawMessage {
 	if p.open || p.types == nil {
 		return nil
@@ -351,7 +356,8 @@ func (p *parameters) rename(args json.RawMessage) json.RawMessage {
 	return out.text()
 }
 
-// Spelled returns the one argument that name is another spelling of, "" where there is none or more than one.
+// Spelled returns the one argument that name is another spelling of, "" where there is none or more
+// than one.
 func (e *Entry) Spelled(name string) string {
 	p := e.params()
 	if p.open {
@@ -405,8 +411,8 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 	return first
 }
 
-// isCallback reports whether arguments are what map, forEach and the like pass to a function: an element, its index and the
-// array. Only the first was meant for the tool.
+// isCallback reports whether arguments are what map, forEach and the like pass to a function: an
+// element, its index and the array. Only the first was meant for the tool.
 func isCallback(list []json.RawMessage) bool {
 	if len(list) != 3 {
 		return false

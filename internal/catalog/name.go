@@ -20,12 +20,14 @@ const (
 	composedCut = maxComposed - 9
 )
 
-// safeNames gives each of the names, which are sorted and distinct, a JavaScript identifier of its own.
+// safeNames gives each of the names, which are sorted and distinct, a JavaScript identifier of its
+// own.
 //
-// A name that is such an identifier keeps it. Any other name is spelled as one (spell); where two come out the same,
-// or as a name that another has by right, each gets a suffix made of its own exact name. So the result depends on
-// the set of names alone, never on their order of arrival; a name changes only when one that collides with it comes
-// or goes; and an identifier never silently comes to mean another tool, but for one whose exact name it is.
+// A name that is such an identifier keeps it. Any other name is spelled as one (spell); where two
+// come out the same, or as a name that another has by right, each gets a suffix made of its own
+// exact name. So the result depends on the set of names alone, never on their order of arrival; a
+// name changes only when one that collides with it comes or goes; and an identifier never silently
+// comes to mean another tool, but for one whose exact name it is.
 func safeNames(names []string, reserved map[string]bool) []string {
 	out := make([]string, len(names))
 	taken := make(map[string]int, len(names)) // how many want this spelling; those who have it by right count double
@@ -56,8 +58,8 @@ func Namespaces(names []string) map[string]string {
 	return out
 }
 
-// suffixed gives base with a suffix made of exact that nobody has: six digits, or eight where those are taken, and so
-// on. Nobody can take them all, as the digests go on without end.
+// suffixed gives base with a suffix made of exact that nobody has: six digits, or eight where those
+// are taken, and so on. Nobody can take them all, as the digests go on without end.
 func suffixed(base, exact string, taken func(string) bool) string {
 	for {
 		sum := sha256.Sum256([]byte(exact))
@@ -71,8 +73,9 @@ func suffixed(base, exact string, taken func(string) bool) string {
 	}
 }
 
-// spell writes name as a JavaScript identifier: letters and digits of any script stay (in Unicode's composed form
-// NFC), all else becomes '_'. An identifier that is reserved gets a '_' behind it. Two names may be spelled alike.
+// spell writes name as a JavaScript identifier: letters and digits of any script stay (in Unicode's
+// composed form NFC), all else becomes '_'. An identifier that is reserved gets a '_' behind it.
+// Two names may be spelled alike.
 func spell(name string, reserved map[string]bool) string {
 	if len(name) <= maxKept && !reserved[name] && isIdentifier(name) {
 		return name
@@ -113,8 +116,8 @@ func isIdentifier(s string) bool {
 	return s != "" && norm.NFC.IsNormalString(s)
 }
 
-// isIDStart says whether r may begin an identifier (ECMA-262, IdentifierStartChar), as far as all of engine, bundler
-// and type checker agree: letters outside the basic plane are left out.
+// isIDStart says whether r may begin an identifier (ECMA-262, IdentifierStartChar), as far as all
+// of engine, bundler and type checker agree: letters outside the basic plane are left out.
 func isIDStart(r rune) bool {
 	if r < 0x80 {
 		return r == '$' || r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -122,8 +125,8 @@ func isIDStart(r rune) bool {
 	return r <= 0xffff && r != 0x2e2f && (unicode.IsLetter(r) || unicode.Is(unicode.Nl, r))
 }
 
-// isIDPart says whether r may go on an identifier (ECMA-262, IdentifierPartChar; without the joiners, which one
-// cannot see).
+// isIDPart says whether r may go on an identifier (ECMA-262, IdentifierPartChar; without the
+// joiners, which one cannot see).
 func isIDPart(r rune) bool {
 	if r < 0x80 {
 		return isIDStart(r) || '0' <= r && r <= '9'
@@ -131,9 +134,10 @@ func isIDPart(r rune) bool {
 	return isIDStart(r) || r <= 0xffff && unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd)
 }
 
-// composedNames gives the composed names of all tools of upstreams, in their order: "<upstream>_<tool>" with all but
-// [A-Za-z0-9_-] as '_', cut to fit. Names that are cut, or that come out the same, get a suffix made of the exact
-// names. Our own tools have their bare names. With unprefixed, so has every tool whose name no other has.
+// composedNames gives the composed names of all tools of upstreams, in their order:
+// "<upstream>_<tool>" with all but [A-Za-z0-9_-] as '_', cut to fit. Names that are cut, or that
+// come out the same, get a suffix made of the exact names. Our own tools have their bare names.
+// With unprefixed, so has every tool whose name no other has.
 func composedNames(all []*upstream, unprefixed bool) []string {
 	bare := map[string]int{} // how many want a bare name; ours count double
 	var count int
@@ -181,13 +185,14 @@ func composedSpelling(s string) string {
 }
 
 const (
-	// keywords are those of ECMA-262 (12.7.2), with what strict mode and modules add, what TypeScript adds, and the
-	// names that may not be bound again.
+	// keywords are those of ECMA-262 (12.7.2), with what strict mode and modules add, what
+	// TypeScript adds, and the names that may not be bound again.
 	keywords = `await break case catch class const continue debugger default delete do else enum export extends false
 		finally for function if implements import in instanceof interface let new null package private protected public
 		return static super switch this throw true try typeof var void while with yield
 		arguments eval undefined NaN Infinity`
-	// inherited are the names that every object has, and those that the language calls behind one's back.
+	// inherited are the names that every object has, and those that the language calls behind one's
+	// back.
 	inherited = `__proto__ __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ constructor prototype
 		hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf toJSON then`
 	// modular are names that generated modules use or that compilers keep in them.

@@ -49,7 +49,8 @@ func (x *index) parse(query string, t tuning) []queryTerm {
 	return out
 }
 
-// term finds what answers one word or phrase, which is given by its stems; word is empty for a phrase.
+// term finds what answers one word or phrase, which is given by its stems; word is empty for a
+// phrase.
 func (x *index) term(stems, word string, t tuning) queryTerm {
 	rarest := float32(math.Log(1 + (float64(len(x.entries))+0.5)/0.5))
 	q := queryTerm{weight: rarest, found: map[int32]float32{}}
@@ -100,8 +101,8 @@ type neighbour struct {
 // maxKnown bounds the words whose neighbours are kept.
 const maxKnown = 4096
 
-// near gives the neighbours of an English word. It looks at all terms, and keeps the answer, as queries have the same
-// few words.
+// near gives the neighbours of an English word. It looks at all terms, and keeps the answer, as
+// queries have the same few words.
 func (x *index) near(word string, vector []float32, from float32) []neighbour {
 	x.mu.Lock()
 	found, ok := x.neighbours[word]
@@ -154,7 +155,8 @@ func slips(word string) int {
 	return 2
 }
 
-// slipped says how many slips make s of word, which begin alike; 0 for none or for more than allowed.
+// slipped says how many slips make s of word, which begin alike; 0 for none or for more than
+// allowed.
 func slipped(s, word string, allowed int) int {
 	if d := len(s) - len(word); s == "" || max(d, -d) > allowed || s[0] != word[0] {
 		return 0
@@ -165,8 +167,8 @@ func slipped(s, word string, allowed int) int {
 	return 0
 }
 
-// slip gives the number of the English word that is word with the fewest slips of the finger, and of those the most
-// frequent; -1 where there is none.
+// slip gives the number of the English word that is word with the fewest slips of the finger, and
+// of those the most frequent; -1 where there is none.
 func (w wordVectors) slip(word string) int {
 	allowed := slips(word)
 	if allowed == 0 {

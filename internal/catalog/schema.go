@@ -96,9 +96,10 @@ func (s *schema) run(value any, steps int) (err error) {
 
 const schemaURL = "urn:biplane:schema"
 
-// compileSchema compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas that say nothing and are
-// no good as 2020-12 are tried as older drafts, which many servers write. Nothing is ever loaded. One of ours is known
-// to be right: the metaschema needn't be compiled for it, which takes longer than all else that a small program needs.
+// compileSchema compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas
+// that say nothing and are no good as 2020-12 are tried as older drafts, which many servers write.
+// Nothing is ever loaded. One of ours is known to be right: the metaschema needn't be compiled for
+// it, which takes longer than all else that a small program needs.
 func compileSchema(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -155,8 +156,9 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("$ref to %s: references outside of the schema are not followed", cut(url, 120))
 }
 
-// compileRegexp compiles a pattern. Those that RE2 doesn't know (look-around, back references) match everything:
-// the upstream checks them itself, and an engine that knows them takes exponential time.
+// compileRegexp compiles a pattern. Those that RE2 doesn't know (look-around, back references)
+// match everything: the upstream checks them itself, and an engine that knows them takes
+// exponential time.
 func compileRegexp(s string) (jsonschema.Regexp, error) {
 	re, err := regexp.Compile(s)
 	if err != nil {
@@ -170,8 +172,8 @@ type anything string
 func (a anything) String() string        { return string(a) }
 func (anything) MatchString(string) bool { return true }
 
-// ignoreFormats removes the formats of all schemas that can be reached from c. They are annotations (JSON Schema
-// 2020-12, 7.2.1): upstreams disagree on what they allow.
+// ignoreFormats removes the formats of all schemas that can be reached from c. They are annotations
+// (JSON Schema 2020-12, 7.2.1): upstreams disagree on what they allow.
 func ignoreFormats(c *jsonschema.Schema) {
 	seen, todo := map[*jsonschema.Schema]bool{}, []*jsonschema.Schema{c}
 	for len(todo) > 0 {

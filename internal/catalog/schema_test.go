@@ -88,9 +88,12 @@ func TestValidateManyProblems(t *testing.T) {
 func TestDrafts(t *testing.T) {
 	for _, test := range []struct{ schema, good, bad string }{
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":["x"]}`, `{"a":["x",1]}`},
-		{`{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`, `{"a":["x"]}`, `{"a":[1]}`},                         // draft-07, unsaid
-		{`{"type":"object","properties":{"n":{"type":"number","minimum":0,"exclusiveMinimum":true}}}`, `{"n":1}`, `{"n":0}`},       // draft-04, unsaid
-		{`{"$schema":"https://example.com/dialect","type":"object","properties":{"a":{"type":"string"}}}`, `{"a":"x"}`, `{"a":1}`}, // unknown
+		// draft-07, unsaid
+		{`{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`, `{"a":["x"]}`, `{"a":[1]}`},
+		// draft-04, unsaid
+		{`{"type":"object","properties":{"n":{"type":"number","minimum":0,"exclusiveMinimum":true}}}`, `{"n":1}`, `{"n":0}`},
+		// unknown
+		{`{"$schema":"https://example.com/dialect","type":"object","properties":{"a":{"type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
 		{`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"a":{"prefixItems":[{"type":"string"}]}}}`, `{"a":[""]}`, `{"a":[1]}`},
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"x":{"type":"string","format":"email"}},"properties":{"a":{"$ref":"#/definitions/x"}}}`, `{"a":"no mail"}`, `{"a":1}`},
 		{`{"$id":"https://example.com/s.json","$defs":{"x":{"type":"string"}},"properties":{"a":{"$ref":"#/$defs/x"}}}`, `{"a":"x"}`, `{"a":1}`},

@@ -9,10 +9,11 @@ import (
 
 // An index answers queries on the tools of one View. It is made when the first query comes.
 //
-// A query is a few terms. For each term, the words of tools that answer it are looked up: the word itself, what the
-// thesaurus has for it, words of like meaning by their vectors, and, for a word that nobody knows, words that differ
-// by a slip of the finger. A tool gets for each term what the best of these is worth in it (BM25F), and for the whole
-// query how near its own meaning is, and a little how near that of its upstream is.
+// A query is a few terms. For each term, the words of tools that answer it are looked up: the word
+// itself, what the thesaurus has for it, words of like meaning by their vectors, and, for a word
+// that nobody knows, words that differ by a slip of the finger. A tool gets for each term what the
+// best of these is worth in it (BM25F), and for the whole query how near its own meaning is, and a
+// little how near that of its upstream is.
 type index struct {
 	once      sync.Once
 	upstreams []*upstream
@@ -69,15 +70,16 @@ const (
 	faint         = 0.2 // a score below which nothing was really found
 )
 
-// Search gives the tools that fit the query best, best first, at most limit. For a query with a word in it there is
-// always something, if only what is called most alike; for an empty one there is nothing.
+// Search gives the tools that fit the query best, best first, at most limit. For a query with a
+// word in it there is always something, if only what is called most alike; for an empty one there
+// is nothing.
 func (v *View) Search(query string, limit int) []Hit {
 	hits, _ := v.find(query, limit)
 	return hits
 }
 
-// Warm makes the index that Search needs, if it is not made yet, so that the first query needn't wait for it: about
-// half a second for 10,000 tools. It returns when the index is made.
+// Warm makes the index that Search needs, if it is not made yet, so that the first query needn't
+// wait for it: about half a second for 10,000 tools. It returns when the index is made.
 func (v *View) Warm() {
 	if len(v.entries) > 0 {
 		v.index.once.Do(v.index.build)
@@ -186,8 +188,8 @@ func (x *index) weigh() {
 	x.weighHubs()
 }
 
-// A tool that is said in many or general words is near to every query. How near is known from common words: it is the
-// mean likeness of the nearest of them (as in CSLS, Conneau et al., 2018).
+// A tool that is said in many or general words is near to every query. How near is known from
+// common words: it is the mean likeness of the nearest of them (as in CSLS, Conneau et al., 2018).
 const (
 	hubFrom, hubTo, hubStep = 100, 3000, 16 // ranks of these words
 	hubNearest              = 5

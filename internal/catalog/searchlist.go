@@ -17,7 +17,8 @@ type Found struct {
 	Note        string `json:"note,omitempty"`    // on all hits; of the first only
 }
 
-// list returns the hits of a query as a list for a program, beside the text that an agent would read.
+// list returns the hits of a query as a list for a program, beside the text that an agent would
+// read.
 func (c *Catalog) list(v *View, query string, limit int, text, language string) (*tool.Result, error) {
 	hits, fits := v.find(query, min(limit, maxHits))
 	if len(hits) == 0 {

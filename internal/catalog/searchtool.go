@@ -37,8 +37,9 @@ func SearchDefinition() *tool.Tool {
 		InputSchema: json.RawMessage(searchSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}}
 }
 
-// SearchTool gives the tool `search`: {query, limit?, detail?} to text, with calls in the language of the program that asks. The same
-// catalog gives the same bytes for the same query. It searches what visible gives for whoever asks; everything, where that is nil.
+// SearchTool gives the tool `search`: {query, limit?, detail?} to text, with calls in the language
+// of the program that asks. The same catalog gives the same bytes for the same query. It searches
+// what visible gives for whoever asks; everything, where that is nil.
 func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	if visible == nil {
 		visible = func(tool.Principal) *View { return c.View() }
@@ -161,7 +162,8 @@ func (v *View) overview() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// absent writes the upstreams that are not there, with the reason; after hits, only those without any tools to search.
+// absent writes the upstreams that are not there, with the reason; after hits, only those without
+// any tools to search.
 func (v *View) absent(found bool) string {
 	var b strings.Builder
 	for _, u := range v.upstreams {
@@ -193,7 +195,8 @@ func state(u *upstream) string {
 	return text
 }
 
-// summary makes one line of a description: its first sentence, where that is not too short to say something.
+// summary makes one line of a description: its first sentence, where that is not too short to say
+// something.
 func summary(s string) string {
 	line := oneLine(s, 4*maxOneLine)
 	for from := 24; from < len(line); {
@@ -210,7 +213,8 @@ func summary(s string) string {
 	return cut(strings.TrimSuffix(line, "."), maxOneLine)
 }
 
-// lines takes out of code what is not visible, but for ends of lines and tabs, and cuts it to n bytes.
+// lines takes out of code what is not visible, but for ends of lines and tabs, and cuts it to n
+// bytes.
 func lines(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || r >= ' ' && !invisible(r) {

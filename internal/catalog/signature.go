@@ -10,7 +10,8 @@ import (
 // maxPlainArguments bounds the arguments that a plain signature names.
 const maxPlainArguments = 40
 
-// plainSignature is what search shows where nobody writes types: the arguments by name, with their simple types.
+// plainSignature is what search shows where nobody writes types: the arguments by name, with their
+// simple types.
 func plainSignature(e *Entry) Signature {
 	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
 	var schema map[string]any

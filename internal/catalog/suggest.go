@@ -12,8 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// notFound says that path names no tool, what is nearest, and how its upstream is. Of an upstream that never told its
-// tools nobody knows whether it has the one that is asked for: then the error is that it can't be reached.
+// notFound says that path names no tool, what is nearest, and how its upstream is. Of an upstream
+// that never told its tools nobody knows whether it has the one that is asked for: then the error
+// is that it can't be reached.
 func (v *View) notFound(path string) *tool.Error {
 	asked := strings.TrimPrefix(path, "tools.")
 	space, _, dotted := strings.Cut(asked, ".")
@@ -49,7 +50,8 @@ func (v *View) notFound(path string) *tool.Error {
 // troubled says whether an upstream is anything but ready.
 func (u *upstream) troubled() bool { return u.health.State != tool.Ready && u.health.State != "" }
 
-// upstreamOf gives the upstream that path begins with, the longest name first, and what comes after it.
+// upstreamOf gives the upstream that path begins with, the longest name first, and what comes after
+// it.
 func (v *View) upstreamOf(path string) (u *upstream, rest string) {
 	for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
 		u := v.byName[path[:end]]
@@ -75,8 +77,8 @@ func (v *View) nearUpstream(space string) *upstream {
 	return best
 }
 
-// nearest gives the safe paths of up to three tools whose names are most like path; those of u, where it is not nil,
-// go before others.
+// nearest gives the safe paths of up to three tools whose names are most like path; those of u,
+// where it is not nil, go before others.
 func (v *View) nearest(path string, u *upstream) []string {
 	_, member, dotted := cutLast(path)
 	type near struct {
@@ -136,7 +138,8 @@ func spellingOf(name string) spelling {
 	return spelling{squash(name), splitWords(name)}
 }
 
-// like returns how alike two names are, from 0 to 1: by the letters, and by the words whatever their order.
+// like returns how alike two names are, from 0 to 1: by the letters, and by the words whatever
+// their order.
 func (a spelling) like(b string) float64 {
 	x, y := a.letters, squash(b)
 	if len(x) == 0 || len(y) == 0 {
@@ -196,8 +199,9 @@ func wordsLikeness(x, y []string) float64 {
 	return 2 * float64(n) / float64(len(x)+len(y))
 }
 
-// Distance is the number of bytes to insert, delete, change or swap with their neighbours that make b of a, or more than
-// limit where that is certain at once or one of them is over 64 long. It is for did-you-means.
+// Distance is the number of bytes to insert, delete, change or swap with their neighbours that make
+// b of a, or more than limit where that is certain at once or one of them is over 64 long. It is
+// for did-you-means.
 func Distance(a, b string, limit int) int {
 	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > limit || len(b)-len(a) > limit {
 		return limit + 1
@@ -205,8 +209,8 @@ func Distance(a, b string, limit int) int {
 	return distance([]byte(a), []byte(b))
 }
 
-// distance is the number of letters to insert, delete, change or swap with their neighbours (optimal string
-// alignment). Both are at most 64 long.
+// distance is the number of letters to insert, delete, change or swap with their neighbours
+// (optimal string alignment). Both are at most 64 long.
 func distance(a, b []byte) int {
 	var rows [3][66]int
 	before, last, row := &rows[0], &rows[1], &rows[2]
@@ -270,11 +274,12 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// invisible says whether r is no letter, mark, number, sign or space: control characters, and those that change the
-// direction of text or hide in it.
+// invisible says whether r is no letter, mark, number, sign or space: control characters, and those
+// that change the direction of text or hide in it.
 func invisible(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
 
-// oneLine makes text from outside one line of at most n bytes: spaces joined, what is not visible taken out.
+// oneLine makes text from outside one line of at most n bytes: spaces joined, what is not visible
+// taken out.
 func oneLine(s string, n int) string {
 	var b strings.Builder
 	space := false

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// thesaurus holds what developers and offices call the same thing: one group a line, whose words stand for each other.
-// What is before a '>' stands for what is after it, but not the other way round. Words of a phrase are joined by '_'.
+// thesaurus holds what developers and offices call the same thing: one group a line, whose words
+// stand for each other. What is before a '>' stands for what is after it, but not the other way
+// round. Words of a phrase are joined by '_'.
 //
 //go:embed thesaurus.txt
 var thesaurus string
@@ -69,7 +70,8 @@ func newLexicon() *lexicon {
 	return l
 }
 
-// stemPhrases gives the words and phrases of a line, stemmed; the words of a phrase are parted by one space.
+// stemPhrases gives the words and phrases of a line, stemmed; the words of a phrase are parted by
+// one space.
 func stemPhrases(line string) []string {
 	var out []string
 	for _, f := range strings.Fields(line) {
@@ -82,7 +84,8 @@ func stemPhrases(line string) []string {
 	return out
 }
 
-// phrase says how many words at the beginning of stems are a phrase of the thesaurus; 0 where none are.
+// phrase says how many words at the beginning of stems are a phrase of the thesaurus; 0 where none
+// are.
 func (l *lexicon) phrase(stems []string) int {
 	for n := min(l.longest, len(stems)); n > 1; n-- {
 		if len(l.same[strings.Join(stems[:n], " ")]) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// splitWords gives the words of a name or text in lower case: parted by all that is no letter or digit, and inside
-// of camelCase and HTTPServer.
+// splitWords gives the words of a name or text in lower case: parted by all that is no letter or
+// digit, and inside of camelCase and HTTPServer.
 func splitWords(s string) []string {
 	var out []string
 	start := -1

@@ -10,8 +10,9 @@ import (
 	original "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestValidatorIsTheOriginal holds the copy of the validator in third_party, which compiles the metaschemas when they are first
-// needed, to the module that it is made of, for every draft and from several goroutines at once.
+// TestValidatorIsTheOriginal holds the copy of the validator in third_party, which compiles the
+// metaschemas when they are first needed, to the module that it is made of, for every draft and
+// from several goroutines at once.
 func TestValidatorIsTheOriginal(t *testing.T) {
 	drafts := []string{"http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-06/schema#", "http://json-schema.org/draft-07/schema#",
 		"https://json-schema.org/draft/2019-09/schema", "https://json-schema.org/draft/2020-12/schema", "https://example.com/unknown"}

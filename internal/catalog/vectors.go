@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// vectorData holds words and what they mean, as vectors: words that are used alike point the same way. Its origin,
-// licence and how it was made are in third_party/wordvectors.
+// vectorData holds words and what they mean, as vectors: words that are used alike point the same
+// way. Its origin, licence and how it was made are in third_party/wordvectors.
 //
-// It is "BWV2", the number of words n and of dimensions d, n+1 offsets of words, n ranks by frequency (uint16), the words in
-// alphabetic order, and n*d components, of 4 bits each: 8 more than the number, of two in a byte the first the lower.
-// All numbers are little-endian and without a sign; where nothing is said they have 4 bytes.
+// It is "BWV2", the number of words n and of dimensions d, n+1 offsets of words, n ranks by
+// frequency (uint16), the words in alphabetic order, and n*d components, of 4 bits each: 8 more
+// than the number, of two in a byte the first the lower. All numbers are little-endian and without
+// a sign; where nothing is said they have 4 bytes.
 //
 //go:embed vectors.bin
 var vectorData string
@@ -64,8 +65,8 @@ func (w wordVectors) from(word string) int {
 // rank says how many words are more frequent than word i in English; at most 65535.
 func (w wordVectors) rank(i int) int { return int(w.ranks[2*i]) | int(w.ranks[2*i+1])<<8 }
 
-// meaning gives the vector of a word; where there is none, that of its singular, or of the two words that it is joined
-// of (payslip: pay, slip). It is nil where nothing is known.
+// meaning gives the vector of a word; where there is none, that of its singular, or of the two
+// words that it is joined of (payslip: pay, slip). It is nil where nothing is known.
 func (w wordVectors) meaning(word string) []float32 {
 	if i := w.find(word); i >= 0 {
 		return w.vector(i)
@@ -98,8 +99,8 @@ const (
 	maxPartRank = 10000
 )
 
-// rarity says how much the word i tells, as it is rare in English: up to 1, also for a word without number (-1).
-// The most frequent words, which are in any text, tell next to nothing.
+// rarity says how much the word i tells, as it is rare in English: up to 1, also for a word without
+// number (-1). The most frequent words, which are in any text, tell next to nothing.
 func (w wordVectors) rarity(i int) float32 {
 	const rare, filler = 40000, 50 // ranks
 	if i < 0 {

@@ -24,7 +24,8 @@ type Entry struct {
 // Path is the name that programs use: "<namespace>.<member>". Resolve finds the entry by it.
 func (e *Entry) Path() string { return e.Namespace + "." + e.Member }
 
-// Validate checks the arguments of a call against the tool's JSON Schema; nil arguments are {}. The error is a
+// Validate checks the arguments of a call against the tool's JSON Schema; nil arguments are {}. The
+// error is a
 // *tool.Error of kind Invalid that names each wrong argument, what was expected and what is nearest.
 func (e *Entry) Validate(args json.RawMessage) error {
 	s := e.schema
@@ -34,8 +35,8 @@ func (e *Entry) Validate(args json.RawMessage) error {
 	return s.validate(e.Tool, args)
 }
 
-// Fill returns the arguments of a call with the defaults of those that the schema requires and that are not given. nil arguments
-// are {} where there is something to fill in.
+// Fill returns the arguments of a call with the defaults of those that the schema requires and that
+// are not given. nil arguments are {} where there is something to fill in.
 func (e *Entry) Fill(args json.RawMessage) json.RawMessage {
 	if e.schema == nil {
 		return args
@@ -50,8 +51,8 @@ func (e *Entry) Fill(args json.RawMessage) json.RawMessage {
 	return d.fill(args)
 }
 
-// Doubt returns a note on arguments that the tool's schema allows without declaring them, as names that are misspelled; empty where there
-// are none.
+// Doubt returns a note on arguments that the tool's schema allows without declaring them, as names
+// that are misspelled; empty where there are none.
 func (e *Entry) Doubt(args json.RawMessage) string {
 	if e.schema == nil {
 		return ""
@@ -63,8 +64,8 @@ func (e *Entry) Doubt(args json.RawMessage) string {
 	return e.Path() + ": " + text
 }
 
-// Takes writes the arguments that the tool's schema declares, in one line: { owner: string, state?: one of "open", "closed" }. It is empty
-// where the schema declares none.
+// Takes writes the arguments that the tool's schema declares, in one line: { owner: string, state?:
+// one of "open", "closed" }. It is empty where the schema declares none.
 func (e *Entry) Takes() string {
 	s := e.schema
 	if s == nil {
@@ -98,8 +99,9 @@ type View struct {
 	forms *lazyForms
 }
 
-// Only gives the View without the entries that keep refuses, and without the upstreams of which none is left; v itself
-// where it refuses none. Names stay what they are, and searches share their index with v.
+// Only gives the View without the entries that keep refuses, and without the upstreams of which
+// none is left; v itself where it refuses none. Names stay what they are, and searches share their
+// index with v.
 func (v *View) Only(keep func(*Entry) bool) *View {
 	hidden := map[*Entry]bool{}
 	for _, u := range v.byName {
@@ -142,7 +144,8 @@ func (v *View) Same(o *View) bool {
 	return v == o || v.whole != nil && v.whole == o.whole && maps.Equal(v.hidden, o.hidden)
 }
 
-// Entry gives the entry of a tool by the names of its upstream and itself, our own too; nil where there is none.
+// Entry gives the entry of a tool by the names of its upstream and itself, our own too; nil where
+// there is none.
 func (v *View) Entry(upstream, name string) *Entry {
 	if u := v.byName[upstream]; u != nil {
 		return u.byTool[name]
@@ -150,7 +153,8 @@ func (v *View) Entry(upstream, name string) *Entry {
 	return nil
 }
 
-// Entries gives all tools, by the names of upstream and tool; without our own. The slice is not to be changed.
+// Entries gives all tools, by the names of upstream and tool; without our own. The slice is not to
+// be changed.
 func (v *View) Entries() []*Entry { return v.entries }
 
 // Upstreams gives all upstreams by name; without our own.
@@ -162,9 +166,10 @@ func (v *View) Upstreams() []UpstreamInfo {
 	return out
 }
 
-// Resolve finds the tool that path names: its exact path, its safe path ("github.list_issues"), that with "tools." in
-// front, or its composed name. A path that names none is an error of kind NotFound that says what is nearest, and how
-// the upstream is; one that names several (names may hold dots) is an error that gives their safe paths.
+// Resolve finds the tool that path names: its exact path, its safe path ("github.list_issues"),
+// that with "tools." in front, or its composed name. A path that names none is an error of kind
+// NotFound that says what is nearest, and how the upstream is; one that names several (names may
+// hold dots) is an error that gives their safe paths.
 func (v *View) Resolve(path string) (*Entry, error) {
 	if len(path) > maxPath {
 		return nil, tool.Errorf(tool.NotFound, "no tool has a name of %d bytes: %s", len(path), quoteShort(path))
@@ -204,9 +209,9 @@ func (v *View) plain(path string) (*Entry, error) {
 
 const maxPath = 1024 // bytes
 
-// lookup tries each dot of path as the one between upstream and tool. It gives the tools whose exact or safe path it is (a safe path
-// has one dot and is no other tool's exact path, see safeNames, so what it means never changes), and those near it: half of it is exact,
-// half safe.
+// lookup tries each dot of path as the one between upstream and tool. It gives the tools whose
+// exact or safe path it is (a safe path has one dot and is no other tool's exact path, see
+// safeNames, so what it means never changes), and those near it: half of it is exact, half safe.
 func (v *View) lookup(path string) (named, near []*Entry) {
 	for i := range len(path) {
 		if path[i] != '.' {
@@ -250,7 +255,8 @@ func dedupe(es []*Entry) []*Entry {
 	return out
 }
 
-// withUpstream gives v with u in the place of the upstream of the same name, whose tools are the same.
+// withUpstream gives v with u in the place of the upstream of the same name, whose tools are the
+// same.
 func (v *View) withUpstream(u *upstream) *View {
 	next := *v
 	next.byName = maps.Clone(v.byName)
@@ -266,8 +272,8 @@ func (v *View) withUpstream(u *upstream) *View {
 	return &next
 }
 
-// assemble makes a View of sources, whose names and entries it sets anew. What did not change since old is taken
-// from there.
+// assemble makes a View of sources, whose names and entries it sets anew. What did not change since
+// old is taken from there.
 func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 	v := &View{
 		byName:      make(map[string]*upstream, len(sources)),

@@ -50,7 +50,8 @@ func firstExample(c *cobra.Command) string {
 	return first
 }
 
-// none takes no arguments. What is given is most likely a command that there isn't: it names what is nearest.
+// none takes no arguments. What is given is most likely a command that there isn't: it names what
+// is nearest.
 func none(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:

@@ -98,7 +98,8 @@ func apart(err error, flaw **api.FlawError) error {
 	return err
 }
 
-// sayFlaw says what is wrong with what was written. The error, where there is a flaw, says that it has.
+// sayFlaw says what is wrong with what was written. The error, where there is a flaw, says that it
+// has.
 func (a *app) sayFlaw(flaw *api.FlawError) error {
 	if flaw == nil {
 		return nil
@@ -141,7 +142,8 @@ as "doctor --probe", and is recorded. If the record is not good the folder says 
 	return c
 }
 
-// writeEvidence unpacks an archive into a folder, which is there as a whole or not at all, and says how many files it has.
+// writeEvidence unpacks an archive into a folder, which is there as a whole or not at all, and says
+// how many files it has.
 func writeEvidence(dir string, download func(io.Writer) error) (n int, err error) {
 	unable := func(err error) error {
 		var e *api.Error

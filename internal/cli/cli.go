@@ -1,8 +1,9 @@
-// Package cli is the command line. Each command has a file of its own, cmd_<name>.go, and a row in the table here;
-// its story is in cmd/biplane/testdata/script.
+// Package cli is the command line. Each command has a file of its own, cmd_<name>.go, and a row in
+// the table here; its story is in cmd/biplane/testdata/script.
 //
-// Results go to standard output, all else to standard error. The exit code says how it went: 0 done, 1 the program or
-// call failed, 2 wrong usage or configuration, 3 denied or waiting for approval, 4 could not.
+// Results go to standard output, all else to standard error. The exit code says how it went: 0
+// done, 1 the program or call failed, 2 wrong usage or configuration, 3 denied or waiting for
+// approval, 4 could not.
 package cli
 
 import (
@@ -93,7 +94,8 @@ type app struct {
 	logFormat string
 }
 
-// A failure is an error that a command gives, with the exit code that it means. A silent one has been told already.
+// A failure is an error that a command gives, with the exit code that it means. A silent one has
+// been told already.
 type failure struct {
 	err    error
 	code   int
@@ -103,8 +105,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Main runs the command that the arguments name, and gives the exit code. An interrupt, or the end of the terminal, ends
-// what is under way, cleanly; a second one ends the process.
+// Main runs the command that the arguments name, and gives the exit code. An interrupt, or the end
+// of the terminal, ends what is under way, cleanly; a second one ends the process.
 func Main(p Process) int {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
@@ -201,7 +203,8 @@ team's policy, on the record.`,
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	words(root, "log-level", "debug", "info", "warn", "error")
 	words(root, "log-format", "text", "json")
-	// A command that stands first in the arguments is all that is needed: the others take longer to make than some take to run.
+	// A command that stands first in the arguments is all that is needed: the others take longer to
+	// make than some take to run.
 	if len(a.Args) > 0 {
 		for _, c := range commands {
 			if c.name == a.Args[0] {
@@ -295,8 +298,9 @@ func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) err
 	return a.attached(ctx, false, nil, f)
 }
 
-// attached is with. runs says that f runs a program: a process begun here then takes up the executions that the one before it
-// left, and waits for them. first is the program; nil where it has run before.
+// attached is with. runs says that f runs a program: a process begun here then takes up the
+// executions that the one before it left, and waits for them. first is the program; nil where it
+// has run before.
 func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
 	return a.attachedUntil(ctx, runs, first, f, nil)
 }
@@ -359,7 +363,8 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 	}
 }
 
-// glance is with for the completion of a shell: what there is already is looked at, for a moment, and nothing is said.
+// glance is with for the completion of a shell: what there is already is looked at, for a moment,
+// and nothing is said.
 func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) error) {
 	if dir, err := config.DataFolder(a.dataDir); err != nil {
 		return

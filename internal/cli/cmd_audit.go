@@ -118,7 +118,8 @@ outcome. The problem is reported on standard error, and the command exits with 1
 	return c
 }
 
-// sayProblems says which records are not what was recorded. The error, where there are any, says that it has.
+// sayProblems says which records are not what was recorded. The error, where there are any, says
+// that it has.
 func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 	for i := range all {
 		if r := &all[i]; r.Problem != "" {

@@ -38,7 +38,8 @@ type checked struct {
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
 	Warnings []config.Problem `json:"warnings"`
-	Names    []string         `json:"names,omitempty"` // what is wrong with names of tools, and which could not be checked
+	// what is wrong with names of tools, and which could not be checked
+	Names []string `json:"names,omitempty"`
 }
 
 func configCheckCommand(a *app) *cobra.Command {
@@ -85,7 +86,8 @@ those in the data folder, which the upstreams listed last. "biplane tools" lists
 	return c
 }
 
-// checkNames returns what is wrong with names of tools, as far as that is known without starting anything.
+// checkNames returns what is wrong with names of tools, as far as that is known without starting
+// anything.
 func (a *app) checkNames(ctx context.Context, s *config.Config) ([]string, error) {
 	folder, err := config.DataFolder(a.dataDir)
 	if err != nil {

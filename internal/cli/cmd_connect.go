@@ -98,7 +98,8 @@ func (a *app) signIn(ctx context.Context, client *api.Client, name string, f sig
 	return a.connection(ctx, client, in, f.output)
 }
 
-// waitForPerson shows the address and waits for the end of the attempt, which it gives up when ctx ends first.
+// waitForPerson shows the address and waits for the end of the attempt, which it gives up when ctx
+// ends first.
 func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.SignIn, f signInFlags) (*api.SignIn, error) {
 	defer func() {
 		if ctx.Err() != nil {
@@ -142,7 +143,8 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err == nil {
 				pasted = nil // done says how it went
 			} else if ctx.Err() == nil {
-				fmt.Fprintln(a.Err, "biplane: "+clean(explain(err).Message)) // if that was the end of the attempt, done says so
+				// if that was the end of the attempt, done says so
+				fmt.Fprintln(a.Err, "biplane: "+clean(explain(err).Message))
 			}
 		}
 	}
@@ -167,8 +169,8 @@ func await(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
 // maxLine bounds a line that is pasted.
 const maxLine = 64 << 10
 
-// lineReader gives the lines of r without the space around them, and is closed at its end. Reading a terminal can't be given up: the
-// goroutine ends with the process at the latest.
+// lineReader gives the lines of r without the space around them, and is closed at its end. Reading
+// a terminal can't be given up: the goroutine ends with the process at the latest.
 func lineReader(r io.Reader) <-chan string {
 	out := make(chan string, 1)
 	go func() {
@@ -184,13 +186,15 @@ func lineReader(r io.Reader) <-chan string {
 
 var errNoBrowser = errors.New("there is none")
 
-// openBrowser opens an address in the browser of $BROWSER, else in that of the desktop. It doesn't wait for it.
+// openBrowser opens an address in the browser of $BROWSER, else in that of the desktop. It doesn't
+// wait for it.
 func openBrowser(ctx context.Context, url string) error {
 	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
 		return errors.New("the address is none of the web")
 	}
 	command, _, _ := strings.Cut(os.Getenv("BROWSER"), ":")
-	args := slices.DeleteFunc(strings.Fields(command), func(s string) bool { return s == "%s" }) // where the address goes: at the end
+	// where the address goes: at the end
+	args := slices.DeleteFunc(strings.Fields(command), func(s string) bool { return s == "%s" })
 	desktop := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
 	switch {
 	case len(args) > 0:
@@ -214,7 +218,8 @@ func openBrowser(ctx context.Context, url string) error {
 	return nil
 }
 
-// connection says how an upstream is and which tools it has; where it isn't there, the error says why.
+// connection says how an upstream is and which tools it has; where it isn't there, the error says
+// why.
 func (a *app) connection(ctx context.Context, client *api.Client, in *api.SignIn, output string) error {
 	ups, err := client.Upstreams(ctx)
 	if err != nil {

@@ -187,7 +187,8 @@ func (t *transfer) putTree(from, session, to string) error {
 	})
 }
 
-// mkdir makes a directory of a session, and those above it. That ./workspace and ./skills are there is known.
+// mkdir makes a directory of a session, and those above it. That ./workspace and ./skills are there
+// is known.
 func (t *transfer) mkdir(session, at string) error {
 	return t.client.ChangeFile(t.ctx, session, api.FileOp{Op: "mkdir", Path: at, Recursive: true})
 }

@@ -73,7 +73,8 @@ func doctorTable(w io.Writer, checks []daemon.Check) {
 			mark = "warn"
 		}
 		name := c.Name
-		for detail := range strings.SplitSeq(strings.TrimRight(c.Detail, "\n"), "\n") { // as of a configuration with many problems
+		// as of a configuration with many problems
+		for detail := range strings.SplitSeq(strings.TrimRight(c.Detail, "\n"), "\n") {
 			rows = append(rows, []string{"  " + mark, name, detail})
 			mark, name = "", ""
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// engineName is the command that makes this program a process around the embedded engine. It isn't for people; what comes here is
-// one who typed it.
+// engineName is the command that makes this program a process around the embedded engine. It isn't
+// for people; what comes here is one who typed it.
 const engineName = daemon.EngineCommand
 
 // engineArgs are the arguments by which Biplane begins such a process.

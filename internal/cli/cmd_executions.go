@@ -92,7 +92,8 @@ func executionsListCommand(a *app) *cobra.Command {
 	return c
 }
 
-// moments reads a time: so long before now, a day in the user's time zone, or a moment (RFC 3339). An empty one is no time.
+// moments reads a time: so long before now, a day in the user's time zone, or a moment (RFC 3339).
+// An empty one is no time.
 func moments(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -332,7 +333,8 @@ func (w *watcher) follow(ctx context.Context, client *api.Client, args []string)
 	return nil
 }
 
-// lost notes whether err says that the process that answered is gone. Being interrupted is no error.
+// lost notes whether err says that the process that answered is gone. Being interrupted is no
+// error.
 func (w *watcher) lost(ctx context.Context, err error) error {
 	var e *api.Error
 	w.left = ctx.Err() == nil && errors.As(err, &e) && e.Kind == api.Unavailable && len(w.seen) > 0
@@ -342,8 +344,9 @@ func (w *watcher) lost(ctx context.Context, err error) error {
 	return err
 }
 
-// last writes what became of the executions that were followed, when the process that ran them is gone, as biplane run is when its program has
-// ended. It looks once: whoever went on would hold the data folder against the next biplane serve.
+// last writes what became of the executions that were followed, when the process that ran them is
+// gone, as biplane run is when its program has ended. It looks once: whoever went on would hold the
+// data folder against the next biplane serve.
 func (w *watcher) last(ctx context.Context, client *api.Client, args []string) error {
 	code := 0
 	for _, id := range slices.Sorted(maps.Keys(w.seen)) {

@@ -135,8 +135,8 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 	return c
 }
 
-// printKey prints a key that was just made: itself to standard output, alone, so that it can be piped, and what else there
-// is to say to standard error.
+// printKey prints a key that was just made: itself to standard output, alone, so that it can be
+// piped, and what else there is to say to standard error.
 func (a *app) printKey(output string, k *api.Key) error {
 	return a.print(output, k, func(w io.Writer) {
 		fmt.Fprintln(w, clean(k.Key))

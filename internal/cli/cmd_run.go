@@ -309,7 +309,8 @@ func compact(v json.RawMessage) (string, error) {
 // notMade begins the error of a call that was refused before anything was sent.
 const notMade = "not made: "
 
-// callsLine says in one line what calls a program made, and which were refused before anything was sent.
+// callsLine says in one line what calls a program made, and which were refused before anything was
+// sent.
 func callsLine(x *api.Execution) string {
 	var made, refused, known []string
 	bytes, failed, from := 0, 0, ""

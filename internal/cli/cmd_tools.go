@@ -242,7 +242,8 @@ func writeTree(dir string, files map[string]string) error {
 	return nil
 }
 
-// completePaths completes the path of a tool, where a running process can say at once what there is.
+// completePaths completes the path of a tool, where a running process can say at once what there
+// is.
 func (a *app) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -57,7 +57,8 @@ command accepts and prints the hints of the moment.`,
 	return c
 }
 
-// acceptClaims accepts one after the other, and prints those that were accepted also if a later one was not.
+// acceptClaims accepts one after the other, and prints those that were accepted also if a later one
+// was not.
 func acceptClaims(ctx context.Context, a *app, client *api.Client, output string, wanted []api.WeakerHints) error {
 	accepted := []api.WeakerHints{}
 	var failed error
@@ -80,7 +81,8 @@ func acceptClaims(ctx context.Context, a *app, client *api.Client, output string
 	return err
 }
 
-// pickClaims returns the claims that wait for the tools that are named, or for all tools of an upstream.
+// pickClaims returns the claims that wait for the tools that are named, or for all tools of an
+// upstream.
 func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out []api.WeakerHints, err error) {
 	waiting := map[string]api.WeakerHints{}
 	for _, u := range upstreams {

@@ -165,7 +165,8 @@ func moneyText(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// usageCSV writes one line a line, without the total: who adds them up would have everything twice (RFC 4180).
+// usageCSV writes one line a line, without the total: who adds them up would have everything twice
+// (RFC 4180).
 func usageCSV(w io.Writer, u *api.Usage) error {
 	c := csv.NewWriter(w)
 	c.UseCRLF = true
@@ -201,8 +202,8 @@ func usageCSV(w io.Writer, u *api.Usage) error {
 	return c.Error()
 }
 
-// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins like one, after spaces or
-// not, gets a ' in front (OWASP, CSV injection).
+// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins
+// like one, after spaces or not, gets a ' in front (OWASP, CSV injection).
 func inert(cell string) string {
 	if t := strings.TrimSpace(cell); t != "" && slices.Contains([]rune("=+-@|%＝＋－＠"), []rune(t)[0]) {
 		return "'" + cell

@@ -27,7 +27,8 @@ type change struct {
 	B string `json:"b"`
 }
 
-// A callChange is a call that isn't the same in both. One that only one execution made is absent in the other.
+// A callChange is a call that isn't the same in both. One that only one execution made is absent in
+// the other.
 type callChange struct {
 	A    *api.ExecutionCall `json:"a,omitempty"`
 	B    *api.ExecutionCall `json:"b,omitempty"`
@@ -75,8 +76,9 @@ func consoleLines(d *api.ExecutionDetail) (out []string) {
 // maxAlign bounds the table by which two lists are aligned.
 const maxAlign = 4_000_000
 
-// align pairs the elements of two lists that are the same, by a longest common subsequence; -1 stands for what the other list
-// doesn't have. Lists that are too long for it are paired at their beginnings and ends only.
+// align pairs the elements of two lists that are the same, by a longest common subsequence; -1
+// stands for what the other list doesn't have. Lists that are too long for it are paired at their
+// beginnings and ends only.
 func align(n, m int, same func(i, j int) bool) (pairs [][2]int) {
 	head := 0
 	for head < n && head < m && same(head, head) {

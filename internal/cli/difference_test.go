@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAlign: an alignment has each element of both lists once, in order, pairs only what is the same, and pairs all where the
-// lists are the same.
+// TestAlign: an alignment has each element of both lists once, in order, pairs only what is the
+// same, and pairs all where the lists are the same.
 func TestAlign(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 12)

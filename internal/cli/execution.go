@@ -59,7 +59,8 @@ func showExecution(w io.Writer, d *api.ExecutionDetail) {
 	}
 }
 
-// together gives the calls in groups: those of one were under way at the same time, or overlapped with others that were.
+// together gives the calls in groups: those of one were under way at the same time, or overlapped
+// with others that were.
 func together(calls []api.ExecutionCall) [][]api.ExecutionCall {
 	var out [][]api.ExecutionCall
 	var end time.Time
@@ -105,7 +106,8 @@ func tree(w io.Writer, d *api.ExecutionDetail) {
 	columns(w, rows...)
 }
 
-// callRow is a call in the tree: its number and tool, decision, when it began and how long it took, its size, and what came of it.
+// callRow is a call in the tree: its number and tool, decision, when it began and how long it took,
+// its size, and what came of it.
 func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
 	size, lasted := bytesText(int64(c.Bytes)), took(c.MS)
 	if c.State != api.CallDone && c.State != api.CallFailed {

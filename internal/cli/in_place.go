@@ -15,15 +15,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A person is whoever sits at the terminal that a program was run from, and decides there on what it asks.
+// A person is whoever sits at the terminal that a program was run from, and decides there on what
+// it asks.
 type person struct {
 	out   io.Writer
 	lines <-chan string
 	close func() error
 }
 
-// person gives who sits at the terminal; nil where there is none. Only a terminal on standard input is one: what is piped in, and
-// /dev/null, was not typed after the question was read.
+// person gives who sits at the terminal; nil where there is none. Only a terminal on standard input
+// is one: what is piped in, and /dev/null, was not typed after the question was read.
 func (a *app) person() *person {
 	in, ok := a.In.(*os.File)
 	if !ok || !isatty.IsTerminal(in.Fd()) {
@@ -32,15 +33,16 @@ func (a *app) person() *person {
 	if f, ok := a.Err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		return &person{f, lineReader(in), func() error { return nil }}
 	}
-	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0) // standard error goes elsewhere: nobody would see the question there
+	// standard error goes elsewhere: nobody would see the question there
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
 		return nil
 	}
 	return &person{tty, lineReader(in), tty.Close}
 }
 
-// inPlace has the person at the terminal decide on what an execution waits for, until it has ended or they leave something for later.
-// It gives the execution as it is then.
+// inPlace has the person at the terminal decide on what an execution waits for, until it has ended
+// or they leave something for later. It gives the execution as it is then.
 func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution) (*api.Execution, error) {
 	p := a.person()
 	if p == nil {

@@ -54,8 +54,8 @@ func (a *app) json(v any) error {
 	return e.Encode(v)
 }
 
-// columns writes rows in columns. Cells are single lines without control characters: what comes from outside must not
-// speak to the terminal.
+// columns writes rows in columns. Cells are single lines without control characters: what comes
+// from outside must not speak to the terminal.
 func columns(w io.Writer, rows ...[]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range rows {

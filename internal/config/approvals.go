@@ -10,7 +10,8 @@ type Approvals struct {
 	Expires  time.Duration // a request that nobody decides on expires after it; 0: a day
 	Keep     time.Duration // how long requests are kept after they were decided on; 0: 400 days
 	Separate bool          // nobody decides on a request of their own
-	// InClient says whether people decide in their agent's own client; empty: at those of the local user only.
+	// InClient says whether people decide in their agent's own client; empty: at those of the local
+	// user only.
 	InClient string // "", "true", "false"
 }
 

@@ -43,7 +43,8 @@ func (r *reader) audit(n *node, s *Audit, dir string) {
 	})
 }
 
-// Checkpoints say how often the record is signed, and where that goes. What is empty or nil isn't there.
+// Checkpoints say how often the record is signed, and where that goes. What is empty or nil isn't
+// there.
 type Checkpoints struct {
 	Every   time.Duration // 0: sink.DefaultEvery
 	File    string        // absolute

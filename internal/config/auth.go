@@ -75,8 +75,9 @@ func (c *Config) SignIn() string {
 	return c.Auth.String()
 }
 
-// AnyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says what the server is called.
-// On a loopback address without one, only the names of this machine are, whoever asks.
+// AnyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says
+// what the server is called. On a loopback address without one, only the names of this machine are,
+// whoever asks.
 func (c *Config) AnyHost() bool { return c.Auth != nil && c.TLS.Private() }
 
 // TLS say how what is sent stays private.

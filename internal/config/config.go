@@ -1,7 +1,8 @@
-// Package config reads the configuration: YAML, or JSON with comments, that a person wrote or an agent's client has for its
-// own servers. Parse takes the text apart, expands the variables of the environment in it after that, checks every key and
-// value, and fills in what is left out; what is wrong is told all at once, each thing with its line and column. Of what comes
-// out a daemon makes its parts. The text is bounded in size, depth and values, and secrets in it are shown to nobody.
+// Package config reads the configuration: YAML, or JSON with comments, that a person wrote or an
+// agent's client has for its own servers. Parse takes the text apart, expands the variables of the
+// environment in it after that, checks every key and value, and fills in what is left out; what is
+// wrong is told all at once, each thing with its line and column. Of what comes out a daemon makes
+// its parts. The text is bounded in size, depth and values, and secrets in it are shown to nobody.
 package config
 
 import (
@@ -46,9 +47,10 @@ type Config struct {
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   Network
 
-	StartWaitSaid bool                         // StartWait is of the file
-	Hidden        []string                     // values of variables of the environment in it that may be secret
-	Parts         map[string][sha256.Size]byte // what the file's parts are, by their names: variables are not expanded in them
+	StartWaitSaid bool     // StartWait is of the file
+	Hidden        []string // values of variables of the environment in it that may be secret
+	// what the file's parts are, by their names: variables are not expanded in them
+	Parts map[string][sha256.Size]byte
 }
 
 // Default gives what an empty configuration says.
@@ -61,8 +63,8 @@ func Default() *Config {
 	}
 }
 
-// Load finds the configuration as Find does, and reads it. What is wrong in the file is an *Error inside an error of kind
-// tool.Invalid. Without a file it is Default.
+// Load finds the configuration as Find does, and reads it. What is wrong in the file is an *Error
+// inside an error of kind tool.Invalid. Without a file it is Default.
 func Load(named string) (*Config, error) {
 	path, err := Find(named)
 	if err != nil {

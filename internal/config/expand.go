@@ -9,8 +9,9 @@ import (
 
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
 
-// expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR}, as editors write
-// it). $${ stands for ${ itself. The values are put in after the file was parsed: nothing in them is syntax.
+// expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR},
+// as editors write it). $${ stands for ${ itself. The values are put in after the file was parsed:
+// nothing in them is syntax.
 func (r *reader) expand(n *node, s string) string {
 	var b strings.Builder
 	for {

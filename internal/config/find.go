@@ -7,9 +7,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Find says which file is the configuration: named if it isn't empty, else what $BIPLANE_CONFIG names, else
-// ./biplane.yaml, else ./.mcp.json, else biplane.yaml in biplane's folder of the user's configuration folder. It is
-// empty when there is none.
+// Find says which file is the configuration: named if it isn't empty, else what $BIPLANE_CONFIG
+// names, else ./biplane.yaml, else ./.mcp.json, else biplane.yaml in biplane's folder of the user's
+// configuration folder. It is empty when there is none.
 func Find(named string) (string, error) {
 	if named == "" {
 		named = os.Getenv("BIPLANE_CONFIG")

@@ -7,16 +7,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Narrowing says which tools of an upstream are there at all, by their names in any spelling (tool.Tool.IsNamed); "*" is every name.
-// Its zero value leaves nothing out.
+// A Narrowing says which tools of an upstream are there at all, by their names in any spelling
+// (tool.Tool.IsNamed); "*" is every name. Its zero value leaves nothing out.
 type Narrowing struct {
 	only   []string // when limited: no others
 	not    []string // not these, whatever only says
 	limits bool     // only counts
 }
 
-// Keep returns those of an upstream's tools that are there. A name that several tools fit leaves out all of them, and lets in the one
-// that has exactly this name, or else none.
+// Keep returns those of an upstream's tools that are there. A name that several tools fit leaves
+// out all of them, and lets in the one that has exactly this name, or else none.
 func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 	if !n.limits && len(n.not) == 0 {
 		return tools
@@ -42,7 +42,8 @@ func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 	})
 }
 
-// narrowings are the keys by which agents' clients leave tools of a server out. A client's file that says so means it.
+// narrowings are the keys by which agents' clients leave tools of a server out. A client's file
+// that says so means it.
 func (r *reader) narrowings(n *Narrowing, what string, known key) {
 	for _, k := range []string{"tools", "includeTools", "enabledTools", "allowedTools"} {
 		known[k] = func(v *node) { n.only, n.limits = append(n.only, r.texts(v, what+"."+k)...), true }

@@ -46,8 +46,8 @@ type field struct {
 // named are the upper keys of a configuration whose entries have names of their own.
 var named = []string{"mcpServers", "openapi", "folders", "tools"}
 
-// digests gives what a configuration's parts are, by their names: each key, and each entry of those that have some. Variables
-// are not expanded.
+// digests gives what a configuration's parts are, by their names: each key, and each entry of those
+// that have some. Variables are not expanded.
 func digests(root *node) map[string][sha256.Size]byte {
 	out := map[string][sha256.Size]byte{}
 	for _, f := range root.fields {
@@ -62,7 +62,8 @@ func digests(root *node) map[string][sha256.Size]byte {
 	return out
 }
 
-// canonical writes a node as text that no other one has: form, order of a map and comments make no difference.
+// canonical writes a node as text that no other one has: form, order of a map and comments make no
+// difference.
 func (n *node) canonical() string {
 	var b strings.Builder
 	switch n.kind {

@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// policy reads the name of a starter policy, or a folder of Cedar files, relative to the configuration.
+// policy reads the name of a starter policy, or a folder of Cedar files, relative to the
+// configuration.
 func (r *reader) policy(n *node, c *Config) {
 	p := r.text(n, "policy")
 	if p == "" {
@@ -85,7 +86,8 @@ func (c *Config) policyFiles() ([]policy.File, error) {
 	return ReadPolicies(c.PolicyDir)
 }
 
-// ReadPolicies reads the Cedar files of a folder, by their names; those of folders in it are not read.
+// ReadPolicies reads the Cedar files of a folder, by their names; those of folders in it are not
+// read.
 func ReadPolicies(dir string) ([]policy.File, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +122,8 @@ func ReadPolicies(dir string) ([]policy.File, error) {
 	return out, nil
 }
 
-// Engine makes the engine of the policies that the configuration names. The error says what is wrong in them.
+// Engine makes the engine of the policies that the configuration names. The error says what is
+// wrong in them.
 func (c *Config) Engine() (*policy.Engine, error) {
 	files, err := c.policyFiles()
 	if err != nil {

@@ -29,7 +29,8 @@ func (r *reader) warn(n *node, format string, a ...any) {
 // A key is what a map may hold: how to read its value.
 type key map[string]func(*node)
 
-// object reads a map. A key that is not in known is wrong, with the nearest that is; so is one that is there twice.
+// object reads a map. A key that is not in known is wrong, with the nearest that is; so is one that
+// is there twice.
 func (r *reader) object(n *node, what string, known key) {
 	if n.kind == nullNode {
 		return
@@ -69,8 +70,8 @@ func (r *reader) each(n *node, what string, f func(key, value *node)) {
 	r.object(n, what, known)
 }
 
-// text reads text, with the variables in it expanded. Numbers and booleans count as the text they were written as:
-// PORT: 8080 is how people write an environment.
+// text reads text, with the variables in it expanded. Numbers and booleans count as the text they
+// were written as: PORT: 8080 is how people write an environment.
 func (r *reader) text(n *node, what string) string {
 	switch n.kind {
 	case stringNode:

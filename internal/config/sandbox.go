@@ -12,10 +12,12 @@ type Sandbox struct {
 	Tier         tool.Tier
 	Memory       int64 // bytes
 	CPU          time.Duration
-	OutputTokens int    // of what a program gives to the agent
-	Calls        int    // that one program may make
-	Concurrency  int    // calls of one program under way at once
-	Process      string // how locked down the process around the embedded engine must be: "" as far as the system lets it
+	OutputTokens int // of what a program gives to the agent
+	Calls        int // that one program may make
+	Concurrency  int // calls of one program under way at once
+	// how locked down the process around the embedded engine must be: "" as far as the system lets
+	// it
+	Process string
 }
 
 // What Process may be besides "".

@@ -39,7 +39,9 @@ type Server struct {
 type OAuth struct {
 	ClientID     string // as it is registered there, or the https address of a metadata document
 	ClientSecret string
-	Issuer       string   // the one authorization server that may be used; who signs in is asked for it where there is a ClientSecret
+	// the one authorization server that may be used; who signs in is asked for it where there is a
+	// ClientSecret
+	Issuer       string
 	Scopes       []string // instead of those that the server names
 	RedirectPort int      // 0: any that is free
 }
@@ -53,8 +55,8 @@ const (
 	maxTimeout = 24 * time.Hour
 )
 
-// Keys that other clients know and that have no meaning here. They are accepted, so that a client's own file works,
-// and reported.
+// Keys that other clients know and that have no meaning here. They are accepted, so that a client's
+// own file works, and reported.
 var (
 	foreign = []string{
 		"alwaysAllow", "autoApprove", "trust", // which calls a client makes without asking its user
@@ -280,7 +282,8 @@ func (r *reader) oauth(s *Server, n *node, what string) {
 	s.shown.OAuth = shown
 }
 
-// timeout reads a time with a unit. Other clients have a number here, some in seconds and some in milliseconds.
+// timeout reads a time with a unit. Other clients have a number here, some in seconds and some in
+// milliseconds.
 func (r *reader) timeout(n *node, what string) time.Duration {
 	if n.kind == numberNode {
 		r.warn(n, "%s.timeout has no effect here without a unit: write 90s", what)

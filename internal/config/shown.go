@@ -7,7 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
-// Shown is a Config as `config show` prints it: without secrets, and with the defaults of what it leaves out.
+// Shown is a Config as `config show` prints it: without secrets, and with the defaults of what it
+// leaves out.
 type Shown struct {
 	File      string        `json:"file"`
 	DataDir   string        `json:"data_dir"`
@@ -74,7 +75,8 @@ func redacted(n *node) map[string]string {
 	return out
 }
 
-// hide leaves the names of variables, and the word that says how a credential is used, and nothing else.
+// hide leaves the names of variables, and the word that says how a credential is used, and nothing
+// else.
 func hide(s string) string {
 	scheme, rest, ok := strings.Cut(s, " ")
 	if ok && slices.Contains([]string{"Bearer", "bearer", "Basic", "Token", "token"}, scheme) {
@@ -122,8 +124,8 @@ func secretName(flag string) bool {
 	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"}, func(w string) bool { return strings.Contains(f, w) })
 }
 
-// shownURL gives an address without its credentials: neither user and password, nor the values of its query, nor what looks like a key in its
-// path.
+// shownURL gives an address without its credentials: neither user and password, nor the values of
+// its query, nor what looks like a key in its path.
 func shownURL(n *node) string {
 	if n == nil {
 		return ""

@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// parse makes a tree of a configuration file: JSON with comments when its first character says so or its name ends in
-// .json, else YAML. A nil node is an empty file.
+// parse makes a tree of a configuration file: JSON with comments when its first character says so
+// or its name ends in .json, else YAML. A nil node is an empty file.
 func parse(name string, text []byte) (*node, *Problem) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if len(text) > configBytes {
@@ -70,8 +70,8 @@ func parseJSON(text []byte) (*node, *Problem) {
 	return n, p
 }
 
-// depth looks for nesting that is too deep before the parser, which recurses, does. Brackets in texts and comments
-// count too: what is refused wrongly is no configuration that anybody wrote.
+// depth looks for nesting that is too deep before the parser, which recurses, does. Brackets in
+// texts and comments count too: what is refused wrongly is no configuration that anybody wrote.
 func (t *jsonTree) depth() *Problem {
 	d := 0
 	for i, c := range t.text {
@@ -186,8 +186,9 @@ func parseYAML(text []byte) (_ *node, p *Problem) {
 	return t.node(body, 0)
 }
 
-// yamlDepth looks for nesting that is too deep, and for too much altogether, before the parser, which recurses and keeps the path of each value,
-// does. In block style a deeper value stands further to the right.
+// yamlDepth looks for nesting that is too deep, and for too much altogether, before the parser,
+// which recurses and keeps the path of each value, does. In block style a deeper value stands
+// further to the right.
 func yamlDepth(tokens token.Tokens) *Problem {
 	flow, line, marks := 0, 0, 0
 	for _, t := range tokens {
@@ -301,7 +302,8 @@ func (t *yamlTree) anchor(x *ast.AnchorNode, n *node, depth int) (*node, *Proble
 	return c, nil
 }
 
-// alias gives the value of an anchor. What it holds counts again: a few aliases of aliases would be millions.
+// alias gives the value of an anchor. What it holds counts again: a few aliases of aliases would be
+// millions.
 func (t *yamlTree) alias(x *ast.AliasNode, n *node) (*node, *Problem) {
 	name := ""
 	if x.Value != nil {

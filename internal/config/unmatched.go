@@ -11,8 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Unmatched returns a line for each name of a tool in the configuration that no tool has, or that several have where one is meant.
-// listed holds the tools of the upstreams that have listed theirs, before any was left out; names of others can't be checked.
+// Unmatched returns a line for each name of a tool in the configuration that no tool has, or that
+// several have where one is meant. listed holds the tools of the upstreams that have listed theirs,
+// before any was left out; names of others can't be checked.
 func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	all, whole := []*tool.Tool{}, true
 	for _, tools := range listed {
@@ -58,8 +59,8 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	return slices.Compact(lines)
 }
 
-// misplaced says what is wrong with a path of fields that begins with the name of a tool or of an upstream; empty: it doesn't. Paths are about
-// the results of all tools, so it would fit nothing.
+// misplaced says what is wrong with a path of fields that begins with the name of a tool or of an
+// upstream; empty: it doesn't. Paths are about the results of all tools, so it would fit nothing.
 func (c *Config) misplaced(field string, all []*tool.Tool) string {
 	upstream, rest, dotted := strings.Cut(field, ".")
 	name, rest, deeper := strings.Cut(rest, ".")
@@ -79,7 +80,8 @@ func (c *Config) misplaced(field string, all []*tool.Tool) string {
 	return ""
 }
 
-// NamesTools reports whether the configuration names tools of an upstream, or may mean some by a pattern.
+// NamesTools reports whether the configuration names tools of an upstream, or may mean some by a
+// pattern.
 func (c *Config) NamesTools(upstream string) bool {
 	about := func(pattern string) bool {
 		name, _, _ := strings.Cut(pattern, ".")
@@ -92,7 +94,8 @@ func (c *Config) NamesTools(upstream string) bool {
 		slices.ContainsFunc(c.Privacy.Fields, func(path string) bool { return !strings.HasPrefix(path, "*") && about(path) })
 }
 
-// isListed reports whether a pattern is about one upstream that has listed its tools, or that the configuration doesn't name.
+// isListed reports whether a pattern is about one upstream that has listed its tools, or that the
+// configuration doesn't name.
 func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	name, _, dotted := strings.Cut(pattern, ".")
 	if !dotted || strings.Contains(name, "*") {
@@ -107,7 +110,8 @@ func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	return true
 }
 
-// several returns the tools that a name of the list of those that are let in may mean, where it is none exactly and more than one.
+// several returns the tools that a name of the list of those that are let in may mean, where it is
+// none exactly and more than one.
 func (n Narrowing) several(name string, tools []*tool.Tool) (names []string) {
 	for _, t := range tools {
 		switch {

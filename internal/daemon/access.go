@@ -10,8 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// fileAccess decides on the use of files by the newest policies. What is allowed is not recorded one by one: these are a program's own
-// files, nothing outside changes, and its journal has each use. What is refused is.
+// fileAccess decides on the use of files by the newest policies. What is allowed is not recorded
+// one by one: these are a program's own files, nothing outside changes, and its journal has each
+// use. What is refused is.
 type fileAccess struct {
 	policies *policies
 	record   func(context.Context, audit.Event) error
@@ -43,7 +44,8 @@ func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 	if len(u.Labels) > 0 {
 		detail[audit.LabelsDetail] = strings.Join(u.Labels, ",")
 	}
-	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{ // it is refused all the same; the log has said why there is no record
+	// it is refused all the same; the log has said why there is no record
+	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{
 		Kind: audit.KindFile, Principal: u.Principal, Subject: audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
 		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason}, Detail: detail,
 	}, err))

@@ -46,8 +46,8 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 	})
 }
 
-// refused records that somebody tried to decide on what they may not, or as they may not. Nothing was decided: that this can't be written
-// changes nothing.
+// refused records that somebody tried to decide on what they may not, or as they may not. Nothing
+// was decided: that this can't be written changes nothing.
 func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on audit.Subject, wanted string, why error) {
 	detail := map[string]string{"channel": via}
 	if wanted != "" {
@@ -111,8 +111,8 @@ func (d *Daemon) approvalAt(id string) string {
 	return "biplane approvals show " + id
 }
 
-// approvalPage is the address, as people use it, of the page of a request, or of all that an execution waits for; empty where nobody can
-// decide on a page.
+// approvalPage is the address, as people use it, of the page of a request, or of all that an
+// execution waits for; empty where nobody can decide on a page.
 func (d *Daemon) approvalPage(id string) string {
 	s := d.cfg.Settings
 	if d.tcp == nil || s.Auth == nil {
@@ -131,7 +131,8 @@ func (d *Daemon) approvalPage(id string) string {
 	return base + "/approvals/" + url.PathEscape(id)
 }
 
-// askedNoMore withdraws what an execution that has ended had asked people for, unless it only ended with this process.
+// askedNoMore withdraws what an execution that has ended had asked people for, unless it only ended
+// with this process.
 func (d *Daemon) askedNoMore(execution string) {
 	if d.stopping.Load() {
 		return
@@ -141,7 +142,8 @@ func (d *Daemon) askedNoMore(execution string) {
 	}
 }
 
-// sweepApprovals withdraws what executions had asked for that did not outlive the process before this one.
+// sweepApprovals withdraws what executions had asked for that did not outlive the process before
+// this one.
 func (d *Daemon) sweepApprovals(ctx context.Context) error {
 	looked := map[string]bool{"": true} // calls from outside wait for their client to ask again
 	q := approval.Query{States: []approval.State{approval.Pending, approval.Approved}, Limit: 1000}

@@ -29,8 +29,8 @@ const (
 	planned
 )
 
-// TestApprovalScenarios plays what people, agents and machines do around an approval. Each ends with a look at the upstream: what was written,
-// byte for byte, and that it was written once.
+// TestApprovalScenarios plays what people, agents and machines do around an approval. Each ends
+// with a look at the upstream: what was written, byte for byte, and that it was written once.
 func TestApprovalScenarios(t *testing.T) {
 	shared := newHouse(t, askForWrites)
 	n := 0

@@ -23,7 +23,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// A book is an upstream over HTTP that outlives the daemon in front of it, and counts what it is asked to write, by its arguments byte for byte.
+// A book is an upstream over HTTP that outlives the daemon in front of it, and counts what it is
+// asked to write, by its arguments byte for byte.
 type book struct {
 	url    string
 	server *mcp.Server
@@ -211,7 +212,8 @@ func (s *scene) as(who string, approve bool, id, note string) error {
 	return err
 }
 
-// begin runs a program as somebody ("": the user of the machine), in which K is the label, until it waits or has ended.
+// begin runs a program as somebody ("": the user of the machine), in which K is the label, until it
+// waits or has ended.
 func (s *scene) begin(who string, r api.RunRequest) *api.Execution {
 	s.Helper()
 	if s.plan {

@@ -18,19 +18,22 @@ import (
 // patience is how long the owner of the data folder may take to begin, or to end.
 const patience = 10 * time.Second
 
-// firstWait is how long a process of one command waits for servers to connect where the configuration doesn't say: the first npx or uvx
-// downloads its server, and would begin anew in each such process.
+// firstWait is how long a process of one command waits for servers to connect where the
+// configuration doesn't say: the first npx or uvx downloads its server, and would begin anew in
+// each such process.
 const firstWait = time.Minute
 
-// An Attachment is a way to the Daemon of a data folder: one that another process runs, or one of its own.
+// An Attachment is a way to the Daemon of a data folder: one that another process runs, or one of
+// its own.
 type Attachment struct {
 	Client *api.Client
 	Notice string   // what the user should know of the other process; empty when there is nothing
 	own    *running // nil when another process runs it
 }
 
-// Attach reaches the process that owns the data folder, or begins a Daemon here when none does, whose upstreams start when
-// something needs them. A process with another configuration is an error of kind tool.Conflict.
+// Attach reaches the process that owns the data folder, or begins a Daemon here when none does,
+// whose upstreams start when something needs them. A process with another configuration is an error
+// of kind tool.Conflict.
 func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	cfg.Lazy = true
 	if s := cfg.Settings; s != nil && !s.StartWaitSaid {
@@ -100,8 +103,9 @@ func start(ctx context.Context, d *Daemon) *running {
 	return r
 }
 
-// stop ends the Daemon. Requests whose makers have given up have a while to end before it: an execution that is stopped with one ends as
-// that, and is nothing that the next process takes up. One that doesn't end at all is left, and named: what it stood on is closed.
+// stop ends the Daemon. Requests whose makers have given up have a while to end before it: an
+// execution that is stopped with one ends as that, and is nothing that the next process takes up.
+// One that doesn't end at all is left, and named: what it stood on is closed.
 func (r *running) stop() error {
 	idle := make(chan struct{})
 	go func() { r.api.Wait(); close(idle) }()
@@ -123,8 +127,8 @@ func (r *running) stop() error {
 	return errors.Join(err, left, r.d.Close())
 }
 
-// take makes a Daemon, or gives the owner of the data folder once it answers. It waits a while for one that is just
-// beginning, or ending.
+// take makes a Daemon, or gives the owner of the data folder once it answers. It waits a while for
+// one that is just beginning, or ending.
 func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -157,7 +161,8 @@ func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 	}
 }
 
-// sameConfig refuses an owner with another configuration: its tools are not the ones that were asked for.
+// sameConfig refuses an owner with another configuration: its tools are not the ones that were
+// asked for.
 func sameConfig(cfg Config, o store.Owner) error {
 	file := ""
 	if cfg.Settings != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/local"
 )
 
-// TestStopNamesWhatDoesNotEnd has a request whose handler hears nothing: the end doesn't wait for it for ever.
+// TestStopNamesWhatDoesNotEnd has a request whose handler hears nothing: the end doesn't wait for
+// it for ever.
 func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})

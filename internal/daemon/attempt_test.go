@@ -10,8 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAttemptsAreOnRecord has programs name tools that they may not see, of an upstream that is seen and of one that isn't. Each attempt
-// is on record as a denied call, whether the check refuses the program or it runs, and its answer is that of a tool that doesn't exist.
+// TestAttemptsAreOnRecord has programs name tools that they may not see, of an upstream that is
+// seen and of one that isn't. Each attempt is on record as a denied call, whether the check refuses
+// the program or it runs, and its answer is that of a tool that doesn't exist.
 func TestAttemptsAreOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o700); err != nil {

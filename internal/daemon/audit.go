@@ -9,8 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// openAudit opens the record. Whether it is what it was is looked at a moment later (see ledger.Ledger.Inspect): what doesn't agree with its sealed head is added
-// to no more from the beginning.
+// openAudit opens the record. Whether it is what it was is looked at a moment later (see
+// ledger.Ledger.Inspect): what doesn't agree with its sealed head is added to no more from the
+// beginning.
 func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	ctx := context.Background() // to open a local database; a record of an older version is moved whole, or not at all
 	s, err := d.store.Audit(ctx, key)
@@ -32,18 +33,21 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 const (
 	// pruneEvery is how often what is kept longer than it should be is thrown away.
 	pruneEvery = time.Hour
-	// attestEvery is how often the witness is written when the record grows. A process that is killed leaves a witness that is no older.
+	// attestEvery is how often the witness is written when the record grows. A process that is
+	// killed leaves a witness that is no older.
 	attestEvery = time.Minute
 )
 
-// The first look after the record comes when what the process was started for has begun, and takes no longer than keepLast when the process ends.
+// The first look after the record comes when what the process was started for has begun, and takes
+// no longer than keepLast when the process ends.
 const (
 	keepFirst = 100 * time.Millisecond
 	keepLast  = time.Second
 )
 
-// keepAudit looks whether the record is what it was, and throws away what retention says, of the record and of approvals, until ctx is done. A
-// process that lives no longer than keepFirst does both when it ends.
+// keepAudit looks whether the record is what it was, and throws away what retention says, of the
+// record and of approvals, until ctx is done. A process that lives no longer than keepFirst does
+// both when it ends.
 func (d *Daemon) keepAudit(ctx context.Context) {
 	select {
 	case <-ctx.Done():

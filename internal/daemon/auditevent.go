@@ -54,8 +54,9 @@ func (d *Daemon) ended(e *execution.Execution) {
 	if e.Error != nil {
 		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
 	}
-	_ = d.event(context.Background(), ev)                     // the log has said why; the program has run
-	if len(e.Calls) > 0 || e.State == execution.Interrupted { // of that one a call may have waited that it hasn't made again
+	_ = d.event(context.Background(), ev) // the log has said why; the program has run
+	// of that one a call may have waited that it hasn't made again
+	if len(e.Calls) > 0 || e.State == execution.Interrupted {
 		d.askedNoMore(e.ID)
 	}
 }
@@ -72,9 +73,11 @@ type recordedExecutions struct {
 	d *Daemon
 }
 
-// Stop stops an execution. What can't be recorded before it is done is not done; how the program ended is recorded as always.
+// Stop stops an execution. What can't be recorded before it is done is not done; how the program
+// ended is recorded as always.
 func (x recordedExecutions) Stop(ctx context.Context, p tool.Principal, id string) error {
-	if e, ok := x.Execution(id); ok && e.Principal.ID == p.ID && !journal.State(e.State).Ended() { // else there is nothing to stop, which Stop says
+	// else there is nothing to stop, which Stop says
+	if e, ok := x.Execution(id); ok && e.Principal.ID == p.ID && !journal.State(e.State).Ended() {
 		err := x.d.event(ctx, audit.Event{
 			Kind: audit.KindExecution, Principal: p, Subject: audit.Subject{Execution: id, Session: e.Session}, Intent: true,
 			Detail: map[string]string{"action": "stop", "part": "intent"},
@@ -86,7 +89,8 @@ func (x recordedExecutions) Stop(ctx context.Context, p tool.Principal, id strin
 	return x.Executor.Stop(ctx, p, id)
 }
 
-// recordedSessions are the sessions, with a record of what takes one away, or in and out of the data folder.
+// recordedSessions are the sessions, with a record of what takes one away, or in and out of the
+// data folder.
 type recordedSessions struct {
 	*live.Sessions
 	d *Daemon
@@ -158,7 +162,8 @@ func (d *Daemon) upstreamSignIn(p tool.Principal, upstream, action string, err e
 	}, err))
 }
 
-// recordInForce records the configuration and the policies in effect, where they are others than the last that were recorded.
+// recordInForce records the configuration and the policies in effect, where they are others than
+// the last that were recorded.
 func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 	last, err := d.audit.Newest(ctx, audit.KindConfiguration, audit.KindPolicy)
 	if err == nil {
@@ -170,9 +175,10 @@ func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], d.policies.engine.Load(), nil)
 }
 
-// recordConfiguration records the configuration in effect, where it is another one than was, the last that was recorded, with the names
-// of what changed. The parts stand in the record as keyed digests, shortened, so that the next one can be compared with them:
-// "p0", "p1" and so on, each of them "name=digest name=digest".
+// recordConfiguration records the configuration in effect, where it is another one than was, the
+// last that was recorded, with the names of what changed. The parts stand in the record as keyed
+// digests, shortened, so that the next one can be compared with them: "p0", "p1" and so on, each of
+// them "name=digest name=digest".
 func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key *secret.Key) error {
 	now := d.parts(key)
 	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version, "changed": "all: it is the first"}

@@ -11,8 +11,8 @@ import (
 // Instructions are what an agent is told about the server when it connects.
 const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a TypeScript or Python program that calls them and returns only what you need to know.`
 
-// What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time, so that a prompt
-// cache holds them.
+// What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time,
+// so that a prompt cache holds them.
 const (
 	executeText = `Run a TypeScript, JavaScript or Python program in a sandbox, where the tools that search finds are async functions. Only the program's value and its console lines come back; results of calls stay inside. So do a whole job in one program: loop, filter, join, and call in parallel with Promise.all.
 

@@ -348,7 +348,8 @@ func TestDecidedElsewhere(t *testing.T) {
 	}
 }
 
-// raw posts a call of revision 2026-07-28, with what more its parameters have, and gives the body of the answer.
+// raw posts a call of revision 2026-07-28, with what more its parameters have, and gives the body
+// of the answer.
 func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + args + more +
@@ -390,7 +391,8 @@ func answer(state, content string) string {
 	return `,"requestState":"` + state + `","inputResponses":{"approval":{"action":"accept","content":` + content + `}}`
 }
 
-// TestAnswersToAnotherQuestion: an answer decides what its form showed, for whom it was shown, once, and nothing else.
+// TestAnswersToAnotherQuestion: an answer decides what its form showed, for whom it was shown,
+// once, and nothing else.
 func TestAnswersToAnotherQuestion(t *testing.T) {
 	const yes = `{"decision":"approve"}`
 	dir := t.TempDir()
@@ -504,7 +506,8 @@ func TestARealClientIsAsked(t *testing.T) {
 	p.booked(t, `{"n":1}`, `{"n":11}`)
 }
 
-// TestWhatHappensBetween: what was asked about changes, is decided elsewhere, or the process restarts, before the person answers.
+// TestWhatHappensBetween: what was asked about changes, is decided elsewhere, or the process
+// restarts, before the person answers.
 func TestWhatHappensBetween(t *testing.T) {
 	const args, yes = `{"n":1}`, `{"decision":"approve"}`
 	code := `{"code":"return await callTool(\"till.put\", { n: 1 })"}`

@@ -25,7 +25,8 @@ const (
 	returnPause = 50 * time.Millisecond
 )
 
-// signIns are the attempts to sign in that are under way: one an upstream, each waited for by a goroutine.
+// signIns are the attempts to sign in that are under way: one an upstream, each waited for by a
+// goroutine.
 type signIns struct {
 	upstreams *upstreams
 	tell      signedIn
@@ -39,7 +40,8 @@ type signIns struct {
 	active map[string]*attempt // the newest, by exact name of the upstream
 }
 
-// signedIn is told that somebody signed in to an upstream ("sign-in") or out of it ("sign-out"), or could not.
+// signedIn is told that somebody signed in to an upstream ("sign-in") or out of it ("sign-out"), or
+// could not.
 type signedIn func(p tool.Principal, upstream, action string, err error)
 
 // An attempt is one sign-in that waits for a person.
@@ -257,7 +259,8 @@ func (s *signIns) Paste(ctx context.Context, upstream, id, redirect string) (*ap
 	return s.Await(ctx, upstream, id)
 }
 
-// drop gives up the attempt that is under way for an upstream, and tells it why. Afterwards nobody signs in with it, and its port is free.
+// drop gives up the attempt that is under way for an upstream, and tells it why. Afterwards nobody
+// signs in with it, and its port is free.
 func (s *signIns) drop(name string, why error) {
 	s.mu.Lock()
 	a := s.active[name]

@@ -12,8 +12,9 @@ import (
 // remembered is how long the labels are kept of a connection that outlived a process.
 const remembered = 30 * 24 * time.Hour
 
-// serveConnection speaks MCP over a connection which outlives this process, and may have outlived others: its agent remembers what
-// came through those. Without a name it is one that ends with this process.
+// serveConnection speaks MCP over a connection which outlives this process, and may have outlived
+// others: its agent remembers what came through those. Without a name it is one that ends with this
+// process.
 func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	if name == "" {
 		return d.mcp.ServeStdio(ctx, in, out)

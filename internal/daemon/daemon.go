@@ -1,7 +1,7 @@
-// Package daemon wires all parts into one value that a test can start: New, Run, Close. It makes them of a configuration,
-// owns what outlives a request (the data folder, upstream connections, the engine, executions), and serves the HTTP
-// API and MCP on a unix socket in the data folder, by which every other command reaches it, and where it is asked to
-// on a loopback address too.
+// Package daemon wires all parts into one value that a test can start: New, Run, Close. It makes
+// them of a configuration, owns what outlives a request (the data folder, upstream connections, the
+// engine, executions), and serves the HTTP API and MCP on a unix socket in the data folder, by
+// which every other command reaches it, and where it is asked to on a loopback address too.
 package daemon
 
 import (
@@ -52,14 +52,16 @@ type Config struct {
 	Listen   string         // loopback address to serve besides the socket, host:port, port 0 for any; empty: none
 	Version  string         // of Biplane
 	Log      *slog.Logger   // nil: none
-	// Engine are the arguments by which this program becomes a process around the embedded engine: its main must call Engine
-	// then. None: the engine runs in this process.
+	// Engine are the arguments by which this program becomes a process around the embedded engine:
+	// its main must call Engine then. None: the engine runs in this process.
 	Engine []string
 	// Unprefixed lists tools under their own names in mode direct, where these are unique.
 	Unprefixed bool
-	// Lazy starts the upstreams when something needs them: a program that names one, a search, a list of tools.
+	// Lazy starts the upstreams when something needs them: a program that names one, a search, a
+	// list of tools.
 	Lazy bool
-	// Program is what this process was begun to run, if it was: its text is read while the rest is made.
+	// Program is what this process was begun to run, if it was: its text is read while the rest is
+	// made.
 	Program *api.RunRequest
 	// Recover takes up the executions that had not ended when the process before this one did.
 	Recover bool
@@ -105,8 +107,9 @@ type Daemon struct {
 	tampered  tampered
 }
 
-// New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When another process owns the
-// data folder the error is a *tool.Error of kind conflict that names it; see Owned.
+// New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When
+// another process owns the data folder the error is a *tool.Error of kind conflict that names it;
+// see Owned.
 func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.Settings == nil {
 		cfg.Settings = config.Default()
@@ -160,7 +163,8 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
-// assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the top.
+// assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the
+// top.
 func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
 	if d.driver, d.kind, err = newDriver(s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
@@ -263,9 +267,9 @@ func (d *Daemon) ready() error {
 	}
 }
 
-// Run runs the upstreams and serves, until ctx is done; then it takes nothing new, lets what is under way end for a few
-// seconds, ends the rest, and returns when all that was started (processes of upstreams, programs, connections) is gone.
-// It is called once.
+// Run runs the upstreams and serves, until ctx is done; then it takes nothing new, lets what is
+// under way end for a few seconds, ends the rest, and returns when all that was started (processes
+// of upstreams, programs, connections) is gone. It is called once.
 func (d *Daemon) Run(ctx context.Context) error {
 	d.announce()
 	if !d.cfg.Lazy {
@@ -306,9 +310,10 @@ const (
 	closeTime = drainTime + 3*time.Second
 )
 
-// wind ends everything from the outside inwards: nothing new comes in, then what is under way ends, for which it has a
-// while, then what it stood on. The first of the servers takes no more connections at once, so that other processes wait
-// for our end rather than join us; the other one does, to say why it refuses.
+// wind ends everything from the outside inwards: nothing new comes in, then what is under way ends,
+// for which it has a while, then what it stood on. The first of the servers takes no more
+// connections at once, so that other processes wait for our end rather than join us; the other one
+// does, to say why it refuses.
 func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
@@ -319,7 +324,8 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	draining, cancelDrain := context.WithTimeout(ctx, drainTime)
 	defer cancelDrain()
 	var errs []error
-	// Whoever waits for a program is told that it goes on in the next process: a caller that is cut off takes its program along.
+	// Whoever waits for a program is told that it goes on in the next process: a caller that is cut
+	// off takes its program along.
 	d.mcp.Drain(draining, func() { errs = append(errs, d.executor.Close()) })
 	errs = append(errs, d.mcp.Close(), d.http.Close())
 	for i, s := range servers[1:] {
@@ -331,12 +337,14 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	case <-all:
 	case <-draining.Done():
 	}
-	errs = append(errs, d.executor.Close()) // programs that still run are stopped, and whoever waits for them is told so
+	// programs that still run are stopped, and whoever waits for them is told so
+	errs = append(errs, d.executor.Close())
 	<-all
 	return append(errs, results...)
 }
 
-// taking refuses what would begin something, once the daemon is stopping. MCP has errors of its own for that.
+// taking refuses what would begin something, once the daemon is stopping. MCP has errors of its own
+// for that.
 func (d *Daemon) taking(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && r.URL.Path != "/mcp" && d.stopping.Load() {
@@ -397,7 +405,8 @@ func (d *Daemon) Status() api.Status {
 	}
 }
 
-// Upstreams says how the upstreams are, in the order of the configuration, once they are past their first connection.
+// Upstreams says how the upstreams are, in the order of the configuration, once they are past their
+// first connection.
 func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 	d.upstreams.ready(ctx)
 	namespaces := map[string]string{}
@@ -421,7 +430,8 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 	return out
 }
 
-// Close gives back what New took. Run must have returned, or never have been called. It may be called twice.
+// Close gives back what New took. Run must have returned, or never have been called. It may be
+// called twice.
 func (d *Daemon) Close() error {
 	var errs []error
 	d.close.Do(func() {

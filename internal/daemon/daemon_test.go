@@ -30,8 +30,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
-// A peer is an MCP server over HTTP, with the tools echo and meet: meet answers when as many calls as its argument n
-// says are under way at once.
+// A peer is an MCP server over HTTP, with the tools echo and meet: meet answers when as many calls
+// as its argument n says are under way at once.
 type peer struct {
 	*httptest.Server
 	calls   atomic.Int64
@@ -191,8 +191,8 @@ func settled(t *testing.T, before int) {
 	}
 }
 
-// TestSilentUpstream has an upstream that takes connections and says nothing: nobody waits for it longer than
-// start_wait.
+// TestSilentUpstream has an upstream that takes connections and says nothing: nobody waits for it
+// longer than start_wait.
 func TestSilentUpstream(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -215,7 +215,8 @@ func TestSilentUpstream(t *testing.T) {
 	}
 }
 
-// TestStopped stops the daemon in the middle of a call: whoever waits gets an error, and nothing is left.
+// TestStopped stops the daemon in the middle of a call: whoever waits gets an error, and nothing is
+// left.
 func TestStopped(t *testing.T) {
 	before := runtime.NumGoroutine()
 	p := newPeer(t)
@@ -305,7 +306,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAgentsSeeLittle holds what an agent reads before it does anything under 1,000 tokens, and the same every time.
+// TestAgentsSeeLittle holds what an agent reads before it does anything under 1,000 tokens, and the
+// same every time.
 func TestAgentsSeeLittle(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "mode: code")
 	list := func() string {

@@ -32,9 +32,10 @@ type DoctorConfig struct {
 	Log     *slog.Logger
 }
 
-// Doctor looks at all that Biplane needs on this host: it reads the configuration, opens the data folder, runs programs
-// in every kind of sandbox that try to get out or to take too much, and connects to the upstreams. With Probe it also tries
-// what a program could that had taken over the process of its engine.
+// Doctor looks at all that Biplane needs on this host: it reads the configuration, opens the data
+// folder, runs programs in every kind of sandbox that try to get out or to take too much, and
+// connects to the upstreams. With Probe it also tries what a program could that had taken over the
+// process of its engine.
 func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	s, checks := checkConfig(c.Config)
 	checks = append(checks, checkFolder(ctx, c)...)

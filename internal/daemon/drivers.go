@@ -38,7 +38,8 @@ var drivers = []driver{
 	{"wasm", tool.WASM, embedded},
 }
 
-// embedded makes the driver of the embedded engine, in processes of its own unless the configuration has that off.
+// embedded makes the driver of the embedded engine, in processes of its own unless the
+// configuration has that off.
 func embedded(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.Process == config.ProcessOff || len(e.command) == 0 {
 		engineproc.Ahead().Close()
@@ -50,11 +51,12 @@ func embedded(s config.Sandbox, e engine) (closingDriver, error) {
 	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(), Strict: s.Process == config.ProcessStrict, Log: e.log})
 }
 
-// EngineCommand is the argument by which this program becomes a process around the embedded engine, before its main begins.
+// EngineCommand is the argument by which this program becomes a process around the embedded engine,
+// before its main begins.
 const EngineCommand = engineproc.Command
 
-// Engine is that process, in a program whose command for it is another one (Config.Engine): args are what came after it. It
-// returns when the process that began it is gone.
+// Engine is that process, in a program whose command for it is another one (Config.Engine): args
+// are what came after it. It returns when the process that began it is gone.
 func Engine(args []string) error { return engineproc.Main(args) }
 
 // newDriver makes the driver of the weakest tier that is at least the one asked for.

@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// slowBody opens a connection on which the body of a request never ends, and waits until the server begins to read it.
+// slowBody opens a connection on which the body of a request never ends, and waits until the server
+// begins to read it.
 func slowBody(t *testing.T, d *daemon.Daemon, header ...string) net.Conn {
 	t.Helper()
 	conn := dial(t, d)
@@ -115,7 +116,8 @@ func TestSlowBodiesOfAPrincipal(t *testing.T) {
 	works(t, d, ann, boss)
 }
 
-// Programs of one principal that wait hold the requests that wait for them: those of others find room, and it says whose limit it was.
+// Programs of one principal that wait hold the requests that wait for them: those of others find
+// room, and it says whose limit it was.
 func TestManyProgramsOfAPrincipal(t *testing.T) {
 	d, _, eve, ann, boss := fair(t)
 	const most, more = 256, 20

@@ -17,7 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on the records of weaker hints: the first of one list have a record each, the others share records.
+// Bounds on the records of weaker hints: the first of one list have a record each, the others share
+// records.
 const (
 	hintRecords = 20
 	hintsAtOnce = 25 // in a shared record
@@ -48,8 +49,9 @@ type sighted struct {
 	problem string       // why none is believed; empty: they were compared
 }
 
-// compare returns the tools with the hints that are believed, and reports whether these may differ from before. If what is known of the
-// tools can't be read or stored, no hint is believed. s.mu is held.
+// compare returns the tools with the hints that are believed, and reports whether these may differ
+// from before. If what is known of the tools can't be read or stored, no hint is believed. s.mu is
+// held.
 func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believed []*tool.Tool, changed bool) {
 	if s.tools != nil && s.problem == "" && slices.Equal(s.listed, tools) {
 		return s.tools, false
@@ -95,7 +97,8 @@ func (s *sighted) claim(name string) *hint.Claim {
 	return nil
 }
 
-// look compares tools with what is stored of them, puts weaker claims on the record, and stores what is new.
+// look compares tools with what is stored of them, puts weaker claims on the record, and stores
+// what is new.
 func (h *hints) look(ctx context.Context, upstream string, tools []*tool.Tool) (hint.Verdict, error) {
 	sights, err := h.load(ctx, upstream)
 	if err != nil {
@@ -124,8 +127,8 @@ func (h *hints) save(ctx context.Context, upstream string, sights *hint.Sights) 
 	return h.store.Save(ctx, upstream, data)
 }
 
-// tell puts claims on the record that are not, and reports whether the sights say so from now on. A tool claims one of few things, and each of
-// them is recorded once.
+// tell puts claims on the record that are not, and reports whether the sights say so from now on. A
+// tool claims one of few things, and each of them is recorded once.
 func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, claims []hint.Claim) (told bool) {
 	var fresh []hint.Claim
 	for i := range claims {
@@ -179,7 +182,8 @@ func changesOf(c *hint.Claim) string { return strings.Join(c.Claimed.Changes(c.H
 // accept believes a claim from now on, and records that first. s.mu is held.
 func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s *sighted, c *hint.Claim) error {
 	sights, err := h.load(ctx, upstream)
-	if s.problem != "" && err != nil && tool.AsError(err).Kind == tool.Conflict { // it was changed: nothing of it counts
+	// it was changed: nothing of it counts
+	if s.problem != "" && err != nil && tool.AsError(err).Kind == tool.Conflict {
 		sights, err = hint.Doubt(s.listed), nil
 	}
 	if err != nil {
@@ -201,7 +205,8 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 	return err
 }
 
-// believed returns the tools of a source as they are shown. s.mu is held by the caller as long as it uses them.
+// believed returns the tools of a source as they are shown. s.mu is held by the caller as long as
+// it uses them.
 func (u *upstreams) believed(s *source, tools []*tool.Tool) ([]*tool.Tool, bool) {
 	return u.hints.compare(s.up.Name(), &s.seen, s.narrow.Keep(tools))
 }
@@ -262,7 +267,8 @@ func wireClaim(c *hint.Claim, path string) *api.WeakerHints {
 	return &api.WeakerHints{Path: path, Changes: c.Claimed.Changes(c.Held), Claim: c.ID()}
 }
 
-// waitingHints returns what tools claim and is not believed, by upstream, in the order of the catalog.
+// waitingHints returns what tools claim and is not believed, by upstream, in the order of the
+// catalog.
 func (u *upstreams) waitingHints() map[string][]api.WeakerHints {
 	out := map[string][]api.WeakerHints{}
 	if !slices.ContainsFunc(u.sources, func(s *source) bool { return s.seen.claims.Load() != nil }) {

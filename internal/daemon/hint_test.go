@@ -108,7 +108,8 @@ func weakerRecords(t *testing.T, d *daemon.Daemon, action string) (n int) {
 	return n
 }
 
-// A tool that begins to call itself read-only waits for a person as before, by a notification and over a restart, until that is accepted.
+// A tool that begins to call itself read-only waits for a person as before, by a notification and
+// over a restart, until that is accepted.
 func TestWeakerHintWaits(t *testing.T) {
 	dir, p := t.TempDir(), newShifty(t)
 	d, stop := p.run(t, dir)
@@ -183,7 +184,8 @@ func TestConfigurationOverrulesWeakerHint(t *testing.T) {
 	p.asks(t, d, "db.drop_table", false)
 }
 
-// Whoever can write to the database makes no hint believed, not by removing all that is known either.
+// Whoever can write to the database makes no hint believed, not by removing all that is known
+// either.
 func TestTamperedHints(t *testing.T) {
 	for name, attack := range map[string][]string{
 		"changed":              {`UPDATE tool_hint SET sights = CAST(replace(CAST(sights AS TEXT), '10', '5') AS BLOB)`},

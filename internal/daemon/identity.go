@@ -62,7 +62,8 @@ func (d *Daemon) signedIn(ev identity.Event) {
 	}
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
 	e.Detail = detail
-	// What comes in now is recorded itself, or not done: nobody gets further because this can't be written.
+	// What comes in now is recorded itself, or not done: nobody gets further because this can't be
+	// written.
 	if _, err := d.audit.Event(context.Background(), e); err != nil {
 		d.log.Error("record of a sign-in", "err", err)
 	}
@@ -105,7 +106,8 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 	return revoked, err
 }
 
-// recorded makes a change between its record and, where it comes to nothing, another one that says so.
+// recorded makes a change between its record and, where it comes to nothing, another one that says
+// so.
 func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string, change func() error) error {
 	p, _ := identity.From(ctx)
 	detail["action"] = action
@@ -175,8 +177,8 @@ func (d *Daemon) URL() string {
 	return "http://" + d.Addr()
 }
 
-// certificateEvery is how long a certificate is used before its files are looked at again: one that is renewed is used
-// without a restart.
+// certificateEvery is how long a certificate is used before its files are looked at again: one that
+// is renewed is used without a restart.
 const certificateEvery = time.Minute
 
 // A certificate is that of the server, from two files.

@@ -212,7 +212,8 @@ func TestKeyForOneTool(t *testing.T) {
 	}
 }
 
-// TestRevoke revokes a key while a call with it waits: the call ends, the MCP session too, and nothing comes in any more.
+// TestRevoke revokes a key while a call with it waits: the call ends, the MCP session too, and
+// nothing comes in any more.
 func TestRevoke(t *testing.T) {
 	dir := t.TempDir()
 	p := newPeer(t)
@@ -263,7 +264,8 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestRevokedWhileItRuns revokes a key whose program goes on by itself: it reaches no tools any more.
+// TestRevokedWhileItRuns revokes a key whose program goes on by itself: it reaches no tools any
+// more.
 func TestRevokedWhileItRuns(t *testing.T) {
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
@@ -375,7 +377,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestSignInOfARealClient has the SDK of MCP for TypeScript find out who gives out tokens, get one and use it.
+// TestSignInOfARealClient has the SDK of MCP for TypeScript find out who gives out tokens, get one
+// and use it.
 func TestSignInOfARealClient(t *testing.T) {
 	node, sdk := peertest.Node(t), filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
 	i, err := identitytest.NewIssuer()

@@ -17,8 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// inlined is the largest catalog that mode auto thinks of writing into the description of execute, in tools. Whether
-// it does is a matter of tokens, and mcpserver's.
+// inlined is the largest catalog that mode auto thinks of writing into the description of execute,
+// in tools. Whether it does is a matter of tokens, and mcpserver's.
 const inlined = 40
 
 // An index shows the catalog to the edges: what exists, never how to call it.
@@ -94,7 +94,8 @@ type tree struct {
 // maxTrees is of how many different choices of tools the declarations are kept.
 const maxTrees = 16
 
-// tree gives the declarations of all tools that p may see, made anew when these changed. Nobody else waits until they are written.
+// tree gives the declarations of all tools that p may see, made anew when these changed. Nobody
+// else waits until they are written.
 func (x *index) tree(p tool.Principal) map[string]string {
 	changes := x.changes.Load() // before the entries are looked at
 	entries := x.visible(p).Entries()
@@ -140,7 +141,8 @@ func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed
 	return out
 }
 
-// lookup finds a tool by any of its names, whoever asks: the door refuses and records what somebody may not call.
+// lookup finds a tool by any of its names, whoever asks: the door refuses and records what somebody
+// may not call.
 func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
 	x.ready(ctx)
 	e, err := x.catalog.View().Resolve(name)

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Lists, search, the declarations in both languages, the names of mode direct, the catalog that mode auto writes out, and calls never
-// disagree, whatever the policies are.
+// Lists, search, the declarations in both languages, the names of mode direct, the catalog that
+// mode auto writes out, and calls never disagree, whatever the policies are.
 func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 	s := newShop(t, "")
 	x := &index{

@@ -17,9 +17,9 @@ const keyFile = "key"
 // newKeyFile is the name of the key's file in a data folder that is being made.
 const newKeyFile = keyFile + ".new"
 
-// checkKey makes the key of a new data folder, and its witness. A key without a database and without a witness was used before: both are
-// there before the key has its name. And with a new key beside a database, nothing that is sealed there could be read again. The caller
-// owns the folder.
+// checkKey makes the key of a new data folder, and its witness. A key without a database and
+// without a witness was used before: both are there before the key has its name. And with a new key
+// beside a database, nothing that is sealed there could be read again. The caller owns the folder.
 func checkKey(folder string) error {
 	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
 	given, database := os.Getenv("BIPLANE_KEY") != "", there(filepath.Join(folder, store.File))
@@ -28,7 +28,8 @@ func checkKey(folder string) error {
 		return makeKey(folder, database)
 	case !given && !there(name):
 		return tool.Errorf(tool.Conflict, "the data folder %s has a database, and its key is gone: put the key back as %s, or into $BIPLANE_KEY; to begin anew, move the folder away", folder, name)
-	case database, there(filepath.Join(folder, store.WitnessFile)): // whether they are those that the key sealed is seen when the record is opened
+	case database, there(filepath.Join(folder, store.WitnessFile)):
+		// whether they are those that the key sealed is seen when the record is opened
 		return nil
 	case !given || store.Marked(folder):
 		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are gone: restore all of the folder from a backup; to begin anew, "+
@@ -41,7 +42,8 @@ func checkKey(folder string) error {
 	return store.Foresee(folder, k)
 }
 
-// makeKey makes a key and then a witness, or goes on where a start ended that had begun to. With a database there must be a witness already.
+// makeKey makes a key and then a witness, or goes on where a start ended that had begun to. With a
+// database there must be a witness already.
 func makeKey(folder string, database bool) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return tool.Errorf(tool.Unavailable, "make the data folder: %w; give another one with --data-dir", err)
@@ -68,8 +70,8 @@ func there(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// openKey gives the key that seals what the store must not keep in the clear: that of $BIPLANE_KEY, else that of the data
-// folder, which is made where there is none.
+// openKey gives the key that seals what the store must not keep in the clear: that of $BIPLANE_KEY,
+// else that of the data folder, which is made where there is none.
 func openKey(folder string) (*secret.Key, error) {
 	if text := os.Getenv("BIPLANE_KEY"); text != "" {
 		k, err := secret.ParseKey(text)

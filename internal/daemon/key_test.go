@@ -51,7 +51,8 @@ func started(t *testing.T, folder string) error {
 	return errors.Join(d.signAudit(t.Context()), d.Close())
 }
 
-// A key that was used before, without the database and the witness that it sealed, is no new one: no start begins a record with it.
+// A key that was used before, without the database and the witness that it sealed, is no new one:
+// no start begins a record with it.
 func TestUsedKey(t *testing.T) {
 	t.Setenv("BIPLANE_KEY", "")
 	const mark = "biplane.sealed"

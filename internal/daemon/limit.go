@@ -19,8 +19,8 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execu
 	return d.ending(c, done), nil
 }
 
-// readmit counts an execution that goes on after a restart, and what it uses from now on: by the rules, and by the policies that
-// would let it begin now.
+// readmit counts an execution that goes on after a restart, and what it uses from now on: by the
+// rules, and by the policies that would let it begin now.
 func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
 	c.Tool = &tool.Tool{Upstream: tool.Own, Name: "execute"}
 	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels}).Grant

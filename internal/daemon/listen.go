@@ -21,7 +21,8 @@ type server struct {
 	err  error         // why, when it wasn't told to stop; set before done is closed
 }
 
-// serve begins to serve. failed is told when the server ends by itself; it must have room for that. Connections over a network are bounded.
+// serve begins to serve. failed is told when the server ends by itself; it must have room for that.
+// Connections over a network are bounded.
 func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error) *server {
 	s := &server{
 		http: &http.Server{
@@ -43,7 +44,8 @@ func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error
 	return s
 }
 
-// stop ends a server: it takes no more connections, and the requests under way may end until ctx is done.
+// stop ends a server: it takes no more connections, and the requests under way may end until ctx is
+// done.
 func (s *server) stop(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -53,15 +55,17 @@ func (s *server) stop(ctx context.Context) error {
 	return errors.Join(err, s.err)
 }
 
-// mostConnections is how many connections of a network there may be: no more than a half of the files that the process may open, so
-// that the rest of it (the store, upstreams, the socket) always finds some.
+// mostConnections is how many connections of a network there may be: no more than a half of the
+// files that the process may open, so that the rest of it (the store, upstreams, the socket) always
+// finds some.
 func mostConnections() int64 {
 	const most = 4096
 	return max(min(most, openFiles()/2), 8)
 }
 
-// connections bounds the connections of a network, by the addresses that they come from. When an address has its share, or all of
-// them have theirs, the connection that has been idle for longest is closed, of the address with the most; when none is, the new one.
+// connections bounds the connections of a network, by the addresses that they come from. When an
+// address has its share, or all of them have theirs, the connection that has been idle for longest
+// is closed, of the address with the most; when none is, the new one.
 type connections struct {
 	shares *queue.Shares
 
@@ -120,7 +124,8 @@ func (c *connections) enter(conn net.Conn) {
 	c.all[conn] = &peer{from: from, idle: true, since: time.Now()}
 }
 
-// victim returns the connection that makes room for one from an address: of the address with the most that has an idle one. c.mu is held.
+// victim returns the connection that makes room for one from an address: of the address with the
+// most that has an idle one. c.mu is held.
 func (c *connections) victim(from string) (oldest net.Conn) {
 	for _, address := range c.shares.More(from) {
 		for conn, one := range c.all {

@@ -48,7 +48,8 @@ func open(all []*fakeConn) (n int) {
 	return n
 }
 
-// The connections of one network of IPv6, whatever their addresses in it, make room for one from another.
+// The connections of one network of IPv6, whatever their addresses in it, make room for one from
+// another.
 func TestConnectionsOfANetwork(t *testing.T) {
 	c := newConnections(16)
 	eve := conns(c, 40, true, "[2001:db8:0:1::%d]:999")
@@ -68,7 +69,8 @@ func TestConnectionsOfANetwork(t *testing.T) {
 	}
 }
 
-// The connection that has been idle for longest is closed: of the address with the most that has any.
+// The connection that has been idle for longest is closed: of the address with the most that has
+// any.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	c := newConnections(16)
 	eve, bob := conns(c, 8, true, "192.0.2.1:999"), conns(c, 6, false, "192.0.2.2:999")

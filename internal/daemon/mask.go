@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// newMask returns a Masker of the secrets that the configuration has, and of the data folder's key. Upstreams add their own,
-// and the tokens that they sign in with.
+// newMask returns a Masker of the secrets that the configuration has, and of the data folder's key.
+// Upstreams add their own, and the tokens that they sign in with.
 func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
 	m.Add(s.Hidden...)
@@ -38,7 +38,8 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	return m
 }
 
-// masked returns a Caller that takes secrets out of what next says: results, errors, progress and log messages.
+// masked returns a Caller that takes secrets out of what next says: results, errors, progress and
+// log messages.
 func masked(m *mask.Masker, next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		call := *c
@@ -89,7 +90,8 @@ func maskedResult(m *mask.Masker, r *tool.Result) (*tool.Result, error) {
 	return out, nil
 }
 
-// shownRequests returns the requests as they are shown: without secrets in their arguments. What is sent is what was asked for.
+// shownRequests returns the requests as they are shown: without secrets in their arguments. What is
+// sent is what was asked for.
 func (d *Daemon) shownRequests() approval.Requests { return maskedRequests{d.approvals, d.mask} }
 
 type maskedRequests struct {

@@ -79,8 +79,8 @@ func (l *logText) String() string {
 	return l.b.String()
 }
 
-// TestSecretsStayHere has an upstream, and a process that doesn't start, repeat the value of a variable, in every way that
-// leads to an agent, a program, the log, the record or a person.
+// TestSecretsStayHere has an upstream, and a process that doesn't start, repeat the value of a
+// variable, in every way that leads to an agent, a program, the log, the record or a person.
 func TestSecretsStayHere(t *testing.T) {
 	dir, up := t.TempDir(), leaky(t)
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
@@ -145,7 +145,8 @@ mcpServers:
 	}
 }
 
-// TestSecretsOfPrograms has a program make a secret of its own parts: whoever asks for the execution, or reads its journal, doesn't have it either.
+// TestSecretsOfPrograms has a program make a secret of its own parts: whoever asks for the
+// execution, or reads its journal, doesn't have it either.
 func TestSecretsOfPrograms(t *testing.T) {
 	dir := t.TempDir()
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`

@@ -13,9 +13,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// ServeMCP speaks MCP with one agent: as the owner of the data folder when no process is, else through the process
-// that is. When that process ends, as it does when the agent that began it is closed, this one takes its place, or
-// goes on through the one that did: the agent notices nothing but errors for the calls that were under way.
+// ServeMCP speaks MCP with one agent: as the owner of the data folder when no process is, else
+// through the process that is. When that process ends, as it does when the agent that began it is
+// closed, this one takes its place, or goes on through the one that did: the agent notices nothing
+// but errors for the calls that were under way.
 func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	d, owner, err := take(ctx, cfg)
 	if err != nil {

@@ -84,7 +84,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsFormat reads all figures as a collector does: every family has one type, said before its figures, which are together.
+// TestMetricsFormat reads all figures as a collector does: every family has one type, said before
+// its figures, which are together.
 func TestMetricsFormat(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "")
 	execute(t, d.Client(), `1`)

@@ -13,9 +13,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// CheckNames returns a line for each name in the configuration and its policies that no tool or upstream has, as far as that is known
-// without starting anything: by the tools that each upstream has listed, as the data folder has them. If names of other upstreams can't be
-// checked, another line says so.
+// CheckNames returns a line for each name in the configuration and its policies that no tool or
+// upstream has, as far as that is known without starting anything: by the tools that each upstream
+// has listed, as the data folder has them. If names of other upstreams can't be checked, another
+// line says so.
 func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string, error) {
 	e, err := s.Engine()
 	if err != nil {
@@ -54,7 +55,8 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 	return lines, nil
 }
 
-// listedBefore returns the tools that upstreams have listed, as far as the data folder tells: their names.
+// listedBefore returns the tools that upstreams have listed, as far as the data folder tells: their
+// names.
 func listedBefore(ctx context.Context, folder string) (map[string][]*tool.Tool, error) {
 	stored, err := store.StoredHints(ctx, folder)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// Names in the configuration are compared with the tools that upstreams listed before, without starting any; while a process runs, too.
+// Names in the configuration are compared with the tools that upstreams listed before, without
+// starting any; while a process runs, too.
 func TestNamesAreCheckedWithoutUpstreams(t *testing.T) {
 	p := newPeer(t)
 	dir := withPolicies(t, `

@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// networkTools are those of ours that programs reach the network by, as fetch. Agents see neither: their calls come from inside of
-// programs only.
+// networkTools are those of ours that programs reach the network by, as fetch. Agents see neither:
+// their calls come from inside of programs only.
 func networkTools() []*tool.Tool {
 	yes, no := true, false
 	schema := func(methods string) json.RawMessage {
@@ -35,7 +35,8 @@ func (d *Daemon) newNetwork() network {
 	return network{egress.New(egress.Config{Private: d.cfg.Settings.Network.Private, Version: d.cfg.Version})}
 }
 
-// Call makes a request of a program. What policy decided on is where it goes: both take it from policy.TargetOf.
+// Call makes a request of a program. What policy decided on is where it goes: both take it from
+// policy.TargetOf.
 func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if c.Parent == "" {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for programs: call fetch in one", c.Path))

@@ -120,7 +120,8 @@ func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
 	}
 }
 
-// What a host answers is untrusted, and a request leads out: with private data read, a person is asked.
+// What a host answers is untrusted, and a request leads out: with private data read, a person is
+// asked.
 func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
 	url, hits := web(t)
 	p := newPeer(t)

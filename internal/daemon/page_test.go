@@ -247,7 +247,8 @@ func TestPageIsClosed(t *testing.T) {
 	}
 }
 
-// TestPageWithoutSignIn: on a loopback address where nobody signs in, one looks, and decides on the command line.
+// TestPageWithoutSignIn: on a loopback address where nobody signs in, one looks, and decides on the
+// command line.
 func TestPageWithoutSignIn(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "")
 	x := execute(t, d.Client(), `return await callTool("till.put", { text: "x".repeat(300 << 10) })`)

@@ -13,8 +13,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAPlanThatIsCarriedOutWaits: a program may go on in another way when its plan is carried out, and read what a person decides on. Whoever
-// resumes what was planned is told so, and asked at their client.
+// TestAPlanThatIsCarriedOutWaits: a program may go on in another way when its plan is carried out,
+// and read what a person decides on. Whoever resumes what was planned is told so, and asked at
+// their client.
 func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 	const policies = `permit (principal, action in [Action::"execute", Action::"call", Action::"read", Action::"write"], resource);
 @id("all") @ask("approvers") permit (principal, action == Action::"call", resource in Upstream::"till");`

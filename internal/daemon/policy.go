@@ -18,13 +18,15 @@ import (
 // policyLook is how often a folder of policies is looked at.
 const policyLook = time.Second
 
-// policies are the door under the newest policies: each version of them is a Gateway of its own. A call that is under way
-// keeps the one that it began with; the next call of the same program has the newest.
+// policies are the door under the newest policies: each version of them is a Gateway of its own. A
+// call that is under way keeps the one that it began with; the next call of the same program has
+// the newest.
 type policies struct {
 	settings *config.Config
 	parts    gateway.Config // but for Policy
 	changed  func()         // told when what somebody may see may have changed
-	// loaded is told of policies that came into force, and of those that did not, with the reason and with what stays.
+	// loaded is told of policies that came into force, and of those that did not, with the reason
+	// and with what stays.
 	loaded func(ctx context.Context, inForce *policy.Engine, err error)
 	log    *slog.Logger
 

@@ -22,7 +22,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A desk answers what policies say, those in force or others, of the tools that there are and of the record.
+// A desk answers what policies say, those in force or others, of the tools that there are and of
+// the record.
 type desk struct {
 	settings *config.Config
 	policies *policies
@@ -143,8 +144,8 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	return a, nil
 }
 
-// question gives what is asked about, and its name: a call of a tool, or with "read" or "write" in the tool's place the use of the file
-// that the argument path names.
+// question gives what is asked about, and its name: a call of a tool, or with "read" or "write" in
+// the tool's place the use of the file that the argument path names.
 func (d *desk) question(q api.PolicyQuestion) (r policy.Request, about string, err error) {
 	if q.Tool == "read" || q.Tool == "write" {
 		var a struct {
@@ -309,7 +310,8 @@ func (p *replaying) done() *api.PolicyReplay {
 	return p.out
 }
 
-// recordPolicy keeps on the record that policies came into force, or were refused, where these are others than the last ones there.
+// recordPolicy keeps on the record that policies came into force, or were refused, where these are
+// others than the last ones there.
 func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
 	last, err := d.audit.Newest(ctx, audit.KindPolicy)
 	if err != nil {
@@ -318,7 +320,8 @@ func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem err
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], e, problem)
 }
 
-// recordPolicyAfter is recordPolicy where the last ones on the record are known; nil: there are none.
+// recordPolicyAfter is recordPolicy where the last ones on the record are known; nil: there are
+// none.
 func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *policy.Engine, problem error) {
 	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.Local(), Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}
 	if problem != nil {
@@ -332,7 +335,8 @@ func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *p
 	}
 }
 
-// StarterPolicy gives the text of a policy that comes with Biplane; without a name, the names of all.
+// StarterPolicy gives the text of a policy that comes with Biplane; without a name, the names of
+// all.
 func StarterPolicy(name string) (text string, names []string, err error) {
 	if name == "" {
 		return "", policy.Starters(), nil
@@ -347,8 +351,8 @@ func StarterPolicy(name string) (text string, names []string, err error) {
 // A PolicyCase is how one case of a policy test went.
 type PolicyCase = policy.CaseResult
 
-// TestPolicies runs a file of cases (see policy.Cases) under files, which it may replace by its own, and gives what the file
-// would be if what came out were wanted.
+// TestPolicies runs a file of cases (see policy.Cases) under files, which it may replace by its
+// own, and gives what the file would be if what came out were wanted.
 func TestPolicies(s *config.Config, name string, archive []byte, files []api.PolicyFile) ([]PolicyCase, []byte, error) {
 	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier}
 	for _, f := range files {

@@ -149,7 +149,8 @@ func TestPoliciesThatAreWrongAtStart(t *testing.T) {
 	}
 }
 
-// Declarations are of what may be seen, each principal's own, and made once for all that see the same.
+// Declarations are of what may be seen, each principal's own, and made once for all that see the
+// same.
 func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 	s := newShop(t, `permit (principal, action, resource) when { resource.readOnly || principal in Group::"dev" };`)
 	x := &index{
@@ -254,7 +255,8 @@ func TestDeskExplainsAndChecks(t *testing.T) {
 	}
 }
 
-// Each process says which policies are in force; the record has them once, until others are, or they are refused.
+// Each process says which policies are in force; the record has them once, until others are, or
+// they are refused.
 func TestPoliciesAreRecordedOnce(t *testing.T) {
 	s := newShop(t, readsOnly)
 	first := s.policies.engine.Load()

@@ -5,7 +5,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
-// newPrivacy makes what keeps personal data from models; nil where the configuration doesn't ask for it.
+// newPrivacy makes what keeps personal data from models; nil where the configuration doesn't ask
+// for it.
 func (d *Daemon) newPrivacy(key *secret.Key) *privacy.Guard {
 	s := d.cfg.Settings.Privacy
 	if !s.Tokenize {

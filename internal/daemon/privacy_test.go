@@ -130,8 +130,9 @@ func model(t *testing.T, d *daemon.Daemon, progress func(string)) *mcp.ClientSes
 	return s
 }
 
-// TestModelsSeeTokens follows a customer's data: the model sees tokens, the program computes on the data, the tool that policy lets have
-// it gets it, others get tokens; in sessions, their copies, and after a restart.
+// TestModelsSeeTokens follows a customer's data: the model sees tokens, the program computes on the
+// data, the tool that policy lets have it gets it, others get tokens; in sessions, their copies,
+// and after a restart.
 func TestModelsSeeTokens(t *testing.T) {
 	c, dir, text := newPrivate(t)
 	d, stop := run(t, dir, text)
@@ -156,7 +157,8 @@ func TestModelsSeeTokens(t *testing.T) {
 	send(d, "work", "send", `{ to: "[EMAIL_1]", body: "Dear [FIELD_1], [EMAIL_99] [EMAIL_1]", raw: JSON.stringify({ to: "[EMAIL_1]" }) }`,
 		`{"to":"Ada@Example.com","body":"Dear Ada Lovelace, [EMAIL_99] Ada@Example.com","raw":"{\"to\":\"Ada@Example.com\"}"}`)
 	send(d, "work", "send", `{ dial: "[PHONE_1]" }`, `{"dial":2125550147}`)
-	send(d, "work", "send", `{ to: "[EMAIL_1]", card: "[CARD_1]" }`, `{"to":"[EMAIL_1]","card":"[CARD_1]"}`) // all or none
+	// all or none
+	send(d, "work", "send", `{ to: "[EMAIL_1]", card: "[CARD_1]" }`, `{"to":"[EMAIL_1]","card":"[CARD_1]"}`)
 	send(d, "work", "post", `{ to: "[EMAIL_1]" }`, `{"to":"[EMAIL_1]"}`)
 	send(d, "other", "send", `{ to: "x [EMAIL_1]" }`, `{"to":"x [EMAIL_1]"}`) // of another session
 
@@ -232,7 +234,8 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 	}
 }
 
-// TestNamesAreKnownInOtherSessions has a session given what a program of another one read, by a correction and by a handle.
+// TestNamesAreKnownInOtherSessions has a session given what a program of another one read, by a
+// correction and by a handle.
 func TestNamesAreKnownInOtherSessions(t *testing.T) {
 	_, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nsandbox: { output_tokens: 300 }")
@@ -309,7 +312,8 @@ func TestDirectCallsShowTokens(t *testing.T) {
 	}
 }
 
-// TestWhatProgramsWroteIsHidden has a program write personal data where other answers than its own show it.
+// TestWhatProgramsWroteIsHidden has a program write personal data where other answers than its own
+// show it.
 func TestWhatProgramsWroteIsHidden(t *testing.T) {
 	_, dir, text := newPrivate(t)
 	text = strings.Replace(text, "policy: ./policies", "policy: open", 1)

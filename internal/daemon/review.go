@@ -15,8 +15,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A review is what is wrong in the configuration and the policies as far as it can be seen only when the upstreams have listed their
-// tools: names of tools, upstreams, arguments, groups and users that there are not.
+// A review is what is wrong in the configuration and the policies as far as it can be seen only
+// when the upstreams have listed their tools: names of tools, upstreams, arguments, groups and
+// users that there are not.
 type review struct {
 	again chan struct{} // has one token when something changed that it depends on
 
@@ -35,7 +36,8 @@ func (r *review) changed() {
 	}
 }
 
-// review reports what is wrong once the upstreams have listed their tools, and again when another one has, or the policies change.
+// review reports what is wrong once the upstreams have listed their tools, and again when another
+// one has, or the policies change.
 func (d *Daemon) review(ctx context.Context) {
 	select {
 	case <-d.upstreams.settled:
@@ -52,8 +54,9 @@ func (d *Daemon) review(ctx context.Context) {
 	}
 }
 
-// warnings returns what is wrong now; nothing before the upstreams are past their first connection. What is new is logged. However
-// often a server changes its list, it is looked through again only when another upstream has listed its tools, or the policies changed.
+// warnings returns what is wrong now; nothing before the upstreams are past their first connection.
+// What is new is logged. However often a server changes its list, it is looked through again only
+// when another upstream has listed its tools, or the policies changed.
 func (d *Daemon) warnings() []string {
 	select {
 	case <-d.upstreams.settled:
@@ -104,7 +107,8 @@ func policyLine(p api.PolicyProblem) string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// listed returns the tools of the upstreams that have listed theirs, before the configuration left any out.
+// listed returns the tools of the upstreams that have listed theirs, before the configuration left
+// any out.
 func (u *upstreams) listed() map[string][]*tool.Tool {
 	out := map[string][]*tool.Tool{}
 	for _, s := range u.sources {

@@ -36,7 +36,8 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	return err
 }
 
-// declarations are the files below ./tools. Whoever looks at them waits for the upstreams, for as long as a search does.
+// declarations are the files below ./tools. Whoever looks at them waits for the upstreams, for as
+// long as a search does.
 func (d *Daemon) declarations(p tool.Principal) map[string]string {
 	d.upstreams.ready(context.Background())
 	return d.index.tree(p)

@@ -21,7 +21,8 @@ const (
 	skillBytes    = 4_000
 )
 
-// withSkills has search find the skills that whoever asks can import: those whose name the query says before the tools, others behind them.
+// withSkills has search find the skills that whoever asks can import: those whose name the query
+// says before the tools, others behind them.
 func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error), guard *privacy.Guard) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		res, err := search.Call(ctx, c)
@@ -60,7 +61,8 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 	})
 }
 
-// hideFromModel hides personal data in texts that programs wrote, in the answer of a call from outside. Programs see the data itself.
+// hideFromModel hides personal data in texts that programs wrote, in the answer of a call from
+// outside. Programs see the data itself.
 func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, texts ...*string) {
 	if c.Parent != "" {
 		return
@@ -72,7 +74,8 @@ func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, text
 	s.Hide(ctx)
 }
 
-// withSkillList adds the skills that a query finds to a list of tools for a program, as a note on the first.
+// withSkillList adds the skills that a query finds to a list of tools for a program, as a note on
+// the first.
 func withSkillList(res *tool.Result, all []skill.Info, query string) (*tool.Result, error) {
 	named, others := skillTexts(all, query, false)
 	text := strings.TrimSpace(named + "\n" + others)
@@ -99,8 +102,8 @@ func textBlock(text string) json.RawMessage {
 	return raw
 }
 
-// skillTexts tells of the skills that a query finds, or of all of them in brief where it is empty. named are those whose name it says:
-// all words of one are of the other.
+// skillTexts tells of the skills that a query finds, or of all of them in brief where it is empty.
+// named are those whose name it says: all words of one are of the other.
 func skillTexts(all []skill.Info, query string, full bool) (named, others string) {
 	want := words(query)
 	if len(want) == 0 {

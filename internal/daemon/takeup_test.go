@@ -26,7 +26,8 @@ func (s *scene) calls() []api.AuditRecord {
 	return all
 }
 
-// lingers adds a tool to the book, which only reads, and answers once the channel that it gives is closed; the other one is told of each call.
+// lingers adds a tool to the book, which only reads, and answers once the channel that it gives is
+// closed; the other one is told of each call.
 func (s *scene) lingers() (answer chan struct{}, called chan string) {
 	s.Helper()
 	answer, called = make(chan struct{}), make(chan string, 16)
@@ -43,7 +44,8 @@ func (s *scene) lingers() (answer chan struct{}, called chan string) {
 	return answer, called
 }
 
-// A call that waits for a person, or for a slow tool, when its process ends in order goes on in the next one, and has one record, which says so.
+// A call that waits for a person, or for a slow tool, when its process ends in order goes on in the
+// next one, and has one record, which says so.
 func TestOneRecordAcrossARestart(t *testing.T) {
 	for _, row := range []struct{ name, code, tool string }{
 		{"a person", one, "book.write"},
@@ -81,7 +83,8 @@ func TestOneRecordAcrossARestart(t *testing.T) {
 	}
 }
 
-// What was decided on in another way meanwhile is another record, which names the first; that one has an end.
+// What was decided on in another way meanwhile is another record, which names the first; that one
+// has an end.
 func TestAnotherRecordAcrossARestart(t *testing.T) {
 	s := &scene{T: t, house: newHouse(t, askForWrites), channel: byAPI, label: "t-"}
 	s.waits(one)
@@ -94,7 +97,8 @@ func TestAnotherRecordAcrossARestart(t *testing.T) {
 	}
 }
 
-// Where the end of a journal was cut off that knew of a write, nothing is written twice: the record knows of it, too.
+// Where the end of a journal was cut off that knew of a write, nothing is written twice: the record
+// knows of it, too.
 func TestCutJournal(t *testing.T) {
 	for _, policy := range []string{askForWrites, "policy: open\n"} {
 		t.Run(strings.TrimSpace(policy), func(t *testing.T) {
@@ -179,7 +183,8 @@ func (h *house) cut(t *testing.T, execution string, keep int) {
 	}
 }
 
-// What an execution came to is answered after a restart as before it, to the same people, and without personal data where a model may ask.
+// What an execution came to is answered after a restart as before it, to the same people, and
+// without personal data where a model may ask.
 func TestExecutionAfterARestart(t *testing.T) {
 	s := &scene{T: t, house: newHouse(t, "policy: open\nprivacy: tokenize\n"), label: "t-"}
 	before := map[string]*api.Execution{}
@@ -213,7 +218,8 @@ func TestExecutionAfterARestart(t *testing.T) {
 	}
 }
 
-// What goes on after a restart is under way for limits, as it was before: an execution once, with what carries out its plan.
+// What goes on after a restart is under way for limits, as it was before: an execution once, with
+// what carries out its plan.
 func TestLimitsAfterARestart(t *testing.T) {
 	const limits = "limits: [{ what: concurrent, max: 2 }, { what: tokens, max: 1000, window: 1h }]\n"
 	for _, mode := range []string{"", "plan"} {
@@ -244,7 +250,8 @@ func TestLimitsAfterARestart(t *testing.T) {
 			if x := <-second; x == nil || x.State != api.StateDone {
 				t.Errorf("%+v", x)
 			}
-			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) { // what it used is counted once it is answered
+			// what it used is counted once it is answered
+			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
 				if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "4"}); err != nil && strings.Contains(err.Error(), "tokens") {
 					break
 				} else if time.Now().After(deadline) {

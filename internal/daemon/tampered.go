@@ -9,7 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tampered puts on record which rows of the database were changed without the key of the data folder. None of them grants anything.
+// A tampered puts on record which rows of the database were changed without the key of the data
+// folder. None of them grants anything.
 type tampered struct {
 	mu     sync.Mutex
 	d      *Daemon       // nil: the record isn't open yet
@@ -23,7 +24,8 @@ var tamperedKinds = map[string]audit.Kind{
 	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession, "skill": audit.KindSession, "upstream_token": audit.KindSignIn, "tool_hint": audit.KindTool,
 }
 
-// tell records that a row was changed. It doesn't wait: the store must not be used where it is called.
+// tell records that a row was changed. It doesn't wait: the store must not be used where it is
+// called.
 func (t *tampered) tell(table, row string, err error) {
 	kind := tamperedKinds[table]
 	if kind == "" {

@@ -58,7 +58,9 @@ func addServers(s *config.Config, u *upstreams) error {
 		err = u.add(&source{kind: shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.Narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
 			kind := c.Type
 			if kind == "http" {
-				kind = "" // many configurations say so, or nothing, of servers that speak the legacy transport: it finds out
+				// many configurations say so, or nothing, of servers that speak the legacy
+				// transport: it finds out
+				kind = ""
 			}
 			cfg := mcp.Config{
 				Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env, Dir: c.Dir, URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
@@ -76,8 +78,8 @@ func addServers(s *config.Config, u *upstreams) error {
 	return nil
 }
 
-// signsIn makes what signs in to a server on the network. A server whose Authorization header the configuration gives is
-// signed in to with that alone: the client is nil, as for programs.
+// signsIn makes what signs in to a server on the network. A server whose Authorization header the
+// configuration gives is signed in to with that alone: the client is nil, as for programs.
 func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
 	if c.URL == "" || c.Authorization() {
 		return nil, nil
@@ -149,8 +151,8 @@ func (u *upstreams) want() {
 	}
 }
 
-// run runs all upstreams once they are wanted, at the same time, until ctx is done; it returns when all that they started
-// is gone.
+// run runs all upstreams once they are wanted, at the same time, until ctx is done; it returns when
+// all that they started is gone.
 func (u *upstreams) run(ctx context.Context) {
 	defer u.signIns.close()
 	select {
@@ -202,7 +204,8 @@ func (u *upstreams) update(s *source) {
 	}
 }
 
-// settle notes that an upstream is past its first connection, or that nobody waits any longer (name empty).
+// settle notes that an upstream is past its first connection, or that nobody waits any longer (name
+// empty).
 func (u *upstreams) settle(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -250,8 +253,9 @@ func (u *upstreams) ready(ctx context.Context) {
 	}
 }
 
-// readyFor waits as ready does, for those upstreams only that a program may use: those that its text names, by namespace or
-// name. A program that might reach others by names that are not in its text, or names a tool alone, waits for all.
+// readyFor waits as ready does, for those upstreams only that a program may use: those that its
+// text names, by namespace or name. A program that might reach others by names that are not in its
+// text, or names a tool alone, waits for all.
 func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 	var a struct {
 		Code    string `json:"code"`
@@ -272,7 +276,8 @@ func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 	}
 }
 
-// past waits until an upstream is past its first connection, or the time for that is over; false when ctx is done before.
+// past waits until an upstream is past its first connection, or the time for that is over; false
+// when ctx is done before.
 func (u *upstreams) past(ctx context.Context, name string) bool {
 	u.want()
 	u.mu.Lock()
@@ -289,8 +294,8 @@ func (u *upstreams) past(ctx context.Context, name string) bool {
 	}
 }
 
-// computed are the words of programs that can reach upstreams which their text doesn't name: by computed names, as files, by
-// search, through the global object, or in code that they make.
+// computed are the words of programs that can reach upstreams which their text doesn't name: by
+// computed names, as files, by search, through the global object, or in code that they make.
 var computed = []string{
 	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global", "eval", "Function", "constructor", `\u`,
 }
@@ -311,8 +316,8 @@ func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	})
 }
 
-// waitingOne is waiting for the calls of programs, which wait for the upstream of their tool only: one that goes on after a
-// restart begins before the upstreams do.
+// waitingOne is waiting for the calls of programs, which wait for the upstream of their tool only:
+// one that goes on after a restart begins before the upstreams do.
 func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.mu.Lock()

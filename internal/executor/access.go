@@ -8,7 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// pass is that of the run's fence. What a program did before this process began is not decided on again.
+// pass is that of the run's fence. What a program did before this process began is not decided on
+// again.
 func (r *run) pass(op, path, to string) error {
 	r.fencing.Lock()
 	defer r.fencing.Unlock()
@@ -24,8 +25,8 @@ func (r *run) fileOp(f *sandbox.File) (json.RawMessage, error) {
 	return r.fileDone(f)
 }
 
-// fileAgain does to files what a program did before this process began, when it was answered so. It was decided on then: a refusal
-// stays one, and nothing else becomes one.
+// fileAgain does to files what a program did before this process began, when it was answered so. It
+// was decided on then: a refusal stays one, and nothing else becomes one.
 func (r *run) fileAgain(f *sandbox.File, answer []byte) {
 	var m sandbox.HostMessage
 	if json.Unmarshal(answer, &m) == nil && m.Answer != nil && m.Answer.Error != nil && m.Answer.Error.Code == "EACCES" {

@@ -35,8 +35,8 @@ func (w *warden) Refused(_ context.Context, u vfs.Use, _ error) {
 	w.refused = append(w.refused, fmt.Sprintf("%s %s", u.Path, u.Principal.ID))
 }
 
-// What a program was refused, and what it was allowed, before its process ended is so after it, whatever the policies are by then; what
-// it does from there on is decided on by the new ones.
+// What a program was refused, and what it was allowed, before its process ended is so after it,
+// whatever the policies are by then; what it does from there on is decided on by the new ones.
 func TestRecoveryDoesNotDecideOnFilesAgain(t *testing.T) {
 	w := &warden{barred: "workspace/no"}
 	s := newScene(t, func(cfg *executor.Config) { cfg.Access = w })

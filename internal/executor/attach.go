@@ -15,14 +15,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// Bounds of what an agent can send along with a program. What is larger is for the program to fetch, or for `biplane cp`.
+// Bounds of what an agent can send along with a program. What is larger is for the program to
+// fetch, or for `biplane cp`.
 const (
 	maxAttached      = 64      // files
 	maxAttachedBytes = 2 << 20 // of all of them, decoded: a request of MCP has room for them
 )
 
-// An attached is a file as agents send it: an embedded resource of MCP (server/tools, embedded resources), with its wrapping
-// {type: "resource", resource: {uri, text | blob}} or without, or the same with a path instead of the uri.
+// An attached is a file as agents send it: an embedded resource of MCP (server/tools, embedded
+// resources), with its wrapping {type: "resource", resource: {uri, text | blob}} or without, or the
+// same with a path instead of the uri.
 type attached struct {
 	Type     string    `json:"type"`
 	Resource *attached `json:"resource"`
@@ -32,7 +34,8 @@ type attached struct {
 	Blob     *string   `json:"blob"`
 }
 
-// attachments reads the files of an execute. Their errors name the file, as they are about the request.
+// attachments reads the files of an execute. Their errors name the file, as they are about the
+// request.
 func attachments(raw json.RawMessage) ([]journal.File, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -96,7 +99,8 @@ func (a *attached) name(i int) (string, error) {
 	return p, nil
 }
 
-// belowWorkspace takes ./workspace from a path, however programs may write it, and says whether it was there.
+// belowWorkspace takes ./workspace from a path, however programs may write it, and says whether it
+// was there.
 func belowWorkspace(p string) (rest string, below bool) {
 	if rest, below = strings.CutPrefix(p, "/workspace/"); below {
 		return rest, true
@@ -122,7 +126,8 @@ func (a *attached) data(name string, most int) (data []byte, err error) {
 	return data, nil
 }
 
-// attach puts the files into the program's view of ./workspace: they stay when it ends well, and are gone when it fails.
+// attach puts the files into the program's view of ./workspace: they stay when it ends well, and
+// are gone when it fails.
 func (r *run) attach(files []journal.File) error {
 	for _, f := range files {
 		name := "./workspace/" + f.Path

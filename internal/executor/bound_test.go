@@ -9,7 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/executor"
 )
 
-// bounded are programs that reach one bound each, which the answer names first, and its meta data too.
+// bounded are programs that reach one bound each, which the answer names first, and its meta data
+// too.
 var bounded = []struct{ name, language, code, kind, limit string }{
 	{"memory", "typescript", `const all = []; for (;;) all.push(new Array(1e5).fill(7))`, "limit", "memory"},
 	{"memory", "python", "a = []\nwhile True:\n    a.append(bytearray(1000000))", "limit", "memory"},
@@ -66,7 +67,8 @@ func TestEachLimitIsNamed(t *testing.T) {
 	}
 }
 
-// An answer says how much of the console isn't there: of a program that ended well, and of one that would have gone on for ever.
+// An answer says how much of the console isn't there: of a program that ended well, and of one that
+// would have gone on for ever.
 func TestDroppedConsole(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Console = 16 << 10 })
 	for _, c := range []struct {

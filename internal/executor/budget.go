@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// valueText shows a value within the budget. What doesn't fit is described, and kept for later programs.
+// valueText shows a value within the budget. What doesn't fit is described, and kept for later
+// programs.
 func (r *run) valueText(e *execution.Execution) string {
 	v, budget := string(e.Value), r.x.cfg.Limits.OutputTokens
 	if len(v) <= budget { // no token is shorter than a byte
@@ -46,8 +47,8 @@ func (r *run) overText(v, handle, first, last string) string {
 		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), call, shape, first, last)
 }
 
-// readResult gives a part of a leftover: {handle, offset?, limit?}, in characters of a string, items of an array, else
-// characters of the JSON.
+// readResult gives a part of a leftover: {handle, offset?, limit?}, in characters of a string,
+// items of an array, else characters of the JSON.
 func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	fields, err := object(args, "readResult", "handle", "offset", "limit")
 	if err != nil {
@@ -91,7 +92,8 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	return tool.Marshal(values.Runes(string(v), offset, limit))
 }
 
-// CPU is the CPU time of the program, of the one that carried out its plan, and of the host for both.
+// CPU is the CPU time of the program, of the one that carried out its plan, and of the host for
+// both.
 func (r *run) CPU() time.Duration { return r.cpu + time.Duration(r.host.Load()) }
 
 // Count counts what the agent was given and what it was spared; once.

@@ -19,12 +19,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// failedKind is the kind of a ToolError where the tool ran and reported failure: none of the kinds of package tool,
-// which are about calls that could not be made.
+// failedKind is the kind of a ToolError where the tool ran and reported failure: none of the kinds
+// of package tool, which are about calls that could not be made.
 const failedKind = "failed"
 
 const (
-	// maxPath is the longest path of a tool that is looked up, in bytes: what a program asks for is kept on record.
+	// maxPath is the longest path of a tool that is looked up, in bytes: what a program asks for is
+	// kept on record.
 	maxPath = 1024
 	// maxAnswers is how many bytes of results may wait until the program reads them.
 	maxAnswers = 256 << 20
@@ -66,8 +67,9 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// plain returns a call in the plain form, in which it is decided on, recorded and made, and the digest of the form in which
-// the program wrote it, empty where that is the same. A call that is made again has the form that it had then.
+// plain returns a call in the plain form, in which it is decided on, recorded and made, and the
+// digest of the form in which the program wrote it, empty where that is the same. A call that is
+// made again has the form that it had then.
 func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
 	if k := r.recall.Known(c.ID); k != nil && k.Asked != "" {
@@ -86,8 +88,8 @@ func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, journal.DigestOf(path, c.Args)
 }
 
-// admit takes a call in: as the n-th of those that go through the door, or as one that now answers. An error ends the
-// program.
+// admit takes a call in: as the n-th of those that go through the door, or as one that now answers.
+// An error ends the program.
 func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error), err error) {
 	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
 		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
@@ -125,8 +127,8 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 // maxRefused is how many calls over the limit end the program.
 const maxRefused = 1000
 
-// made makes the n-th call of the program when its turn has come, and gives what it comes to. unhold follows, when that
-// was handed on.
+// made makes the n-th call of the program when its turn has come, and gives what it comes to.
+// unhold follows, when that was handed on.
 func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
 	var res *tool.Result
 	var err error
@@ -203,8 +205,8 @@ func (r *run) unhold(size int) {
 // errNotMade is how a call ends that still waited for its turn when the program ended.
 var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
 
-// begun reports whether a call whose turn has come may still be made: not when the program has ended meanwhile, since
-// nobody would know of it.
+// begun reports whether a call whose turn has come may still be made: not when the program has
+// ended meanwhile, since nobody would know of it.
 func (r *run) begun() error {
 	select {
 	case <-r.over:
@@ -262,7 +264,8 @@ func (r *run) isNoted(doubt string) bool {
 	return r.program != nil && slices.ContainsFunc(r.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
 }
 
-// through makes the n-th call through the door. A panic there must not take the program's neighbours along.
+// through makes the n-th call through the door. A panic there must not take the program's
+// neighbours along.
 func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -313,7 +316,8 @@ func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
 	return r.post(&sandbox.Answer{ID: id, Value: v}, false, false)
 }
 
-// answer sends an answer to the guest; when the guest is gone, nobody needs it, unless its session goes on.
+// answer sends an answer to the guest; when the guest is gone, nobody needs it, unless its session
+// goes on.
 func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
 	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
 	err := r.post(a, true, true)
@@ -341,7 +345,8 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 	return r.stream.Send(line, what, wait)
 }
 
-// keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or a new one.
+// keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or
+// a new one.
 func (r *run) keep(handle string, b values.Block, raw json.RawMessage) string {
 	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {

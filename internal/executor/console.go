@@ -12,13 +12,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// consoleTimes is how many times of what is kept of the console a program may write to it. One that goes on then has lost its way.
+// consoleTimes is how many times of what is kept of the console a program may write to it. One that
+// goes on then has lost its way.
 const consoleTimes = 32
 
 // maxNote is how many bytes a note of the runtime has.
 const maxNote = 500
 
-// logLine keeps a line of the console. It is an error when there was too much of it: what isn't kept costs time, too.
+// logLine keeps a line of the console. It is an error when there was too much of it: what isn't
+// kept costs time, too.
 func (r *run) logLine(c *sandbox.Console) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sortedDoor makes calls as the gateway does: it says which tool a call reaches before it leaves. box.one only reads.
+// sortedDoor makes calls as the gateway does: it says which tool a call reaches before it leaves.
+// box.one only reads.
 func sortedDoor(c *executor.Config) {
 	yes := true
 	door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
@@ -28,7 +29,8 @@ func sortedDoor(c *executor.Config) {
 	c.Door = func() tool.Caller { return door }
 }
 
-// The answer of a program that failed names its execution, and a corrected program that comes after it repeats none of its calls.
+// The answer of a program that failed names its execution, and a corrected program that comes after
+// it repeats none of its calls.
 func TestFailureSaysHowToContinue(t *testing.T) {
 	s := realStage(t, sortedDoor)
 	for _, c := range []struct {

@@ -21,8 +21,8 @@ func through(f func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.
 	}
 }
 
-// A call that left, and was never answered, is not repeated by a corrected program: it may have taken effect. One that surely
-// didn't leave, was reported as failed, or only reads, is made again.
+// A call that left, and was never answered, is not repeated by a corrected program: it may have
+// taken effect. One that surely didn't leave, was reported as failed, or only reads, is made again.
 func TestAfterDoubt(t *testing.T) {
 	var fail atomic.Pointer[tool.Error]
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {
@@ -63,7 +63,8 @@ func TestAfterDoubt(t *testing.T) {
 	}
 }
 
-// A call that only read when it was sent, and may write by now, is not made again after a crash, however often that comes.
+// A call that only read when it was sent, and may write by now, is not made again after a crash,
+// however often that comes.
 func TestRecoveryOfAChangedTool(t *testing.T) {
 	var turned atomic.Bool
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {

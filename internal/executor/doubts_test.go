@@ -8,7 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tool that allows arguments which it doesn't declare ignores a wrong name without a word: the answer has the word.
+// A tool that allows arguments which it doesn't declare ignores a wrong name without a word: the
+// answer has the word.
 func TestUndeclaredArguments(t *testing.T) {
 	a := standard()
 	a["open"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) { return tool.Text(false, "text"), nil }

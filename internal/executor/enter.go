@@ -28,7 +28,8 @@ func (r *run) enterSession(name string) (err error) {
 	return nil
 }
 
-// join takes the program's place among those that wait for its session, after those that were sent before it.
+// join takes the program's place among those that wait for its session, after those that were sent
+// before it.
 func (r *run) join(name string) (wait func(context.Context) (*live.Hold, error), err error) {
 	defer r.leavePlace()
 	if r.come != nil {

@@ -31,9 +31,10 @@ type arguments struct {
 	carries  *journal.Planned // the plan that it carries out; nil: none
 }
 
-// Execute is the tool execute: {code, language?, session?, timeout_seconds?}. It answers with text blocks: the value
-// as compact JSON, or the error text; the console lines; one line on the calls; then the blocks that the program
-// emitted. Result.IsError is set when the program failed. Its errors are about the request: the program didn't run.
+// Execute is the tool execute: {code, language?, session?, timeout_seconds?}. It answers with text
+// blocks: the value as compact JSON, or the error text; the console lines; one line on the calls;
+// then the blocks that the program emitted. Result.IsError is set when the program failed. Its
+// errors are about the request: the program didn't run.
 func (x *Executor) Execute() tool.Caller { return tool.CallerFunc(x.execute) }
 
 func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, error) {
@@ -76,8 +77,9 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	return res, nil
 }
 
-// Resume is the tool resume: {execution}. It waits for an execution that was still running when execute answered, and
-// gives the same answer as often as it is asked for, while the execution is kept.
+// Resume is the tool resume: {execution}. It waits for an execution that was still running when
+// execute answered, and gives the same answer as often as it is asked for, while the execution is
+// kept.
 func (x *Executor) Resume() tool.Caller { return tool.CallerFunc(x.resume) }
 
 func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, error) {
@@ -106,8 +108,8 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	return x.await(ctx, r, c, held)
 }
 
-// unknownExecution is the text on an id that no execution of the caller has. It doesn't advise to run the program again: what that wrote
-// would be written twice.
+// unknownExecution is the text on an id that no execution of the caller has. It doesn't advise to
+// run the program again: what that wrote would be written twice.
 const unknownExecution = "no execution %q: the id is in the answer of execute, and a finished execution is kept for %s. Don't run the program again " +
 	"before you know what it changed: look with tools that read, or ask the user, whose command biplane executions list shows all executions"
 
@@ -135,12 +137,13 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 const (
 	// progressEvery is how often whoever waits is told of progress, if there is any.
 	progressEvery = 500 * time.Millisecond
-	// progressAtLeast is how often in any case: clients give up on what is silent, and renew their patience otherwise.
+	// progressAtLeast is how often in any case: clients give up on what is silent, and renew their
+	// patience otherwise.
 	progressAtLeast = 5 * time.Second
 )
 
-// await waits for the end of r, no longer than Config.AnswerWithin, nor after held has a token. Its error is the end of ctx, or that
-// whoever made the call c can't carry on what the program carries.
+// await waits for the end of r, no longer than Config.AnswerWithin, nor after held has a token. Its
+// error is the end of ctx, or that whoever made the call c can't carry on what the program carries.
 func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) (*tool.Result, error) {
 	err := x.awaitEnd(ctx, r, c, held)
 	if err != nil {
@@ -215,8 +218,9 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 }
 
-// progress says how far the calls are. Done is the seconds since the execution began, since it must increase each time
-// (MCP, basic/utilities/progress), and nobody knows of how many calls there will be.
+// progress says how far the calls are. Done is the seconds since the execution began, since it must
+// increase each time (MCP, basic/utilities/progress), and nobody knows of how many calls there will
+// be.
 func (r *run) progress() tool.Progress {
 	p := r.progressNow()
 	r.hideText(&p.Message)

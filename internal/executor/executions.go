@@ -14,9 +14,10 @@ import (
 
 // JournalLimits bound the journals of executions. A zero field means its default.
 type JournalLimits struct {
-	Keep      time.Duration // executions are kept for so long after their end; default 7 days
-	Bytes     int64         // and as long as all journals are at most so large; default 1 GiB
-	Execution int64         // bytes of one journal; an execution with more goes on, but can't be replayed; default 64 MiB
+	Keep  time.Duration // executions are kept for so long after their end; default 7 days
+	Bytes int64         // and as long as all journals are at most so large; default 1 GiB
+	// bytes of one journal; an execution with more goes on, but can't be replayed; default 64 MiB
+	Execution int64
 }
 
 // Complete gives the limits with the default where one is zero.
@@ -27,7 +28,8 @@ func (l JournalLimits) Complete() JournalLimits {
 	return l
 }
 
-// Executions gives the executions that q picks, the newest first, of those that p may read: their own, unless they may read all.
+// Executions gives the executions that q picks, the newest first, of those that p may read: their
+// own, unless they may read all.
 func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error) {
 	if err := x.journaled(); err != nil {
 		return nil, err
@@ -164,8 +166,8 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 // errStopped is how a program ends that its principal has stopped.
 var errStopped = tool.Errorf(tool.Canceled, "canceled: somebody stopped the program")
 
-// Stop stops an execution of p that runs or waits, and waits until it has ended and that is written down. A call that is under way may still take
-// effect; a session is as it was before the program.
+// Stop stops an execution of p that runs or waits, and waits until it has ended and that is written
+// down. A call that is under way may still take effect; a session is as it was before the program.
 func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error {
 	r, ok := x.history.get(id)
 	if !ok || r.principal.ID != p.ID {
@@ -195,7 +197,8 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 	}
 }
 
-// isStopped says what came of stopping a run that is done: it may have ended by itself at the same moment, or with its process.
+// isStopped says what came of stopping a run that is done: it may have ended by itself at the same
+// moment, or with its process.
 func (r *run) isStopped() error {
 	e := r.snapshot()
 	switch {
@@ -220,7 +223,8 @@ func goesOn(id string) error {
 	return tool.Errorf(tool.Unavailable, "biplane is shutting down, and execution %q goes on when biplane does: stop it then", id)
 }
 
-// Past gives an execution that p may read from its journal, as a model may see it: one that this process has no more, or never had.
+// Past gives an execution that p may read from its journal, as a model may see it: one that this
+// process has no more, or never had.
 func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error) {
 	st, err := x.readable(ctx, p, id)
 	if err != nil {
@@ -247,8 +251,9 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 	return x.hidden(ctx, privacy.Scope{Owner: i.Principal, Session: i.Session}, e), nil
 }
 
-// Watch tells of an execution that p may read now, and whenever something of it has changed, until it has ended or tell gives an error.
-// Changes that come while tell is busy, or soon after each other, are told at once.
+// Watch tells of an execution that p may read now, and whenever something of it has changed, until
+// it has ended or tell gives an error. Changes that come while tell is busy, or soon after each
+// other, are told at once.
 func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error {
 	for {
 		var news <-chan struct{}

@@ -1,12 +1,14 @@
 // Package executor runs programs: it implements the tools execute and resume as tool.Callers.
 //
-// A program is prepared (package program), gets a fresh sandbox or that of its session, and talks to the Executor over the guest protocol
-// (package sandbox). Every call that it makes goes back through the door, in the name of whoever sent the program,
-// many at once. The agent gets the value, the console lines and one line on the calls; never an intermediate result.
+// A program is prepared (package program), gets a fresh sandbox or that of its session, and talks
+// to the Executor over the guest protocol (package sandbox). Every call that it makes goes back
+// through the door, in the name of whoever sent the program, many at once. The agent gets the
+// value, the console lines and one line on the calls; never an intermediate result.
 //
-// An execution belongs to the Executor, not to the request that began it: execute answers within Config.AnswerWithin
-// whatever happens, and resume waits for the rest. What an execution leaves (its answer, values that were too large to
-// show, images) is kept in bounded stores, for the principal that made it only.
+// An execution belongs to the Executor, not to the request that began it: execute answers within
+// Config.AnswerWithin whatever happens, and resume waits for the rest. What an execution leaves
+// (its answer, values that were too large to show, images) is kept in bounded stores, for the
+// principal that made it only.
 package executor
 
 import (
@@ -36,25 +38,28 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are *program.Error where the text
-// is wrong.
+// A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are
+// *program.Error where the text is wrong.
 type Preparer interface {
 	Prepare(program.Request) (*program.Program, error)
 }
 
 // Limits bound executions. A zero field means its default.
 type Limits struct {
-	Memory       int64         // bytes a program may hold; default is the driver's
-	CPU          time.Duration // CPU time of a program; default 10 s
-	Timeout      time.Duration // a program's own time where it asks for none: CPU and timers, not the time of tools; default 60 s
-	MaxTimeout   time.Duration // the most that timeout_seconds may ask for; default 10 min
-	Total        time.Duration // wall time of an execution, all in; default 1 h
-	Calls        int           // calls of one execution; default 1,000
-	Concurrency  int           // calls of one execution under way at once, the others queue; default 128
-	Executions   int           // executions under way at once, the others queue; default 64
-	Queue        int           // executions waiting; default 1,000
-	Code         int           // bytes of a program's text; default 1 MiB
-	Message      int           // bytes of one message of a program: its value, or the arguments of one call; default 16 MiB
+	Memory int64         // bytes a program may hold; default is the driver's
+	CPU    time.Duration // CPU time of a program; default 10 s
+	// a program's own time where it asks for none: CPU and timers, not the time of tools; default
+	// 60 s
+	Timeout     time.Duration
+	MaxTimeout  time.Duration // the most that timeout_seconds may ask for; default 10 min
+	Total       time.Duration // wall time of an execution, all in; default 1 h
+	Calls       int           // calls of one execution; default 1,000
+	Concurrency int           // calls of one execution under way at once, the others queue; default 128
+	Executions  int           // executions under way at once, the others queue; default 64
+	Queue       int           // executions waiting; default 1,000
+	Code        int           // bytes of a program's text; default 1 MiB
+	// bytes of one message of a program: its value, or the arguments of one call; default 16 MiB
+	Message      int
 	Result       int           // bytes of one tool result; default 32 MiB
 	Console      int           // bytes of console lines kept; default 256 KiB
 	OutputTokens int           // tokens of a value that the agent is shown; default 6,000
@@ -67,42 +72,52 @@ type Limits struct {
 
 // Config makes an Executor. Driver, Door and Programs must be set.
 type Config struct {
-	Driver       sandbox.Driver
-	Door         func() tool.Caller                     // the newest gateway; asked for each call of a program
-	Programs     Preparer                               //
-	Files        func(tool.Principal) map[string]string // the read-only files of a program of somebody's, path (as "tools/github/index.ts") to content; may be nil
-	Access       vfs.Access                             // decides on the use of files; nil: whoever they belong to may do anything to them
-	Store        session.Store                          // of sessions and skills; nil: there are none, and no program is suspended
-	Key          *secret.Key                            // seals exported sessions for which no passphrase is given; nil: a passphrase is needed
+	Driver   sandbox.Driver
+	Door     func() tool.Caller // the newest gateway; asked for each call of a program
+	Programs Preparer           //
+	// the read-only files of a program of somebody's, path (as "tools/github/index.ts") to content;
+	// may be nil
+	Files func(tool.Principal) map[string]string
+	// decides on the use of files; nil: whoever they belong to may do anything to them
+	Access vfs.Access
+	// of sessions and skills; nil: there are none, and no program is suspended
+	Store session.Store
+	// seals exported sessions for which no passphrase is given; nil: a passphrase is needed
+	Key          *secret.Key
 	Limits       Limits
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
-	// Admit says whether a call of execute may begin an execution, and is told how that ended. It may be nil.
+	// Admit says whether a call of execute may begin an execution, and is told how that ended. It
+	// may be nil.
 	Admit func(context.Context, *tool.Call) (done func(*execution.Execution), err error)
-	// Readmit is told of each execution that goes on after a restart, by the call of execute that began it, and then how it
-	// ended. It may be nil.
+	// Readmit is told of each execution that goes on after a restart, by the call of execute that
+	// began it, and then how it ended. It may be nil.
 	Readmit func(*tool.Call) (done func(*execution.Execution))
-	// Recorded gives what the record has of the calls of an execution that began at a time, the newest first, when that is taken up; nil:
-	// there is no record.
+	// Recorded gives what the record has of the calls of an execution that began at a time, the
+	// newest first, when that is taken up; nil: there is no record.
 	Recorded func(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
 	// Named gives the tool of a path; nil where none is known now. Without it none is.
 	Named func(path string) *tool.Tool
-	// Doubt returns a note on the arguments of a call that was made, as names that the tool doesn't declare; empty: none. It may be nil.
+	// Doubt returns a note on the arguments of a call that was made, as names that the tool doesn't
+	// declare; empty: none. It may be nil.
 	Doubt func(path string, args json.RawMessage) string
-	// Plain returns the plain form of a call that a program may have written in another: the path of its tool, and one
-	// object with named arguments. What has none is returned as it is. Nil: calls are taken as they are written.
+	// Plain returns the plain form of a call that a program may have written in another: the path
+	// of its tool, and one object with named arguments. What has none is returned as it is. Nil:
+	// calls are taken as they are written.
 	Plain func(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
-	// Page gives the address where a person decides on a request, or on all that an execution waits for; empty: nowhere but on the
-	// command line. It may be nil.
+	// Page gives the address where a person decides on a request, or on all that an execution waits
+	// for; empty: nowhere but on the command line. It may be nil.
 	Page func(id string) string
 	// ReadsAll says who may read executions of others, and replay them; nil: nobody.
 	ReadsAll func(tool.Principal) bool
-	Ended    func(*execution.Execution) // told of each execution that has ended here, before its answer is given; may be nil
-	Privacy  *privacy.Guard             // keeps personal data from models; nil: it doesn't
-	Journal  journal.Store              // what executions did; nil: nothing is written down, and a restart knows nothing of them
-	Tokens   *tokens.Counter            // default one of its own
-	Turns    *queue.Fair                // of large work of the host, as to prepare a long program; nil: no work waits
-	Log      *slog.Logger               // default slog.Default()
-	Now      func() time.Time           // default time.Now
+	// told of each execution that has ended here, before its answer is given; may be nil
+	Ended   func(*execution.Execution)
+	Privacy *privacy.Guard // keeps personal data from models; nil: it doesn't
+	// what executions did; nil: nothing is written down, and a restart knows nothing of them
+	Journal journal.Store
+	Tokens  *tokens.Counter  // default one of its own
+	Turns   *queue.Fair      // of large work of the host, as to prepare a long program; nil: no work waits
+	Log     *slog.Logger     // default slog.Default()
+	Now     func() time.Time // default time.Now
 }
 
 // An Executor runs programs. Close it to stop them.
@@ -170,7 +185,8 @@ func New(cfg Config) (*Executor, error) {
 
 var errClosing = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting down: the program was stopped"}
 
-// Close stops all executions, waits until they are gone, and closes the sandboxes of sessions, whose state is stored.
+// Close stops all executions, waits until they are gone, and closes the sandboxes of sessions,
+// whose state is stored.
 func (x *Executor) Close() error {
 	x.mu.Lock()
 	x.closed = true

@@ -17,7 +17,8 @@ import (
 
 var eve = tool.Principal{ID: "local:eve"}
 
-// What one principal's executions leave, however many there are, takes the place of that principal's only.
+// What one principal's executions leave, however many there are, takes the place of that
+// principal's only.
 func TestWhatIsKeptIsShared(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Limits.Kept, c.Limits.KeptBytes, c.Limits.OutputTokens = 8, 64<<10, 20
@@ -57,7 +58,8 @@ func TestWhatIsKeptIsShared(t *testing.T) {
 	}
 }
 
-// Sessions of one principal that nobody uses leave the memory before those of another that has fewer.
+// Sessions of one principal that nobody uses leave the memory before those of another that has
+// fewer.
 func TestSessionsInMemoryAreShared(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Hot = 4 })
 	s.do("work", op{Set: "x=1"})

@@ -105,8 +105,8 @@ func formTools() []formTool {
 	}
 }
 
-// A formRig is an executor behind a door that resolves, validates and notes calls as the gateway does. The upstream
-// "secret" is hidden from everyone.
+// A formRig is an executor behind a door that resolves, validates and notes calls as the gateway
+// does. The upstream "secret" is hidden from everyone.
 type formRig struct {
 	rig
 	catalog *catalog.Catalog
@@ -189,8 +189,9 @@ func (r *formRig) do(language, code string) (texts []string, failed bool, calls 
 
 const least = 0.95 // of the programs of other systems run unchanged; it may only rise
 
-// TestForms runs programs in the forms of other systems, as they are. A file of testdata/forms is one system, whose name and
-// source stand in its comment; a program is a .js or .py file, and the comment in its last line says what it comes to.
+// TestForms runs programs in the forms of other systems, as they are. A file of testdata/forms is
+// one system, whose name and source stand in its comment; a program is a .js or .py file, and the
+// comment in its last line says what it comes to.
 func TestForms(t *testing.T) {
 	files, err := filepath.Glob("testdata/forms/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -235,7 +236,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A call in another form is the plain call for policy and record, and what is hidden or in doubt stays so.
+// A call in another form is the plain call for policy and record, and what is hidden or in doubt
+// stays so.
 func TestFormsArePlain(t *testing.T) {
 	r := newFormRig(t)
 	for code, want := range map[string]string{
@@ -338,7 +340,8 @@ func TestExitIsFinal(t *testing.T) {
 	}
 }
 
-// A program for calls that stand still has them one after another, and an await only where the language has one.
+// A program for calls that stand still has them one after another, and an await only where the
+// language has one.
 func TestFormsStandStill(t *testing.T) {
 	r := newFormRig(t)
 	for code, want := range map[string]string{

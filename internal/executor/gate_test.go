@@ -19,7 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A gated is a scene at whose door calls of box.write wait at a real gate, which outlives its processes.
+// A gated is a scene at whose door calls of box.write wait at a real gate, which outlives its
+// processes.
 type gated struct {
 	*scene
 	gate *approval.Gate
@@ -98,10 +99,11 @@ func (g *gated) begin(code string) (answer chan string) {
 	return answer
 }
 
-// Who lists executions, or watches one, is told when it begins to wait for people and when it no longer does, whatever brings that about: here the
-// answer of another call, and another call.
+// Who lists executions, or watches one, is told when it begins to wait for people and when it no
+// longer does, whatever brings that about: here the answer of another call, and another call.
 func TestItIsToldThatItWaits(t *testing.T) {
-	for ms := 600; !toldThatItWaits(t, ms); ms *= 4 { // until it makes the other call; a slow machine takes longer to tell
+	// until it makes the other call; a slow machine takes longer to tell
+	for ms := 600; !toldThatItWaits(t, ms); ms *= 4 {
 		if ms > 20_000 {
 			t.Fatal("nobody is told that it waits")
 		}
@@ -196,7 +198,8 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 	g.ended(id)
 }
 
-// A program that has ended waits for nobody: what it didn't wait for itself is given up, and its answer says so.
+// A program that has ended waits for nobody: what it didn't wait for itself is given up, and its
+// answer says so.
 func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 	g := newGated(t, nil)
 	answer := <-g.begin(`box.write({n: 1}); await box.read({}); throw new Error("enough")`)
@@ -209,7 +212,8 @@ func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 	}
 }
 
-// The time in which people think is none of the execution's, also when another process takes it up after that.
+// The time in which people think is none of the execution's, also when another process takes it up
+// after that.
 func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
 	var mu sync.Mutex
 	var later time.Duration
@@ -238,8 +242,9 @@ func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
 
 var asked = regexp.MustCompile(`request (apr_[a-z0-9]+)`)
 
-// Whatever people decide, whoever asks meanwhile, and whenever the process ends: what is approved is made once, nothing else is; an answer
-// names what waits, and nothing that somebody decided on before it was asked for; all comes to its end, and nothing is left pending.
+// Whatever people decide, whoever asks meanwhile, and whenever the process ends: what is approved
+// is made once, nothing else is; an answer names what waits, and nothing that somebody decided on
+// before it was asked for; all comes to its end, and nothing is left pending.
 func TestHeldInAnyOrder(t *testing.T) {
 	for seed := range uint64(3) {
 		heldInAnyOrder(t, rand.New(rand.NewPCG(seed, 7)))

@@ -12,10 +12,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Calls that policy leaves to a person wait at the door like any slow call, and the program is suspended around them. What
-// is here is what they are to an execution: it says that it waits, answers at once, and its deadlines stand still.
+// Calls that policy leaves to a person wait at the door like any slow call, and the program is
+// suspended around them. What is here is what they are to an execution: it says that it waits,
+// answers at once, and its deadlines stand still.
 
-// holds are the calls that wait for a person. Its fields are guarded by run.mu, but for the last ones.
+// holds are the calls that wait for a person. Its fields are guarded by run.mu, but for the last
+// ones.
 type holds struct {
 	by    map[int]*tool.Hold // by the number of the call
 	most  int                // calls that may be under way at once
@@ -96,19 +98,19 @@ func (r *run) held(n int, hold *tool.Hold) {
 	}
 }
 
-// heldPatience is how long a program must have waited for nothing but people before it says so, and is suspended: calls that
-// it makes together are asked about together.
+// heldPatience is how long a program must have waited for nothing but people before it says so, and
+// is suspended: calls that it makes together are asked about together.
 const heldPatience = 100 * time.Millisecond
 
-// heldOnly reports whether the program waits for nothing but people: each of its calls does, or as many as may be under way at
-// once, for which the others wait. r.mu is held.
+// heldOnly reports whether the program waits for nothing but people: each of its calls does, or as
+// many as may be under way at once, for which the others wait. r.mu is held.
 func (r *run) heldOnly() bool {
 	n := len(r.holds.by)
 	return n > 0 && (n >= r.outstanding || n == r.holds.most) && !r.leaves()
 }
 
-// leaves reports whether the program has said its last word: what it didn't wait for is given up soon, whether people have decided or not.
-// A plan is asked about after that. r.mu is held.
+// leaves reports whether the program has said its last word: what it didn't wait for is given up
+// soon, whether people have decided or not. A plan is asked about after that. r.mu is held.
 func (r *run) leaves() bool {
 	return r.end != nil && (!r.planning() || r.plan.whole == nil)
 }
@@ -126,7 +128,8 @@ type heldCall struct {
 	tool, args string
 }
 
-// heldCalls gives the calls that wait for people as they are now, in their order, and how many wait for these.
+// heldCalls gives the calls that wait for people as they are now, in their order, and how many wait
+// for these.
 func (r *run) heldCalls() (calls []heldCall, behind int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

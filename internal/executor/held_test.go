@@ -94,7 +94,8 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// A program that makes more calls together than may be under way at once is answered for, too: the others wait for those.
+// A program that makes more calls together than may be under way at once is answered for, too: the
+// others wait for those.
 func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 	var d *desk
 	r := newRig(t, standard(), func(c *executor.Config) {

@@ -71,7 +71,8 @@ func (twoCalls) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 	return 0, err
 }
 
-// What was decided on meanwhile is under way: the answer waits for it, and says what waits for people then.
+// What was decided on meanwhile is under way: the answer waits for it, and says what waits for
+// people then.
 func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Bool

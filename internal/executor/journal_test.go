@@ -21,8 +21,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A scene is an executor with the real engine, a real store and a door that counts, whose process can die: then nothing of
-// it is written any more, and another one comes in its place.
+// A scene is an executor with the real engine, a real store and a door that counts, whose process
+// can die: then nothing of it is written any more, and another one comes in its place.
 type scene struct {
 	t     testing.TB
 	dir   string
@@ -41,7 +41,8 @@ type scene struct {
 	dead  *mortal
 }
 
-// A mortal is a store of journals that dies at its n-th write: from then on it takes nothing, like a process that is gone.
+// A mortal is a store of journals that dies at its n-th write: from then on it takes nothing, like
+// a process that is gone.
 type mortal struct {
 	journal.Store
 	mu     sync.Mutex
@@ -101,7 +102,8 @@ func sceneTools() []*tool.Tool {
 	}
 }
 
-// start opens the store and makes the executor of a process whose journal dies at a write; 0: never.
+// start opens the store and makes the executor of a process whose journal dies at a write; 0:
+// never.
 func (s *scene) start(dies int) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -143,7 +145,8 @@ func (s *scene) stop() {
 	}
 }
 
-// door is the gateway of the scene: it says that a call leaves, makes sure of its intent, and counts.
+// door is the gateway of the scene: it says that a call leaves, makes sure of its intent, and
+// counts.
 func (s *scene) door(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	var found *tool.Tool
 	for _, t := range sceneTools() {
@@ -268,8 +271,9 @@ for (const n of [6, 7]) rest.push(await box.write({ n }));
 const last = await Promise.all([8, 9, 10].map(async (n) => { await box.read({ n }); return box.write({ n }); }));
 return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
 
-// At each write of its journal the process of an execution with ten writes dies. Each write is made once, or not, and none twice;
-// an execution that goes on comes to its end, and one that can't names the call.
+// At each write of its journal the process of an execution with ten writes dies. Each write is made
+// once, or not, and none twice; an execution that goes on comes to its end, and one that can't
+// names the call.
 func TestDeathAtEachWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -395,7 +399,8 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 	}
 }
 
-// A journal that grows too large is given up; the execution goes on and says so, and its calls are known all the same.
+// A journal that grows too large is given up; the execution goes on and says so, and its calls are
+// known all the same.
 func TestJournalIsBounded(t *testing.T) {
 	s := newScene(t, func(c *executor.Config) { c.Limits.Journal.Execution = 400 << 10 })
 	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 1 }); return "through"`})

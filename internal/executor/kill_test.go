@@ -19,7 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestMain lets the test binary be a process that runs programs in sessions of a data folder until it is killed.
+// TestMain lets the test binary be a process that runs programs in sessions of a data folder until
+// it is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EXECUTOR_TEST_RUN"); dir != "" {
 		if err := runUntilKilled(dir); err != nil {
@@ -31,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runUntilKilled runs in each of a few sessions one program after the other: the n-th appends n to a variable and to a
-// file that is too large for the database, and says so before and after.
+// runUntilKilled runs in each of a few sessions one program after the other: the n-th appends n to
+// a variable and to a file that is too large for the database, and says so before and after.
 func runUntilKilled(dir string) error {
 	ctx := context.Background()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))

@@ -4,7 +4,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// carries has the run carry labels on, and its session, before its program hears anything of what they are of.
+// carries has the run carry labels on, and its session, before its program hears anything of what
+// they are of.
 func (r *run) carries(labels []string) error {
 	r.labelling.Lock()
 	defer r.labelling.Unlock()
@@ -42,7 +43,8 @@ func (r *run) leftover(handle string) (*leftover, error) {
 	return l, nil
 }
 
-// tells has whoever made a call of ours carry labels on, before they hear anything of the program that carries them.
+// tells has whoever made a call of ours carry labels on, before they hear anything of the program
+// that carries them.
 func tells(c *tool.Call, labels []string) error {
 	if c.Carries == nil || len(labels) == 0 {
 		return nil

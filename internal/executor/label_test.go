@@ -16,7 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A customs is a door whose tools box.LABEL bring data of that label, and which notes what whoever calls has read.
+// A customs is a door whose tools box.LABEL bring data of that label, and which notes what whoever
+// calls has read.
 type customs struct {
 	mu  sync.Mutex
 	saw []string // the labels at each call of box.out, with commas
@@ -138,7 +139,8 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 	}
 }
 
-// A session whose first program failed is none, but who names it again carries on what that one read.
+// A session whose first program failed is none, but who names it again carries on what that one
+// read.
 func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)
@@ -254,7 +256,8 @@ func TestLeftoversCarryLabels(t *testing.T) {
 	}
 }
 
-// Whatever programs do, forks, failures and restarts between them: labels only grow, and each call says all of them.
+// Whatever programs do, forks, failures and restarts between them: labels only grow, and each call
+// says all of them.
 func TestLabelsOnlyGrow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -360,7 +363,8 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	})
 }
 
-// A program that goes on when its process has died carries on what it had read, and so does its session.
+// A program that goes on when its process has died carries on what it had read, and so does its
+// session.
 func TestLabelsSurviveACrash(t *testing.T) {
 	for _, session := range []string{"", "work"} {
 		var mu sync.Mutex

@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A leftover is what an execution leaves for later programs: a value that was too large to show, or a content block
-// (an image, audio, a resource) that a tool answered with.
+// A leftover is what an execution leaves for later programs: a value that was too large to show, or
+// a content block (an image, audio, a resource) that a tool answered with.
 type leftover struct {
 	handle    string
 	principal string
@@ -28,8 +28,8 @@ type leftover struct {
 	at        time.Time
 }
 
-// leftovers keeps them by handle, bounded in bytes and age; the oldest of the principal with the most go first. A handle means
-// something to the principal that made it only.
+// leftovers keeps them by handle, bounded in bytes and age; the oldest of the principal with the
+// most go first. A handle means something to the principal that made it only.
 type leftovers struct {
 	age time.Duration
 	now func() time.Time
@@ -81,8 +81,8 @@ func (s *leftovers) trim() {
 	}
 }
 
-// history keeps executions: those under way, and the last finished ones, bounded in number, bytes and age. The oldest of the principal
-// with the most go first.
+// history keeps executions: those under way, and the last finished ones, bounded in number, bytes
+// and age. The oldest of the principal with the most go first.
 type history struct {
 	bytes int64
 	age   time.Duration
@@ -110,7 +110,8 @@ func (h *history) finish(r *run, size int) {
 	defer h.mu.Unlock()
 	h.trim()
 	r.ended = h.now()
-	// One that is larger than all the room has all of it: it has just ended, and its caller waits for it.
+	// One that is larger than all the room has all of it: it has just ended, and its caller waits
+	// for it.
 	for _, old := range h.finished.Put(r.principal.ID, r.id, r, min(int64(size)+1024, h.bytes)) {
 		delete(h.by, old.id)
 	}

@@ -502,7 +502,8 @@ func TestValueOfManyItems(t *testing.T) {
 	}
 }
 
-// heapPeak gives by how much the heap grew at most while f ran, garbage that was not collected yet included.
+// heapPeak gives by how much the heap grew at most while f ran, garbage that was not collected yet
+// included.
 func heapPeak(t *testing.T, f func()) (peak uint64) {
 	t.Helper()
 	var m runtime.MemStats

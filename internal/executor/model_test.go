@@ -23,7 +23,8 @@ func (t *truth) clone() *truth {
 	return &truth{maps.Clone(t.vars), maps.Clone(t.files), t.runs}
 }
 
-// Whatever is done to sessions, in whatever order, they hold what their programs that ended well have left.
+// Whatever is done to sessions, in whatever order, they hold what their programs that ended well
+// have left.
 func TestSessionsAgainstModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

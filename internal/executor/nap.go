@@ -12,13 +12,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A program whose calls all take long is suspended meanwhile: its stream is paused, so that the Run ends; the guest is
-// stored and closed; the next line for it (an answer, a timer) brings it back, and the next Run goes on. For the guest no
-// time has passed but by the time of day of that line.
+// A program whose calls all take long is suspended meanwhile: its stream is paused, so that the Run
+// ends; the guest is stored and closed; the next line for it (an answer, a timer) brings it back,
+// and the next Run goes on. For the guest no time has passed but by the time of day of that line.
 
 const (
-	// maxPatience is the longest time that calls must have been under way before a program is suspended that was
-	// suspended for short times before.
+	// maxPatience is the longest time that calls must have been under way before a program is
+	// suspended that was suspended for short times before.
 	maxPatience = time.Minute
 	// straying is how long a guest may go on when its program has said its last word.
 	straying = 50 * time.Millisecond
@@ -94,8 +94,8 @@ func (r *run) runGuest() (exit int, err error) {
 	}
 }
 
-// strayed ends a guest that goes on when its program has said its last word. A session's guest may: what it does then
-// is part of its state.
+// strayed ends a guest that goes on when its program has said its last word. A session's guest may:
+// what it does then is part of its state.
 func (r *run) strayed() {
 	if r.hold != nil {
 		return
@@ -104,7 +104,8 @@ func (r *run) strayed() {
 	r.stray = time.AfterFunc(straying, func() { stop(errEnded) })
 }
 
-// nap puts the guest into the store, waits until there is something for it to hear, and brings it back.
+// nap puts the guest into the store, waits until there is something for it to hear, and brings it
+// back.
 func (r *run) nap() error {
 	if r.stream.Unread() {
 		return nil

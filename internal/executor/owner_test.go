@@ -7,7 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Whose an execution is stands in its journal: what the database says of it in the clear lets nobody else read it.
+// Whose an execution is stands in its journal: what the database says of it in the clear lets
+// nobody else read it.
 func TestExecutionsStayWithWhoBeganThem(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)

@@ -19,10 +19,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A program that is planned runs twice. The first execution reads, and notes what it would write; nothing that it leaves is kept. At its end it
-// asks once for all of that, by a call of its own through the door. When a person has approved it, that call runs the program again, as a second
-// execution: it is told what the first one read, sees the same randomness and the same time, and may make the calls of the plan. What it comes to is
-// what the first one answers.
+// A program that is planned runs twice. The first execution reads, and notes what it would write;
+// nothing that it leaves is kept. At its end it asks once for all of that, by a call of its own
+// through the door. When a person has approved it, that call runs the program again, as a second
+// execution: it is told what the first one read, sees the same randomness and the same time, and
+// may make the calls of the plan. What it comes to is what the first one answers.
 
 // A planned is what a run has to do with a plan; nil: nothing.
 type planned struct {
@@ -56,7 +57,8 @@ type carried struct {
 	cpu    time.Duration // of the program, where that was in this process
 }
 
-// carrierOf is the id of the execution that carries out a plan, so that a process which starts again finds it.
+// carrierOf is the id of the execution that carries out a plan, so that a process which starts
+// again finds it.
 func carrierOf(id string) string { return id + "_run" }
 
 // planFor makes the planned of a run; nil where it has nothing to do with a plan.
@@ -134,7 +136,8 @@ func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
 	p.writes[n] = plan.Write{Tool: in.Tool, Arguments: args, Simulated: plan.Marked(args), Definition: in.Definition}
 }
 
-// writing gives what the door does with the n-th call if that may write; nil: what it does with any.
+// writing gives what the door does with the n-th call if that may write; nil: what it does with
+// any.
 func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
 	p := r.plan
 	if p == nil {
@@ -179,7 +182,8 @@ func (p *planned) simulated(n int) bool {
 	return ok
 }
 
-// back puts the n-th call back into the plan that is carried out, if it was taken out of it: it was not sent.
+// back puts the n-th call back into the plan that is carried out, if it was taken out of it: it was
+// not sent.
 func (p *planned) back(n int, args json.RawMessage) {
 	if p == nil {
 		return
@@ -192,7 +196,8 @@ func (p *planned) back(n int, args json.RawMessage) {
 	}
 }
 
-// asPlanned notes in which state of its session a program is planned. It is an error where a plan was made in another one.
+// asPlanned notes in which state of its session a program is planned. It is an error where a plan
+// was made in another one.
 func (r *run) asPlanned() error {
 	if r.plan == nil {
 		return nil
@@ -292,7 +297,8 @@ func (r *run) askFor() error {
 	return err
 }
 
-// carryOut runs the program again, once, and waits for its end. A person has approved what it may write.
+// carryOut runs the program again, once, and waits for its end. A person has approved what it may
+// write.
 func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	id := carrierOf(r.id)
 	b, ok := r.x.history.get(id)
@@ -363,7 +369,8 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	return b, nil
 }
 
-// speaker gives the run that says what r waits for people for: the one that carries its plan out, where that does.
+// speaker gives the run that says what r waits for people for: the one that carries its plan out,
+// where that does.
 func (r *run) speaker() *run {
 	if r.plan == nil {
 		return r
@@ -401,7 +408,8 @@ func (c *carried) content(notes []string) (out []any) {
 	return append(out, tool.TextBlock{Type: "text", Text: execution.Notes(notes[len(notes)-1:])})
 }
 
-// leftOver says which calls of a plan the program did not make when it carried the plan out; empty: none.
+// leftOver says which calls of a plan the program did not make when it carried the plan out; empty:
+// none.
 func (p *planned) leftOver() string {
 	if p == nil || p.set == nil {
 		return ""

@@ -61,8 +61,9 @@ func (r *run) module(path string) (string, bool) {
 	return string(data), err == nil
 }
 
-// attempts has the calls recorded of tools that the program's principal may not see, and that don't reach the door: the program is refused
-// with err for one of them, or fails before it calls. An execution that is taken up has its attempts on record already.
+// attempts has the calls recorded of tools that the program's principal may not see, and that don't
+// reach the door: the program is refused with err for one of them, or fails before it calls. An
+// execution that is taken up has its attempts on record already.
 func (r *run) attempts(err error) error {
 	var paths []string
 	var refused *program.Error
@@ -75,7 +76,8 @@ func (r *run) attempts(err error) error {
 	}
 	for _, path := range paths {
 		c := &tool.Call{Parent: r.id, Path: path, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Labels: r.labels.All(), Attempt: true}
-		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal { // it can't be recorded
+		// it can't be recorded
+		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // maxChain is how many executions a program may come after, one after the other.
 const maxChain = 32
 
-// priorOf reads what an execution of p did, and those that it came after, for the one that comes after it; nil where id is empty. What a
-// plan did is what carrying it out did.
+// priorOf reads what an execution of p did, and those that it came after, for the one that comes
+// after it; nil where id is empty. What a plan did is what carrying it out did.
 func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next string) (*journal.Prior, error) {
 	if id == "" {
 		return nil, nil
@@ -53,7 +53,8 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 	return out, nil
 }
 
-// reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made. unhold follows.
+// reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made.
+// unhold follows.
 func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
 	if err == nil {
 		data := []string{string(k.Value)}

@@ -11,14 +11,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// What a model sees of an execution has tokens in the place of personal data; the program, its journal and people who look at that have the data
-// itself. Hiding comes before anything is cut to fit: half a value would not be recognised.
+// What a model sees of an execution has tokens in the place of personal data; the program, its
+// journal and people who look at that have the data itself. Hiding comes before anything is cut to
+// fit: half a value would not be recognised.
 
 func (r *run) scope() privacy.Scope {
 	return privacy.Scope{Owner: r.principal.ID, Session: r.exec.Session}
 }
 
-// bring has what is personal in data of another session of the same principal be known in that of the run, before the program has it.
+// bring has what is personal in data of another session of the same principal be known in that of
+// the run, before the program has it.
 func (r *run) bring(session string, data ...string) error {
 	return r.x.cfg.Privacy.Bring(r.ctx, privacy.Scope{Owner: r.principal.ID, Session: session}, r.scope(), data...)
 }
@@ -95,8 +97,8 @@ func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *execution
 	return &out
 }
 
-// conceal keeps of the execution in memory, which agents are given too, what a model may see; shown is nil where that could not be
-// made. r.mu is held.
+// conceal keeps of the execution in memory, which agents are given too, what a model may see; shown
+// is nil where that could not be made. r.mu is held.
 func (r *run) conceal(shown *execution.Execution) {
 	e := &r.exec
 	switch {
@@ -124,7 +126,8 @@ func (r *run) hiddenBlocks() []json.RawMessage {
 	return out
 }
 
-// maxLonger is how many bytes of a call's arguments are kept to be shown where personal data is hidden in them first.
+// maxLonger is how many bytes of a call's arguments are kept to be shown where personal data is
+// hidden in them first.
 const maxLonger = 1 << 10
 
 // short gives the beginning of arguments that texts show.
@@ -135,7 +138,8 @@ func (r *run) short(args json.RawMessage) string {
 	return prose.Cut(string(args), maxLonger)
 }
 
-// planShown is the text of the plan that the program waits for, as a model may see it; empty where it waits for none.
+// planShown is the text of the plan that the program waits for, as a model may see it; empty where
+// it waits for none.
 func (r *run) planShown() string {
 	const most = 30
 	if !r.planning() {
@@ -157,7 +161,8 @@ func (r *run) planShown() string {
 	return whole.Text(most)
 }
 
-// hideArgs makes of the arguments of calls that wait for a person their beginnings, as a model may see them.
+// hideArgs makes of the arguments of calls that wait for a person their beginnings, as a model may
+// see them.
 func (r *run) hideArgs(calls []heldCall) {
 	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
 	for i := range calls {

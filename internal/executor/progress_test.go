@@ -15,7 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A oneCall is a sandbox whose guest makes one call, and ends with its answer. It has no time of its own but synctest's.
+// A oneCall is a sandbox whose guest makes one call, and ends with its answer. It has no time of
+// its own but synctest's.
 type oneCall struct{}
 
 func (oneCall) Probe(context.Context) (sandbox.Capabilities, error) {
@@ -37,8 +38,8 @@ func (oneCall) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 
 func (oneCall) Prepare(program.Request) (*program.Program, error) { return &program.Program{}, nil }
 
-// A client that renews its patience at each progress never waits long for one, in execute and in resume; what the tool
-// says of its progress is told at once.
+// A client that renews its patience at each progress never waits long for one, in execute and in
+// resume; what the tool says of its progress is told at once.
 func TestProgressNeverStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// genJSON makes JSON values: integers of any size, numbers that JavaScript has, odd names and strings.
+// genJSON makes JSON values: integers of any size, numbers that JavaScript has, odd names and
+// strings.
 func genJSON(depth int) *rapid.Generator[json.RawMessage] {
 	return rapid.Custom(func(t *rapid.T) json.RawMessage {
 		kind := rapid.IntRange(0, 7).Draw(t, "kind")
@@ -70,7 +71,8 @@ func quote(s string) json.RawMessage {
 	return b
 }
 
-// meaning decodes JSON so that equal values are deeply equal: integers exactly, other numbers as doubles.
+// meaning decodes JSON so that equal values are deeply equal: integers exactly, other numbers as
+// doubles.
 func meaning(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -107,8 +109,8 @@ func normal(v any) any {
 	return v
 }
 
-// What a tool answers with, passed through a program as a result, as arguments of another call and as the value, is
-// what the agent gets.
+// What a tool answers with, passed through a program as a result, as arguments of another call and
+// as the value, is what the agent gets.
 func TestValuesPassUnchanged(t *testing.T) {
 	var given json.RawMessage
 	a := standard()

@@ -17,9 +17,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A puppet is a driver whose guests are small deterministic machines: a program is a list of ops, and the machine's
-// whole state is a JSON object. It does all that a driver can do, fast, so that tests can look at what the executor makes
-// of it; what real engines do is tested with real engines.
+// A puppet is a driver whose guests are small deterministic machines: a program is a list of ops,
+// and the machine's whole state is a JSON object. It does all that a driver can do, fast, so that
+// tests can look at what the executor makes of it; what real engines do is tested with real
+// engines.
 type puppet struct {
 	engine string       // the build; snapshots of another one are refused
 	open   atomic.Int64 // sandboxes that are not closed
@@ -85,7 +86,8 @@ type machine struct {
 	Heard   int // lines
 }
 
-// An op is one step of a program; the program waits until all calls before it are answered, unless Stray.
+// An op is one step of a program; the program waits until all calls before it are answered, unless
+// Stray.
 type op struct {
 	Set   string        `json:"set,omitempty"` // "name=value"; with + in front of the value it is appended
 	Get   string        `json:"get,omitempty"` // adds the variable to the value

@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// realStage is a stage with the real engine and real preparation; box.one, box.slow and box.gate are its tools.
+// realStage is a stage with the real engine and real preparation; box.one, box.slow and box.gate
+// are its tools.
 func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	t.Helper()
 	d, err := driver()
@@ -90,7 +91,8 @@ func TestRealSessions(t *testing.T) {
 	}
 }
 
-// The folder in which a program begins lists what its relative names reach, in both languages, and a walk finds each file once.
+// The folder in which a program begins lists what its relative names reach, in both languages, and
+// a walk finds each file once.
 func TestRealRoot(t *testing.T) {
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
@@ -154,8 +156,9 @@ func TestRealProgramsAreSuspended(t *testing.T) {
 	}
 }
 
-// A program that computed for longer than it would wait, while a call was under way, is to be suspended when it comes to stand still for
-// another call, which it can't be: the answer of that one comes as if nothing had been.
+// A program that computed for longer than it would wait, while a call was under way, is to be
+// suspended when it comes to stand still for another call, which it can't be: the answer of that
+// one comes as if nothing had been.
 func TestRealProgramsStandStill(t *testing.T) {
 	s := realStage(t, napping)
 	code := `import asyncio
@@ -178,8 +181,8 @@ def still(x):
 	}
 }
 
-// A session is rebuilt, by the real engine, from what its programs heard: the damaged state is made anew, byte for byte
-// as far as programs can tell.
+// A session is rebuilt, by the real engine, from what its programs heard: the damaged state is made
+// anew, byte for byte as far as programs can tell.
 func TestRealRebuild(t *testing.T) {
 	s := realStage(t, nil)
 	for language, list := range map[string][]string{

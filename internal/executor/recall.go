@@ -15,7 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// asThen puts what a guest was given in the place of what its text comes to now, where that is something else.
+// asThen puts what a guest was given in the place of what its text comes to now, where that is
+// something else.
 func asThen(st *journal.Story, now *program.Program) *program.Program {
 	was := st.Prepared
 	if now != nil && now.Code == was.Code {
@@ -102,7 +103,8 @@ func (r *run) callAgain(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// restore notes of the n-th call what the journal knows of it. Where its outcome is not known the call is made again.
+// restore notes of the n-th call what the journal knows of it. Where its outcome is not known the
+// call is made again.
 func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
 	if k.Tool != path || !k.Is(journal.DigestOf(path, c.Args)) {
 		return errDiverged

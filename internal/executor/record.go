@@ -33,7 +33,8 @@ func (r *run) begins(a arguments) {
 	r.log = journal.NewLog(r.x.cfg.Journal, rec, b, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
 }
 
-// closing is why the run ends when this process does: of one that is written down the next one takes it up.
+// closing is why the run ends when this process does: of one that is written down the next one
+// takes it up.
 func (r *run) closing() error {
 	if r.log == nil {
 		return errClosing
@@ -91,8 +92,8 @@ func (r *run) note(n int, c *sandbox.GuestCall, path, asked string) *journal.Cal
 	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args, Asked: asked}
 }
 
-// leaving gives what the door tells that the n-th call leaves: its intent is in the journal before that, and on the disk, too,
-// where it may write.
+// leaving gives what the door tells that the n-th call leaves: its intent is in the journal before
+// that, and on the disk, too, where it may write.
 func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 	return func(c *tool.Call, decision string) func() error {
 		r.mu.Lock()
@@ -132,7 +133,8 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 
 func is(b *bool) bool { return b != nil && *b }
 
-// outcomeOf makes what the journal is to know of a call that has ended, before the program hears of it. r.mu is held.
+// outcomeOf makes what the journal is to know of a call that has ended, before the program hears of
+// it. r.mu is held.
 func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) *journal.Call {
 	k := rec.Note
 	if k == nil {
@@ -154,8 +156,8 @@ func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *san
 // maxReason bounds the reason of a failure in a list of executions, in bytes.
 const maxReason = 300
 
-// journalEnd writes how the run ended to its journal. shown is e as a model may see it; it is nil if
-// it could not be made.
+// journalEnd writes how the run ended to its journal. shown is e as a model may see it; it is nil
+// if it could not be made.
 func (r *run) journalEnd(e, shown *execution.Execution, res *tool.Result) {
 	if r.log == nil {
 		return
@@ -183,10 +185,12 @@ func (r *run) journalEnd(e, shown *execution.Execution, res *tool.Result) {
 	})
 }
 
-// mostOwed is how many executions may have ended of which nobody has looked whether that was written.
+// mostOwed is how many executions may have ended of which nobody has looked whether that was
+// written.
 const mostOwed = 256
 
-// owe notes the journal of an execution that ended. It is looked at later, since nobody waits for it here.
+// owe notes the journal of an execution that ended. It is looked at later, since nobody waits for
+// it here.
 func (x *Executor) owe(l *journal.Log) {
 	if l == nil {
 		return
@@ -205,7 +209,8 @@ func (x *Executor) owe(l *journal.Log) {
 	x.amend(due)
 }
 
-// amendAll sees to it that all executions that ended are known to have, also where their journals could not be written.
+// amendAll sees to it that all executions that ended are known to have, also where their journals
+// could not be written.
 func (x *Executor) amendAll() {
 	x.mu.Lock()
 	due := x.owed
@@ -245,7 +250,8 @@ func (r *run) next() <-chan struct{} {
 	return r.news
 }
 
-// journalCalls gives the calls of a run that is under way, with the order of delivery that its journal knows of. r.mu is held.
+// journalCalls gives the calls of a run that is under way, with the order of delivery that its
+// journal knows of. r.mu is held.
 func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 	order := map[int64]int{}
 	for _, c := range kept {
@@ -260,7 +266,8 @@ func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 		c := *rec.Note
 		c.Order = order[c.ID]
 		if rec.Pending {
-			c.MS, c.Sent = time.Since(rec.Begun).Milliseconds(), rec.Begun // it may wait for its turn, or a person, before it is sent
+			// it may wait for its turn, or a person, before it is sent
+			c.MS, c.Sent = time.Since(rec.Begun).Milliseconds(), rec.Begun
 		}
 		out = append(out, c)
 	}

@@ -18,7 +18,8 @@ type Recorded struct {
 	Left   bool   // it was sent, or about to be
 }
 
-// A past is what the record has of an execution that was taken up. The zero past is that of one which began here.
+// A past is what the record has of an execution that was taken up. The zero past is that of one
+// which began here.
 type past struct {
 	records map[string]string // of its calls, by their ids, the newest one of each
 	unknown []Recorded        // calls that left, and of which its journal knows nothing
@@ -52,9 +53,10 @@ func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err e
 	return p, nil
 }
 
-// cut is an error where a journal lacks a call that left and may have written: its intent is written before its record, so that the end of
-// the journal was taken away. Of calls that change nothing some may be lost with the process; they are made again. With sure a tool
-// that nobody knows yet is none of those that may write.
+// cut is an error where a journal lacks a call that left and may have written: its intent is
+// written before its record, so that the end of the journal was taken away. Of calls that change
+// nothing some may be lost with the process; they are made again. With sure a tool that nobody
+// knows yet is none of those that may write.
 func (x *Executor) cut(p *past, sure bool) error {
 	var names []string
 	for _, c := range p.unknown {

@@ -14,12 +14,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxAttempts is how often an execution is taken up without getting on: its program may be what ends the process.
+// maxAttempts is how often an execution is taken up without getting on: its program may be what
+// ends the process.
 const maxAttempts = 3
 
-// Recover takes up the executions that had not ended when the process before this one did. Call it once the upstreams are
-// configured, and before the first request, since they have their sessions first. It returns when it is known which of
-// them go on; these do so in the background. Those that can't end as interrupted, and say why.
+// Recover takes up the executions that had not ended when the process before this one did. Call it
+// once the upstreams are configured, and before the first request, since they have their sessions
+// first. It returns when it is known which of them go on; these do so in the background. Those that
+// can't end as interrupted, and say why.
 func (x *Executor) Recover(ctx context.Context) error {
 	if x.cfg.Journal == nil {
 		return nil
@@ -138,7 +140,8 @@ func (x *Executor) lost(st *journal.Story) error {
 	case len(unknown) > 0:
 		var names []string
 		for _, c := range unknown {
-			names = append(names, fmt.Sprintf("call %d, %s", c.N, prose.Cut(c.Tool, 100))) // its arguments are sealed; this is not
+			// its arguments are sealed; this is not
+			names = append(names, fmt.Sprintf("call %d, %s", c.N, prose.Cut(c.Tool, 100)))
 		}
 		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
 	case st.Record.Lost != "":

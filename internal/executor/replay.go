@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// Replay runs an execution of p again, offline, from its journal, in a sandbox of its own: nothing is called, and nothing of a
-// session or its files changes.
+// Replay runs an execution of p again, offline, from its journal, in a sandbox of its own: nothing
+// is called, and nothing of a session or its files changes.
 func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
 	st, err := x.readable(ctx, p, id)
 	switch {
@@ -73,7 +73,8 @@ func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*jou
 	return st.Play(ctx, box, until)
 }
 
-// programThen is what the guest was given, with the places of the agent's text where that still comes to the same.
+// programThen is what the guest was given, with the places of the agent's text where that still
+// comes to the same.
 func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Program {
 	r := &run{x: x, id: st.Record.ID, principal: p}
 	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
@@ -217,8 +218,8 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	return nil
 }
 
-// namespacesThen are the upstreams that a program finds: those that it finds now, and those of the program in whose place it is,
-// which may be gone.
+// namespacesThen are the upstreams that a program finds: those that it finds now, and those of the
+// program in whose place it is, which may be gone.
 func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]string {
 	all := maps.Clone(was.Namespaces)
 	if all == nil {
@@ -228,7 +229,8 @@ func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]stri
 	return all
 }
 
-// filesThen answers file operations as they were answered then, and others by files of its own, which begin empty.
+// filesThen answers file operations as they were answered then, and others by files of its own,
+// which begin empty.
 func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File) *sandbox.Answer {
 	return func(f *sandbox.File) *sandbox.Answer {
 		a := &sandbox.Answer{ID: f.ID}
@@ -247,8 +249,8 @@ func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File
 	}
 }
 
-// guestThen gives the guest that a program began with: a fresh one, or what the programs left that its session had run before,
-// which run again for that.
+// guestThen gives the guest that a program began with: a fresh one, or what the programs left that
+// its session had run before, which run again for that.
 func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sandbox, error) {
 	var journals []*session.Journal
 	var err error

@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// randomProgram writes a program of random steps: calls, in parallel and not, that take their time and fail, timers, files,
-// randomness and the clock.
+// randomProgram writes a program of random steps: calls, in parallel and not, that take their time
+// and fail, timers, files, randomness and the clock.
 func randomProgram(r *rand.Rand, python bool) string {
 	var b strings.Builder
 	put := func(ts, py string) {
@@ -70,8 +70,9 @@ func (s *scene) replayed(id string, o execution.ReplayOptions) *execution.Replay
 	return r
 }
 
-// Random programs in both languages, with parallel calls of random delay and failure, come to the same bytes in a replay, and to
-// the same when they are run as a changed program, too, where nothing in them depends on time.
+// Random programs in both languages, with parallel calls of random delay and failure, come to the
+// same bytes in a replay, and to the same when they are run as a changed program, too, where
+// nothing in them depends on time.
 func TestReplayGivesTheSameBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -261,8 +262,9 @@ func (s *scene) waitFor(key string) {
 	eventually(s.t, key, func() bool { return s.count(key) > 0 })
 }
 
-// A process that ends while a program waits for a tool that only reads is no loss: the next one makes that call again. The
-// program's session is held until then, and a program behind it runs after it.
+// A process that ends while a program waits for a tool that only reads is no loss: the next one
+// makes that call again. The program's session is held until then, and a program behind it runs
+// after it.
 func TestRecoveryInASession(t *testing.T) {
 	s := newScene(t, nil)
 	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil || res.IsError {
@@ -309,7 +311,8 @@ func TestRecoveryInASession(t *testing.T) {
 	}
 }
 
-// A write of which nobody knows whether it took effect is named, and not made again: not by the program, nor by one after it.
+// A write of which nobody knows whether it took effect is named, and not made again: not by the
+// program, nor by one after it.
 func TestUnknownOutcome(t *testing.T) {
 	s := newScene(t, nil)
 	gate := make(chan struct{})
@@ -358,7 +361,8 @@ func (o otherBuild) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	return caps, err
 }
 
-// After an upgrade a program can't go on in another build of the engine; the calls that it had made are told all the same.
+// After an upgrade a program can't go on in another build of the engine; the calls that it had made
+// are told all the same.
 func TestRecoveryInAnotherBuild(t *testing.T) {
 	upgraded := false
 	told := make(chan *execution.Execution, 2)
@@ -409,7 +413,8 @@ func (f fullStore) Write(w *journal.Write) journal.Pending {
 	return f.Store.Write(w)
 }
 
-// An execution that was answered, and whose end could not be written, is known to have ended once something can be: it is not taken up.
+// An execution that was answered, and whose end could not be written, is known to have ended once
+// something can be: it is not taken up.
 func TestEndThatCanNotBeWritten(t *testing.T) {
 	var full atomic.Bool
 	s := newScene(t, func(c *executor.Config) { c.Journal = fullStore{c.Journal, &full} })
@@ -440,7 +445,8 @@ func TestEndThatCanNotBeWritten(t *testing.T) {
 	}
 }
 
-// Timers go on where they were: what was to come in an hour comes then, and what had come does not come again.
+// Timers go on where they were: what was to come in an hour comes then, and what had come does not
+// come again.
 func TestRecoveryOfTimers(t *testing.T) {
 	var mu sync.Mutex
 	var ahead time.Duration

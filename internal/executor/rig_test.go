@@ -110,7 +110,8 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// enclosed is the engine as it is with a process around it, for which another package has the tests.
+// enclosed is the engine as it is with a process around it, for which another package has the
+// tests.
 type enclosed struct{ *wasm.Driver }
 
 func (e enclosed) Probe(ctx context.Context) (sandbox.Capabilities, error) {

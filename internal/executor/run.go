@@ -28,9 +28,11 @@ import (
 )
 
 const (
-	// lastCalls is how long calls that are under way when a program ends may go on, so that their outcome is known.
+	// lastCalls is how long calls that are under way when a program ends may go on, so that their
+	// outcome is known.
 	lastCalls = 5 * time.Second
-	// maxMessages is how many messages a guest may send: far more than calls, files and console lines can need.
+	// maxMessages is how many messages a guest may send: far more than calls, files and console
+	// lines can need.
 	maxMessages = 200_000
 	maxFiles    = 20_000
 )
@@ -62,24 +64,29 @@ type run struct {
 	box      sandbox.Sandbox // nil: its session has it again
 	slot     bool            // it has one of the queue
 	origin   live.Origin
-	recorder *session.Recorder                         // nil: nothing is recorded
-	log      *journal.Log                              // nil: nothing is written down
-	recall   *journal.Recall                           // what it heard before this process began; nil: it began in this one
-	stored   bool                                      // what it left is stored already: it only has to come to its end again
-	wait     func(context.Context) (*live.Hold, error) // its place among those that wait for its session; nil: it has none yet
-	come     <-chan struct{}                           // closed when those that were sent before it have taken theirs; nil: there are none
-	leave    func()                                    // lets those that were sent after it take theirs; nil: there are none
-	past     past                                      // what the record has of it from before this process
-	prior    *journal.Prior                            // what the execution before it did; nil: it corrects none
-	fencing  sync.Mutex                                // guards fence
-	fence    vfs.Fence                                 // around its files
-	barred   error                                     // why it may not read a module that its text imports
-	plan     *planned                                  // what it has to do with a plan; nil: nothing
-	cpu      time.Duration                             // CPU time of the Runs that are over
-	host     atomic.Int64                              // nanoseconds that the host computed for its text and its calls
-	ran      error                                     // why the last Run didn't leave a guest that can go on
-	saved    time.Duration                             // how long that took
-	stray    *time.Timer                               // see strayed
+	recorder *session.Recorder // nil: nothing is recorded
+	log      *journal.Log      // nil: nothing is written down
+	// what it heard before this process began; nil: it began in this one
+	recall *journal.Recall
+	// what it left is stored already: it only has to come to its end again
+	stored bool
+	// its place among those that wait for its session; nil: it has none yet
+	wait func(context.Context) (*live.Hold, error)
+	// closed when those that were sent before it have taken theirs; nil: there are none
+	come <-chan struct{}
+	// lets those that were sent after it take theirs; nil: there are none
+	leave   func()
+	past    past           // what the record has of it from before this process
+	prior   *journal.Prior // what the execution before it did; nil: it corrects none
+	fencing sync.Mutex     // guards fence
+	fence   vfs.Fence      // around its files
+	barred  error          // why it may not read a module that its text imports
+	plan    *planned       // what it has to do with a plan; nil: nothing
+	cpu     time.Duration  // CPU time of the Runs that are over
+	host    atomic.Int64   // nanoseconds that the host computed for its text and its calls
+	ran     error          // why the last Run didn't leave a guest that can go on
+	saved   time.Duration  // how long that took
+	stray   *time.Timer    // see strayed
 
 	ended time.Time // history's
 
@@ -111,12 +118,14 @@ type run struct {
 	admitted func(*execution.Execution) // told how it ended; nil: nobody wants to know
 	digest   string                     // of its text
 
-	labels    tool.Labels       // of what it has read, and whoever sent it
-	labelling sync.Mutex        // held while they grow, and those of its session
-	brought   map[string]bool   // handles of other sessions that it has read, whose personal data is known in its own; nil: none
-	late      []json.RawMessage // answers that came after the program's end, for its session
-	naps      naps
-	stopRun   context.CancelCauseFunc // ends the Run that is under way
+	labels    tool.Labels // of what it has read, and whoever sent it
+	labelling sync.Mutex  // held while they grow, and those of its session
+	// handles of other sessions that it has read, whose personal data is known in its own; nil:
+	// none
+	brought map[string]bool
+	late    []json.RawMessage // answers that came after the program's end, for its session
+	naps    naps
+	stopRun context.CancelCauseFunc // ends the Run that is under way
 
 	// The program's own time runs while no call is outstanding.
 	left    time.Duration
@@ -189,7 +198,8 @@ func (r *run) why(err error) error {
 	return err
 }
 
-// guard makes a panic of f an error: a fault of ours over one odd program must not take its neighbours along.
+// guard makes a panic of f an error: a fault of ours over one odd program must not take its
+// neighbours along.
 func (r *run) guard(what string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -262,8 +272,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	return r.settle(err)
 }
 
-// retries reports whether a program was given to a process that was gone, or went before it heard of anything from the program. A guest that is
-// made anew is what that one was: a fresh one, or its session's, which the store has.
+// retries reports whether a program was given to a process that was gone, or went before it heard
+// of anything from the program. A guest that is made anew is what that one was: a fresh one, or its
+// session's, which the store has.
 func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
 	r.mu.Lock()
@@ -374,7 +385,8 @@ func (r *run) sendFirst() error {
 // errEnded is how a call ends that went on for longer after the program's end than anybody waits.
 var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
 
-// lastCalls waits for the calls that are still under way: they were made, so their outcome should be known.
+// lastCalls waits for the calls that are still under way: they were made, so their outcome should
+// be known.
 func (r *run) lastCalls(well bool) {
 	wait := lastCalls
 	if !well && r.ctx.Err() != nil {
@@ -472,7 +484,8 @@ func (r *run) take(line []byte) error {
 	return nil
 }
 
-// afterwards takes what a session's guest says when its program has ended: the next program hears of the answer.
+// afterwards takes what a session's guest says when its program has ended: the next program hears
+// of the answer.
 func (r *run) afterwards(m *sandbox.GuestMessage) {
 	switch {
 	case m.Call != nil:
@@ -547,7 +560,8 @@ func (r *run) shown(h string) (json.RawMessage, error) {
 	return r.embed(h)
 }
 
-// places makes the frames of stack traces in s, which the program wrote or gave, speak of the agent's own text.
+// places makes the frames of stack traces in s, which the program wrote or gave, speak of the
+// agent's own text.
 func (r *run) places(s string) string {
 	if r.program == nil {
 		return s

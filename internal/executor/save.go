@@ -14,8 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// settle ends a program for its session: what it left is stored, before anybody is told that it ended well, or it has
-// never been. err is how the program ended as far as its sandbox is concerned; what settle gives is how it ended.
+// settle ends a program for its session: what it left is stored, before anybody is told that it
+// ended well, or it has never been. err is how the program ended as far as its sandbox is
+// concerned; what settle gives is how it ended.
 func (r *run) settle(err error) error {
 	well := err == nil && r.well()
 	switch {
@@ -45,7 +46,8 @@ func (r *run) well() bool {
 	return r.end != nil && r.end.Done != nil
 }
 
-// save stores what the program left: the state of its session and its files, and skills, in one step.
+// save stores what the program left: the state of its session and its files, and skills, in one
+// step.
 func (r *run) save() error {
 	c := &session.Change{Owner: r.principal.ID}
 	c.Skills = skill.Changes(r.skills, r.fs.Skills())
@@ -126,7 +128,8 @@ func (r *run) saveJournal(c *session.Change, state *session.State) {
 	state.Journal = session.Mark{Lost: "its programs heard more than " + prose.Size(most)}
 }
 
-// lateAnswer keeps an answer that came when the program had ended: the session's next program hears of it.
+// lateAnswer keeps an answer that came when the program had ended: the session's next program hears
+// of it.
 func (r *run) lateAnswer(a *sandbox.Answer) {
 	line, err := tool.Marshal(sandbox.HostMessage{Answer: a})
 	if err != nil {
@@ -137,7 +140,8 @@ func (r *run) lateAnswer(a *sandbox.Answer) {
 	r.mu.Unlock()
 }
 
-// unheard gives the answers that earlier programs of the session did not live to hear, as lines of now.
+// unheard gives the answers that earlier programs of the session did not live to hear, as lines of
+// now.
 func (r *run) unheard() (lines [][]byte) {
 	if r.hold == nil {
 		return nil

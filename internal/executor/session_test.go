@@ -296,7 +296,8 @@ func TestWithoutSnapshotsThereAreNoSessions(t *testing.T) {
 	holds(t, s.bad("work", op{Get: "x"}).text, "no sessions")
 }
 
-// A session whose guest was in a process that is gone comes back from the store, without a word of failure.
+// A session whose guest was in a process that is gone comes back from the store, without a word of
+// failure.
 func TestCrashOfAnIdleGuest(t *testing.T) {
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "1"))
@@ -307,7 +308,8 @@ func TestCrashOfAnIdleGuest(t *testing.T) {
 	s.want("work", "x", "1", "memory")
 }
 
-// A program whose process went before it began begins in another one, once: a process that goes again has a reason.
+// A program whose process went before it began begins in another one, once: a process that goes
+// again has a reason.
 func TestCrashBeforeAProgramBegins(t *testing.T) {
 	for _, session := range []string{"", "new"} {
 		s := newStage(t, nil)

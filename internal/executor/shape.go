@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// A program that fails since a result has another shape than expected is told the shape: the results of its calls are known here.
+// A program that fails since a result has another shape than expected is told the shape: the
+// results of its calls are known here.
 
 const (
 	maxResults   = 16      // tools whose last result is kept until the program ends
@@ -101,7 +102,8 @@ func (l *lastResults) named(text string) (found string) {
 // notValues are words of both languages before which, or instead of which, no value stands.
 var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true, "in": true, "return": true, "new": true, "tools": true}
 
-// traced returns the tool from whose result a variable has its value, as far as the program's text says; empty: not known.
+// traced returns the tool from whose result a variable has its value, as far as the program's text
+// says; empty: not known.
 func (l *lastResults) traced(name, before string, steps int) string {
 	if name == "" || steps == 0 || notValues[name] {
 		return ""
@@ -140,8 +142,8 @@ func (r *run) explainShape(f *execution.Failure) {
 	}
 }
 
-// explainUndefined returns what the result is of which a program took a part that is not there, where
-// its value is undefined for that reason; empty otherwise. r.mu is held.
+// explainUndefined returns what the result is of which a program took a part that is not there,
+// where its value is undefined for that reason; empty otherwise. r.mu is held.
 func (r *run) explainUndefined(e *execution.Execution) string {
 	if r.program == nil || !e.Undefined {
 		return ""

@@ -54,7 +54,8 @@ func TestWrongShapes(t *testing.T) {
 	}
 }
 
-// JSON.parse and json.loads return what a tool returned as it is, and are what the language says for everything else.
+// JSON.parse and json.loads return what a tool returned as it is, and are what the language says
+// for everything else.
 func TestDecodedResults(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{

@@ -13,12 +13,13 @@ const (
 	// tidyAtLeast and tidyAtMost are how often idle sessions are looked after.
 	tidyAtLeast = 50 * time.Millisecond
 	tidyAtMost  = time.Minute
-	// trimEvery is how often executions are thrown away that are too old or too many; more often where they are kept for less.
+	// trimEvery is how often executions are thrown away that are too old or too many; more often
+	// where they are kept for less.
 	trimEvery = 5 * time.Minute
 )
 
-// tidy suspends idle sessions, ends old ones, and throws old executions away, until the Executor is closed. A process that lives no
-// longer than tidyFirst does it once, when it ends.
+// tidy suspends idle sessions, ends old ones, and throws old executions away, until the Executor is
+// closed. A process that lives no longer than tidyFirst does it once, when it ends.
 func (x *Executor) tidy() {
 	var trimmed time.Time
 	next := tidyFirst

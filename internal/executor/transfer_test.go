@@ -207,7 +207,8 @@ func TestRebuildWithoutJournal(t *testing.T) {
 	s.want("work", "x", "", "new")
 }
 
-// What others changed in the store is refused, or rebuilt where the journal is whole, and can be ended.
+// What others changed in the store is refused, or rebuilt where the journal is whole, and can be
+// ended.
 func TestDamagedStore(t *testing.T) {
 	s := newStage(t, nil)
 	damage := func(query string) {

@@ -106,8 +106,9 @@ func (l *ledger) charged() int {
 	return len(l.kept)
 }
 
-// What the host computes for a call from outside is charged to its principal, whose further large calls and searches wait when it
-// has used up its CPU time. What it computes for a program is told to that.
+// What the host computes for a call from outside is charged to its principal, whose further large
+// calls and searches wait when it has used up its CPU time. What it computes for a program is told
+// to that.
 func TestHostWorkIsCharged(t *testing.T) {
 	f, _ := policy.Starter("open")
 	p, err := policy.New(policy.Config{Files: []policy.File{f}})

@@ -22,7 +22,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config configures a Gateway. All fields but Barred, Latest, Log, Limits, Privacy and Turns are required.
+// Config configures a Gateway. All fields but Barred, Latest, Log, Limits, Privacy and Turns are
+// required.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Policy   *policy.Engine

@@ -18,11 +18,12 @@ const (
 	briefWork = time.Millisecond // what takes less isn't worth to be charged for
 )
 
-// NewTurns makes the turns of large work: half of the processors are left to everything else. Principals take turns.
+// NewTurns makes the turns of large work: half of the processors are left to everything else.
+// Principals take turns.
 func NewTurns() *queue.Fair { return queue.New(max(1, runtime.GOMAXPROCS(0)/2), 1<<30) }
 
-// charged has c tell what the host computes for it. A program counts that for its execution; what a call from outside takes
-// is charged at once.
+// charged has c tell what the host computes for it. A program counts that for its execution; what a
+// call from outside takes is charged at once.
 func (g *Gateway) charged(ctx context.Context, c *tool.Call) {
 	if c.Worked != nil || g.cfg.Limits == nil {
 		return
@@ -35,7 +36,8 @@ func (g *Gateway) charged(ctx context.Context, c *tool.Call) {
 	}
 }
 
-// work computes f, about so many bytes of a call, and tells c.Worked how long it took. If they are many, it waits for a turn.
+// work computes f, about so many bytes of a call, and tells c.Worked how long it took. If they are
+// many, it waits for a turn.
 func (g *Gateway) work(ctx context.Context, c *tool.Call, size int, f func()) error {
 	if size > largeWork {
 		if err := g.cfg.Turns.Enter(ctx, c.Principal.ID); err != nil {
@@ -48,7 +50,8 @@ func (g *Gateway) work(ctx context.Context, c *tool.Call, size int, f func()) er
 	return nil
 }
 
-// afterwards is work on what a call answered: the call was made, so this is done even if nobody waits for it any more.
+// afterwards is work on what a call answered: the call was made, so this is done even if nobody
+// waits for it any more.
 func (g *Gateway) afterwards(ctx context.Context, c *tool.Call, r *tool.Result, f func()) {
 	size := 0
 	if r != nil {
@@ -59,7 +62,8 @@ func (g *Gateway) afterwards(ctx context.Context, c *tool.Call, r *tool.Result, 
 	}
 }
 
-// affordable returns an error if a call from outside that takes much work is made by a principal whose CPU time is used up.
+// affordable returns an error if a call from outside that takes much work is made by a principal
+// whose CPU time is used up.
 func (g *Gateway) affordable(ctx context.Context, c *tool.Call) error {
 	search := c.Tool.Upstream == tool.Own && c.Tool.Name == "search"
 	if g.cfg.Limits == nil || c.Parent != "" || len(c.Arguments) <= largeWork && !search {
@@ -67,7 +71,8 @@ func (g *Gateway) affordable(ctx context.Context, c *tool.Call) error {
 	}
 	err := g.cfg.Limits.Afford(ctx, c)
 	if err != nil {
-		if e := tool.AsError(g.attempted(ctx, c)); e.Kind != tool.NotFound { // its principal may not see the tool, and that is on record
+		// its principal may not see the tool, and that is on record
+		if e := tool.AsError(g.attempted(ctx, c)); e.Kind != tool.NotFound {
 			return e
 		}
 	}

@@ -76,7 +76,8 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 		out.Blocked = tool.AsError(err).Msg
 	}
 	if req.Execution != "" {
-		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil { // it may be kept no more
+		// it may be kept no more
+		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil {
 			out.Program = d.Program
 		}
 	}

@@ -79,7 +79,8 @@ func (s *Server) auditConsistency(w http.ResponseWriter, r *http.Request) {
 	answer(w)(s.cfg.Audit.Consistency(r.Context(), s.principal(r), req.Checkpoint))
 }
 
-// auditExport answers with the records as they are read. An error after the beginning breaks the connection off.
+// auditExport answers with the records as they are read. An error after the beginning breaks the
+// connection off.
 func (s *Server) auditExport(w http.ResponseWriter, r *http.Request) {
 	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
 		return s.cfg.Audit.Export(r.Context(), s.principal(r), w, r.URL.Query().Get("format"), q.Since, q.Until)

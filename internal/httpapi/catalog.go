@@ -56,7 +56,8 @@ func (s *Server) types(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, s.cfg.Index.Types(r.Context(), s.principal(r)))
 }
 
-// search answers with the text that agents get, by the same way they get it, and with the hits as objects.
+// search answers with the text that agents get, by the same way they get it, and with the hits as
+// objects.
 func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	args := map[string]any{"query": q.Get("query")}

@@ -76,8 +76,9 @@ func (s *Server) execution(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
 }
 
-// answer shows an execution to whose it is, and to those who may read everything: as this process has it, else from its journal. Its tokens
-// are counted where the process has it, since a journal doesn't have all that they are counted of.
+// answer shows an execution to whose it is, and to those who may read everything: as this process
+// has it, else from its journal. Its tokens are counted where the process has it, since a journal
+// doesn't have all that they are counted of.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
 	p := s.principal(r)
 	x, ok := s.cfg.Execution(id)

@@ -1,10 +1,11 @@
-// Package httpapi serves the HTTP API, health checks and, where they are given to it, MCP, on one address. What there
-// is stands in one table of routes, with the access that each needs in its row.
+// Package httpapi serves the HTTP API, health checks and, where they are given to it, MCP, on one
+// address. What there is stands in one table of routes, with the access that each needs in its row.
 //
-// Whoever reaches the unix socket, which only its owner can open, is the local user. Everybody else says who they are,
-// with an API key or an access token, and each row of the table says which role that takes. Without sign-in it is served
-// on loopback addresses only, where the Host and Origin of every request are checked, so that no web page can use the
-// browser to reach it, and where what is an auditor's, an approver's or an admin's is not open.
+// Whoever reaches the unix socket, which only its owner can open, is the local user. Everybody else
+// says who they are, with an API key or an access token, and each row of the table says which role
+// that takes. Without sign-in it is served on loopback addresses only, where the Host and Origin of
+// every request are checked, so that no web page can use the browser to reach it, and where what is
+// an auditor's, an approver's or an admin's is not open.
 package httpapi
 
 import (
@@ -46,19 +47,24 @@ type Config struct {
 	Ready     func() error   // why the process can't do its work yet; nil when it can
 	Principal tool.Principal // the local user
 
-	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal says with which status and
-	// header it is refused. Nil: there is no sign-in.
+	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal
+	// says with which status and header it is refused. Nil: there is no sign-in.
 	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
-	AnyHost      bool                                                                      // Network takes requests for any Host
-	Resource     http.Handler                                                              // the metadata of the protected resource (RFC 9728); nil: none
-	Keys         Keys                                                                      // the API keys, which are managed over the socket only
-	SignIns      SignIns                                                                   // nil: none
-	Hints        Hints                                                                     // of tools, that wait for a person
-	MCP          http.Handler                                                              // at /mcp; nil: none
-	Metrics      http.Handler                                                              // at /metrics; nil: none
-	Pages        *web.Server                                                               // for browsers; nil: none
-	Stdio        func(ctx context.Context, connection string, rw io.ReadWriteCloser) error // speaks MCP as over stdio; nil: none
-	Log          *slog.Logger                                                              // nil: none
+	// Network takes requests for any Host
+	AnyHost bool
+	// the metadata of the protected resource (RFC 9728); nil: none
+	Resource http.Handler
+	// the API keys, which are managed over the socket only
+	Keys    Keys
+	SignIns SignIns // nil: none
+	// of tools, that wait for a person
+	Hints   Hints
+	MCP     http.Handler // at /mcp; nil: none
+	Metrics http.Handler // at /metrics; nil: none
+	Pages   *web.Server  // for browsers; nil: none
+	// speaks MCP as over stdio; nil: none
+	Stdio func(ctx context.Context, connection string, rw io.ReadWriteCloser) error
+	Log   *slog.Logger // nil: none
 }
 
 // An Index answers what there is.
@@ -118,7 +124,8 @@ const (
 	owner                  // the local user, over the socket only
 )
 
-// needs says what a request has to show for each access, where there is sign-in. An admin has all roles.
+// needs says what a request has to show for each access, where there is sign-in. An admin has all
+// roles.
 var needs = map[access]identity.Need{
 	viewer:   {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
 	visitor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
@@ -207,8 +214,8 @@ func (s *Server) Socket() http.Handler {
 	return s.handler(&s.own, socketOnly, s.local, nil)
 }
 
-// Loopback serves a loopback address where there is no sign-in: to requests that name a loopback host and come from no
-// other site. Whoever has an account on this machine reaches it.
+// Loopback serves a loopback address where there is no sign-in: to requests that name a loopback
+// host and come from no other site. Whoever has an account on this machine reaches it.
 func (s *Server) Loopback() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		if a > agent {
@@ -221,7 +228,8 @@ func (s *Server) Loopback() http.Handler {
 	return s.handler(&s.open, sameSite, who, s.pages(false, who))
 }
 
-// Network serves an address that anybody may reach: to requests that say who makes them. With Authenticate only.
+// Network serves an address that anybody may reach: to requests that say who makes them. With
+// Authenticate only.
 func (s *Server) Network() http.Handler {
 	check := sameSite
 	if s.cfg.AnyHost {
@@ -248,7 +256,8 @@ func (s *Server) principal(r *http.Request) tool.Principal {
 	return p
 }
 
-// pages are those for browsers, on a listener where who says who makes a request; nil where there are none.
+// pages are those for browsers, on a listener where who says who makes a request; nil where there
+// are none.
 func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
 	if s.cfg.Pages == nil {
 		return nil
@@ -271,7 +280,8 @@ func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Princi
 	})
 }
 
-// handler serves the routes, to requests that check lets through and whose maker who names, and pages, where there are any.
+// handler serves the routes, to requests that check lets through and whose maker who names, and
+// pages, where there are any.
 func (s *Server) handler(ways *road, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range routes {
@@ -310,8 +320,9 @@ func (s *Server) handler(ways *road, check func(*http.Request) string, who func(
 	})
 }
 
-// group names those routes that a request of a path can be for: of the API, what comes after its prefix. Their mux is made when the first one comes: one of
-// all routes takes longer to make than many requests to answer.
+// group names those routes that a request of a path can be for: of the API, what comes after its
+// prefix. Their mux is made when the first one comes: one of all routes takes longer to make than
+// many requests to answer.
 func group(path string) string {
 	rest, ok := strings.CutPrefix(path, api.Prefix+"/")
 	if !ok {
@@ -349,7 +360,8 @@ func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (
 	return mux
 }
 
-// bounded bounds how many requests of a route's lane are under way, how large their bodies are and how long these take to arrive.
+// bounded bounds how many requests of a route's lane are under way, how large their bodies are and
+// how long these take to arrive.
 func (s *Server) bounded(ways *road, rt route) http.Handler {
 	l := rt.lane
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,8 +33,8 @@ func (index) Types(context.Context, tool.Principal) map[string]string {
 	return map[string]string{"tools/a/b.ts": "export {}"}
 }
 
-// server makes a Server whose door gives err for every call but those of execute and resume, which it answers as an
-// executor does that needs two answers.
+// server makes a Server whose door gives err for every call but those of execute and resume, which
+// it answers as an executor does that needs two answers.
 func server(t *testing.T, err error) *httpapi.Server {
 	running := true
 	s := httpapi.New(httpapi.Config{

@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// resourcePath is where the metadata of a protected resource is; that of the resource /mcp is below it (RFC 9728,
-// section 3.1).
+// resourcePath is where the metadata of a protected resource is; that of the resource /mcp is below
+// it (RFC 9728, section 3.1).
 const resourcePath = "/.well-known/oauth-protected-resource"
 
 // mcp hands a request to what speaks MCP.
@@ -20,7 +20,8 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 		fail(w, tool.Errorf(tool.NotFound, "MCP is not served here"))
 		return
 	}
-	// A stream to the client lasts as long as the client likes, but no longer than the credential that opened it.
+	// A stream to the client lasts as long as the client likes, but no longer than the credential
+	// that opened it.
 	if p := s.principal(r); r.Method == http.MethodGet && !p.Until.IsZero() {
 		ctx, cancel := context.WithDeadline(r.Context(), p.Until)
 		defer cancel()

@@ -17,7 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// signedIn makes a Server with sign-in, and gives a key for each role, and one for each scope alone.
+// signedIn makes a Server with sign-in, and gives a key for each role, and one for each scope
+// alone.
 func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[string]string) {
 	t.Helper()
 	ks, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: store{}})
@@ -75,8 +76,8 @@ func ask(h http.Handler, method, path, key string) (status int, body string, hea
 	return w.Code, w.Body.String(), w.Header()
 }
 
-// TestWhoMay goes through routes of each access with each role. A route that is let through may then fail for reasons of
-// its own, but neither with 401 nor with a refusal.
+// TestWhoMay goes through routes of each access with each role. A route that is let through may
+// then fail for reasons of its own, but neither with 401 nor with a refusal.
 func TestWhoMay(t *testing.T) {
 	h, socket, keys := signedIn(t)
 	everybody := []string{identity.Viewer, identity.Auditor, identity.Approver, identity.User, identity.Admin, "api-only"}
@@ -160,7 +161,8 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestNobodySignsIn: on a loopback address without sign-in, what takes more than a user is not open.
+// TestNobodySignsIn: on a loopback address without sign-in, what takes more than a user is not
+// open.
 func TestNobodySignsIn(t *testing.T) {
 	s := server(t, nil)
 	for route, want := range map[string]int{"GET /api/v1/status": 200, "POST /api/v1/skills/a/share": 403, "GET /api/v1/keys": 403} {

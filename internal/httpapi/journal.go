@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Journals are what is written down of executions; *executor.Executor has them. Each shows its own to a principal only: of others
-// it says that they aren't there.
+// Journals are what is written down of executions; *executor.Executor has them. Each shows its own
+// to a principal only: of others it says that they aren't there.
 type Journals interface {
 	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error)
 	Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error)
@@ -79,10 +79,11 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	return f, nil
 }
 
-// page gives the executions of p that a filter picks. Several states are picked here, of lists of all: one list for each state would
-// miss an execution that goes from one to the other in between.
+// page gives the executions of p that a filter picks. Several states are picked here, of lists of
+// all: one list for each state would miss an execution that goes from one to the other in between.
 func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
-	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1} // one more than is shown says whether there are more
+	// one more than is shown says whether there are more
+	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1}
 	if len(f.States) == 1 {
 		q.State = journal.State(f.States[0])
 	} else if len(f.States) > 1 {
@@ -133,8 +134,8 @@ func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 // watched is how long whoever watches an execution waits for news, at most.
 const watched = 10 * time.Second
 
-// journal gives all that is known of an execution; with past=VERSION when there is more than in that version, or it has ended, or
-// after a while.
+// journal gives all that is known of an execution; with past=VERSION when there is more than in
+// that version, or it has ended, or after a while.
 func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	id, past := r.PathValue("id"), r.URL.Query().Get("past")
 	if past == "" {

@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on requests under way. Each is shared by principals, and before sign-in by addresses (see queue.Shares).
+// Bounds on requests under way. Each is shared by principals, and before sign-in by addresses (see
+// queue.Shares).
 const (
 	readSlots    = 256       // that are answered at once
 	waitSlots    = 256       // that wait: for a program, for news of one, for a long file
@@ -38,7 +39,8 @@ const (
 	lanes
 )
 
-// A road has the lanes of the requests that come over it. The socket has one, the network another: neither fills the other's.
+// A road has the lanes of the requests that come over it. The socket has one, the network another:
+// neither fills the other's.
 type road [lanes]*queue.Shares
 
 func newRoad() (r road) {
@@ -51,7 +53,8 @@ func newRoad() (r road) {
 	return r
 }
 
-// enter holds a slot of a lane until leave, for a principal, or, where that is unknown, for the address that a request comes from.
+// enter holds a slot of a lane until leave, for a principal, or, where that is unknown, for the
+// address that a request comes from.
 func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
 	who := p.ID
 	if l == opens || who == "" {
@@ -63,8 +66,8 @@ func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), e
 	return func() { r[l].Give(who, 1) }, nil
 }
 
-// gather reads the body of a request before the request has a slot, so that a client that sends slowly keeps nobody else away.
-// The bytes count as held until release.
+// gather reads the body of a request before the request has a slot, so that a client that sends
+// slowly keeps nobody else away. The bytes count as held until release.
 func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, most int64) (release func(), err error) {
 	who := p.ID
 	if who == "" {
@@ -90,7 +93,8 @@ func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, 
 	return func() {}, err
 }
 
-// address names where a request comes from: the address, of IPv6 the network of 64 bits that one subscriber has.
+// address names where a request comes from: the address, of IPv6 the network of 64 bits that one
+// subscriber has.
 func address(r *http.Request) string {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -99,7 +103,8 @@ func address(r *http.Request) string {
 	return Network64(a.Addr())
 }
 
-// Network64 names the network that an address counts for: the address itself, of IPv6 its first 64 bits.
+// Network64 names the network that an address counts for: the address itself, of IPv6 its first 64
+// bits.
 func Network64(a netip.Addr) string {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a.String()
@@ -110,8 +115,8 @@ func Network64(a netip.Addr) string {
 	return netip.PrefixFrom(a, 64).Masked().String()
 }
 
-// A patient writer bounds the time in which a client must accept what is written to it. Each write has its own, so a stream
-// may last for long but not stall.
+// A patient writer bounds the time in which a client must accept what is written to it. Each write
+// has its own, so a stream may last for long but not stall.
 type patient struct{ http.ResponseWriter }
 
 // Unwrap is for http.ResponseController.

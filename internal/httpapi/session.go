@@ -72,8 +72,8 @@ func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
 	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principal(r), r.PathValue("session"), req.To))
 }
 
-// exportSession answers with the file as it is made. An error after its beginning breaks the connection off, since the
-// status is sent by then.
+// exportSession answers with the file as it is made. An error after its beginning breaks the
+// connection off, since the status is sent by then.
 func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 	var req api.SessionSource
 	if err := read(r, &req); err != nil {

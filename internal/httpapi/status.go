@@ -44,7 +44,8 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// status says how the process is. What says where it runs and how it is configured is for admins and auditors only.
+// status says how the process is. What says where it runs and how it is configured is for admins
+// and auditors only.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	st := s.cfg.Status()
 	if !operates(s.principal(r)) {
@@ -56,8 +57,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, st)
 }
 
-// operates reports whether p is an admin, which the local user is too, or an auditor. An upstream's command, its last output and
-// the reasons of its failures hold paths, and sometimes credentials.
+// operates reports whether p is an admin, which the local user is too, or an auditor. An upstream's
+// command, its last output and the reasons of its failures hold paths, and sometimes credentials.
 func operates(p tool.Principal) bool { return identity.Has(p, identity.Auditor) }
 
 func (s *Server) upstreams(w http.ResponseWriter, r *http.Request) {

@@ -11,12 +11,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// StdioProtocol is what the Upgrade header names to turn a connection into what stdio is to a process that speaks
-// MCP: lines of JSON-RPC in both directions.
+// StdioProtocol is what the Upgrade header names to turn a connection into what stdio is to a
+// process that speaks MCP: lines of JSON-RPC in both directions.
 const StdioProtocol = "biplane-mcp-stdio"
 
-// ConnectionHeader names a connection that outlives the processes which serve it, so that the next one knows what the agent read
-// through those before: a name that can't be guessed, of at most 64 characters.
+// ConnectionHeader names a connection that outlives the processes which serve it, so that the next
+// one knows what the agent read through those before: a name that can't be guessed, of at most 64
+// characters.
 const ConnectionHeader = "Biplane-Connection"
 
 // stdio takes the connection over, and speaks MCP on it until one side ends it.

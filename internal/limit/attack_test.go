@@ -27,7 +27,8 @@ func TestARuleHoldsUnderEachNameOfATool(t *testing.T) {
 	}
 }
 
-// What was kept while the clock was years ahead locks nobody out for years, and doesn't let anybody through at once.
+// What was kept while the clock was years ahead locks nobody out for years, and doesn't let anybody
+// through at once.
 func TestTheClockWasAhead(t *testing.T) {
 	c, s := start(), &memory{}
 	rule := limit.Rule{What: limit.Calls, Max: 2, Window: time.Minute}
@@ -64,7 +65,8 @@ func TestAHugeUseCounts(t *testing.T) {
 	}
 }
 
-// An upstream is not kept away from others because of callers that give up soon, nor of calls that were never sent to it.
+// An upstream is not kept away from others because of callers that give up soon, nor of calls that
+// were never sent to it.
 func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 	gone, cancel := context.WithTimeoutCause(t.Context(), 0, context.DeadlineExceeded)
 	defer cancel()
@@ -88,7 +90,8 @@ func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 	}
 }
 
-// An error that the upstream answered is an answer, whatever its code: it keeps nobody away, as often as it comes.
+// An error that the upstream answered is an answer, whatever its code: it keeps nobody away, as
+// often as it comes.
 func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
 	l := limiter(t, start(), nil)
 	answered := &tool.Error{Kind: tool.Unavailable, Answered: true, Msg: "shop.get failed: internal error (JSON-RPC error -32603)"}
@@ -102,8 +105,9 @@ func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
 	}
 }
 
-// Calls of one principal that are not answered keep its own calls away. Others are served, until theirs fail as often; the text of
-// a refusal says that this call was not sent, and leaves nothing unknown.
+// Calls of one principal that are not answered keep its own calls away. Others are served, until
+// theirs fail as often; the text of a refusal says that this call was not sent, and leaves nothing
+// unknown.
 func TestTheBreakerIsPerPrincipalFirst(t *testing.T) {
 	l := limiter(t, start(), nil)
 	timeout := &tool.Error{Kind: tool.Timeout, Msg: "shop.get: no answer within 30 s; whether it took effect is not known"}

@@ -17,19 +17,22 @@ const (
 	// firstRest and longestRest are for how long they are, at first and, doubling, at most.
 	firstRest   = 2 * time.Second
 	longestRest = time.Minute
-	// repeats is how often one call may fail in the same way before it is not made again for repeatRest.
+	// repeats is how often one call may fail in the same way before it is not made again for
+	// repeatRest.
 	repeats    = 10
 	repeatRest = time.Minute
 	// remembered is how many failing calls a Breaker keeps in mind.
 	remembered = 4096
 )
 
-// A Breaker keeps calls away from what fails: from an upstream that has not answered for a while, except for one call now and
-// then that tries whether it is back; and from a tool that gave the same error to the same call many times in a row,
-// which a program in a loop would go on asking. An error that the upstream answered is an answer.
+// A Breaker keeps calls away from what fails: from an upstream that has not answered for a while,
+// except for one call now and then that tries whether it is back; and from a tool that gave the
+// same error to the same call many times in a row, which a program in a loop would go on asking. An
+// error that the upstream answered is an answer.
 //
-// Calls of one principal that are not answered keep only that principal's calls away: they may be what the upstream can't answer. Calls of
-// others must fail as often, with no answer to anybody in between, before they are refused too. It is safe for concurrent use.
+// Calls of one principal that are not answered keep only that principal's calls away: they may be
+// what the upstream can't answer. Calls of others must fail as often, with no answer to anybody in
+// between, before they are refused too. It is safe for concurrent use.
 type Breaker struct {
 	now func() time.Time
 

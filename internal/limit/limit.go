@@ -1,10 +1,10 @@
-// Package limit bounds how much is used: calls, executions, CPU time, tokens and bytes over windows of time, by principal,
-// group, upstream and tool, and how much goes on at once. It also keeps calls away from an upstream that fails, and from
-// being made again and again where they only fail.
+// Package limit bounds how much is used: calls, executions, CPU time, tokens and bytes over windows
+// of time, by principal, group, upstream and tool, and how much goes on at once. It also keeps
+// calls away from an upstream that fails, and from being made again and again where they only fail.
 //
-// Rates are held by GCRA (the generic cell rate algorithm, ITU-T I.371, annex A): for each thing that is bounded one time
-// is kept, at which all that was used would have been used up at an even pace. That time is in the Store, so that a
-// restart gives nobody a fresh start.
+// Rates are held by GCRA (the generic cell rate algorithm, ITU-T I.371, annex A): for each thing
+// that is bounded one time is kept, at which all that was used would have been used up at an even
+// pace. That time is in the Store, so that a restart gives nobody a fresh start.
 package limit
 
 import (
@@ -52,8 +52,8 @@ const (
 // Pers gives all of them.
 func Pers() []Per { return []Per{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
 
-// A Rule bounds how much of something is used in any window of time: at once at most Max, and over long times Max in a
-// Window.
+// A Rule bounds how much of something is used in any window of time: at once at most Max, and over
+// long times Max in a Window.
 type Rule struct {
 	What   What
 	Max    float64
@@ -67,8 +67,8 @@ type Rule struct {
 	Policy string
 }
 
-// ruleOf is a bound of a policy as a Rule. Its key has the policy's id and the bound, and not the policy's version: a
-// changed policy gives nobody a fresh start.
+// ruleOf is a bound of a policy as a Rule. Its key has the policy's id and the bound, and not the
+// policy's version: a changed policy gives nobody a fresh start.
 func ruleOf(b tool.Bound) *Rule {
 	return &Rule{What: What(b.What), Max: b.Max, Window: b.Window, Per: Per(b.Per), Policy: b.Policy}
 }
@@ -147,7 +147,8 @@ func (r *Rule) Fits(t *tool.Tool) bool {
 	return slices.ContainsFunc(t.Spellings()[1:], func(path string) bool { return matches(pattern, path) })
 }
 
-// asNamed is the path of a tool as programs write it: a rule that says "shop.get_order" is about "shop.get-order", too.
+// asNamed is the path of a tool as programs write it: a rule that says "shop.get_order" is about
+// "shop.get-order", too.
 func asNamed(t *tool.Tool) string {
 	return t.Upstream + "." + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -194,8 +195,9 @@ func (r *Rule) Check() error {
 
 // A Store keeps what was used. It is safe for concurrent use.
 type Store interface {
-	// Load returns the time that is kept under each key, except those before now. It also returns when it was last found that times
-	// can't be trusted; zero: never. Everything counts as used up then.
+	// Load returns the time that is kept under each key, except those before now. It also returns
+	// when it was last found that times can't be trusted; zero: never. Everything counts as used up
+	// then.
 	Load(ctx context.Context, now time.Time) (times map[string]time.Time, doubt time.Time, err error)
 	// Save keeps times under their keys. It doesn't wait for the disk.
 	Save(ctx context.Context, times map[string]time.Time) error
@@ -243,7 +245,8 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// recall reads what was used before; once, and not before there is a rule. l.mu is held, or nobody else has l.
+// recall reads what was used before; once, and not before there is a rule. l.mu is held, or nobody
+// else has l.
 func (l *Limiter) recall(ctx context.Context) error {
 	if l.known || l.cfg.Store == nil {
 		return nil
@@ -289,9 +292,9 @@ type use struct {
 	cost float64
 }
 
-// Take uses what a call is about to: one call and the bytes of its arguments, or one execution. Where that would be over a
-// limit nothing is used, and the error, of kind Limit, says how long to wait. done is told when it is over, with what
-// else it used, or that nothing came of it.
+// Take uses what a call is about to: one call and the bytes of its arguments, or one execution.
+// Where that would be over a limit nothing is used, and the error, of kind Limit, says how long to
+// wait. done is told when it is over, with what else it used, or that nothing came of it.
 func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done func(Spent), err error) {
 	if len(l.cfg.Rules) == 0 && len(c.Grant.Bounds) == 0 {
 		return func(Spent) {}, nil
@@ -333,8 +336,8 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	return l.ending(ctx, c, uses, under), nil
 }
 
-// Resume counts an execution that goes on after a restart among those that are under way, whatever the limits say: it was let
-// through when it began, and used a place then. done is that of Take.
+// Resume counts an execution that goes on after a restart among those that are under way, whatever
+// the limits say: it was let through when it began, and used a place then. done is that of Take.
 func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
 	under := l.uses(c, nil, Concurrent, 1)
 	l.mu.Lock()
@@ -348,7 +351,8 @@ func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
 // execute is what CPU time counts for, whatever it is used for.
 var execute = &tool.Tool{Upstream: tool.Own, Name: "execute"}
 
-// Spend counts CPU time that the host used for a principal outside of an execution, whatever the limits say.
+// Spend counts CPU time that the host used for a principal outside of an execution, whatever the
+// limits say.
 func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Duration) {
 	c := &tool.Call{Principal: who, Tool: execute}
 	uses := l.uses(c, nil, CPU, cpu.Seconds())
@@ -357,7 +361,8 @@ func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Durati
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now()) // where it can't be kept it counts as long as this process lives
+	// where it can't be kept it counts as long as this process lives
+	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
 // Afford returns an error, of the kind Limit, if the CPU time of a call's principal is used up.
@@ -409,12 +414,13 @@ func (l *Limiter) done(ctx context.Context, c *tool.Call, taken, under []use, s 
 			delete(l.now, u.key)
 		}
 	}
-	// What was used was used: where it can't be kept it still counts, as long as this process lives.
+	// What was used was used: where it can't be kept it still counts, as long as this process
+	// lives.
 	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
-// uses adds to to what a call uses of each rule that bounds what: those of the configuration, and those of the policies
-// that allowed it.
+// uses adds to to what a call uses of each rule that bounds what: those of the configuration, and
+// those of the policies that allowed it.
 func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 	add := func(r *Rule) {
 		for _, k := range r.key(c) {
@@ -437,7 +443,8 @@ func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 // wait gives how long it takes until u is within its rule. l.mu is held.
 func (l *Limiter) wait(u use, now time.Time) time.Duration {
 	tat := l.used(u, now)
-	// A single use that is larger than the whole bound waits until nothing is used, or it would wait for ever.
+	// A single use that is larger than the whole bound waits until nothing is used, or it would
+	// wait for ever.
 	cost := min(u.cost, u.rule.Max)
 	free := u.rule.Window - time.Duration(cost*float64(u.rule.Window)/u.rule.Max)
 	if u.cost == 0 {
@@ -462,8 +469,8 @@ func (l *Limiter) used(u use, now time.Time) time.Time {
 	return tat
 }
 
-// takes is for how much of the time a use counts, or, where its cost is less than nothing, is given back: a century at most,
-// which is within what a Duration holds.
+// takes is for how much of the time a use counts, or, where its cost is less than nothing, is given
+// back: a century at most, which is within what a Duration holds.
 func (u *use) takes() time.Duration {
 	const most = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(u.cost*float64(u.rule.Window)/u.rule.Max, float64(most)))

@@ -318,7 +318,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// Bounds of policies hold beside the rules, each policy's for itself, and are not given afresh by a restart.
+// Bounds of policies hold beside the rules, each policy's for itself, and are not given afresh by a
+// restart.
 func TestBoundsOfPolicies(t *testing.T) {
 	c, s := start(), &memory{}
 	l := limiter(t, c, s)
@@ -421,7 +422,8 @@ func TestNothingSent(t *testing.T) {
 func TestResume(t *testing.T) {
 	l := limiter(t, start(), nil, limit.Rule{What: limit.Concurrent, Max: 1}, limit.Rule{What: limit.CPU, Max: 5, Window: time.Hour}, limit.Rule{What: limit.Executions, Max: 3, Window: time.Hour})
 	one := call("ann", "biplane.execute")
-	first, second := l.Resume(t.Context(), one), l.Resume(t.Context(), one) // as many as there were: nobody is turned away
+	// as many as there were: nobody is turned away
+	first, second := l.Resume(t.Context(), one), l.Resume(t.Context(), one)
 	first(limit.Spent{})
 	first(limit.Spent{})
 	if _, err := l.Take(t.Context(), one, true); err == nil || !strings.Contains(err.Error(), "at once") {

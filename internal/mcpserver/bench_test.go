@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// BenchmarkCall measures what this package adds to a call: from the client's bytes to the door and back.
+// BenchmarkCall measures what this package adds to a call: from the client's bytes to the door and
+// back.
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 100_000} {
 		res := tool.Text(false, strings.Repeat("x", size))

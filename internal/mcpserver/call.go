@@ -20,8 +20,8 @@ const firstModern = "2026-07-28"
 // modern says whether a revision is without sessions.
 func modern(version string) bool { return version >= firstModern }
 
-// receive handles the methods about tools in place of the SDK, whose types would lose what they don't know, and
-// refuses the methods of features that Biplane doesn't offer.
+// receive handles the methods about tools in place of the SDK, whose types would lose what they
+// don't know, and refuses the methods of features that Biplane doesn't offer.
 func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
@@ -50,8 +50,8 @@ type callResult struct {
 	modern bool            // written for 2026-07-28
 }
 
-// MarshalJSON writes the answer. For 2026-07-28 it has a resultType, and says in _meta which server gave it
-// (basic/index, "Responses"); what the upstream wrote there itself stays.
+// MarshalJSON writes the answer. For 2026-07-28 it has a resultType, and says in _meta which server
+// gave it (basic/index, "Responses"); what the upstream wrote there itself stays.
 func (r *callResult) MarshalJSON() ([]byte, error) {
 	if !r.modern {
 		return r.raw, nil
@@ -144,8 +144,8 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
 }
 
-// withoutCause gives a context that ends when ctx does, but not with its cause: that is the SDK's own affair, for
-// example io.EOF where the client has gone, and says nothing about the call.
+// withoutCause gives a context that ends when ctx does, but not with its cause: that is the SDK's
+// own affair, for example io.EOF where the client has gone, and says nothing about the call.
 func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -154,7 +154,8 @@ func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // resolve finds the tool that a name means; nil where only the door can say.
 func (s *Server) resolve(ctx context.Context, p tool.Principal, name string) *tool.Tool {
-	// In mode Direct the names of the list come first: without prefixes, one may be that of a tool of our own.
+	// In mode Direct the names of the list come first: without prefixes, one may be that of a tool
+	// of our own.
 	if s.cfg.Mode == Direct && s.cfg.Unprefixed {
 		for _, l := range s.direct(ctx, p) {
 			if l.Name == name {

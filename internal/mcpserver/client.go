@@ -10,8 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A client is what is known of whoever is at the other end of a connection: of a session, of standard input, or of one
-// request of 2026-07-28. The transports put it into the connection's context.
+// A client is what is known of whoever is at the other end of a connection: of a session, of
+// standard input, or of one request of 2026-07-28. The transports put it into the connection's
+// context.
 type client struct {
 	principal tool.Principal
 	ctx       context.Context        // done when the connection is over, and with it all its calls
@@ -24,7 +25,8 @@ type client struct {
 
 type clientKey struct{}
 
-// withClient gives a context for a connection that p makes. gone must be called when the connection is over.
+// withClient gives a context for a connection that p makes. gone must be called when the connection
+// is over.
 func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Context, gone context.CancelFunc) {
 	c := &client{principal: p, form: make(chan struct{}, 1)}
 	var cancel context.CancelFunc
@@ -40,8 +42,8 @@ func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Co
 	}
 }
 
-// Cut ends all that a principal has open: sessions with their streams, and calls under way. What it asks next is asked
-// anew who it is.
+// Cut ends all that a principal has open: sessions with their streams, and calls under way. What it
+// asks next is asked anew who it is.
 func (s *Server) Cut(principal string) {
 	s.mu.Lock()
 	for c, cancel := range s.clients {

@@ -32,7 +32,8 @@ func everythingServer(t testing.TB) string {
 	return bin
 }
 
-// whole runs all of Biplane in mode direct, names unprefixed, in front of an upstream, and gives the URL that agents use.
+// whole runs all of Biplane in mode direct, names unprefixed, in front of an upstream, and gives
+// the URL that agents use.
 func whole(t *testing.T, command string) (url string) {
 	t.Helper()
 	url, _ = start(t, command, nil)
@@ -67,8 +68,9 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 	return "http://" + d.Addr() + "/mcp", d
 }
 
-// added has the upstream add the tool that the suite has it add again and again, and waits until Biplane has heard of that. Whether the
-// suite is told of the first time, by a subscription that it opens a moment later, would depend on how soon that is.
+// added has the upstream add the tool that the suite has it add again and again, and waits until
+// Biplane has heard of that. Whether the suite is told of the first time, by a subscription that it
+// opens a moment later, would depend on how soon that is.
 func added(t *testing.T, c *api.Client) {
 	t.Helper()
 	const code = `await everything.test_trigger_tool_change({})`
@@ -89,9 +91,9 @@ func added(t *testing.T, c *api.Client) {
 	}
 }
 
-// signedIn gives the URL of a proxy that puts an API key into each request to a Biplane that lets nobody in without one. The
-// suite's scenarios about authorization are for clients and authorization servers: what it asks of servers has to hold with
-// sign-in, too.
+// signedIn gives the URL of a proxy that puts an API key into each request to a Biplane that lets
+// nobody in without one. The suite's scenarios about authorization are for clients and
+// authorization servers: what it asks of servers has to hold with sign-in, too.
 func signedIn(t *testing.T, command string) string {
 	t.Helper()
 	target, d := start(t, command, &settings.Auth{Keys: true})
@@ -113,7 +115,8 @@ func signedIn(t *testing.T, command string) string {
 	return proxy.URL + "/mcp"
 }
 
-// suite runs the MCP conformance suite against url and gives what it prints; err says that it failed.
+// suite runs the MCP conformance suite against url and gives what it prints; err says that it
+// failed.
 func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	t.Helper()
 	node, index := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/conformance/dist/index.js")
@@ -131,9 +134,10 @@ func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestConformance runs the MCP conformance suite's scenarios for servers against all of Biplane, in both eras. What may fail is in
-// testdata/conformance, with the reason; the suite fails for what is not there and fails, and for what is there and passes.
-// BIPLANE_CONFORMANCE_RESULTS names a folder to keep the suite's own results in.
+// TestConformance runs the MCP conformance suite's scenarios for servers against all of Biplane, in
+// both eras. What may fail is in testdata/conformance, with the reason; the suite fails for what is
+// not there and fails, and for what is there and passes. BIPLANE_CONFORMANCE_RESULTS names a folder
+// to keep the suite's own results in.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

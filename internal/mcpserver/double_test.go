@@ -18,7 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// door is a tool.Caller for tests: it knows tools by path, as the gateway does, and records the calls.
+// door is a tool.Caller for tests: it knows tools by path, as the gateway does, and records the
+// calls.
 type door struct {
 	mu    sync.Mutex
 	tools map[string]tool.CallerFunc
@@ -84,7 +85,8 @@ func config(d *door, mode mcpserver.Mode) mcpserver.Config {
 	}
 }
 
-// A peer is a client that sees the bytes. send gives the response to a request, and the notifications before it.
+// A peer is a client that sees the bytes. send gives the response to a request, and the
+// notifications before it.
 type peer interface {
 	call(t testing.TB, method, params string) (response string, notes []string)
 }
@@ -180,7 +182,8 @@ func dial(t testing.TB, url, version string) *httpPeer {
 	return p
 }
 
-// post sends a message with the headers that the revision wants, then those in extra ("" removes one).
+// post sends a message with the headers that the revision wants, then those in extra ("" removes
+// one).
 func (p *httpPeer) post(t testing.TB, body string, extra map[string]string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url, strings.NewReader(body))
@@ -261,7 +264,8 @@ func drain(t testing.TB, res *http.Response) string {
 	return string(b)
 }
 
-// request writes a request. For revisions without sessions, params gets the members of _meta that they want.
+// request writes a request. For revisions without sessions, params gets the members of _meta that
+// they want.
 func request(id int, method, params, version string) string {
 	if params == "" {
 		params = "{}"

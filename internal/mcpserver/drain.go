@@ -16,9 +16,11 @@ const (
 	cutShort = "biplane is stopping: the call was ended before its answer came, and whether it took effect is not known"
 )
 
-// Drain prepares for Close: from now on calls of tools are refused, with HTTP status 503 or an error that says why, and
-// those under way may end, until ctx is done. Those that have not ended when last, which is called then, returns are ended, and answered with an
-// error that says why, for which there is another second. Drain returns as soon as all calls are answered. It may be called twice.
+// Drain prepares for Close: from now on calls of tools are refused, with HTTP status 503 or an
+// error that says why, and those under way may end, until ctx is done. Those that have not ended
+// when last, which is called then, returns are ended, and answered with an error that says why, for
+// which there is another second. Drain returns as soon as all calls are answered. It may be called
+// twice.
 func (s *Server) Drain(ctx context.Context, last func()) {
 	s.mu.Lock()
 	s.draining = true
@@ -42,8 +44,8 @@ func (s *Server) Drain(ctx context.Context, last func()) {
 	}
 }
 
-// enter notes that a call, or the message that asks for one, is under way; false when no more are taken. After true,
-// leave follows, once the answer is written.
+// enter notes that a call, or the message that asks for one, is under way; false when no more are
+// taken. After true, leave follows, once the answer is written.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

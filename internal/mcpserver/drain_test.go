@@ -10,8 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// draining runs Drain while a call of up.echo is under way with each kind of client, and gives what they were answered.
-// What the tool does after started is handle's; during runs once new calls are refused.
+// draining runs Drain while a call of up.echo is under way with each kind of client, and gives what
+// they were answered. What the tool does after started is handle's; during runs once new calls are
+// refused.
 func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during func(*httpPeer, *stdioPeer)) map[string]string {
 	t.Helper()
 	d := newDoor()

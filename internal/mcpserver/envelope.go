@@ -22,12 +22,13 @@ type envelope struct {
 // maxDepth is how deep a message may nest; the SDK's own bound is the same.
 const maxDepth = 1000
 
-// maxID is the largest integer that an id may be: beyond it a client written in JavaScript couldn't tell two ids
-// apart, nor could the SDK.
+// maxID is the largest integer that an id may be: beyond it a client written in JavaScript couldn't
+// tell two ids apart, nor could the SDK.
 const maxID = 1 << 53
 
-// readEnvelope reads the outside of a JSON-RPC message or of a batch of them. It refuses, with a JSON-RPC error, what is
-// not JSON, what nests too deep, and an id that could not be answered with the same id.
+// readEnvelope reads the outside of a JSON-RPC message or of a batch of them. It refuses, with a
+// JSON-RPC error, what is not JSON, what nests too deep, and an id that could not be answered with
+// the same id.
 func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	var e envelope
 	if tooDeep(raw) {
@@ -104,7 +105,8 @@ func tooDeep(raw []byte) bool {
 	return false
 }
 
-// encodeError writes a JSON-RPC error response. The id is left out where it isn't known, as MCP's schema wants it.
+// encodeError writes a JSON-RPC error response. The id is left out where it isn't known, as MCP's
+// schema wants it.
 func encodeError(id json.RawMessage, e *jsonrpc.Error) []byte {
 	b, err := json.Marshal(struct {
 		Version string          `json:"jsonrpc"`

@@ -10,13 +10,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// MetaError is the key in _meta of a result under which the kind of a failure stands, and, where that is known, after how
-// many seconds it is worth another try (retry_after, rounded up), for clients that read it. The
-// model reads the text.
+// MetaError is the key in _meta of a result under which the kind of a failure stands, and, where
+// that is known, after how many seconds it is worth another try (retry_after, rounded up), for
+// clients that read it. The model reads the text.
 const MetaError = "biplane.dev/error"
 
-// failure answers a call that could not be made, or whose outcome is unknown: a result with isError, so that the model
-// sees what to do next (server/tools, "Error Handling"). This is the one table from errors to MCP:
+// failure answers a call that could not be made, or whose outcome is unknown: a result with
+// isError, so that the model sees what to do next (server/tools, "Error Handling"). This is the one
+// table from errors to MCP:
 //
 //	tool not known            JSON-RPC -32602 (in callTool, which knows whether it is)
 //	arguments not an object   JSON-RPC -32602
@@ -44,15 +45,16 @@ func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error
 	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
 }
 
-// written says whether an error's message was written for readers, and doesn't just repeat its cause.
+// written says whether an error's message was written for readers, and doesn't just repeat its
+// cause.
 func written(err error) bool {
 	var e *tool.Error
 	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
 }
 
-// lacking gives the error of an upstream whose tool needs a capability that the client didn't declare, as it came
-// (2026-07-28, MissingRequiredClientCapabilityError). Where the client declared it, it is Biplane that doesn't pass it on,
-// and the error is none of the client's.
+// lacking gives the error of an upstream whose tool needs a capability that the client didn't
+// declare, as it came (2026-07-28, MissingRequiredClientCapabilityError). Where the client declared
+// it, it is Biplane that doesn't pass it on, and the error is none of the client's.
 func lacking(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities || !modern(req.ProtocolVersion()) {

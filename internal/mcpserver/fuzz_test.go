@@ -56,7 +56,8 @@ func FuzzMembers(f *testing.F) {
 	})
 }
 
-// plain leaves out what a key would have to be escaped for: the keys that insert gets are constants.
+// plain leaves out what a key would have to be escaped for: the keys that insert gets are
+// constants.
 func plain(r rune) rune {
 	if r < ' ' || r == '"' || r == '\\' {
 		return -1
@@ -85,7 +86,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzMessage sends any bytes over every transport: each message must be answered or refused, and the server must live.
+// FuzzMessage sends any bytes over every transport: each message must be answered or refused, and
+// the server must live.
 func FuzzMessage(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))

@@ -14,13 +14,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// foreign says why a request must be refused because a web page may have made it: by DNS rebinding, a page can reach a
-// listener on the loopback interface under a host name of its own, and pages can send requests across origins
-// (basic/transports, "Security Warning"). It gives "" for a request that is fine.
+// foreign says why a request must be refused because a web page may have made it: by DNS rebinding,
+// a page can reach a listener on the loopback interface under a host name of its own, and pages can
+// send requests across origins (basic/transports, "Security Warning"). It gives "" for a request
+// that is fine.
 //
-// On a loopback listener, Host must be a loopback name or one of Config.Hosts. Elsewhere it must be one of
-// Config.Hosts, where these are set. Origin, where there is one, must be of that same Host, or one of Config.Origins;
-// on a listener that others can reach, an Origin is trusted by the names in the Config only.
+// On a loopback listener, Host must be a loopback name or one of Config.Hosts. Elsewhere it must be
+// one of Config.Hosts, where these are set. Origin, where there is one, must be of that same Host,
+// or one of Config.Origins; on a listener that others can reach, an Origin is trusted by the names
+// in the Config only.
 func (s *Server) foreign(r *http.Request) string {
 	host := hostname(r.Host)
 	local := loopbackListener(r)
@@ -71,9 +73,10 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// checkHeaders checks the headers of a request of 2026-07-28 that depend on what is called, and gives what is wrong
-// with them, or "". The SDK checks those that every request has (Mcp-Method, Mcp-Name). A name that isn't ASCII comes
-// encoded; it is left decoded in the request, as the SDK compares it.
+// checkHeaders checks the headers of a request of 2026-07-28 that depend on what is called, and
+// gives what is wrong with them, or "". The SDK checks those that every request has (Mcp-Method,
+// Mcp-Name). A name that isn't ASCII comes encoded; it is left decoded in the request, as the SDK
+// compares it.
 func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) string {
 	if e.method != "tools/call" {
 		return ""
@@ -96,8 +99,8 @@ func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) st
 	return schema.check(r.Header, e.args, "")
 }
 
-// headerKeyword marks, in an input schema, a parameter that is sent as a header too (basic/transports, "Custom headers
-// from tool parameters").
+// headerKeyword marks, in an input schema, a parameter that is sent as a header too
+// (basic/transports, "Custom headers from tool parameters").
 const headerKeyword = "x-mcp-header"
 
 type headerSchema struct {
@@ -145,7 +148,8 @@ func checkParam(header string, value json.RawMessage) string {
 	return ""
 }
 
-// sameValue says whether a header's text is the JSON value: the string, true or false, or the integer.
+// sameValue says whether a header's text is the JSON value: the string, true or false, or the
+// integer.
 func sameValue(header string, value json.RawMessage) bool {
 	switch value[0] {
 	case '"':

@@ -24,8 +24,8 @@ const (
 	nameHeader    = "Mcp-Name"
 )
 
-// handler serves both eras of the protocol on one URL. It checks and bounds a request, then hands it to the SDK's
-// handler of the era that it belongs to.
+// handler serves both eras of the protocol on one URL. It checks and bounds a request, then hands
+// it to the SDK's handler of the era that it belongs to.
 type handler struct {
 	srv       *Server
 	stateful  http.Handler
@@ -76,9 +76,9 @@ func (s *Server) Handler() http.Handler { return s.http }
 
 func (h *handler) close() { h.sessions.stop() }
 
-// ServeHTTP answers one request. What it refuses itself it answers with a JSON-RPC error and the status of the
-// transport's rules: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404 no such session, 408 body too
-// slow, 413 body too large, 503 too much under way.
+// ServeHTTP answers one request. What it refuses itself it answers with a JSON-RPC error and the
+// status of the transport's rules: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404
+// no such session, 408 body too slow, 413 body too large, 503 too much under way.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if msg := h.srv.foreign(r); msg != "" {
 		hangUp(w)
@@ -159,8 +159,8 @@ func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()
 	return h.inSession(w, r, e, p, gone)
 }
 
-// enter notes that the request for a call is under way, until leave; or it answers that nothing is taken any more.
-// Notifications are: they may be about a call under way.
+// enter notes that the request for a call is under way, until leave; or it answers that nothing is
+// taken any more. Notifications are: they may be about a call under way.
 func (h *handler) enter(w *writer, e envelope) (leave func(), ok bool) {
 	switch {
 	case e.id == nil || e.method == "":
@@ -180,8 +180,9 @@ func (h *handler) enter(w *writer, e envelope) (leave func(), ok bool) {
 
 type argumentsKey struct{}
 
-// withoutArguments gives the request to the SDK with the arguments of a call beside it instead of in it: to compare
-// names, the SDK would read them into Go values, which is slow and fails for numbers that a float64 can't hold.
+// withoutArguments gives the request to the SDK with the arguments of a call beside it instead of
+// in it: to compare names, the SDK would read them into Go values, which is slow and fails for
+// numbers that a float64 can't hold.
 func withoutArguments(r *http.Request, body []byte, e envelope) *http.Request {
 	if e.method != "tools/call" || len(e.args) == 0 || e.args[0] != '{' {
 		return withBody(r, body)
@@ -196,13 +197,15 @@ func withBody(r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-// legacyMethods are the requests that the revisions up to 2025-11-25 let a client send and that the SDK knows.
+// legacyMethods are the requests that the revisions up to 2025-11-25 let a client send and that the
+// SDK knows.
 var legacyMethods = []string{
 	"initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "completion/complete", "prompts/list", "prompts/get",
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 }
 
-// inSession answers a message of a revision with sessions. It says whether that opened one, which takes gone.
+// inSession answers a message of a revision with sessions. It says whether that opened one, which
+// takes gone.
 func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal, gone func()) (opened bool) {
 	if id := r.Header.Get(sessionHeader); id != "" {
 		if !h.sessions.begin(id, p) {
@@ -272,8 +275,8 @@ func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
 	h.stateful.ServeHTTP(w, r)
 }
 
-// body reads a request's body within the bounds of size, time and memory, or answers that it can't be had. The body
-// counts as held until release.
+// body reads a request's body within the bounds of size, time and memory, or answers that it can't
+// be had. The body counts as held until release.
 func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byte, release func(), ok bool) {
 	limits := h.srv.cfg.Limits
 	if r.ContentLength > limits.Body {
@@ -282,7 +285,8 @@ func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byt
 		return nil, func() {}, false
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
-	_ = rc.SetReadDeadline(time.Now().Add(limits.BodyTime)) // not every ResponseWriter can; then the server's own bounds hold
+	// not every ResponseWriter can; then the server's own bounds hold
+	_ = rc.SetReadDeadline(time.Now().Add(limits.BodyTime))
 	body, release, err := h.held.ReadAll(p.ID, http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body))
 	_ = rc.SetReadDeadline(time.Time{})
 	var big *http.MaxBytesError
@@ -303,21 +307,24 @@ func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byt
 	return nil, release, false
 }
 
-// hangUp ends the connection after the answer. Without it, net/http would wait for the rest of the body first.
+// hangUp ends the connection after the answer. Without it, net/http would wait for the rest of the
+// body first.
 func hangUp(w http.ResponseWriter) { w.Header().Set("Connection", "close") }
 
 func tooLarge(limit int64) string {
 	return "the body is larger than " + strconv.FormatInt(limit, 10) + " bytes"
 }
 
-// busy answers that a bound was reached. The text says whose: the principal's own share, or what all have together.
+// busy answers that a bound was reached. The text says whose: the principal's own share, or what
+// all have together.
 func (h *handler) busy(w http.ResponseWriter, err error) {
 	hangUp(w)
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, tool.AsError(err).Msg)
 }
 
-// unsupported answers a revision that isn't spoken here (basic/versioning, UnsupportedProtocolVersionError).
+// unsupported answers a revision that isn't spoken here (basic/versioning,
+// UnsupportedProtocolVersionError).
 func (h *handler) unsupported(w http.ResponseWriter, e envelope, version string) {
 	data, err := tool.Marshal(mcp.UnsupportedProtocolVersionData{Supported: h.versions, Requested: version})
 	if err != nil {
@@ -338,8 +345,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	w.Write(body) //nolint:errcheck // the client is gone
 }
 
-// A writer bounds the time in which a client must take what is written to it, each write anew, so that a stream may
-// last for long but not stall.
+// A writer bounds the time in which a client must take what is written to it, each write anew, so
+// that a stream may last for long but not stall.
 type writer struct {
 	http.ResponseWriter
 	limit  time.Duration

@@ -324,7 +324,8 @@ func TestFloods(t *testing.T) {
 	if !strings.Contains(res, "2 calls are under way") || !strings.Contains(res, `"kind":"limit"`) {
 		t.Errorf("third call: %s", res)
 	}
-	// Slow bodies take the other places; then no request gets in, and those that find none don't wait for their bodies.
+	// Slow bodies take the other places; then no request gets in, and those that find none don't
+	// wait for their bodies.
 	var refused atomic.Int32
 	for range 8 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
@@ -365,8 +366,8 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// The end of a session cancels its calls; a lost connection doesn't, since the client may come back (2025-11-25,
-// basic/transports).
+// The end of a session cancels its calls; a lost connection doesn't, since the client may come back
+// (2025-11-25, basic/transports).
 func TestDeleteCancels(t *testing.T) {
 	d := newDoor()
 	started, over := make(chan struct{}), make(chan struct{})

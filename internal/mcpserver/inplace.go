@@ -13,22 +13,23 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Calls that wait for people may be decided on by the person at the client: up to 2025-11-25 the client is asked while its call waits
-// (elicitation/create); in 2026-07-28 the call is answered with input_required, and made again with what was filled in
-// (basic/patterns/mrtr). Which calls those are, and who decides, is a form.Desk's affair.
+// Calls that wait for people may be decided on by the person at the client: up to 2025-11-25 the
+// client is asked while its call waits (elicitation/create); in 2026-07-28 the call is answered
+// with input_required, and made again with what was filled in (basic/patterns/mrtr). Which calls
+// those are, and who decides, is a form.Desk's affair.
 
 const (
 	formKey = "approval" // of the one input request
-	// formTime is how long a form stays open where the client is told of progress, by which it knows that somebody thinks; else a call is
-	// answered within Limits.Answer.
+	// formTime is how long a form stays open where the client is told of progress, by which it
+	// knows that somebody thinks; else a call is answered within Limits.Answer.
 	formTime   = 10 * time.Minute
 	formLeast  = 5 * time.Second // a form that would go sooner isn't shown
 	formTick   = time.Second     // how often it is looked whether somebody else has decided
 	formRounds = 50              // forms in one call
 )
 
-// asks reports whether the client of a request shows forms to its person. The revisions before 2025-11-25 knew forms only, and said
-// so with an empty object.
+// asks reports whether the client of a request shows forms to its person. The revisions before
+// 2025-11-25 knew forms only, and said so with an empty object.
 func asks(req *mcp.CallToolRequest) bool {
 	c := req.ClientCapabilities()
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
@@ -44,8 +45,8 @@ type asking struct {
 	began  time.Time
 }
 
-// inPlace makes a call, and asks its client about what waits for people. It gives the result, or the form that the client is to answer
-// in the next call.
+// inPlace makes a call, and asks its client about what waits for people. It gives the result, or
+// the form that the client is to answer in the next call.
 func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier) (*tool.Result, *form.Form, error) {
 	sent := req.Params.RequestState
 	if s.cfg.Desk == nil || !asks(req) {
@@ -87,7 +88,8 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	return a.waiting(ctx, c, id, res)
 }
 
-// answered takes what the client sends with the state of a form. f is the form again where there is no answer in it.
+// answered takes what the client sends with the state of a form. f is the form again where there is
+// no answer in it.
 func (a *asking) answered(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
 	r, ok := a.req.Params.InputResponses[formKey].(*mcp.ElicitResult)
 	if !ok {
@@ -115,7 +117,8 @@ func left(path string) error {
 	return tool.Errorf(tool.Unavailable, "%s waits for a person, who was asked here and has not decided: once it is approved (biplane approvals), make the same call again", path)
 }
 
-// execution resumes an execution for the call c, and asks about what it waits for: first, where nothing came of an answer yet.
+// execution resumes an execution for the call c, and asks about what it waits for: first, where
+// nothing came of an answer yet.
 func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *form.Outcome) (*tool.Result, *form.Form, error) {
 	c = a.s.resuming(c, id)
 	if out == nil {
@@ -132,8 +135,8 @@ func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *fo
 	return a.waiting(ctx, c, id, res)
 }
 
-// waiting asks about what an execution waits for, and resumes it, until it doesn't wait any more or nobody decides. res is its answer so far, nil where
-// it was not asked yet.
+// waiting asks about what an execution waits for, and resumes it, until it doesn't wait any more or
+// nobody decides. res is its answer so far, nil where it was not asked yet.
 func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result) (*tool.Result, *form.Form, error) {
 	for range formRounds {
 		var decided bool
@@ -148,7 +151,9 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
 			}
-		default: // others decide, or it was asked about here and left; or somebody has just decided on all of it, or nothing waits yet
+		default:
+			// others decide, or it was asked about here and left; or somebody has just decided on
+			// all of it, or nothing waits yet
 			decided = n == 0
 		}
 		if !decided && res != nil {
@@ -167,7 +172,8 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool
 	return res, nil, nil
 }
 
-// resume makes the call c that resumes an execution, and answers in time that it goes on, where the client would give up.
+// resume makes the call c that resumes an execution, and answers in time that it goes on, where the
+// client would give up.
 func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
 	if a.modern || a.notify.token != nil {
 		return a.s.cfg.Door.Call(ctx, c)
@@ -187,7 +193,9 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 	defer cancel(nil)
 	asking, stop := context.WithCancel(ctx) // ends before the call does, when somebody else decides
 	defer stop()
-	var mu sync.Mutex // held while asking ends, or the call since its person has left the form: of both at once the first counts
+	// held while asking ends, or the call since its person has left the form: of both at once the
+	// first counts
+	var mu sync.Mutex
 	var forms sync.WaitGroup
 	var next *form.Form
 	c.Held = func(h *tool.Hold) {
@@ -227,7 +235,8 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 	return res, nil, err
 }
 
-// errNext ends a call that is to be made again with an answer. Its kind leaves the request as it is.
+// errNext ends a call that is to be made again with an answer. Its kind leaves the request as it
+// is.
 var errNext = errors.New("the call is made again with an answer")
 
 // How a form was answered.
@@ -239,8 +248,8 @@ const (
 	wasDecided
 )
 
-// elicit shows a form about an execution, for as long as the client waits for its answer, and reports whether anything on it was decided, here or
-// elsewhere.
+// elicit shows a form about an execution, for as long as the client waits for its answer, and
+// reports whether anything on it was decided, here or elsewhere.
 func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
 	if a.notify.token != nil {
@@ -254,7 +263,8 @@ func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 	return a.ask(bounded, f) == wasDecided || !a.s.cfg.Desk.Untouched(ctx, f)
 }
 
-// ask shows a form until it is answered, ctx is done, or somebody else has decided on all of it. Each connection has one open at a time.
+// ask shows a form until it is answered, ctx is done, or somebody else has decided on all of it.
+// Each connection has one open at a time.
 func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -288,7 +298,8 @@ func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 	return wasDecided
 }
 
-// watch tells the client that its call goes on, and ends a form that there is nothing to decide on any more.
+// watch tells the client that its call goes on, and ends a form that there is nothing to decide on
+// any more.
 func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
 	tick := time.NewTicker(formTick)
 	defer tick.Stop()
@@ -313,7 +324,8 @@ func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
 // metaExecution is where execute and resume say which execution their answer is about.
 const metaExecution = "biplane.dev/execution"
 
-// waits gives the id of the execution that waits for people, as the answer of Biplane's own execute or resume says; else it is empty.
+// waits gives the id of the execution that waits for people, as the answer of Biplane's own execute
+// or resume says; else it is empty.
 func (s *Server) waits(c *tool.Call, res *tool.Result) string {
 	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
 		return ""
@@ -356,7 +368,8 @@ func (s *Server) pathOf(name string) string {
 	return ""
 }
 
-// inputRequired is the result that asks the client to have a form answered, and to make the call again with that and the state.
+// inputRequired is the result that asks the client to have a form answered, and to make the call
+// again with that and the state.
 func inputRequired(f *form.Form) (mcp.Result, error) {
 	type params struct {
 		Mode    string          `json:"mode"`

@@ -51,8 +51,8 @@ func (o *one) Decide(_ context.Context, _ approval.Decider, _ string, approve bo
 	return &r, nil
 }
 
-// TestAnswersInTime: a client that isn't told of progress has its answer before it gives up: the form goes, and so does the wait for the
-// program after a decision.
+// TestAnswersInTime: a client that isn't told of progress has its answer before it gives up: the
+// form goes, and so does the wait for the program after a decision.
 func TestAnswersInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer bool

@@ -52,7 +52,8 @@ func serveStdio() int {
 	return 0
 }
 
-// behind gives a Server in mode direct, names unprefixed, in front of an upstream that runs until the test ends.
+// behind gives a Server in mode direct, names unprefixed, in front of an upstream that runs until
+// the test ends.
 func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	t.Helper()
 	var s *mcpserver.Server
@@ -150,8 +151,8 @@ func TestInspectorOverStdio(t *testing.T) {
 	}
 }
 
-// TestInterrupt runs the server as a process: nothing but the protocol is on its output, and Ctrl-C ends it cleanly,
-// though a call is under way and the input is still open.
+// TestInterrupt runs the server as a process: nothing but the protocol is on its output, and Ctrl-C
+// ends it cleanly, though a call is under way and the input is still open.
 func TestInterrupt(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), stdioEnv+"=1")

@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What came over a connection is told with each later call of it, and of no other. A request of 2026-07-28 over HTTP is a connection of
-// its own.
+// What came over a connection is told with each later call of it, and of no other. A request of
+// 2026-07-28 over HTTP is a connection of its own.
 func TestConnectionsCarryLabels(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {

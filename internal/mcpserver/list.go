@@ -64,8 +64,8 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 	return res, nil
 }
 
-// seek finds where the page begins that a cursor asks for. A cursor is the last name of the page before, so that it
-// holds while tools come and go.
+// seek finds where the page begins that a cursor asks for. A cursor is the last name of the page
+// before, so that it holds while tools come and go.
 func seek(names []string, cursor string) (int, bool) {
 	last, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
@@ -121,7 +121,8 @@ func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 	return out
 }
 
-// inlined gives the text to add to the description of t in mode Auto: for execute, the catalog, if it is small.
+// inlined gives the text to add to the description of t in mode Auto: for execute, the catalog, if
+// it is small.
 func (s *Server) inlined(ctx context.Context, p tool.Principal, t *tool.Tool) string {
 	if s.cfg.Mode != Auto || s.cfg.Inline == nil || t.Name != "execute" {
 		return ""
@@ -133,8 +134,8 @@ func (s *Server) inlined(ctx context.Context, p tool.Principal, t *tool.Tool) st
 	return text
 }
 
-// definition writes the definition of a tool under a name: the upstream's own bytes with the name replaced, or for
-// tools of our own what they say, always in the same bytes.
+// definition writes the definition of a tool under a name: the upstream's own bytes with the name
+// replaced, or for tools of our own what they say, always in the same bytes.
 func definition(name string, t *tool.Tool) json.RawMessage {
 	quoted, err := tool.Marshal(name)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// jsonText draws the text of a JSON value, with what gets lost easily: integers over 2^53, numbers in odd spellings,
-// escapes, characters that HTML would escape, keys in any order and twice, white space.
+// jsonText draws the text of a JSON value, with what gets lost easily: integers over 2^53, numbers
+// in odd spellings, escapes, characters that HTML would escape, keys in any order and twice, white
+// space.
 func jsonText(t *rapid.T, depth int) string {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\t "}).Draw(t, "space")
 	kinds := 6

@@ -1,15 +1,18 @@
-// Package mcpserver speaks MCP to agents: over stdio, and over Streamable HTTP on one URL for both eras of the
-// protocol. Revision 2026-07-28 is without sessions and says in every request what it is; the revisions up to
-// 2025-11-25 open a session with initialize. A request is sent to the one or the other by its MCP-Protocol-Version
-// header or by _meta["io.modelcontextprotocol/protocolVersion"].
+// Package mcpserver speaks MCP to agents: over stdio, and over Streamable HTTP on one URL for both
+// eras of the protocol. Revision 2026-07-28 is without sessions and says in every request what it
+// is; the revisions up to 2025-11-25 open a session with initialize. A request is sent to the one
+// or the other by its MCP-Protocol-Version header or by
+// _meta["io.modelcontextprotocol/protocolVersion"].
 //
-// What an agent sees is a Mode: Biplane's own tools (search, execute, resume), or the upstream tools themselves under
-// composed names. All calls go through one tool.Caller, the door; this package decides nothing about them.
+// What an agent sees is a Mode: Biplane's own tools (search, execute, resume), or the upstream
+// tools themselves under composed names. All calls go through one tool.Caller, the door; this
+// package decides nothing about them.
 //
-// Payloads pass through as they are. Arguments reach the door byte for byte; results and definitions of upstream
-// tools are written from their Raw form, so that integers over 2^53, unknown fields, unknown kinds of content and the
-// order of keys survive. Two things change: white space between JSON tokens goes (a message is one line), and the
-// members that the revision asks every server to add (resultType, serverInfo in _meta) are put in front where missing.
+// Payloads pass through as they are. Arguments reach the door byte for byte; results and
+// definitions of upstream tools are written from their Raw form, so that integers over 2^53,
+// unknown fields, unknown kinds of content and the order of keys survive. Two things change: white
+// space between JSON tokens goes (a message is one line), and the members that the revision asks
+// every server to add (resultType, serverInfo in _meta) are put in front where missing.
 package mcpserver
 
 //lint:file-ignore SA1019 clients of earlier revisions still ask for logs
@@ -45,27 +48,33 @@ type Listed struct {
 	Tool *tool.Tool
 }
 
-// Config is what a Server is made of. Only Door must be set; a limit that is zero means its default.
+// Config is what a Server is made of. Only Door must be set; a limit that is zero means its
+// default.
 type Config struct {
 	Door    tool.Caller  // takes every call
 	Builtin []*tool.Tool // Biplane's own tools, in the order they are listed; Tool.Name is the name agents see
 	// Shows reports whether a principal may see one of Builtin. Nil: all are seen.
 	Shows func(context.Context, tool.Principal, *tool.Tool) bool
-	// Tools gives the upstream tools that a principal may see, in stable order. It is asked for each list.
+	// Tools gives the upstream tools that a principal may see, in stable order. It is asked for
+	// each list.
 	Tools func(context.Context, tool.Principal) []Listed
-	// Lookup finds the upstream tool that a name means, whichever of its names that is. It gives nil where there is
-	// none. A nil Lookup searches what Tools gives, by listed name and path.
+	// Lookup finds the upstream tool that a name means, whichever of its names that is. It gives
+	// nil where there is none. A nil Lookup searches what Tools gives, by listed name and path.
 	Lookup func(ctx context.Context, p tool.Principal, name string) *tool.Tool
-	// Inline gives the text that stands for a whole catalog, for mode Auto; empty where it can't be told in short.
+	// Inline gives the text that stands for a whole catalog, for mode Auto; empty where it can't be
+	// told in short.
 	Inline       func(context.Context, tool.Principal) string
 	InlineTokens int // longest text of Inline that is used, in tokens (o200k_base); default 2,000
 
-	// Desk makes forms of what waits for people, for clients that can show them. Nil: no client is asked.
+	// Desk makes forms of what waits for people, for clients that can show them. Nil: no client is
+	// asked.
 	Desk *form.Desk
 
-	Mode         Mode   // default Code
-	Unprefixed   bool   // in mode Direct, list tools under their own names where these are unique
-	Instructions string // what the server tells an agent about itself when it connects; not in mode Direct, where it sees none of Builtin
+	Mode       Mode // default Code
+	Unprefixed bool // in mode Direct, list tools under their own names where these are unique
+	// what the server tells an agent about itself when it connects; not in mode Direct, where it
+	// sees none of Builtin
+	Instructions string
 	Version      string // of Biplane
 	Log          *slog.Logger
 
@@ -73,28 +82,32 @@ type Config struct {
 	// Principal says on whose behalf an HTTP request is made; an error refuses it with 401.
 	Principal func(*http.Request) (tool.Principal, error)
 
-	// AnyHost takes requests for any Host. Each of them has to say who makes it, which no web page can make a browser do.
+	// AnyHost takes requests for any Host. Each of them has to say who makes it, which no web page
+	// can make a browser do.
 	AnyHost bool
 	Hosts   []string // host names (no port) that a Host header may have besides the loopback ones
 	Origins []string // values that an Origin header may have besides the server's own ("https://app.example.com")
 	Limits  Limits
 }
 
-// Limits bound what clients can make the server hold. Zero means the default. Memory, Requests, Calls and Sessions are shared by
-// principals (see queue.Shares): one that is alone may hold all of it.
+// Limits bound what clients can make the server hold. Zero means the default. Memory, Requests,
+// Calls and Sessions are shared by principals (see queue.Shares): one that is alone may hold all of
+// it.
 type Limits struct {
-	Body         int64         // bytes of one message; default 4 MiB
-	BodyTime     time.Duration // for a request body to arrive; default 30 s
-	WriteTime    time.Duration // for a client to take one write; default 30 s
-	Memory       int64         // bytes of HTTP request bodies held at once; default 64 MiB
-	Requests     int           // HTTP requests under way, streams included; default 4,096
-	Calls        int           // calls of tools under way; default 512
-	Sessions     int           // sessions of the revisions up to 2025-11-25; default 1,000
-	SessionIdle  time.Duration // after which a session without requests is closed; default 30 min
-	Drain        time.Duration // that stdio waits for answers after the end of its input; default 10 s
-	Answer       time.Duration // in which a call whose client was asked for a decision is answered, where the client isn't told of progress; default 50 s
-	PageSize     int           // tools in one page of the list; default 1,000
-	StdioPending int           // requests that stdio takes in before earlier ones are answered; default 1,024
+	Body        int64         // bytes of one message; default 4 MiB
+	BodyTime    time.Duration // for a request body to arrive; default 30 s
+	WriteTime   time.Duration // for a client to take one write; default 30 s
+	Memory      int64         // bytes of HTTP request bodies held at once; default 64 MiB
+	Requests    int           // HTTP requests under way, streams included; default 4,096
+	Calls       int           // calls of tools under way; default 512
+	Sessions    int           // sessions of the revisions up to 2025-11-25; default 1,000
+	SessionIdle time.Duration // after which a session without requests is closed; default 30 min
+	Drain       time.Duration // that stdio waits for answers after the end of its input; default 10 s
+	// in which a call whose client was asked for a decision is answered, where the client isn't
+	// told of progress; default 50 s
+	Answer       time.Duration
+	PageSize     int // tools in one page of the list; default 1,000
+	StdioPending int // requests that stdio takes in before earlier ones are answered; default 1,024
 }
 
 // A Server offers tools to agents. It is safe for concurrent use.
@@ -187,8 +200,8 @@ func or[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// newSDK makes a server of the SDK: it knows the handshakes, the streams and the notifications; the methods about
-// tools are ours.
+// newSDK makes a server of the SDK: it knows the handshakes, the streams and the notifications; the
+// methods about tools are ours.
 func (s *Server) newSDK() *mcp.Server {
 	srv := mcp.NewServer(
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
@@ -210,8 +223,8 @@ func (s *Server) newSDK() *mcp.Server {
 // listChanges says whether the list of tools can change while the server runs.
 func (s *Server) listChanges() bool { return s.cfg.Mode != Code }
 
-// cacheHint gives ttlMs and cacheScope of results that may be cached (2026-07-28, server/utilities/caching). The scope
-// is private: what an agent sees depends on who it is.
+// cacheHint gives ttlMs and cacheScope of results that may be cached (2026-07-28,
+// server/utilities/caching). The scope is private: what an agent sees depends on who it is.
 func (s *Server) cacheHint() (ttlMs int, scope string) {
 	if s.listChanges() {
 		return 30_000, "private"
@@ -219,8 +232,8 @@ func (s *Server) cacheHint() (ttlMs int, scope string) {
 	return 3_600_000, "private"
 }
 
-// ToolsChanged tells all connected clients that the list of tools may have changed. In mode Code it can't have, and
-// nobody is told.
+// ToolsChanged tells all connected clients that the list of tools may have changed. In mode Code it
+// can't have, and nobody is told.
 func (s *Server) ToolsChanged() {
 	if !s.listChanges() {
 		return
@@ -234,8 +247,8 @@ func (s *Server) ToolsChanged() {
 	}
 }
 
-// Close cancels all calls, ends all sessions and streams, and waits for them. Requests that come later are refused. Whoever
-// waits for a call gets no answer: Drain comes first where that matters.
+// Close cancels all calls, ends all sessions and streams, and waits for them. Requests that come
+// later are refused. Whoever waits for a call gets no answer: Drain comes first where that matters.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -357,7 +357,8 @@ func TestOlderRevisions(t *testing.T) {
 			t.Errorf("%s without its header: %d %s", version, res.StatusCode, body)
 		}
 	}
-	// An unknown revision is answered with the newest that has a handshake (2025-11-25, basic/lifecycle).
+	// An unknown revision is answered with the newest that has a handshake (2025-11-25,
+	// basic/lifecycle).
 	p := startStdio(t, mcpserver.New(config(newDoor(), mcpserver.Code)), "2026-07-28")
 	p.write(t, strings.Replace(strings.Split(hello, "\n")[0], "2025-11-25", "2031-01-01", 1))
 	if got := string(fieldOf(t, p.read(t), "result", "protocolVersion")); got != `"2025-11-25"` {

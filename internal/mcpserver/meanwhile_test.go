@@ -61,8 +61,8 @@ func accepted(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil
 }
 
-// TestDecidedElsewhereMeanwhile: what was said of a program before somebody else decided is not its answer any more: not when they do while
-// the form is open, nor before it could be shown.
+// TestDecidedElsewhereMeanwhile: what was said of a program before somebody else decided is not its
+// answer any more: not when they do while the form is open, nor before it could be shown.
 func TestDecidedElsewhereMeanwhile(t *testing.T) {
 	for name, early := range map[string]bool{"while the form is open": false, "before it is shown": true} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,8 @@ func TestDecidedElsewhereMeanwhile(t *testing.T) {
 			if early {
 				return // no form was shown
 			}
-			// The SDK sends the cancellation of a form in a goroutine of its own, so it may arrive after the answer.
+			// The SDK sends the cancellation of a form in a goroutine of its own, so it may arrive
+			// after the answer.
 			select {
 			case <-closed:
 			case <-time.After(time.Minute):
@@ -126,7 +127,8 @@ func TestAskedOnceItWaits(t *testing.T) {
 	}
 }
 
-// A late one is a request on which somebody else decides while the answer of the person at the client is taken.
+// A late one is a request on which somebody else decides while the answer of the person at the
+// client is taken.
 type late struct {
 	*one
 	answered chan struct{} // closed when there is an answer
@@ -149,7 +151,8 @@ func (l *late) Get(ctx context.Context, id string) (*approval.Request, error) {
 	return l.one.Get(ctx, id)
 }
 
-// TestLeftTooLate: a person leaves the form of a call that somebody else has just approved: the call is under way, and goes on.
+// TestLeftTooLate: a person leaves the form of a call that somebody else has just approved: the
+// call is under way, and goes on.
 func TestLeftTooLate(t *testing.T) {
 	t.Parallel()
 	requests := &late{waitingRequest(""), make(chan struct{}), make(chan struct{}), make(chan struct{})}

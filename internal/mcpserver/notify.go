@@ -13,8 +13,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A notifier passes on to a client what comes while one of its calls runs, in order: progress, and what the tool logs.
-// It never makes the tool wait for the client: what a slow client doesn't take in time is left out.
+// A notifier passes on to a client what comes while one of its calls runs, in order: progress, and
+// what the tool logs. It never makes the tool wait for the client: what a slow client doesn't take
+// in time is left out.
 type notifier struct {
 	ctx   context.Context
 	req   *mcp.CallToolRequest
@@ -45,7 +46,8 @@ func newNotifier(ctx context.Context, req *mcp.CallToolRequest) *notifier {
 	return n
 }
 
-// progressToken gives a token that can be written back as it came: a string, or an integer that a float64 holds.
+// progressToken gives a token that can be written back as it came: a string, or an integer that a
+// float64 holds.
 func progressToken(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -104,14 +106,15 @@ func (n *notifier) run() {
 	}
 }
 
-// progress writes one notification. Progress must increase from one to the next (basic/utilities/progress), and JSON
-// knows no infinities.
+// progress writes one notification. Progress must increase from one to the next
+// (basic/utilities/progress), and JSON knows no infinities.
 func (n *notifier) progress(p tool.Progress) {
 	if !(p.Done > n.last) || math.IsInf(p.Done, 0) || math.IsNaN(p.Total) || math.IsInf(p.Total, 0) {
 		return
 	}
 	n.last = p.Done
-	// An error, here and below, means that the client is gone, which the answer will find out as well.
+	// An error, here and below, means that the client is gone, which the answer will find out as
+	// well.
 	_ = n.req.Session.NotifyProgress(n.ctx, &mcp.ProgressNotificationParams{
 		ProgressToken: n.token, Progress: p.Done, Total: p.Total, Message: p.Message,
 	})

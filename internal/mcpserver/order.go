@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An order knows in which order the programs of each session were sent over a connection. The SDK handles all calls at once, and so
-// forgets it.
+// An order knows in which order the programs of each session were sent over a connection. The SDK
+// handles all calls at once, and so forgets it.
 type order struct {
 	mu     sync.Mutex
 	lines  map[string]*lineUp // by session
@@ -31,8 +31,8 @@ type place struct {
 	taken bool // whoever took it leaves it
 }
 
-// placeKey is where a request says its id to callTool, which the SDK doesn't tell it. What a client writes there is overwritten in what
-// has a place, and means nothing in what has none.
+// placeKey is where a request says its id to callTool, which the SDK doesn't tell it. What a client
+// writes there is overwritten in what has a place, and means nothing in what has none.
 const placeKey = "biplane.dev/request"
 
 // sent gives a request its place, if it is a program of a session.

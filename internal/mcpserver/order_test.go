@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Programs of one session get their places in the order in which they were sent, whenever they come to the executor; one that never
-// comes there keeps nobody waiting.
+// Programs of one session get their places in the order in which they were sent, whenever they come
+// to the executor; one that never comes there keeps nobody waiting.
 func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 40

@@ -11,8 +11,8 @@ type member struct {
 	start, end int // of the value, in the object's bytes
 }
 
-// members finds the members of a JSON object without reading their values. Keys are compared exactly and may repeat.
-// It gives ok false where raw is not a valid JSON object.
+// members finds the members of a JSON object without reading their values. Keys are compared
+// exactly and may repeat. It gives ok false where raw is not a valid JSON object.
 func members(raw []byte) (ms []member, ok bool) {
 	if !json.Valid(raw) {
 		return nil, false
@@ -43,8 +43,8 @@ func parts(raw []byte) (ms []member, ok bool) {
 	return ms, true
 }
 
-// field gives the value of a key of an object whose members are ms, the last one where there are several, as most
-// readers do; nil if there is none.
+// field gives the value of a key of an object whose members are ms, the last one where there are
+// several, as most readers do; nil if there is none.
 func field(raw []byte, ms []member, key string) json.RawMessage {
 	for i := len(ms) - 1; i >= 0; i-- {
 		if ms[i].key == key {
@@ -99,8 +99,8 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
-// replace gives raw with the value of each member called key replaced, all other bytes as they are. Without such a
-// member, one is put in front.
+// replace gives raw with the value of each member called key replaced, all other bytes as they are.
+// Without such a member, one is put in front.
 func replace(raw []byte, ms []member, key string, value []byte) []byte {
 	var out []byte
 	last := 0

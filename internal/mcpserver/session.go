@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sessions knows the HTTP sessions that are open, whose they are and when they were last used. The SDK holds the
-// sessions themselves; this bounds them.
+// sessions knows the HTTP sessions that are open, whose they are and when they were last used. The
+// SDK holds the sessions themselves; this bounds them.
 type sessions struct {
 	room  *queue.Shares
 	idle  time.Duration
@@ -30,15 +30,17 @@ type session struct {
 	gone   func()      // cancels its calls
 }
 
-// graceIdle is how long a session must have been without requests before it may be closed to make room for another one of its owner.
+// graceIdle is how long a session must have been without requests before it may be closed to make
+// room for another one of its owner.
 const graceIdle = time.Minute
 
 func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessions {
 	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne, open: map[string]*session{}}
 }
 
-// reserve makes room for a session that a principal is about to open. Where its share is used up, or everybody's is, the session that has
-// been idle for longest is closed, of the principal with the most. After a nil error, either opened or release follows.
+// reserve makes room for a session that a principal is about to open. Where its share is used up,
+// or everybody's is, the session that has been idle for longest is closed, of the principal with
+// the most. After a nil error, either opened or release follows.
 func (t *sessions) reserve(p tool.Principal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,8 +60,8 @@ func (t *sessions) reserve(p tool.Principal) error {
 	}
 }
 
-// victimLocked returns the session that is closed to make room for one of a principal: of the principal with the most that has an idle
-// one. It is empty when none may be closed.
+// victimLocked returns the session that is closed to make room for one of a principal: of the
+// principal with the most that has an idle one. It is empty when none may be closed.
 func (t *sessions) victimLocked(principal string) (oldest string) {
 	for _, owner := range t.room.More(principal) {
 		for id, s := range t.open {
@@ -78,8 +80,8 @@ func (t *sessions) victimLocked(principal string) (oldest string) {
 // release gives back what reserve took, when no session came of it.
 func (t *sessions) release(p tool.Principal) { t.room.Give(p.ID, 1) }
 
-// opened turns what reserve took into an open session, with the request that opens it under way. gone is called when the
-// session ends.
+// opened turns what reserve took into an open session, with the request that opens it under way.
+// gone is called when the session ends.
 func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +94,8 @@ func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	}
 }
 
-// begin marks a session as in use. It gives false where there is no such session, or it is someone else's.
+// begin marks a session as in use. It gives false where there is no such session, or it is someone
+// else's.
 func (t *sessions) begin(id string, p tool.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

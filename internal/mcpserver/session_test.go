@@ -61,8 +61,8 @@ func TestSessionTable(t *testing.T) {
 	})
 }
 
-// One principal opens all the sessions that there are. Another finds room all the same, and the first one's idle sessions go before
-// anybody's that has fewer.
+// One principal opens all the sessions that there are. Another finds room all the same, and the
+// first one's idle sessions go before anybody's that has fewer.
 func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newSessions(16, time.Hour, func(string) {})

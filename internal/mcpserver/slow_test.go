@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A client that doesn't read its answer loses its connection, and with it its place among the requests.
+// A client that doesn't read its answer loses its connection, and with it its place among the
+// requests.
 func TestSlowReaderIsGivenUp(t *testing.T) {
 	cfg := config(newDoor(), mcpserver.Code)
 	cfg.Door = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {

@@ -15,10 +15,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ServeStdio speaks MCP with one client: one message a line on in and on out. It returns nil when the input has ended
-// and what came before is answered, as far as that takes no longer than Limits.Drain, and ctx's error when ctx is done.
-// Either way all calls are over then. It closes in, if in can be closed; a reading of standard input that this doesn't
-// end (of a terminal) stays until the process ends.
+// ServeStdio speaks MCP with one client: one message a line on in and on out. It returns nil when
+// the input has ended and what came before is answered, as far as that takes no longer than
+// Limits.Drain, and ctx's error when ctx is done. Either way all calls are over then. It closes in,
+// if in can be closed; a reading of standard input that this doesn't end (of a terminal) stays
+// until the process ends.
 //
 // A line that is no message is answered with an error, and the conversation goes on.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {

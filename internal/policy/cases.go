@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A CaseTool is a tool as files of cases have it: the definition that an upstream would send, with the upstream's name
-// and what the administrator says.
+// A CaseTool is a tool as files of cases have it: the definition that an upstream would send, with
+// the upstream's name and what the administrator says.
 type CaseTool struct {
 	Upstream    string           `json:"upstream"`
 	Name        string           `json:"name"`
@@ -41,8 +41,9 @@ type CaseResult struct {
 //	tools.json  a list of CaseTools
 //	cases       lines, as below
 //
-// and gives how each went, with the archive as it would be if what came out were what was wanted. In cases a line that is
-// indented is the decision that is wanted of the line before it; others are:
+// and gives how each went, with the archive as it would be if what came out were what was wanted.
+// In cases a line that is indented is the decision that is wanted of the line before it; others
+// are:
 //
 //	# a comment
 //	as ann in ops, dev with client=claude/1.0 roles=admin agent=ci   who asks, from here on
@@ -53,9 +54,10 @@ type CaseResult struct {
 //	see shop.get_order                                        whether it is listed: yes or no
 //	read workspace/a.csv                                      decide on a file; or write
 //
-// A decision is the effect, the ids of the policies that decide, and where they ask the groups that decide:
-// "ask writes [approvers]"; then the fields that are left out of the result, "allow crm without **.ssn", and how much may be
-// used, "allow crm within calls: 10 per 1m (crm)". Where only the effect is wanted, the rest may be anything.
+// A decision is the effect, the ids of the policies that decide, and where they ask the groups that
+// decide: "ask writes [approvers]"; then the fields that are left out of the result, "allow crm
+// without **.ssn", and how much may be used, "allow crm within calls: 10 per 1m (crm)". Where only
+// the effect is wanted, the rest may be anything.
 func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error) {
 	a := txtar.Parse(archive)
 	run := &caseRun{file: name, tools: map[string]*tool.Tool{}}

@@ -30,7 +30,8 @@ func checker(text string) (*validate.Validator, error) {
 	return validate.New(resolved), nil
 }
 
-// checkBase says what is wrong in the policies whatever the tools: names of entities, actions and attributes, and types.
+// checkBase says what is wrong in the policies whatever the tools: names of entities, actions and
+// attributes, and types.
 func (e *Engine) checkBase() (problems []Problem) {
 	check, err := checker(schemaOfAll("{}"))
 	if err != nil {
@@ -61,9 +62,10 @@ func (e *Engine) file(r *rule) File {
 	return e.cfg.Files[i]
 }
 
-// Check says what is wrong in the policies given the tools that there are: names of tools, upstreams and arguments, and
-// the types of arguments. What is wrong for some of the tools that a policy is about, but not for all, is a warning.
-// unlisted are upstreams that there are and that have not listed their tools: what is said of those can't be checked.
+// Check says what is wrong in the policies given the tools that there are: names of tools,
+// upstreams and arguments, and the types of arguments. What is wrong for some of the tools that a
+// policy is about, but not for all, is a warning. unlisted are upstreams that there are and that
+// have not listed their tools: what is said of those can't be checked.
 func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnings []Problem) {
 	shapes := make([]*shape, len(tools))
 	for i, t := range tools {
@@ -278,8 +280,9 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 	return problems
 }
 
-// texts gives what errors of the checker say, each once and sorted: it looks at the types that a policy may be about in an
-// order that changes. What is said of several types is said of none of them by name.
+// texts gives what errors of the checker say, each once and sorted: it looks at the types that a
+// policy may be about in an order that changes. What is said of several types is said of none of
+// them by name.
 func texts(all []error) []string {
 	types := map[string][]string{} // what is said, by the same without the type
 	for _, err := range all {
@@ -378,8 +381,8 @@ var truths = []string{
 	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual",
 }
 
-// without gives the rule with something that is true or false in the place of each comparison that looks at an argument
-// of which nothing is known.
+// without gives the rule with something that is true or false in the place of each comparison that
+// looks at an argument of which nothing is known.
 func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
 	tree := r.tree()
 	conditions, _ := tree["conditions"].([]any)
@@ -407,7 +410,8 @@ func settle(v any, known bool) any {
 	return map[string]any{".": map[string]any{"left": map[string]any{"Var": "context"}, "attr": "program"}}
 }
 
-// replace gives a node with what is unknown in it replaced; known is false where the node's own value is unknown.
+// replace gives a node with what is unknown in it replaced; known is false where the node's own
+// value is unknown.
 func replace(v any, unknown func(string) bool) (_ any, known bool) {
 	switch v := v.(type) {
 	case []any:

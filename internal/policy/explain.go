@@ -94,8 +94,8 @@ func (r *rule) trace(env eval.Env) Trace {
 	return t
 }
 
-// part evaluates a part of a policy. A guarded one comes after another that is not true, which may be why it can't be
-// evaluated.
+// part evaluates a part of a policy. A guarded one comes after another that is not true, which may
+// be why it can't be evaluated.
 func (t *Trace) part(env eval.Env, n ast.IsNode, want, guarded bool, said string) {
 	if said == "" {
 		return // a scope that fits all
@@ -163,7 +163,8 @@ func splitScope(s string) []string {
 	return append(out, strings.TrimSpace(s[from:]))
 }
 
-// far is how much is missing: fewer parts first, and of as many what whoever calls can change by themselves.
+// far is how much is missing: fewer parts first, and of as many what whoever calls can change by
+// themselves.
 func (t *Trace) far() int {
 	n := 10_000 * len(t.Missing)
 	for _, m := range t.Missing {

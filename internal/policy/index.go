@@ -7,11 +7,13 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// An index finds the rules whose scope can fit an action and a resource, so that Cedar evaluates no others. Leaving out the others
-// changes no decision: Cedar evaluates the scope before the conditions, and a scope can't fail.
+// An index finds the rules whose scope can fit an action and a resource, so that Cedar evaluates no
+// others. Leaving out the others changes no decision: Cedar evaluates the scope before the
+// conditions, and a scope can't fail.
 type index map[string]*actionIndex // by action
 
-// An actionIndex holds the rules of one action by their scope of the resource, as positions in Engine.rules.
+// An actionIndex holds the rules of one action by their scope of the resource, as positions in
+// Engine.rules.
 type actionIndex struct {
 	open  []int // any resource
 	rules set   // those of open
@@ -45,7 +47,8 @@ func newIndex(rules []*rule) index {
 	return x
 }
 
-// fitting returns the rules whose scope can fit an action on a resource, in the order of their ids. It may return a few more.
+// fitting returns the rules whose scope can fit an action on a resource, in the order of their ids.
+// It may return a few more.
 func (e *Engine) fitting(action string, resource cedar.Entity) set {
 	a := e.index[action]
 	if a == nil {
@@ -91,8 +94,8 @@ func inScope(scope ast.IsScopeNode, e cedar.Entity) bool {
 	return false
 }
 
-// A depends says what the conditions of a rule look at, besides the arguments, the program and the labels, which a Sight doesn't
-// know.
+// A depends says what the conditions of a rule look at, besides the arguments, the program and the
+// labels, which a Sight doesn't know.
 type depends struct {
 	resource bool // the resource
 	literal  bool // an entity that may be the resource, by its name

@@ -63,13 +63,15 @@ func anyRequest(t *rapid.T) policy.Request {
 	return r
 }
 
-// Decisions, and what is shown, are the same whether all policies are evaluated or only those whose scope can fit.
+// Decisions, and what is shown, are the same whether all policies are evaluated or only those whose
+// scope can fit.
 func TestTheIndexChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var kept []string
 		for i := range rapid.IntRange(0, 12).Draw(t, "policies") {
 			p := anyPolicy(t, i)
-			if _, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(p)}}}); err == nil { // else a bound or a type is wrong
+			// else a bound or a type is wrong
+			if _, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(p)}}}); err == nil {
 				kept = append(kept, p)
 			}
 		}

@@ -17,7 +17,8 @@ func CheckLabels(list, known []string) error {
 	return nil
 }
 
-// wrongLabels says which labels that the rule asks for can never be there: a policy that looks for one would hold for nothing.
+// wrongLabels says which labels that the rule asks for can never be there: a policy that looks for
+// one would hold for nothing.
 func (r *rule) wrongLabels(f File) (problems []Problem) {
 	r.walk(func(m map[string]any) {
 		for _, op := range []string{"contains", "containsAll", "containsAny"} {
@@ -39,7 +40,8 @@ func (r *rule) wrongLabels(f File) (problems []Problem) {
 	return problems
 }
 
-// labelsOf names whose labels a node of the JSON form is: "context", "resource", or "" where it is something else.
+// labelsOf names whose labels a node of the JSON form is: "context", "resource", or "" where it is
+// something else.
 func labelsOf(node any) string {
 	n, _ := node.(map[string]any)
 	get, _ := n["."].(map[string]any)

@@ -97,8 +97,8 @@ func windowOf(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// boundsOf joins what all permits say of how much may be used, of programs or of calls: each holds for itself, and so the
-// strictest.
+// boundsOf joins what all permits say of how much may be used, of programs or of calls: each holds
+// for itself, and so the strictest.
 func boundsOf(permits []*rule, programs bool) []tool.Bound {
 	var out []tool.Bound
 	for _, p := range permits {
@@ -117,7 +117,8 @@ func compareBounds(a, b tool.Bound) int {
 	return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.What, b.What), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Max, b.Max))
 }
 
-// Limits says how much may be used, in the words of @limit, each with the policy's id: "calls: 10 per 1m (crm)".
+// Limits says how much may be used, in the words of @limit, each with the policy's id: "calls: 10
+// per 1m (crm)".
 func (d Decision) Limits() []string {
 	var out []string
 	for _, b := range d.Grant.Bounds {

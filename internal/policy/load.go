@@ -19,8 +19,8 @@ import (
 //go:embed starter/*.cedar
 var starters embed.FS
 
-// Starter gives the policies that come with Biplane under a name, to be used as they are or copied; false where there is
-// none of that name.
+// Starter gives the policies that come with Biplane under a name, to be used as they are or copied;
+// false where there is none of that name.
 func Starter(name string) (File, bool) {
 	text, err := starters.ReadFile("starter/" + name + ".cedar")
 	return File{name + ".cedar", text}, err == nil && !strings.Contains(name, "/")
@@ -211,8 +211,8 @@ func (r *rule) problem(f File, at, format string, a ...any) Problem {
 	return Problem{File: f.Name, Line: line, Column: column, Policy: r.id, Message: fmt.Sprintf(format, a...)}
 }
 
-// locate gives the line and column of the first place where a word stands in the policy at pos; that of the policy where
-// it doesn't.
+// locate gives the line and column of the first place where a word stands in the policy at pos;
+// that of the policy where it doesn't.
 func locate(text []byte, pos cedar.Position, word string) (line, column int) {
 	if pos.Offset > len(text) || word == "" {
 		return pos.Line, pos.Column
@@ -246,8 +246,8 @@ func meant(name string, known []string) string {
 	return fmt.Sprintf(": did you mean %q?", best)
 }
 
-// distance is the number of letters to insert, delete or change that make b of a; the sum of both lengths where one is
-// long, since nothing is near then.
+// distance is the number of letters to insert, delete or change that make b of a; the sum of both
+// lengths where one is long, since nothing is near then.
 func distance(a, b string) int {
 	if len(a) > 128 || len(b) > 128 {
 		return len(a) + len(b)

@@ -17,13 +17,14 @@ const (
 	hostType      = cedar.EntityType("Host")
 	connectAction = "connect"
 
-	// fetchTool and sendTool are those of our tools by which programs reach the network: the one with methods that only read, the other
-	// with any.
+	// fetchTool and sendTool are those of our tools by which programs reach the network: the one
+	// with methods that only read, the other with any.
 	fetchTool = "fetch"
 	sendTool  = "send"
 )
 
-// Network reports whether a tool is one of ours that reaches the network: its calls are decided on as "connect" to the host that they name.
+// Network reports whether a tool is one of ours that reaches the network: its calls are decided on
+// as "connect" to the host that they name.
 func Network(t *tool.Tool) bool {
 	return t != nil && t.Upstream == tool.Own && (t.Name == fetchTool || t.Name == sendTool)
 }
@@ -36,7 +37,8 @@ type Target struct {
 	Method string
 }
 
-// TargetOf reads where a call of such a tool goes. What is decided on is what is reached: whoever makes the request takes it from here.
+// TargetOf reads where a call of such a tool goes. What is decided on is what is reached: whoever
+// makes the request takes it from here.
 func TargetOf(arguments json.RawMessage) (*Target, error) {
 	var a struct{ URL, Method string }
 	if err := json.Unmarshal(arguments, &a); err != nil {
@@ -78,8 +80,9 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 // Reads reports whether the method only reads.
 func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
 
-// facts are what policies can know of a host. It has the attributes of tools, too, so that a policy that names no action can be evaluated
-// for it; but it is never readOnly, as whatever is asked for carries data out.
+// facts are what policies can know of a host. It has the attributes of tools, too, so that a policy
+// that names no action can be evaluated for it; but it is never readOnly, as whatever is asked for
+// carries data out.
 func (t *Target) facts() *facts {
 	return &facts{action: connectAction, entity: cedar.Entity{
 		UID: cedar.NewEntityUID(hostType, cedar.String(t.Host)),
@@ -91,7 +94,8 @@ func (t *Target) facts() *facts {
 	}}
 }
 
-// unheld makes of a decision on a connection what holds: fields can't be left out of what a host answers.
+// unheld makes of a decision on a connection what holds: fields can't be left out of what a host
+// answers.
 func unheld(d Decision) Decision {
 	if len(d.Redact) > 0 && d.Effect != Deny {
 		return Decision{Effect: Deny, Policy: d.Policy, Reason: "fields would have to be left out of what the host answers (@redact), which nothing does: permit connections by a policy of their own, and this one for calls only"}

@@ -8,7 +8,8 @@ import (
 
 // People say who there is, for CheckPeople.
 type People interface {
-	// Decides reports whether somebody in a group can decide on calls, besides the user of the machine.
+	// Decides reports whether somebody in a group can decide on calls, besides the user of the
+	// machine.
 	Decides(group string) bool
 	// IsGroup reports whether a principal can be in a group, and IsUser whether one can have an ID.
 	IsGroup(name string) bool
@@ -18,8 +19,8 @@ type People interface {
 // everyApprover is the group of all approvers, which the user of the machine always stands for.
 const everyApprover = "approvers"
 
-// CheckPeople returns a warning for each group of @ask in which nobody can decide, and for each group and user that a policy names and
-// that nobody can be.
+// CheckPeople returns a warning for each group of @ask in which nobody can decide, and for each
+// group and user that a policy names and that nobody can be.
 func (e *Engine) CheckPeople(p People) (warnings []Problem) {
 	for _, r := range e.rules {
 		f := e.file(r)

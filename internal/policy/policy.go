@@ -1,13 +1,15 @@
 // Package policy decides, without I/O, whether a call may proceed and within what bounds.
 //
-// Policies are written in Cedar (https://docs.cedarpolicy.com). What no policy permits is denied, and a forbid wins over
-// every permit. Annotations on permits add bounds: @ask leaves the call to a person, @tier names the weakest isolation
-// that the program behind it may run at, @limit bounds how much is used over time, @redact leaves fields out of results. Of all permits that a call satisfies the strictest bounds hold, so the order of
-// policies never matters, and adding a bound never loosens one.
+// Policies are written in Cedar (https://docs.cedarpolicy.com). What no policy permits is denied,
+// and a forbid wins over every permit. Annotations on permits add bounds: @ask leaves the call to a
+// person, @tier names the weakest isolation that the program behind it may run at, @limit bounds
+// how much is used over time, @redact leaves fields out of results. Of all permits that a call
+// satisfies the strictest bounds hold, so the order of policies never matters, and adding a bound
+// never loosens one.
 //
-// In two places this is stricter than Cedar. A forbid that can't be evaluated denies; Cedar would leave it out, and a
-// caller could then switch it off by sending an argument of another type. An annotation that nothing here knows or holds
-// is an error when policies are loaded.
+// In two places this is stricter than Cedar. A forbid that can't be evaluated denies; Cedar would
+// leave it out, and a caller could then switch it off by sending an argument of another type. An
+// annotation that nothing here knows or holds is an error when policies are loaded.
 package policy
 
 import (
@@ -47,21 +49,25 @@ type Request struct {
 	Parent    string          // the execution that asks; empty for a call from outside
 	Labels    []string        // of what whoever asks has read
 	Time      time.Time       // zero: now. Its location is that of hour and weekday
-	// Kinds are of personal data ("email"): whether Tool may have it in the place of the tokens that Arguments has is decided (action reveal),
-	// and not the call. None: the call.
+	// Kinds are of personal data ("email"): whether Tool may have it in the place of the tokens
+	// that Arguments has is decided (action reveal), and not the call. None: the call.
 	Kinds []string
 }
 
 // A Decision is the answer, with its reason for the record and for whoever asked.
 type Decision struct {
-	Effect    Effect
-	Policy    string // the policies that decided, by their ids, with commas between
-	Version   string // of all policies and of what the configuration says of tools: see Engine.Version
-	Reason    string // one line for people
-	Grant     tool.Grant
-	Redact    []string // fields that are left out of the result: see Redact
-	Remark    string   // of the door, for the record: what became of personal data in the arguments. The engine says nothing here
-	Approvers []string // where Effect is Ask: the groups, a member of one of which decides. Every permit that asks names each of them
+	Effect  Effect
+	Policy  string // the policies that decided, by their ids, with commas between
+	Version string // of all policies and of what the configuration says of tools: see Engine.Version
+	Reason  string // one line for people
+	Grant   tool.Grant
+	Redact  []string // fields that are left out of the result: see Redact
+	// of the door, for the record: what became of personal data in the arguments. The engine says
+	// nothing here
+	Remark string
+	// where Effect is Ask: the groups, a member of one of which decides. Every permit that asks
+	// names each of them
+	Approvers []string
 }
 
 // A Config is what an Engine is made of.
@@ -74,7 +80,8 @@ type Config struct {
 	Now  func() time.Time // nil: time.Now
 }
 
-// An Engine decides. It is safe for concurrent use, and its decisions depend on requests and the time alone.
+// An Engine decides. It is safe for concurrent use, and its decisions depend on requests and the
+// time alone.
 type Engine struct {
 	cfg     Config
 	rules   []*rule // by id
@@ -133,8 +140,8 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// comes reports whether the policies are a starter as it comes with Biplane: nothing is wrong in those, as a test says, and to look
-// for it takes longer than all else here.
+// comes reports whether the policies are a starter as it comes with Biplane: nothing is wrong in
+// those, as a test says, and to look for it takes longer than all else here.
 func (c Config) comes() bool {
 	if len(c.Files) != 1 {
 		return false
@@ -164,7 +171,8 @@ func digest(cfg Config) string {
 // Name is that of the starter policy or of the folder that the policies come from.
 func (e *Engine) Name() string { return e.cfg.Name }
 
-// Version is a digest, 16 hexadecimal digits, of all policies, of what the administrator says of tools, and of the tier.
+// Version is a digest, 16 hexadecimal digits, of all policies, of what the administrator says of
+// tools, and of the tier.
 func (e *Engine) Version() string { return e.version }
 
 // Timed reports whether decisions depend on the time.
@@ -240,7 +248,8 @@ func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
 	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, plain(worst.Message))
 }
 
-// granted combines the bounds of all permits that are satisfied, for a program or a call: the strictest of each.
+// granted combines the bounds of all permits that are satisfied, for a program or a call: the
+// strictest of each.
 func (e *Engine) granted(permits []*rule, program bool) Decision {
 	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier, Bounds: boundsOf(permits, program)}, Redact: redactions(permits)}
 	var asking, tiered []*rule
@@ -267,7 +276,8 @@ func (e *Engine) granted(permits []*rule, program bool) Decision {
 	return d
 }
 
-// common gives the groups that all of the permits ask: of two permits, neither makes the other's people decide alone.
+// common gives the groups that all of the permits ask: of two permits, neither makes the other's
+// people decide alone.
 func common(asking []*rule) []string {
 	out := slices.Clone(asking[0].bounds.approvers)
 	for _, r := range asking[1:] {

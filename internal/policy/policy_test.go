@@ -46,8 +46,8 @@ func TestOpenAllowsAtItsTier(t *testing.T) {
 	}
 }
 
-// A case file without policies of its own is about the starter policy of its name; one without tools about those of
-// testdata/tools.json.
+// A case file without policies of its own is about the starter policy of its name; one without
+// tools about those of testdata/tools.json.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil || len(files) < 5 {
@@ -242,7 +242,8 @@ func TestArgumentsThatAreTooMuchAreDenied(t *testing.T) {
 	}
 }
 
-// hundred are 100 policies as a team may have them, about many tools, and a call that few of them fit.
+// hundred are 100 policies as a team may have them, about many tools, and a call that few of them
+// fit.
 func hundred(tb testing.TB) (*policy.Engine, policy.Request) {
 	var b bytes.Buffer
 	for i := range 96 {

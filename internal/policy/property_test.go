@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Conditions that the property tests make policies of. Those on arguments are satisfiable, each and with the others.
+// Conditions that the property tests make policies of. Those on arguments are satisfiable, each and
+// with the others.
 var (
 	sureConditions = []string{
 		`resource.readOnly`, `!resource.destructive`, `resource.tags.contains("prod")`, `principal.roles.contains("admin")`, `principal in Group::"dev"`,
@@ -111,8 +112,8 @@ func TestOrderNeverMatters(t *testing.T) {
 	})
 }
 
-// What is allowed or asked about is shown; and adding a forbid, or a permit with a bound to what was permitted, never
-// loosens a decision.
+// What is allowed or asked about is shown; and adding a forbid, or a permit with a bound to what
+// was permitted, never loosens a decision.
 func TestShownAndStrictest(t *testing.T) {
 	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
 	rapid.Check(t, func(t *rapid.T) {
@@ -137,8 +138,8 @@ func lost(was, now policy.Decision) bool {
 	return slices.ContainsFunc(was.Grant.Bounds, func(b tool.Bound) bool { return !slices.Contains(now.Grant.Bounds, b) })
 }
 
-// What is shown can be called, with some arguments, from somewhere: policies on one argument each don't contradict each
-// other here, so that the partial evaluation is exact.
+// What is shown can be called, with some arguments, from somewhere: policies on one argument each
+// don't contradict each other here, so that the partial evaluation is exact.
 func TestHiddenMeansNoCall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, r := policiesOf(t), requestOf(t)
@@ -167,7 +168,8 @@ func TestHiddenMeansNoCall(t *testing.T) {
 	})
 }
 
-// twoTiersOrAsks reports whether a bound hangs on an argument: which bounds hold together is not worked out for lists.
+// twoTiersOrAsks reports whether a bound hangs on an argument: which bounds hold together is not
+// worked out for lists.
 func twoTiersOrAsks(list []string) bool {
 	return slices.ContainsFunc(list, func(p string) bool { return strings.Contains(p, "@") && strings.Contains(p, "arguments") })
 }
@@ -196,8 +198,8 @@ func TestExplanationAgrees(t *testing.T) {
 	})
 }
 
-// Under the policies that come with Biplane, whoever has read more is never allowed more; and where only one side of the trio
-// was read nothing changes.
+// Under the policies that come with Biplane, whoever has read more is never allowed more; and where
+// only one side of the trio was read nothing changes.
 func TestMoreLabelsNeverLoosen(t *testing.T) {
 	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
 	some := func(t *rapid.T, of []string, name string) []string {

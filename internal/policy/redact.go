@@ -17,9 +17,10 @@ const unreadable = "[redacted: policy leaves fields out of this result, and this
 // uninspected stands in the place of a string that may hold fields in a form that can't be read.
 const uninspected = "[redacted: policy leaves fields out of this result, and this text may have some of them]"
 
-// Redact returns r with the values of the fields that paths name replaced by Redacted. It reads the structured content, each
-// text block that is JSON, and JSON inside strings of both. It leaves out whatever it can't inspect: texts that are not JSON,
-// images, links, _meta, and strings that seem to hold fields in another form. The door bounds what is read.
+// Redact returns r with the values of the fields that paths name replaced by Redacted. It reads the
+// structured content, each text block that is JSON, and JSON inside strings of both. It leaves out
+// whatever it can't inspect: texts that are not JSON, images, links, _meta, and strings that seem
+// to hold fields in another form. The door bounds what is read.
 func Redact(r *tool.Result, paths []string) *tool.Result {
 	d := newRedactor(paths)
 	v := struct {

@@ -55,9 +55,10 @@ func (d *redactor) structured(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
-// document returns a text without the fields when all of it is JSON: objects and lists, one or several of them, or a string
-// that is such a text. A byte order mark, white space and a code fence may surround it. Otherwise it returns false. Numbers
-// keep their digits, objects lose the order of their fields.
+// document returns a text without the fields when all of it is JSON: objects and lists, one or
+// several of them, or a string that is such a text. A byte order mark, white space and a code fence
+// may surround it. Otherwise it returns false. Numbers keep their digits, objects lose the order of
+// their fields.
 func (d *redactor) document(text string, paths tool.Paths, level int) (string, bool) {
 	if d.left -= len(text); level > redactLevels || d.left < 0 {
 		return "", false
@@ -138,7 +139,8 @@ func (d *redactor) object(fields map[string]any, paths tool.Paths, depth, level 
 	out := make(map[string]any, len(fields))
 	for name, e := range fields {
 		below, whole := paths.Below(name)
-		if len(fields) == 1 && depth == 0 && strings.EqualFold(name, "result") { // frameworks wrap what a tool returns in one
+		// frameworks wrap what a tool returns in one
+		if len(fields) == 1 && depth == 0 && strings.EqualFold(name, "result") {
 			below = join(below, d.root)
 		}
 		var ok bool
@@ -170,8 +172,8 @@ func join(a, b tool.Paths) tool.Paths {
 	return out
 }
 
-// text returns a string without the fields. A document in it is read from its own top too. A string that isn't wholly JSON and
-// seems to hold fields is replaced.
+// text returns a string without the fields. A document in it is read from its own top too. A string
+// that isn't wholly JSON and seems to hold fields is replaced.
 func (d *redactor) text(s string, paths tool.Paths, level int) string {
 	if opens(s) {
 		if out, ok := d.document(s, join(paths, d.root), level+1); ok {
@@ -206,8 +208,8 @@ func opens(s string) bool {
 	return s != "" && strings.IndexByte("{[\"`", s[0]) >= 0
 }
 
-// suspicious reports whether a string that isn't JSON may hold fields that are left out: an object among other text, a
-// field's name with a value after it, or either of them encoded.
+// suspicious reports whether a string that isn't JSON may hold fields that are left out: an object
+// among other text, a field's name with a value after it, or either of them encoded.
 func (d *redactor) suspicious(s string, level int) bool {
 	if d.left -= len(s); d.left < 0 || structured(s) || d.mentions(s) {
 		return true
@@ -236,7 +238,8 @@ func (d *redactor) suspicious(s string, level int) bool {
 	return false
 }
 
-// structured reports whether there is something like an object, or a list of objects or strings, in a text.
+// structured reports whether there is something like an object, or a list of objects or strings, in
+// a text.
 func structured(s string) bool {
 	if i := strings.IndexByte(s, '{'); i >= 0 && strings.ContainsAny(s[i:], ":=") {
 		return true
@@ -253,7 +256,8 @@ func structured(s string) bool {
 	}
 }
 
-// mentions reports whether a text has a field's name as a word next to what parts names and values: "ssn: 1", <ssn>, "id,ssn".
+// mentions reports whether a text has a field's name as a word next to what parts names and values:
+// "ssn: 1", <ssn>, "id,ssn".
 func (d *redactor) mentions(s string) bool {
 	lower := strings.ToLower(s)
 	for _, name := range d.names {

@@ -23,8 +23,8 @@ const (
 // actions are all that is decided on.
 var actions = []string{callAction, executeAction, readAction, writeAction, connectAction, revealAction}
 
-// A FileUse is what a program does to one of its files. Files in ./tools are no matter of policy: they declare only what may be
-// called, and nobody writes them.
+// A FileUse is what a program does to one of its files. Files in ./tools are no matter of policy:
+// they declare only what may be called, and nobody writes them.
 type FileUse struct {
 	Path  string // clean, below the root: "workspace/a/b.csv", "skills/retry.ts"
 	Write bool   // made, changed, moved or removed; else its content is read
@@ -37,10 +37,11 @@ func (u *FileUse) action() string {
 	return readAction
 }
 
-// facts are what policies can know of a file. It has the attributes of tools, too, so that a policy which names no action holds for
-// files as it does for tools: reading one only reads.
+// facts are what policies can know of a file. It has the attributes of tools, too, so that a policy
+// which names no action holds for files as it does for tools: reading one only reads.
 func (u *FileUse) facts() *facts {
-	folders := []cedar.EntityUID{cedar.NewEntityUID(folderType, cedar.String(u.Path))} // it may be one, and is made by a write
+	// it may be one, and is made by a write
+	folders := []cedar.EntityUID{cedar.NewEntityUID(folderType, cedar.String(u.Path))}
 	for i, c := range u.Path {
 		if c == '/' {
 			folders = append(folders, cedar.NewEntityUID(folderType, cedar.String(u.Path[:i])))
@@ -88,8 +89,9 @@ func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	return Decision{}, false
 }
 
-// unasked makes of a decision what holds where nobody is asked: about files, of which a program may use thousands, and about personal
-// data alone, since whoever is asked about the call sees what is sent.
+// unasked makes of a decision what holds where nobody is asked: about files, of which a program may
+// use thousands, and about personal data alone, since whoever is asked about the call sees what is
+// sent.
 func unasked(d Decision, what string) Decision {
 	if d.Effect == Ask {
 		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked "+what+": permit that by a policy of their own, and this one for calls only"
@@ -97,8 +99,9 @@ func unasked(d Decision, what string) Decision {
 	return d
 }
 
-// freely gives the decisions on the actions on files that are the same for every file and everybody: some permit is without conditions,
-// and nothing else bounds or forbids. So programs whose files are no matter of policy pay nothing for it.
+// freely gives the decisions on the actions on files that are the same for every file and
+// everybody: some permit is without conditions, and nothing else bounds or forbids. So programs
+// whose files are no matter of policy pay nothing for it.
 func (e *Engine) freely() map[string]Decision {
 	free := map[string]Decision{}
 	for _, action := range []string{readAction, writeAction} {
@@ -175,7 +178,8 @@ func (r *rule) checkFiles(f File) (problems []Problem) {
 	return problems
 }
 
-// checkCovered warns of policies that permit nobody a file: programs can't read or write their own then.
+// checkCovered warns of policies that permit nobody a file: programs can't read or write their own
+// then.
 func (e *Engine) checkCovered() (warnings []Problem) {
 	for _, action := range []string{readAction, writeAction} {
 		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.concerns(action) }) && len(e.rules) > 0 {

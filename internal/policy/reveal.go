@@ -2,9 +2,11 @@ package policy
 
 import "fmt"
 
-// Reveals reports whether r.Tool may have personal data of r.Kinds in the place of the tokens that r.Arguments has, and why not
-// (action reveal, context.kinds). It is decided like a call: default deny, and a forbid wins. Nobody is asked here: a permit with @ask
-// doesn't count, and neither does one that asks for a stronger tier than programs run at. Whoever is asked about the call itself sees what is sent.
+// Reveals reports whether r.Tool may have personal data of r.Kinds in the place of the tokens that
+// r.Arguments has, and why not (action reveal, context.kinds). It is decided like a call: default
+// deny, and a forbid wins. Nobody is asked here: a permit with @ask doesn't count, and neither does
+// one that asks for a stronger tier than programs run at. Whoever is asked about the call itself
+// sees what is sent.
 func (e *Engine) Reveals(r Request) (bool, string) {
 	d := e.decide(r)
 	if len(r.Kinds) > 0 && d.Effect == Allow {

@@ -84,7 +84,8 @@ func schemaOfAll(arguments string) string {
 		fmt.Sprintf(schemaContext, "{}") + "  method: String,         // \"GET\"\n};\n" + schemaRest
 }
 
-// Schema writes the Cedar schema of all that policies can name, with the types of the arguments of tools.
+// Schema writes the Cedar schema of all that policies can name, with the types of the arguments of
+// tools.
 func Schema(tools []*tool.Tool) string {
 	var b strings.Builder
 	b.WriteString(schemaOfAll("Arguments"))
@@ -101,7 +102,8 @@ func Schema(tools []*tool.Tool) string {
 	return b.String()
 }
 
-// cedar writes the shape as a Cedar type. What Cedar has no type for is left out, and its path added to unknown.
+// cedar writes the shape as a Cedar type. What Cedar has no type for is left out, and its path
+// added to unknown.
 func (s *shape) cedar(path string, unknown map[string]bool) string {
 	if s == nil {
 		return "{}"

@@ -20,8 +20,9 @@ const (
 	recordShape
 )
 
-// A shape is what a tool's JSON Schema says of the types of its arguments. The same shape types the values at run time
-// and the schema that policies are checked against, so what the check says holds. Nil is anyShape.
+// A shape is what a tool's JSON Schema says of the types of its arguments. The same shape types the
+// values at run time and the schema that policies are checked against, so what the check says
+// holds. Nil is anyShape.
 type shape struct {
 	kind     shapeKind
 	items    *shape            // of a set

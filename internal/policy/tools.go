@@ -10,9 +10,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Rule is what an administrator says of the tools whose paths fit a pattern. It counts more than what the upstream says
-// of itself. Where several rules fit a tool, their tags and labels are joined, and of two that differ on a hint the
-// more careful one counts: the order of rules never matters.
+// A Rule is what an administrator says of the tools whose paths fit a pattern. It counts more than
+// what the upstream says of itself. Where several rules fit a tool, their tags and labels are
+// joined, and of two that differ on a hint the more careful one counts: the order of rules never
+// matters.
 type Rule struct {
 	Upstream    string // all of its tools; where it is set, Pattern isn't looked at
 	Pattern     string // of exact paths, with * for any characters: "github.*", "*.delete_*"
@@ -27,7 +28,8 @@ type Rule struct {
 // Sources are the labels that say what comes from a tool: whoever hears it carries them on.
 func Sources() []string { return tool.SourceLabels() }
 
-// Labels are all labels that tools and upstreams may have: those of Sources, and two that say where what a tool is given goes.
+// Labels are all labels that tools and upstreams may have: those of Sources, and two that say where
+// what a tool is given goes.
 func Labels() []string { return append(Sources(), "public", "external") }
 
 // String is all that the rule says.
@@ -96,8 +98,8 @@ const (
 	revealAction  = "reveal"
 )
 
-// own reports whether a tool is one of ours that shows nothing but what policy lets be seen: search lists tools that may
-// be called, and resume gives whoever ran a program its result.
+// own reports whether a tool is one of ours that shows nothing but what policy lets be seen: search
+// lists tools that may be called, and resume gives whoever ran a program its result.
 func own(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && (t.Name == "search" || t.Name == "resume")
 }
@@ -112,7 +114,8 @@ type facts struct {
 	shape  *shape   // of its arguments
 }
 
-// ReadOnly reports whether a tool only reads, as policies see it: the administrator's word comes before the upstream's hint.
+// ReadOnly reports whether a tool only reads, as policies see it: the administrator's word comes
+// before the upstream's hint.
 func (e *Engine) ReadOnly(t *tool.Tool) bool { return e.facts(t).reads }
 
 // facts gives those of a tool, worked out once.
@@ -178,7 +181,8 @@ func careful(a, b *bool, worst bool) *bool {
 	return &worst
 }
 
-// effective is what the administrator says, else what the upstream says, else the specification's default.
+// effective is what the administrator says, else what the upstream says, else the specification's
+// default.
 func effective(said, hint *bool, unsaid bool) bool {
 	switch {
 	case said != nil:
@@ -197,8 +201,9 @@ func setOf(list []string) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// SourceOf gives the labels of what comes from a tool, those of Sources, sorted. They are not to be changed. What a host answers is
-// untrusted, whatever is said of it; our other tools bring the labels of the programs that they tell of by themselves.
+// SourceOf gives the labels of what comes from a tool, those of Sources, sorted. They are not to be
+// changed. What a host answers is untrusted, whatever is said of it; our other tools bring the
+// labels of the programs that they tell of by themselves.
 func (e *Engine) SourceOf(t *tool.Tool) []string {
 	comes := e.facts(t).comes
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// Bounds on arguments that policies look at. A call whose arguments are over them is denied where a policy looks at
-// arguments, and is as any other where none does.
+// Bounds on arguments that policies look at. A call whose arguments are over them is denied where a
+// policy looks at arguments, and is as any other where none does.
 const (
 	argumentDepth  = 32
 	argumentValues = 20_000
@@ -30,8 +30,8 @@ const (
 //	object                   Record
 //	null                     left out, as if it were not there
 //
-// Values of the wrong type make what compares them fail, which permits nothing and lets every forbid deny. An object that
-// has a name twice is refused: who reads it might take the other one.
+// Values of the wrong type make what compares them fail, which permits nothing and lets every
+// forbid deny. An object that has a name twice is refused: who reads it might take the other one.
 func arguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return cedar.Record{}, nil
@@ -126,7 +126,8 @@ func (r *valueReader) set(s *shape, depth int) (cedar.Value, error) {
 	return cedar.NewSet(out...), err
 }
 
-// maxNumber is the longest number that is read as one, in bytes: 1e999999999 would be large to write out.
+// maxNumber is the longest number that is read as one, in bytes: 1e999999999 would be large to
+// write out.
 const maxNumber = 40
 
 // number gives a JSON number the type that s says, if that can hold it.

@@ -108,10 +108,12 @@ func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 // Shows reports whether r.Principal may call r.Tool with some arguments: see Sight.
 func (e *Engine) Shows(r Request) bool { return e.Sight(r.Principal, r.Time).Shows(r.Tool) }
 
-// A Sight says which tools one principal is shown: those that some call of theirs could reach. The arguments, where the call
-// comes from, and the labels of its session are unknown here, and what the policies say is worked out as far as it goes
-// without them. So a tool is hidden where no call whatever would be allowed or asked about, but for policies that contradict
-// each other in what they say of one argument; and it is never hidden where some call would be. It is for one goroutine.
+// A Sight says which tools one principal is shown: those that some call of theirs could reach. The
+// arguments, where the call comes from, and the labels of its session are unknown here, and what
+// the policies say is worked out as far as it goes without them. So a tool is hidden where no call
+// whatever would be allowed or asked about, but for policies that contradict each other in what
+// they say of one argument; and it is never hidden where some call would be. It is for one
+// goroutine.
 type Sight struct {
 	engine *Engine
 	env    eval.Env
@@ -163,8 +165,8 @@ func unknown(about cedar.RecordMap) cedar.Record {
 	return cedar.NewRecord(about)
 }
 
-// outcome returns what is left of a rule whose scope fits, for the tool of env. Each rule is worked out no more often than what it
-// depends on changes: once, once a Sight, or for each tool.
+// outcome returns what is left of a rule whose scope fits, for the tool of env. Each rule is worked
+// out no more often than what it depends on changes: once, once a Sight, or for each tool.
 func (s *Sight) outcome(r *rule, env eval.Env, w *world) outcome {
 	if r.looks.literal { // what is known of an entity by its name depends on the tool
 		return outcomeOf(eval.PartialPolicy(env, r.unscoped()))
@@ -253,7 +255,8 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	return may && max(least, tiered) <= s.engine.cfg.Tier
 }
 
-// failing reports whether a condition of what is left of a policy can't be evaluated, whatever is still unknown.
+// failing reports whether a condition of what is left of a policy can't be evaluated, whatever is
+// still unknown.
 func failing(p *ast.Policy) bool {
 	for _, c := range p.Conditions {
 		if _, bad := eval.ToPartialError(c.Body); bad {
@@ -263,7 +266,8 @@ func failing(p *ast.Policy) bool {
 	return false
 }
 
-// mentions says whether a policy looks at arguments, and at the time. Whoever names the context as a whole looks at all.
+// mentions says whether a policy looks at arguments, and at the time. Whoever names the context as
+// a whole looks at all.
 func mentions(p *cedar.Policy) (args, clock bool) {
 	for _, c := range p.AST().Conditions {
 		var attrs []ast.NodeTypeAccess

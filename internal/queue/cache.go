@@ -6,9 +6,10 @@ import (
 	"maps"
 )
 
-// A Cache keeps values that principals share room for, bounded in number and size. A principal that is alone may have all of it.
-// When there is too much, the oldest values of the principal with the most make room, so that nobody loses anything to one with
-// more. It is not safe for concurrent use.
+// A Cache keeps values that principals share room for, bounded in number and size. A principal that
+// is alone may have all of it. When there is too much, the oldest values of the principal with the
+// most make room, so that nobody loses anything to one with more. It is not safe for concurrent
+// use.
 type Cache[K comparable, V any] struct {
 	most int   // values
 	size int64 // bytes of all of them
@@ -33,7 +34,8 @@ type cached[K comparable, V any] struct {
 	at    int64 // of Cache.clock
 }
 
-// NewCache makes a Cache of so many values that have so many bytes in all; 0 bytes: only their number is bounded.
+// NewCache makes a Cache of so many values that have so many bytes in all; 0 bytes: only their
+// number is bounded.
 func NewCache[K comparable, V any](most int, size int64) *Cache[K, V] {
 	return &Cache[K, V]{most: most, size: size, by: map[K]*list.Element{}, owners: map[string]*share{}}
 }
@@ -65,8 +67,8 @@ func (c *Cache[K, V]) Use(key K) (v V, ok bool) {
 	return one.value, true
 }
 
-// Put keeps the value of a key for its owner, and returns the values that made room for it. Among these may be the value itself if
-// it alone is too large.
+// Put keeps the value of a key for its owner, and returns the values that made room for it. Among
+// these may be the value itself if it alone is too large.
 func (c *Cache[K, V]) Put(owner string, key K, value V, size int64) (out []V) {
 	c.Remove(key)
 	s := c.owners[owner]

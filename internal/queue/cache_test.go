@@ -58,7 +58,8 @@ func TestCacheOfAGreedyPrincipal(t *testing.T) {
 	}
 }
 
-// The bounds hold, what is returned is gone, and a value goes only if nobody has more than its owner.
+// The bounds hold, what is returned is gone, and a value goes only if nobody has more than its
+// owner.
 func TestCacheHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most, size := rapid.IntRange(1, 10).Draw(t, "most"), rapid.Int64Range(0, 50).Draw(t, "size")

@@ -2,8 +2,8 @@ package queue
 
 import "slices"
 
-// Interleave returns all in turns of those who own them: the first of each owner, then the second of each. The order of one owner's
-// is kept, and owners come in the order of their first.
+// Interleave returns all in turns of those who own them: the first of each owner, then the second
+// of each. The order of one owner's is kept, and owners come in the order of their first.
 func Interleave[T any](all []T, owner func(*T) string) []T {
 	var owners []string
 	of := map[string][]T{}

@@ -1,5 +1,6 @@
-// Package queue divides what all principals share: the slots of programs, for which they wait in turns (Fair), and any other bound
-// (Shares). It also has an order for those that want one thing (Turns).
+// Package queue divides what all principals share: the slots of programs, for which they wait in
+// turns (Fair), and any other bound (Shares). It also has an order for those that want one thing
+// (Turns).
 package queue
 
 import (
@@ -10,8 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Fair queue bounds how many executions are under way. Slots are shared as Shares are, with a reserve where there are eight or more.
-// Where principals wait, they take turns, so that one with a hundred programs doesn't keep another's only one waiting.
+// A Fair queue bounds how many executions are under way. Slots are shared as Shares are, with a
+// reserve where there are eight or more. Where principals wait, they take turns, so that one with a
+// hundred programs doesn't keep another's only one waiting.
 type Fair struct {
 	max int // waiting at most
 
@@ -73,8 +75,8 @@ func (q *Fair) wait(ctx context.Context, principal string, must bool) error {
 	return context.Cause(ctx)
 }
 
-// room refuses the newest waiting execution of the principal with the most, where that is over twice what principal would have.
-// Otherwise it returns why principal is refused. q.mu is held.
+// room refuses the newest waiting execution of the principal with the most, where that is over
+// twice what principal would have. Otherwise it returns why principal is refused. q.mu is held.
 func (q *Fair) room(principal string) error {
 	greediest, most := principal, 2*(len(q.waiting[principal])+1)
 	for p, all := range q.waiting {
@@ -129,7 +131,8 @@ func (q *Fair) leave(principal string) {
 	}
 }
 
-// next gives a slot to the first principal in turn that may have one, and reports whether there was one. q.mu is held.
+// next gives a slot to the first principal in turn that may have one, and reports whether there was
+// one. q.mu is held.
 func (q *Fair) next() bool {
 	for _, p := range q.turn {
 		if q.under.Take(p, 1) != nil {

@@ -52,7 +52,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A principal with any number of programs leaves room for another's at once, and its waiting ones make room in the queue.
+// A principal with any number of programs leaves room for another's at once, and its waiting ones
+// make room in the queue.
 func TestAGreedyPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(16, 4)

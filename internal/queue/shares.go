@@ -16,10 +16,11 @@ const spare = 8
 
 // Shares divides a bound that all principals share: requests under way, sessions, bytes held.
 //
-// A principal that is alone may hold all of Size. An eighth of it is kept beside it, so that another one always finds room.
-// Under contention, a principal may hold at most eight times what is still free: those that hold most are refused first, and two
-// that want everything end with equal shares. This is the dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998).
-// It needs no list of principals, and nothing is taken away from what is under way.
+// A principal that is alone may hold all of Size. An eighth of it is kept beside it, so that
+// another one always finds room. Under contention, a principal may hold at most eight times what is
+// still free: those that hold most are refused first, and two that want everything end with equal
+// shares. This is the dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998). It
+// needs no list of principals, and nothing is taken away from what is under way.
 type Shares struct {
 	what  string // what is counted: "calls"
 	state string // how it is while it counts: "under way"
@@ -31,7 +32,8 @@ type Shares struct {
 	held map[string]int64 // by principal; none is zero
 }
 
-// NewShares makes a bound of size. Errors say what is bounded, "calls", and how it is while it counts, "under way".
+// NewShares makes a bound of size. Errors say what is bounded, "calls", and how it is while it
+// counts, "under way".
 func NewShares(what, state string, size int64) *Shares {
 	return newShares(what, state, size, (size+spare-1)/spare)
 }
@@ -57,7 +59,8 @@ func (s *Shares) Held(who string) int64 {
 	return s.held[who]
 }
 
-// More returns the principals that hold more than who, those with the most first, and then who: in this order they make room for who.
+// More returns the principals that hold more than who, those with the most first, and then who: in
+// this order they make room for who.
 func (s *Shares) More(who string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +74,8 @@ func (s *Shares) More(who string) []string {
 	return append(all, who)
 }
 
-// Take holds n more for a principal, until Give. An error, of the kind Limit, says whose limit was reached.
+// Take holds n more for a principal, until Give. An error, of the kind Limit, says whose limit was
+// reached.
 func (s *Shares) Take(who string, n int64) error {
 	if n <= 0 {
 		return nil
@@ -105,7 +109,8 @@ func (s *Shares) fits(who string, n int64) bool {
 	return free >= 0 && mine <= s.size && (mine <= spare*free || s.held[who] == 0 || s.total == s.size)
 }
 
-// Add holds n more for a principal, whatever the bound: for what has its place already, as after a restart.
+// Add holds n more for a principal, whatever the bound: for what has its place already, as after a
+// restart.
 func (s *Shares) Add(who string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

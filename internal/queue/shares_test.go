@@ -29,7 +29,8 @@ func TestSharesOfOneAlone(t *testing.T) {
 	}
 }
 
-// Two that take what they can end with about the same, whoever came first, and room is left for a third.
+// Two that take what they can end with about the same, whoever came first, and room is left for a
+// third.
 func TestSharesUnderContention(t *testing.T) {
 	s := NewShares("calls", "under way", 512)
 	for s.Take("eve", 1) == nil {
@@ -77,8 +78,8 @@ func TestSharesOfBytes(t *testing.T) {
 	}
 }
 
-// Whatever is taken and returned: no more than the bound and its reserve is held, a principal holds no more than the bound, and
-// who holds nothing is refused only when nothing is left.
+// Whatever is taken and returned: no more than the bound and its reserve is held, a principal holds
+// no more than the bound, and who holds nothing is refused only when nothing is left.
 func TestSharesHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 60).Draw(t, "size")

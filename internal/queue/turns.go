@@ -15,7 +15,8 @@ type Turns struct {
 // NewTurns makes those of which n go on at once.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
-// Join gives a turn, which has come when it is closed. Whoever joined leaves, whether its turn came or not.
+// Join gives a turn, which has come when it is closed. Whoever joined leaves, whether its turn came
+// or not.
 func (t *Turns) Join() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,8 +27,8 @@ func (e *KeyError) Error() string { return e.Msg }
 // Unwrap gives the cause.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// ParseKey reads a key written in hexadecimal or base64 (of either alphabet, padded or not). The error is a *KeyError, and
-// repeats nothing of the text.
+// ParseKey reads a key written in hexadecimal or base64 (of either alphabet, padded or not). The
+// error is a *KeyError, and repeats nothing of the text.
 func ParseKey(text string) (*Key, error) {
 	text = strings.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){
@@ -48,8 +48,8 @@ func (k *Key) Texts() []string {
 	return []string{hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)), base64.RawStdEncoding.EncodeToString(b), base64.RawURLEncoding.EncodeToString(b)}
 }
 
-// Open reads the key in the file at path, KeySize bytes that only this user may read, and makes it where there is none.
-// The error is a *KeyError.
+// Open reads the key in the file at path, KeySize bytes that only this user may read, and makes it
+// where there is none. The error is a *KeyError.
 func Open(path string) (*Key, error) {
 	k, err := readKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,8 @@ func readKey(path string) (*Key, error) {
 	bad := func(format string, args ...any) (*Key, error) {
 		return nil, &KeyError{Path: path, Msg: fmt.Sprintf("key file %s ", path) + fmt.Sprintf(format, args...)}
 	}
-	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() { // to open a pipe would be to wait for its writer
+	// to open a pipe would be to wait for its writer
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		return bad("is no regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
 	}
 	f, err := os.Open(path)
@@ -78,7 +79,8 @@ func readKey(path string) (*Key, error) {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("key file: %s", err)}
 	}
 	switch mode := fi.Mode(); {
-	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0: // Windows has no such modes: the folder's rights hold there
+	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
+		// Windows has no such modes: the folder's rights hold there
 		return bad("may be used by others (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, KeySize+1))
@@ -91,8 +93,8 @@ func readKey(path string) (*Key, error) {
 	return NewKey(b)
 }
 
-// create makes a key file that is whole whenever it can be seen. The error is fs.ErrExist where another process was
-// first.
+// create makes a key file that is whole whenever it can be seen. The error is fs.ErrExist where
+// another process was first.
 func create(path string) (err error) {
 	var b [KeySize]byte
 	_, _ = rand.Read(b[:]) // it never fails: the process ends instead

@@ -1,7 +1,8 @@
 package secret
 
-// Random reports whether a part of an address, such as a segment of its path, looks like one that was made to be guessed by nobody: what is
-// like a key in it rather than like words and numbers. It is a guess, for what is shown: a secret that looks like a word is not found.
+// Random reports whether a part of an address, such as a segment of its path, looks like one that
+// was made to be guessed by nobody: what is like a key in it rather than like words and numbers. It
+// is a guess, for what is shown: a secret that looks like a word is not found.
 func Random(part string) bool {
 	const unbroken = 24 // letters and digits without a break that no name has
 	turns, run := 0, 0

@@ -1,9 +1,11 @@
-// Package secret seals what the store must not keep in the clear: tokens of upstreams, memory of suspended sessions.
+// Package secret seals what the store must not keep in the clear: tokens of upstreams, memory of
+// suspended sessions.
 //
-// A sealed text is one version byte, a random nonce of 12 bytes, and AES-256-GCM's output (the text and a tag of 16
-// bytes), under a key of its own for each purpose: HKDF-SHA256 (RFC 5869) of the store's key. What it belongs to (the name of an
-// upstream, the number of a session) is authenticated with it, so that it opens in its own place only. GCM's bound for
-// random nonces, 2³² texts under one key, is far from what one store seals.
+// A sealed text is one version byte, a random nonce of 12 bytes, and AES-256-GCM's output (the text
+// and a tag of 16 bytes), under a key of its own for each purpose: HKDF-SHA256 (RFC 5869) of the
+// store's key. What it belongs to (the name of an upstream, the number of a session) is
+// authenticated with it, so that it opens in its own place only. GCM's bound for random nonces, 2³²
+// texts under one key, is far from what one store seals.
 package secret
 
 import (
@@ -33,8 +35,8 @@ const (
 	tagSize   = 16
 )
 
-// ErrUnseal says that a sealed text doesn't open: it was changed or cut, was sealed with another key, for another
-// purpose or another place, or is none at all. Which of these can't be told.
+// ErrUnseal says that a sealed text doesn't open: it was changed or cut, was sealed with another
+// key, for another purpose or another place, or is none at all. Which of these can't be told.
 var ErrUnseal = errors.New("sealed text does not open: it was changed, or sealed with another key")
 
 // A Key seals and opens. It is safe for concurrent use, and never prints itself.
@@ -67,8 +69,8 @@ func (k *Key) Seal(purpose string, plain []byte, bind ...[]byte) []byte {
 	return k.AppendSeal(nil, purpose, plain, bind...)
 }
 
-// AppendSeal appends the sealed text to dst, which may not overlap plain. With Overhead+len(plain) bytes of room in dst nothing
-// is copied but from plain to dst.
+// AppendSeal appends the sealed text to dst, which may not overlap plain. With Overhead+len(plain)
+// bytes of room in dst nothing is copied but from plain to dst.
 func (k *Key) AppendSeal(dst []byte, purpose string, plain []byte, bind ...[]byte) []byte {
 	dst = slices.Grow(dst, Overhead+len(plain))
 	at := len(dst) + 1
@@ -83,8 +85,8 @@ func (k *Key) Unseal(purpose string, sealed []byte, bind ...[]byte) ([]byte, err
 	return k.AppendUnseal(nil, purpose, sealed, bind...)
 }
 
-// AppendUnseal appends the plain text to dst, which may not overlap sealed. With an error, ErrUnseal, it gives nil, and
-// nothing of the text.
+// AppendUnseal appends the plain text to dst, which may not overlap sealed. With an error,
+// ErrUnseal, it gives nil, and nothing of the text.
 func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]byte) ([]byte, error) {
 	if len(sealed) < Overhead || sealed[0] != version {
 		return nil, ErrUnseal
@@ -118,8 +120,8 @@ func (k *Key) of(purpose string) *purposed {
 	return p.(*purposed)
 }
 
-// bound is the data that is authenticated with the text: the version, and each part after its length, so that no two
-// lists of parts are the same bytes.
+// bound is the data that is authenticated with the text: the version, and each part after its
+// length, so that no two lists of parts are the same bytes.
 func bound(parts [][]byte) []byte {
 	n := 1
 	for _, p := range parts {
@@ -132,8 +134,8 @@ func bound(parts [][]byte) []byte {
 	return b
 }
 
-// MAC gives HMAC-SHA256 of data under the key of a purpose: a digest that tells nothing of data to who hasn't the key, even
-// where data is short enough to be guessed.
+// MAC gives HMAC-SHA256 of data under the key of a purpose: a digest that tells nothing of data to
+// who hasn't the key, even where data is short enough to be guessed.
 func (k *Key) MAC(purpose string, data []byte) [sha256.Size]byte {
 	macs := &k.of(purpose).macs
 	m := macs.Get().(hash.Hash)

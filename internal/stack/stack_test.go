@@ -17,7 +17,8 @@ func deep(n int) byte {
 	return deep(n-1) + room[n]
 }
 
-// moves says whether what is on a stack that began with grow is elsewhere once depth KiB of it were used.
+// moves says whether what is on a stack that began with grow is elsewhere once depth KiB of it were
+// used.
 func moves(grow func(), depth int) bool {
 	moved := make(chan bool)
 	go func() {

@@ -22,21 +22,25 @@ import (
 const aheadName = "biplane.ahead"
 
 const (
-	// aheadKeep is from which size on the next transaction waits for the disk, in bytes, so that the file can be written over.
+	// aheadKeep is from which size on the next transaction waits for the disk, in bytes, so that
+	// the file can be written over.
 	aheadKeep = 4 << 20
 	// aheadMost is how large it may become. What doesn't fit waits for the database.
 	aheadMost = 64 << 20
 )
 
-// An ahead is a file for what the database doesn't have yet: leaves of the record, and steps of journals. They are written to the database a few
-// milliseconds later, many at once. Who must know that the death of this process doesn't take them back doesn't wait for that: one write to this
-// file, which the system keeps, says so. Who must know that the disk has them has it flushed, too (aheadDisk). What is in the file and not in the
-// database when that is opened is written then.
+// An ahead is a file for what the database doesn't have yet: leaves of the record, and steps of
+// journals. They are written to the database a few milliseconds later, many at once. Who must know
+// that the death of this process doesn't take them back doesn't wait for that: one write to this
+// file, which the system keeps, says so. Who must know that the disk has them has it flushed, too
+// (aheadDisk). What is in the file and not in the database when that is opened is written then.
 //
-// An entry has a number, in the order in which they came. The database knows up to which it has all. The file holds frames: the length and
-// the CRC-32C of what follows (4 bytes each, little endian, as all numbers), then entries, each its number (8 bytes), its length (4), its kind (1), and its text.
-// The first frame that isn't whole, or whose numbers don't grow, is the end: the file is written over from its beginning when the disk has
-// all that is in it in the database, and what it doesn't write over is cut off when what was kept too long is thrown away. What is in it when a
+// An entry has a number, in the order in which they came. The database knows up to which it has
+// all. The file holds frames: the length and the CRC-32C of what follows (4 bytes each, little
+// endian, as all numbers), then entries, each its number (8 bytes), its length (4), its kind (1),
+// and its text. The first frame that isn't whole, or whose numbers don't grow, is the end: the file
+// is written over from its beginning when the disk has all that is in it in the database, and what
+// it doesn't write over is cut off when what was kept too long is thrown away. What is in it when a
 // transaction fails is written by the next one.
 type ahead struct {
 	file aheadFile
@@ -51,7 +55,8 @@ type ahead struct {
 	holes map[string]bool // executions of whose journals something is in neither
 }
 
-// An aheadFile is the file. Its lock is taken before that of what is open, and held while the file is written to.
+// An aheadFile is the file. Its lock is taken before that of what is open, and held while the file
+// is written to.
 type aheadFile struct {
 	mu   sync.Mutex
 	f    *os.File
@@ -85,7 +90,8 @@ func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, le
 	if err := fault.One(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
-	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() { // a pipe would be waited for, what a link names written over
+	// a pipe would be waited for, what a link names written over
+	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("%s is not a file of ours (%s): move it away", path, fi.Mode().Type())
 	}
 	_, missing := os.Lstat(path)
@@ -119,7 +125,8 @@ func (a *ahead) note(e entry) uint64 {
 	return a.last
 }
 
-// secure writes to the file what of the entries is in neither. With an error it has to be waited for in the database.
+// secure writes to the file what of the entries is in neither. With an error it has to be waited
+// for in the database.
 func (a *ahead) secure() error {
 	file := &a.file
 	file.mu.Lock()
@@ -193,8 +200,9 @@ func (a *ahead) position(numbers []uint64) uint64 {
 	return a.last
 }
 
-// done notes entries (numbers, sorted) that are in the database now, or, where err is not nil, that could not be written to it. durable: the disk
-// has all that is in the database. held: the caller holds the lock of the file.
+// done notes entries (numbers, sorted) that are in the database now, or, where err is not nil, that
+// could not be written to it. durable: the disk has all that is in the database. held: the caller
+// holds the lock of the file.
 func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
 	file := &a.file
 	if !held {
@@ -213,7 +221,8 @@ func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
 	file.size, file.next = 0, aheadKeep
 }
 
-// settled is done for what is open, and gives how many entries of the file the database doesn't have.
+// settled is done for what is open, and gives how many entries of the file the database doesn't
+// have.
 func (a *ahead) settled(numbers []uint64, err error) (left int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,7 +244,8 @@ func (a *ahead) has(number uint64) bool {
 	return ok && a.open[i].saved
 }
 
-// wipe takes away what is behind the end of what is in the file: it may be of what is to be kept no longer.
+// wipe takes away what is behind the end of what is in the file: it may be of what is to be kept no
+// longer.
 func (a *ahead) wipe() error {
 	file := &a.file
 	file.mu.Lock()
@@ -270,7 +280,8 @@ func appendEntry(b []byte, number uint64, e entry) []byte {
 	return b
 }
 
-// greatestNumber is far more than there ever are, and leaves room in the database's numbers for those that come after it.
+// greatestNumber is far more than there ever are, and leaves room in the database's numbers for
+// those that come after it.
 const greatestNumber = 1 << 62
 
 // entryHead is how long what stands before an entry's text is, in bytes.
@@ -335,8 +346,9 @@ func numbers(group []*write, leaves []*leaf) (out []uint64) {
 	return out
 }
 
-// recover opens the file, and writes what of journals the last process left in it. Leaves of the record wait for the key of that. What can't be
-// written is what had been written already, or isn't of a whole: it is left out, and said.
+// recover opens the file, and writes what of journals the last process left in it. Leaves of the
+// record wait for the key of that. What can't be written is what had been written already, or isn't
+// of a whole: it is left out, and said.
 func (w *writer) recover(ctx context.Context, q record.Querier, path string) (err error) {
 	var left []read
 	if w.ahead, left, err = openAhead(ctx, q, path); err != nil {
@@ -366,7 +378,8 @@ func (w *writer) recover(ctx context.Context, q record.Querier, path string) (er
 	return err
 }
 
-// journalsAgain writes the steps of journals among what is left, and sees to it that the disk has them, and what the last process wrote before.
+// journalsAgain writes the steps of journals among what is left, and sees to it that the disk has
+// them, and what the last process wrote before.
 func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 	if err := w.connect(ctx); err != nil {
 		return err

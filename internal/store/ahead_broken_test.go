@@ -31,7 +31,8 @@ func private(t *testing.T) string {
 	return dir
 }
 
-// What is in the place of the file and is none is refused, and not touched; a file that others may read is so no more.
+// What is in the place of the file and is none is refused, and not touched; a file that others may
+// read is so no more.
 func TestAheadInTheWay(t *testing.T) {
 	precious := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
@@ -64,7 +65,8 @@ func TestAheadInTheWay(t *testing.T) {
 	}
 }
 
-// A number so great that none could come after it is not taken for one: the store opens again and again.
+// A number so great that none could come after it is not taken for one: the store opens again and
+// again.
 func TestAheadNumbers(t *testing.T) {
 	for _, n := range []uint64{1 << 63, ^uint64(0)} {
 		dir := private(t)
@@ -105,8 +107,8 @@ func TestOtherKeyAtFirst(t *testing.T) {
 	}
 }
 
-// What was answered since the file has it is not lost with the transaction that was to take it to the database: the next one does, and a kill
-// after that finds it there.
+// What was answered since the file has it is not lost with the transaction that was to take it to
+// the database: the next one does, and a kill after that finds it there.
 func TestSafeThoughRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -140,7 +142,8 @@ func TestSafeThoughRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := private(t)
-	for _, name := range []string{"biplane.db", "biplane.db-wal"} { // as if another answer had been written over what the file had
+	// as if another answer had been written over what the file had
+	for _, name := range []string{"biplane.db", "biplane.db-wal"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(left, name), b, 0o600)

@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// aheadStep is by how much the file grows for what the disk is to have, in bytes. A flush of what it has room for takes half the time of one with
-// which it grows.
+// aheadStep is by how much the file grows for what the disk is to have, in bytes. A flush of what
+// it has room for takes half the time of one with which it grows.
 const aheadStep = 64 << 10
 
-// An aheadDisk is what the disk has of the entries, in the database or in the file. Nobody holds its lock while the file is
-// flushed: who waits for that is woken with all others, and not one after the other.
+// An aheadDisk is what the disk has of the entries, in the database or in the file. Nobody holds
+// its lock while the file is flushed: who waits for that is woken with all others, and not one
+// after the other.
 type aheadDisk struct {
 	upTo atomic.Uint64 // the disk has all entries up to this one
 
@@ -25,8 +26,9 @@ func (d *aheadDisk) reach(number uint64) {
 	}
 }
 
-// sync sees to it that the disk has an entry, and all that was noted, or written to the database, before it: by one write to the file and one
-// flush, which all share that wait for one by then. With an error it has to be waited for in the database.
+// sync sees to it that the disk has an entry, and all that was noted, or written to the database,
+// before it: by one write to the file and one flush, which all share that wait for one by then.
+// With an error it has to be waited for in the database.
 func (a *ahead) sync(number uint64) error {
 	d := &a.disk
 	if d.upTo.Load() >= number {
@@ -61,7 +63,8 @@ func (a *ahead) sync(number uint64) error {
 	return nil
 }
 
-// turn begins a flush, which is the caller's then, or gives what is closed when the one under way is over.
+// turn begins a flush, which is the caller's then, or gives what is closed when the one under way
+// is over.
 func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +119,8 @@ func (a *ahead) isSaved() uint64 {
 	return a.saved
 }
 
-// loosen says whether the database has something that the disk may not have, nor the file: then a flush of the file alone is not enough.
+// loosen says whether the database has something that the disk may not have, nor the file: then a
+// flush of the file alone is not enough.
 func (a *ahead) loosen(loose bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,8 +133,8 @@ func (a *ahead) isLoose() bool {
 	return a.loose
 }
 
-// hole notes that an entry is in neither the database nor the file: what comes after it in its journal is not taken. They are few: without a disk
-// no execution begins.
+// hole notes that an entry is in neither the database nor the file: what comes after it in its
+// journal is not taken. They are few: without a disk no execution begins.
 func (a *ahead) hole(e entry) {
 	x, ok := e.(*executionWrite)
 	if !ok {

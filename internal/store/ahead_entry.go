@@ -60,8 +60,9 @@ func (f *fields) number() uint64 {
 
 func (x *leaf) kind() byte { return leafKind }
 
-// appendTo writes the leaf without its place in the log, which it has in the database only, sealed for the record of that name: who has no key can't add
-// one, nor one of another folder with the same key, and which ever is taken again is there already.
+// appendTo writes the leaf without its place in the log, which it has in the database only, sealed
+// for the record of that name: who has no key can't add one, nor one of another folder with the
+// same key, and which ever is taken again is there already.
 func (x *leaf) appendTo(b []byte) []byte {
 	x.a.plain = x.appendText(x.a.plain[:0])
 	if cap(x.a.plain) > plainBytes { // few are large
@@ -70,7 +71,8 @@ func (x *leaf) appendTo(b []byte) []byte {
 	return x.Key.AppendSeal(b, auditAheadPurpose, x.a.plain, []byte(x.a.origin))
 }
 
-// appendText writes the leaf before it is sealed. What is kept beside it is sealed as in a row of its own.
+// appendText writes the leaf before it is sealed. What is kept beside it is sealed as in a row of
+// its own.
 func (x *leaf) appendText(b []byte) []byte {
 	add := x.Add
 	b = field(field(b, add.Record), add.Part)
@@ -87,7 +89,8 @@ func (x *leaf) appendText(b []byte) []byte {
 	return b
 }
 
-// leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it, by their records.
+// leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it,
+// by their records.
 func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
 	text, err := x.Key.Unseal(auditAheadPurpose, text, []byte(w.edge.Origin()))
 	if err != nil {

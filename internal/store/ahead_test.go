@@ -16,14 +16,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// killed copies the folder of a store as a killed process leaves it after do: nothing that do brings about is in the database by then, since
-// that is locked.
+// killed copies the folder of a store as a killed process leaves it after do: nothing that do
+// brings about is in the database by then, since that is locked.
 func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 	t.Helper()
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db")+"?_pragma=busy_timeout(20000)") // the store may write nothing, once more
+	// the store may write nothing, once more
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 	return left
 }
 
-// scene is what a killed process leaves: a call of the agent, which made one inside, and the journal of its execution.
+// scene is what a killed process leaves: a call of the agent, which made one inside, and the
+// journal of its execution.
 func scene(t *testing.T) (left, inner string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +96,8 @@ func scene(t *testing.T) (left, inner string) {
 	return left, inner
 }
 
-// What is answered is there after kill -9, also what the database didn't have yet: records, what is kept of them, and journals. It is there once.
+// What is answered is there after kill -9, also what the database didn't have yet: records, what is
+// kept of them, and journals. It is there once.
 func TestAnsweredAndKilled(t *testing.T) {
 	dir, inner := scene(t)
 	file := filepath.Join(dir, "biplane.ahead")
@@ -140,7 +143,8 @@ func TestAnsweredAndKilled(t *testing.T) {
 		if fi, err := os.Stat(file); err != nil || fi.Size() > 0 {
 			t.Errorf("after a clean stop the file has %d bytes, %v", fi.Size(), err)
 		}
-		if err := os.WriteFile(file, ahead, 0o600); err != nil { // as if the process had died after it wrote to the database
+		// as if the process had died after it wrote to the database
+		if err := os.WriteFile(file, ahead, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,8 +266,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// Leaves of another folder are nobody's, even where that has the same key: who can write to the folder can't put one into the record by way of
-// the file.
+// Leaves of another folder are nobody's, even where that has the same key: who can write to the
+// folder can't put one into the record by way of the file.
 func TestForeignAhead(t *testing.T) {
 	from, _ := scene(t)
 	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))

@@ -34,7 +34,8 @@ func (a *alarm) ring(table, row string, err error) {
 	}
 }
 
-// changed returns the error about a row that doesn't agree with what was sealed, after telling of it. The text says what the row is and what to do.
+// changed returns the error about a row that doesn't agree with what was sealed, after telling of
+// it. The text says what the row is and what to do.
 func (s *Store) changed(table, row, format string, args ...any) error {
 	err := tool.Errorf(tool.Conflict, "%s: %w", fmt.Sprintf(format, args...), errChanged)
 	s.alarm.ring(table, row, err)

@@ -73,8 +73,8 @@ func (r *keyRow) open() error {
 		json.Unmarshal([]byte(r.tools), &k.Tools), json.Unmarshal([]byte(r.groups), &k.Groups))
 }
 
-// Keys gives all keys, the revoked ones too, by name. What was changed without the folder's key is Changed. A key that was removed is, too, and has
-// nothing but its name.
+// Keys gives all keys, the revoked ones too, by name. What was changed without the folder's key is
+// Changed. A key that was removed is, too, and has nothing but its name.
 func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
 	err = a.g.checked(ctx, func(q record.Querier) (err error) {
 		out, err = a.read(ctx, q)
@@ -129,8 +129,8 @@ const saveKey = `INSERT INTO api_key (name, id, hash, old, old_ends, person, rol
 	roles = excluded.roles, scopes = excluded.scopes, tools = excluded.tools, groups = excluded.groups, expires = excluded.expires, rotated = excluded.rotated,
 	used = excluded.used, revoked = excluded.revoked`
 
-// SaveKey stores k, which is new or takes the place of the one with its name. One that would be another key, or good again,
-// is an error of kind tool.Conflict.
+// SaveKey stores k, which is new or takes the place of the one with its name. One that would be
+// another key, or good again, is an error of kind tool.Conflict.
 func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 	r, err := rowOf(k)
 	if err != nil {

@@ -56,12 +56,14 @@ func (r *approvalRow) scan(scan func(...any) error) error {
 	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended, &r.seal, &r.request, &r.arguments)
 }
 
-// digest returns the keyed digest of the row. The request and its arguments are sealed themselves, bound to the id, and never change.
+// digest returns the keyed digest of the row. The request and its arguments are sealed themselves,
+// bound to the id, and never change.
 func (r *approvalRow) digest(g *grants) []byte {
 	return g.digest(approvalGrants, r.id, r.subject, r.execution, r.state, r.decider, strconv.FormatInt(r.decided, 10), r.note, strconv.FormatInt(r.ended, 10))
 }
 
-// sound reports whether the row is what was sealed. One that is approved must be in the list, too: an older row could be put back.
+// sound reports whether the row is what was sealed. One that is approved must be in the list, too:
+// an older row could be put back.
 func (r *approvalRow) sound(g *grants) bool {
 	digest := r.digest(g)
 	return subtle.ConstantTimeCompare(digest, r.seal) == 1 && (r.state != string(approval.Approved) || g.agrees(approvalGrants, r.id, digest))
@@ -197,7 +199,8 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	return out, nil
 }
 
-// listed opens a row of a list. What doesn't agree is read again: it may have been decided on meanwhile.
+// listed opens a row of a list. What doesn't agree is read again: it may have been decided on
+// meanwhile.
 func (k *Approvals) listed(ctx context.Context, row *approvalRow) (*approval.Request, error) {
 	if row.sound(k.g) {
 		return k.open(row)
@@ -244,8 +247,9 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 	return moved, err
 }
 
-// ForgetApprovals throws away the requests that ended before a moment: were denied, expired, were withdrawn or made. Those of an execution
-// that has not ended stay, since its calls may be made anew after a restart, and find them.
+// ForgetApprovals throws away the requests that ended before a moment: were denied, expired, were
+// withdrawn or made. Those of an execution that has not ended stay, since its calls may be made
+// anew after a restart, and find them.
 func (s *Store) ForgetApprovals(ctx context.Context, before time.Time) error {
 	return s.writer.do(ctx, false, forgetApproval, before.UnixMicro())
 }

@@ -35,7 +35,8 @@ func TestApprovals(t *testing.T) {
 	})
 }
 
-// What ended is forgotten after a while; what stands, and what an execution that goes on may look for, is not.
+// What ended is forgotten after a while; what stands, and what an execution that goes on may look
+// for, is not.
 func TestApprovalsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), store.Config{Path: dir})

@@ -29,8 +29,9 @@ type Audit struct {
 	plain   []byte // a leaf while it is sealed for the file beside the database, whose lock is held then
 }
 
-// Audit gives the record; key seals what is kept beside it. A record that an older version wrote is moved into its present
-// form. A database with triggers or views that aren't Biplane's is an error of kind tool.Conflict. To a record that isn't what was sealed nothing is added.
+// Audit gives the record; key seals what is kept beside it. A record that an older version wrote is
+// moved into its present form. A database with triggers or views that aren't Biplane's is an error
+// of kind tool.Conflict. To a record that isn't what was sealed nothing is added.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
 	a := &Audit{s: s, key: key, witness: &witness{path: filepath.Join(s.dir, WitnessFile), key: key}}
 	s.grants(key) // what grants something is bound to the record's head, and sealed with it
@@ -96,8 +97,8 @@ func (a *Audit) compare(ctx context.Context) error {
 		"with --data-dir", err))
 }
 
-// known returns the head that the witness knows, or nil if there need be no witness yet. An error of kind Conflict says that the witness is gone, was
-// changed, or knows another record.
+// known returns the head that the witness knows, or nil if there need be no witness yet. An error
+// of kind Conflict says that the witness is gone, was changed, or knows another record.
 func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 	x, err := a.witness.load()
 	if err != nil {
@@ -109,7 +110,9 @@ func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 		return nil, err
 	case x == nil && origin != "" && record.Witnessed(a.key, origin, sealed):
 		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was taken away", WitnessFile)
-	case x == nil, x.Size == 0: // the record is of an older version, or about to begin. An interrupted start may have left another name.
+	case x == nil, x.Size == 0:
+		// the record is of an older version, or about to begin. An interrupted start may have left
+		// another name.
 		return nil, nil
 	case origin == "":
 		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s knows, is gone", x.origin, x.Size, WitnessFile)
@@ -133,7 +136,8 @@ func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, err
 	return k, nil
 }
 
-// hasAll reports whether v shows as many entries and checkpoints as the witness knows of. A head that can't be read is reported elsewhere.
+// hasAll reports whether v shows as many entries and checkpoints as the witness knows of. A head
+// that can't be read is reported elsewhere.
 func hasAll(v *record.View, k *record.Known) bool {
 	h, err := v.Head()
 	if err != nil {
@@ -177,8 +181,9 @@ func (a *Audit) attest(ctx context.Context, origin string) error {
 	return a.witness.save(origin, h, c)
 }
 
-// Signer gives the key of the record, which is made once. A log can't change its name: an origin other than the one that it
-// was made with is an error of kind tool.Conflict. Empty: whatever it has, and a random one for a new log.
+// Signer gives the key of the record, which is made once. A log can't change its name: an origin
+// other than the one that it was made with is an error of kind tool.Conflict. Empty: whatever it
+// has, and a random one for a new log.
 func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error) {
 	if origin != "" {
 		if err := audit.CheckOrigin(origin); err != nil {
@@ -194,7 +199,8 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		if name == "" {
 			name = audit.NewOrigin()
 		}
-		if err := a.attest(ctx, name); err != nil { // before it has the name: a process that ends here leaves a witness of nothing
+		// before it has the name: a process that ends here leaves a witness of nothing
+		if err := a.attest(ctx, name); err != nil {
 			return nil, err
 		}
 		if err := a.name(ctx, name, audit.NewSeed()); err != nil {
@@ -227,7 +233,8 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	return audit.NewSigner(have, seed)
 }
 
-// checkNew makes sure that a record without a name is a new one, or was moved from an older form. Otherwise it was removed.
+// checkNew makes sure that a record without a name is a new one, or was moved from an older form.
+// Otherwise it was removed.
 func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
 		return err
@@ -255,7 +262,8 @@ func (a *Audit) name(ctx context.Context, origin string, seed []byte) error {
 	})
 }
 
-// upgrade moves the record of an older version into the tree: all of it in one transaction, or nothing.
+// upgrade moves the record of an older version into the tree: all of it in one transaction, or
+// nothing.
 func (a *Audit) upgrade(ctx context.Context) error {
 	old, err := record.IsOld(ctx, a.s.read)
 	if err != nil || !old {
@@ -263,7 +271,8 @@ func (a *Audit) upgrade(ctx context.Context) error {
 	}
 	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		if err := w.edge.Upgrade(ctx, w.tx, a.key); err != nil {
-			return fmt.Errorf("move the record of an older version: %v", err) // not wrapped: any error is that of the transaction
+			// not wrapped: any error is that of the transaction
+			return fmt.Errorf("move the record of an older version: %v", err)
 		}
 		return nil
 	})
@@ -285,12 +294,15 @@ func (a *Audit) span(ctx context.Context) error {
 	}
 }
 
-// Append adds a leaf. It is queued, and the next transaction takes it along with what is queued before it: who waits for it has one made.
+// Append adds a leaf. It is queued, and the next transaction takes it along with what is queued
+// before it: who waits for it has one made.
 func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	if a.broken != nil { // the writer refuses it, too: but some milliseconds later, when what a call of that leaf has read is out
+	// the writer refuses it, too: but some milliseconds later, when what a call of that leaf has
+	// read is out
+	if a.broken != nil {
 		return a.broken
 	}
 	w, x := a.s.writer, &leaf{Leaf: record.Leaf{Key: a.key, Add: add}, a: a}
@@ -351,7 +363,8 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 	return err
 }
 
-// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't wait for it.
+// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't
+// wait for it.
 func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
 	for {
 		var n int64
@@ -369,7 +382,8 @@ func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err er
 	}
 }
 
-// View shows the record at one moment: all that f reads is of one transaction, which holds up nobody.
+// View shows the record at one moment: all that f reads is of one transaction, which holds up
+// nobody.
 func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)

@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// tarry is how long a leaf that nobody waits for may be queued. Mostly something else is written before.
+	// tarry is how long a leaf that nobody waits for may be queued. Mostly something else is
+	// written before.
 	tarry = 10 * time.Millisecond
 	// What may be queued of the record before whoever adds to it waits.
 	maxQueuedLeaves = 1024
 	maxQueuedBytes  = 1 << 20
 )
 
-// A ledger is what of the record nobody waits for, and is not written yet. Each transaction takes all of it along, whatever it is for:
-// so what was recorded before a write is on the disk when that is. Without one there is a transaction for it
-// after tarry.
+// A ledger is what of the record nobody waits for, and is not written yet. Each transaction takes
+// all of it along, whatever it is for: so what was recorded before a write is on the disk when that
+// is. Without one there is a transaction for it after tarry.
 type ledger struct {
 	w     *writer
 	timer *time.Timer
@@ -43,7 +44,8 @@ type leaf struct {
 	number uint64      // in ahead; 0: it isn't there
 	disk   bool        // its transaction waits for the disk
 	waits  atomic.Bool // Append says what came of it, so that Failed needn't
-	// What came of it, with Err; before done is closed, when the transaction that took it is over, only the writer's goroutine uses them.
+	// What came of it, with Err; before done is closed, when the transaction that took it is over,
+	// only the writer's goroutine uses them.
 	told bool // Append waits for it
 	over bool
 	done chan struct{} // nil: nobody ever waits
@@ -88,7 +90,8 @@ func (l *ledger) weigh(x *leaf) {
 	}
 }
 
-// take gives what is queued; of a transaction that doesn't wait for the disk up to a leaf that has to be there.
+// take gives what is queued; of a transaction that doesn't wait for the disk up to a leaf that has
+// to be there.
 func (l *ledger) take(durable bool) []*leaf {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +167,8 @@ func (w *writer) drain(ctx context.Context) error {
 	return nil
 }
 
-// settle tells what came of the writes and the leaves of a transaction; err is what came of all of it.
+// settle tells what came of the writes and the leaves of a transaction; err is what came of all of
+// it.
 func (w *writer) settle(group []*write, durable bool, err error) {
 	over := w.taken
 	if err != nil {
@@ -192,8 +196,8 @@ func (w *writer) settle(group []*write, durable bool, err error) {
 // payAfter is how long after a transaction that failed there is another one for what of it is safe.
 const payAfter = time.Second
 
-// owe sorts out of a transaction that failed what was answered already, since the file beside the database has it: the next one begins with
-// that. It gives what is over, with that error.
+// owe sorts out of a transaction that failed what was answered already, since the file beside the
+// database has it: the next one begins with that. It gives what is over, with that error.
 func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	before := len(w.owed)
 	w.owed = w.owed[:0:0]
@@ -204,7 +208,8 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 			continue
 		}
 		again := *r
-		again.durable, again.later, again.result = false, true, make(chan error, 1) // who waited for it is told of the failure
+		// who waited for it is told of the failure
+		again.durable, again.later, again.result = false, true, make(chan error, 1)
 		w.owed = append(w.owed, &again)
 	}
 	var back []*leaf
@@ -242,7 +247,8 @@ func (l *ledger) back(leaves []*leaf, more int) {
 	}
 }
 
-// placed waits until a queued leaf has its place in the log, and is on the disk where it is to be: a transaction that is under way may take it.
+// placed waits until a queued leaf has its place in the log, and is on the disk where it is to be:
+// a transaction that is under way may take it.
 func (w *writer) placed(x *leaf) error {
 	if err := w.queueUp(&write{durable: x.Add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
 		return err
@@ -267,7 +273,8 @@ func (w *writer) reached(ctx context.Context, x *leaf) error {
 // rowsAtOnce is how many leaves one statement writes at most: many cost little more than one.
 const rowsAtOnce = 16
 
-// leaves adds leaves in the transaction under way. What one of them is refused for alone is noted with it.
+// leaves adds leaves in the transaction under way. What one of them is refused for alone is noted
+// with it.
 func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 	all := make([]*record.Leaf, len(some))
 	for i, x := range some {

@@ -17,8 +17,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// strange refuses a database with triggers or views that the migrations don't make: what is written could become something else, whoever
-// writes it. It is asked at each start, so that it only looks for their texts; Check compares all there is.
+// strange refuses a database with triggers or views that the migrations don't make: what is written
+// could become something else, whoever writes it. It is asked at each start, so that it only looks
+// for their texts; Check compares all there is.
 func strange(ctx context.Context, q record.Querier) error {
 	found, sum, err := actorsIn(ctx, q)
 	if err != nil {
@@ -48,7 +49,8 @@ type actor struct {
 
 // actorsIn gives them, and their hash.
 func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string, err error) {
-	// SQLite knows a trigger by its kind in capitals, too, as whoever writes to the schema itself can make it.
+	// SQLite knows a trigger by its kind in capitals, too, as whoever writes to the schema itself
+	// can make it.
 	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`)
 	if err != nil {
 		return nil, "", err
@@ -66,8 +68,8 @@ func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string,
 	return found, hex.EncodeToString(h.Sum(nil)), rows.Err()
 }
 
-// actors is the hash of the triggers and views that the migrations make: it saves each start the texts of all
-// migrations. A test holds it to these.
+// actors is the hash of the triggers and views that the migrations make: it saves each start the
+// texts of all migrations. A test holds it to these.
 const actors = "6b1ef0cd6701690c6c5a931abe29bbd3ff25416703a60feed30fcf6fac541f89"
 
 func migrationTexts() (string, error) {
@@ -89,7 +91,8 @@ func migrationTexts() (string, error) {
 // An object is a row of a database's schema.
 type object struct{ kind, name string }
 
-// schemaOf gives what there is in a database: the tables that the objects belong to, and their texts.
+// schemaOf gives what there is in a database: the tables that the objects belong to, and their
+// texts.
 func schemaOf(ctx context.Context, q record.Querier) (map[object]string, error) {
 	// SQLite makes statistics by itself.
 	rows, err := q.QueryContext(ctx, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE type <> 'table' OR name NOT LIKE 'sqlite\_stat_' ESCAPE '\'`)

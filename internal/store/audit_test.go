@@ -152,7 +152,8 @@ func TestTamperedDatabase(t *testing.T) {
 		{"what a list searches by", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_span SET marks = zeroblob(length(marks)) WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
-		{"a span of leaves that are in none", func(t *testing.T, db *sql.DB) { // the newest records, which lists no longer find
+		// the newest records, which lists no longer find
+		{"a span of leaves that are in none", func(t *testing.T, db *sql.DB) {
 			do(t, db, `INSERT INTO audit_span SELECT first + 256, low, high, since, until, marks, ends FROM audit_span WHERE first = 0`)
 		}, audit.FaultStore, -1, false},
 		{"all written anew", func(t *testing.T, db *sql.DB) { forge(t, db) }, audit.FaultFork, 0, true},
@@ -201,7 +202,8 @@ func TestTamperedDatabase(t *testing.T) {
 	}
 }
 
-// TestInspectLater looks at a record of which a leaf was changed after more were added than are looked at otherwise.
+// TestInspectLater looks at a record of which a leaf was changed after more were added than are
+// looked at otherwise.
 func TestInspectLater(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -221,7 +223,8 @@ func TestInspectLater(t *testing.T) {
 	}
 }
 
-// TestRefusedAtOnce opens a record that was cut off: also a leaf whose writing nobody waits for, that of a read, is refused before the call that it is of.
+// TestRefusedAtOnce opens a record that was cut off: also a leaf whose writing nobody waits for,
+// that of a read, is refused before the call that it is of.
 func TestRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -241,7 +244,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it, and the error says what and what next.
+// TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it,
+// and the error says what and what next.
 func TestBrokenSeal(t *testing.T) {
 	base := t.TempDir()
 	s := open(t, base)
@@ -298,7 +302,8 @@ func TestBrokenSeal(t *testing.T) {
 	}
 }
 
-// TestSealedWhenCopied looks that what a process leaves that ends at any moment agrees with its seal: no leaf is without.
+// TestSealedWhenCopied looks that what a process leaves that ends at any moment agrees with its
+// seal: no leaf is without.
 func TestSealedWhenCopied(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -335,7 +340,8 @@ func TestSealedWhenCopied(t *testing.T) {
 	}
 }
 
-// TestUnsealedRecord opens a record as a version that sealed none left it: it has a seal from then on.
+// TestUnsealedRecord opens a record as a version that sealed none left it: it has a seal from then
+// on.
 func TestUnsealedRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -473,7 +479,8 @@ func TestPatchedFile(t *testing.T) {
 	}
 }
 
-// TestTornLog cuts what the system had not yet written when the power failed, at every kind of place: what is left verifies.
+// TestTornLog cuts what the system had not yet written when the power failed, at every kind of
+// place: what is left verifies.
 func TestTornLog(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -527,7 +534,8 @@ func TestReadOnlyStore(t *testing.T) {
 	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
 		t.Fatal(err)
 	}
-	// The disk has the record of a write beside the database before it is known that this can't be written; then there are no more of them.
+	// The disk has the record of a write beside the database before it is known that this can't be
+	// written; then there are no more of them.
 	begun := int64(0)
 	for ; ; begun++ {
 		if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow); err != nil {
@@ -543,7 +551,8 @@ func TestReadOnlyStore(t *testing.T) {
 	if _, err := l.Checkpoint(t.Context()); err == nil {
 		t.Error("a checkpoint that is nowhere")
 	}
-	// A program's reads don't wait for their records: those under way when the store fails were made, the next ones are not.
+	// A program's reads don't wait for their records: those under way when the store fails were
+	// made, the next ones are not.
 	for n := 0; ; n++ {
 		_, err := l.Begin(t.Context(), readInside(), allow)
 		if err != nil {
@@ -574,7 +583,8 @@ func readInside() *tool.Call {
 	return &tool.Call{Path: "a.b", Parent: "ex_1", Tool: &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}}
 }
 
-// Many programs' reads, which nobody waits for, and an end from outside: when it is given, what a killed process leaves has all of them.
+// Many programs' reads, which nobody waits for, and an end from outside: when it is given, what a
+// killed process leaves has all of them.
 func TestReadsInside(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -611,7 +621,8 @@ func TestReadsInside(t *testing.T) {
 	}
 }
 
-// What could not be written of calls that were made is written when it can be, before anything else is begun.
+// What could not be written of calls that were made is written when it can be, before anything else
+// is begun.
 func TestMissedLeaves(t *testing.T) {
 	s := open(t, t.TempDir())
 	l := auditLog(t, s)
@@ -771,7 +782,8 @@ func TestViewIsOneMoment(t *testing.T) {
 	}
 }
 
-// What lists search by is made anew where it is missing, as in the record of an older version, and finds what it is asked for wherever that is.
+// What lists search by is made anew where it is missing, as in the record of an older version, and
+// finds what it is asked for wherever that is.
 func TestSpans(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -850,7 +862,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestVanishing lets the database drop the record's rows without a word, as a trigger can: nothing is said to be recorded then.
+// TestVanishing lets the database drop the record's rows without a word, as a trigger can: nothing
+// is said to be recorded then.
 func TestVanishing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -871,8 +884,8 @@ func TestVanishing(t *testing.T) {
 	}
 }
 
-// TestStrangeSchema puts into the database what is not Biplane's, or takes out what is: verify names it, and with what could act on what is written
-// nothing starts.
+// TestStrangeSchema puts into the database what is not Biplane's, or takes out what is: verify
+// names it, and with what could act on what is written nothing starts.
 func TestStrangeSchema(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -965,7 +978,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestNameless takes the log's name and key away, with all that they signed or without: no other key is made for what is there.
+// TestNameless takes the log's name and key away, with all that they signed or without: no other
+// key is made for what is there.
 func TestNameless(t *testing.T) {
 	t.Parallel()
 	for _, also := range []string{"", `DELETE FROM audit_checkpoint`, `INSERT INTO audit_log VALUES (1, '', x'00')`} {

@@ -15,8 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Blobs from this size on are files of their own, in the folder sessions of the data folder: the database would hold them
-// twice while they are written.
+// Blobs from this size on are files of their own, in the folder sessions of the data folder: the
+// database would hold them twice while they are written.
 const fileSize = 256 << 10
 
 // blobFolder is the name of the folder.
@@ -87,7 +87,8 @@ func (k *Sessions) Blob(ctx context.Context, id string) ([]byte, error) {
 	return data, nil
 }
 
-// Spool keeps a blob that nothing refers to, as a file that no row knows: the next sweep takes what is left behind.
+// Spool keeps a blob that nothing refers to, as a file that no row knows: the next sweep takes what
+// is left behind.
 func (k *Sessions) Spool(ctx context.Context, b session.Blob) error {
 	s, err := k.put(b)
 	if err != nil {
@@ -136,7 +137,8 @@ func (k *Sessions) removeUnless(ctx context.Context, ids []string) {
 	}
 }
 
-// sweep deletes what an earlier process left halfway: blobs that no session refers to, and files that no row knows.
+// sweep deletes what an earlier process left halfway: blobs that no session refers to, and files
+// that no row knows.
 func (k *Sessions) sweep(ctx context.Context) error {
 	const loose = ` FROM session_blob WHERE NOT EXISTS (SELECT 1 FROM session_ref WHERE blob = session_blob.id)`
 	var some bool // hardly ever, and each start asks

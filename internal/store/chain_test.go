@@ -13,7 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkpointed makes a folder with four checkpoints, the last two of the same entries, and closes it.
+// checkpointed makes a folder with four checkpoints, the last two of the same entries, and closes
+// it.
 func checkpointed(t *testing.T, dir string) {
 	t.Helper()
 	s := open(t, dir)
@@ -53,7 +54,8 @@ func unchained(t *testing.T, dir, want string) {
 	}
 }
 
-// TestTamperedCheckpoints changes the stored checkpoints of a record, or their times, without the key.
+// TestTamperedCheckpoints changes the stored checkpoints of a record, or their times, without the
+// key.
 func TestTamperedCheckpoints(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -79,7 +81,8 @@ func TestTamperedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestOlderCheckpoints puts an older copy of the database in that has all entries, and lacks a checkpoint: the witness knows of it.
+// TestOlderCheckpoints puts an older copy of the database in that has all entries, and lacks a
+// checkpoint: the witness knows of it.
 func TestOlderCheckpoints(t *testing.T) {
 	t.Parallel()
 	dir, older := t.TempDir(), t.TempDir()
@@ -93,7 +96,8 @@ func TestOlderCheckpoints(t *testing.T) {
 	unchained(t, dir, "5 are known to its witness: checkpoints were removed")
 }
 
-// TestChainOfOlderFolder opens a folder whose checkpoints were not chained: they count as they are, and are missed from then on.
+// TestChainOfOlderFolder opens a folder whose checkpoints were not chained: they count as they are,
+// and are missed from then on.
 func TestChainOfOlderFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -140,7 +144,8 @@ func execute(t *testing.T, s *store.Store, id string, at time.Time) {
 	must(t, s.Executions(testKey(t)).Write(&journal.Write{ID: id, New: true, Record: r}).Wait())
 }
 
-// TestExecutionsWithoutRecord removes the record and all that knows of it, and keeps the executions; and puts an execution in that is older than the record.
+// TestExecutionsWithoutRecord removes the record and all that knows of it, and keeps the
+// executions; and puts an execution in that is older than the record.
 func TestExecutionsWithoutRecord(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()

@@ -123,7 +123,8 @@ func (x *executionWrite) steps() (steps []step) {
 	return steps
 }
 
-// putPart adds a part after the one before it. Without that it is refused: what was heard before it is not known.
+// putPart adds a part after the one before it. Without that it is refused: what was heard before it
+// is not known.
 func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte) error {
 	done, err := to.statement(ctx, insertPart, id, seq, sealed)
 	if err != nil {
@@ -236,8 +237,8 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 // trimmed is how many executions one step deletes.
 const trimmed = 64
 
-// Trim deletes what is too old or too much. Of what is too much, principals with the most journals lose theirs first: none loses any
-// while its journals are within an equal share.
+// Trim deletes what is too old or too much. Of what is too much, principals with the most journals
+// lose theirs first: none loses any while its journals are within an equal share.
 func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
 	for {
 		share, err := e.share(ctx, bytes)
@@ -261,8 +262,8 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 	}
 }
 
-// share returns how many bytes of journals each principal may have, so that all have no more than bytes together: those that have less
-// leave the rest to those that have more.
+// share returns how many bytes of journals each principal may have, so that all have no more than
+// bytes together: those that have less leave the rest to those that have more.
 func (e *Executions) share(ctx context.Context, bytes int64) (int64, error) {
 	totals, err := e.s.strings(ctx, `SELECT CAST(sum(bytes) AS TEXT) FROM execution GROUP BY principal ORDER BY sum(bytes)`)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A journal that was changed in the database is not read, whatever was changed; one that lost a part takes no more.
+// A journal that was changed in the database is not read, whatever was changed; one that lost a
+// part takes no more.
 func TestExecutionParts(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -101,7 +102,8 @@ func hack(t *testing.T, dir, change string) {
 	}
 }
 
-// The journals of one principal don't displace those of others, however many it has; alone, it may have all the room.
+// The journals of one principal don't displace those of others, however many it has; alone, it may
+// have all the room.
 func TestTrimIsFair(t *testing.T) {
 	ctx := t.Context()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))

@@ -95,7 +95,8 @@ func Ungrant(ctx context.Context, a *Audit) error {
 	})
 }
 
-// Unwitness makes the record what a version left that had no witness: it sealed the record's key for another purpose.
+// Unwitness makes the record what a version left that had no witness: it sealed the record's key
+// for another purpose.
 func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 	origin, seed, err := seedOf(ctx, a)
 	if err != nil {
@@ -104,7 +105,8 @@ func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 	return a.s.writer.do(ctx, true, `UPDATE audit_log SET seed = ?`, a.key.Seal(purpose, seed, []byte(origin)))
 }
 
-// Unchain makes the folder what a version left that sealed the head and the witness without a chain of the checkpoints.
+// Unchain makes the folder what a version left that sealed the head and the witness without a chain
+// of the checkpoints.
 func Unchain(ctx context.Context, a *Audit) error {
 	origin, head, text, err := headOf(ctx, a)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// grow records n calls of many tools, principals and executions. Few fail or are denied; some of the first ones end only when all have begun. The record's clock is a second
-// ahead with each call.
+// grow records n calls of many tools, principals and executions. Few fail or are denied; some of
+// the first ones end only when all have begun. The record's clock is a second ahead with each call.
 func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 	tb.Helper()
 	var mu sync.Mutex
@@ -89,7 +89,8 @@ func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 	return l
 }
 
-// queries are all filters, and combinations of them: of what is everywhere, seldom, only old, and nowhere.
+// queries are all filters, and combinations of them: of what is everywhere, seldom, only old, and
+// nowhere.
 func queries(n int) []audit.Query {
 	at := func(share float64) time.Time {
 		return time.Date(2026, 1, 1, 0, 0, int(2*share*float64(n)), 0, time.UTC)
@@ -109,7 +110,8 @@ func queries(n int) []audit.Query {
 	}
 }
 
-// TestFind compares what is found by the index, in runs, spans and the newest leaves, with what a look at each record finds.
+// TestFind compares what is found by the index, in runs, spans and the newest leaves, with what a
+// look at each record finds.
 func TestFind(t *testing.T) {
 	if raced {
 		t.Skip("it records 34,000 calls: make test runs it without the race detector")
@@ -170,8 +172,9 @@ func picks(q audit.Query, r *audit.Record) bool {
 	return (q.Since.IsZero() || !r.Time.Before(q.Since)) && (q.Until.IsZero() || r.Time.Before(q.Until)) && (q.Before == "" || r.ID < q.Before) && r.ID > q.After
 }
 
-// BenchmarkFind measures each filter, and combinations, on a record of BIPLANE_RECORDS calls (20000; 1200000 is 2.4 million leaves), which
-// is kept in the folder BIPLANE_RECORDS_DIR where that is named.
+// BenchmarkFind measures each filter, and combinations, on a record of BIPLANE_RECORDS calls
+// (20000; 1200000 is 2.4 million leaves), which is kept in the folder BIPLANE_RECORDS_DIR where
+// that is named.
 func BenchmarkFind(b *testing.B) {
 	n := 20_000
 	if text := os.Getenv("BIPLANE_RECORDS"); text != "" {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushData waits until the disk has what was written to a file, and as much of its attributes as is needed to read that.
+// flushData waits until the disk has what was written to a file, and as much of its attributes as
+// is needed to read that.
 func flushData(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -20,13 +20,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Whoever can write to the database and has no key must gain nothing by it. So each table whose rows grant something has a list:
-// the ids of the rows that count, each with a keyed digest of what the row says. A list is sealed with the folder's key. The
-// versions of all lists are sealed too, bound to the sealed head of the record. So a row that was changed, copied, removed or put
-// back from an older copy doesn't agree with its list, and an older list doesn't agree with the versions, nor older versions with
-// the head.
+// Whoever can write to the database and has no key must gain nothing by it. So each table whose
+// rows grant something has a list: the ids of the rows that count, each with a keyed digest of what
+// the row says. A list is sealed with the folder's key. The versions of all lists are sealed too,
+// bound to the sealed head of the record. So a row that was changed, copied, removed or put back
+// from an older copy doesn't agree with its list, and an older list doesn't agree with the
+// versions, nor older versions with the head.
 //
-// The lists are in memory, too: only this process writes to the database, and only its writer changes them.
+// The lists are in memory, too: only this process writes to the database, and only its writer
+// changes them.
 
 // The lists, by the names of their tables.
 const (
@@ -72,7 +74,8 @@ type grantList struct {
 	dirty   bool
 }
 
-// grants returns the lists that key seals. Those of the first key are the store's: with another one nothing agrees.
+// grants returns the lists that key seals. Those of the first key are the store's: with another one
+// nothing agrees.
 func (s *Store) grants(key *secret.Key) *grants {
 	g := &grants{s: s, key: key}
 	if s.granted.CompareAndSwap(nil, g) {
@@ -122,8 +125,8 @@ func (g *grants) ids(table string) []string {
 	return nil
 }
 
-// set has a row count in the transaction under way, which must write it, too. Without a digest the row counts no longer. ensure must have been
-// called in the same transaction.
+// set has a row count in the transaction under way, which must write it, too. Without a digest the
+// row counts no longer. ensure must have been called in the same transaction.
 func (g *grants) set(table, id string, digest []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,8 +152,8 @@ func (g *grants) lose() {
 	g.loaded, g.lists, g.dirty, g.limits = false, nil, false, limitSum{}
 }
 
-// checked calls read, which reads rows and compares them. What doesn't agree (errChanged) is read once more between two transactions:
-// it may have been changed by this process meanwhile.
+// checked calls read, which reads rows and compares them. What doesn't agree (errChanged) is read
+// once more between two transactions: it may have been changed by this process meanwhile.
 func (g *grants) checked(ctx context.Context, read func(q record.Querier) error) error {
 	if err := g.ready(ctx); err != nil {
 		return err
@@ -170,8 +173,8 @@ func (g *grants) checked(ctx context.Context, read func(q record.Querier) error)
 	})
 }
 
-// change calls f in a transaction, with the lists loaded. Errors of people's making (*tool.Error, errChanged) are refusals: f must not have
-// changed anything by then.
+// change calls f in a transaction, with the lists loaded. Errors of people's making (*tool.Error,
+// errChanged) are refusals: f must not have changed anything by then.
 func (g *grants) change(ctx context.Context, durable bool, f func(ctx context.Context, w *writer) error) error {
 	err := g.s.writer.call(ctx, durable, func(ctx context.Context, w *writer) error {
 		if err := g.ensure(ctx, w); err != nil {
@@ -220,7 +223,8 @@ func (g *grants) ready(ctx context.Context) error {
 
 // ensure loads the lists within the transaction under way, and begins those that can't be used.
 func (g *grants) ensure(ctx context.Context, w *writer) error {
-	// Of what is committed: the transaction under way may have named the record, and has not sealed its head yet.
+	// Of what is committed: the transaction under way may have named the record, and has not sealed
+	// its head yet.
 	found, err := g.load(ctx, g.s.read)
 	if err != nil || found.whole() {
 		return refuse(err)
@@ -338,7 +342,8 @@ func (g *grants) openVersions(sealed, head []byte) (map[string]uint64, error) {
 	return out, nil
 }
 
-// seal writes the lists that changed, and returns their versions, sealed for a head of the record. It returns nil if nothing changed.
+// seal writes the lists that changed, and returns their versions, sealed for a head of the record.
+// It returns nil if nothing changed.
 func (g *grants) seal(ctx context.Context, w *writer, head []byte) (any, error) {
 	if g == nil || head == nil && !g.dirty {
 		return nil, nil
@@ -372,7 +377,8 @@ func (g *grants) seal(ctx context.Context, w *writer, head []byte) (any, error) 
 
 const saveGrants = `INSERT INTO grant_list (name, data) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET data = excluded.data`
 
-// newVersion returns a version that no list had: two copies of a database that went different ways never have the same one.
+// newVersion returns a version that no list had: two copies of a database that went different ways
+// never have the same one.
 func newVersion() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails: the process ends instead

@@ -8,8 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// begin writes lists where there are none that can be used, in the transaction under way. The rows of an older version count as they are. Of a list
-// that was changed or taken away nothing counts any more: people create keys, approve and share again.
+// begin writes lists where there are none that can be used, in the transaction under way. The rows
+// of an older version count as they are. Of a list that was changed or taken away nothing counts
+// any more: people create keys, approve and share again.
 func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 	if f.old {
 		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels, g.adoptSkills, g.adoptTokens, g.adoptLimits} {
@@ -60,7 +61,8 @@ func readRows[T any](ctx context.Context, w *writer, read func(scan func(...any)
 	return all, rows.Err()
 }
 
-// eachRow calls f with the columns of each row of a query, in the transaction under way. f may write.
+// eachRow calls f with the columns of each row of a query, in the transaction under way. f may
+// write.
 func (w *writer) eachRow(ctx context.Context, query string, args []any, columns int, f func(row []any) error) error {
 	all, err := readRows(ctx, w, func(scan func(...any) error) ([]any, error) {
 		row, to := make([]any, columns), make([]any, columns)
@@ -129,7 +131,8 @@ func (g *grants) adoptLabels(ctx context.Context, w *writer) error {
 	})
 }
 
-// doubtLabels has no session go on with labels that can't be known: each that there is has to be ended.
+// doubtLabels has no session go on with labels that can't be known: each that there is has to be
+// ended.
 func (g *grants) doubtLabels(ctx context.Context, w *writer) error {
 	return w.eachRow(ctx, `SELECT owner, name FROM session UNION SELECT owner, name FROM session_label`, nil, 2, func(row []any) error {
 		g.set(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 )
 
-// markName is the name of an empty file in the data folder. It says that the database has sealed lists. Without it, a copy of the database from
-// before it was sealed could be put in with any rows, and they would count; and a database without any record would be a new one.
+// markName is the name of an empty file in the data folder. It says that the database has sealed
+// lists. Without it, a copy of the database from before it was sealed could be put in with any
+// rows, and they would count; and a database without any record would be a new one.
 const markName = "biplane.sealed"
 
-// errOlder is why nothing counts in a database without sealed lists, in a folder whose database has them.
+// errOlder is why nothing counts in a database without sealed lists, in a folder whose database has
+// them.
 var errOlder = errors.New("the folder has " + markName + ", and the database was never sealed: it was removed, or replaced by an older copy; " +
 	"restore the whole folder from a backup")
 
@@ -25,8 +27,8 @@ func Marked(folder string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// mark makes the mark once the disk has sealed lists: a failure of the power must not take these away and leave the mark. What fails is
-// tried again by the next caller.
+// mark makes the mark once the disk has sealed lists: a failure of the power must not take these
+// away and leave the mark. What fails is tried again by the next caller.
 func (g *grants) mark(ctx context.Context) {
 	if g.marked.Load() || g.s.granted.Load() != g {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// lostHints is in the list of tool_hint in place of rows that were lost: an upstream without a row is not a new one then.
+// lostHints is in the list of tool_hint in place of rows that were lost: an upstream without a row
+// is not a new one then.
 const lostHints = "\x00lost"
 
 // Hints keeps what is believed of the tools of upstreams.
@@ -25,8 +26,8 @@ func (g *grants) hintDigest(upstream string, sights []byte) []byte {
 	return g.digest(hintGrants, upstream, digestOf(sights))
 }
 
-// Load returns what Save stored for an upstream, nil if it is new. A row that was changed, added or removed without the key is an error of kind
-// tool.Conflict.
+// Load returns what Save stored for an upstream, nil if it is new. A row that was changed, added or
+// removed without the key is an error of kind tool.Conflict.
 func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err error) {
 	err = h.g.checked(ctx, func(q record.Querier) error {
 		sights = nil
@@ -45,8 +46,9 @@ func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err e
 	return sights, err
 }
 
-// StoredHints returns what a data folder has of the tools of upstreams, by upstream; nil if there is no database. It neither owns the folder nor
-// checks who stored it, so it is good for nothing but to tell people of names.
+// StoredHints returns what a data folder has of the tools of upstreams, by upstream; nil if there
+// is no database. It neither owns the folder nor checks who stored it, so it is good for nothing
+// but to tell people of names.
 func StoredHints(ctx context.Context, folder string) (map[string][]byte, error) {
 	path := filepath.Join(folder, File)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -65,8 +65,8 @@ func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) e
 	return err
 }
 
-// Labels gives the labels under a name: of the owner's session, of one that never came to be, or of a connection. Labels that were changed or
-// removed are an error of kind Conflict.
+// Labels gives the labels under a name: of the owner's session, of one that never came to be, or of
+// a connection. Labels that were changed or removed are an error of kind Conflict.
 func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []string, err error) {
 	g := k.s.grants(k.key)
 	err = g.checked(ctx, func(q record.Querier) (err error) {

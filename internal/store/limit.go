@@ -22,8 +22,9 @@ const (
 	dropLimits = `DELETE FROM limit_use WHERE time <= ?`
 )
 
-// A limitSum is a digest of all rows of limit_use: how many there are, and the exclusive or of a keyed digest of each. So a row changes
-// it in constant time. It is sealed: who knew the digests could look for other rows with the same sum.
+// A limitSum is a digest of all rows of limit_use: how many there are, and the exclusive or of a
+// keyed digest of each. So a row changes it in constant time. It is sealed: who knew the digests
+// could look for other rows with the same sum.
 type limitSum struct {
 	rows  uint64
 	sum   [sha256.Size]byte
@@ -84,8 +85,8 @@ func (l *limitSum) read(ctx context.Context, q record.Querier, key *secret.Key) 
 	return same, rows.Err()
 }
 
-// known reads the rows in the transaction under way, unless they are known. Rows that were changed, removed or put back make all limits count
-// as used up.
+// known reads the rows in the transaction under way, unless they are known. Rows that were changed,
+// removed or put back make all limits count as used up.
 func (g *grants) known(ctx context.Context, w *writer) error {
 	if g.limits.times != nil {
 		return nil
@@ -99,8 +100,8 @@ func (g *grants) known(ctx context.Context, w *writer) error {
 	return g.limits.doubted(ctx, w)
 }
 
-// Load gives the time that is kept under each key, and drops those that are past. It returns also when rows were last found changed: everything
-// counts as used up then.
+// Load gives the time that is kept under each key, and drops those that are past. It returns also
+// when rows were last found changed: everything counts as used up then.
 func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.Time, doubt time.Time, err error) {
 	out = map[string]time.Time{}
 	err = k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
@@ -123,7 +124,8 @@ func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.T
 	return out, doubt, err
 }
 
-// Save keeps times under their keys. They survive the death of the process, and may be lost with the power.
+// Save keeps times under their keys. They survive the death of the process, and may be lost with
+// the power.
 func (k *Limits) Save(ctx context.Context, times map[string]time.Time) error {
 	return k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
 		if err := k.g.known(ctx, w); err != nil {

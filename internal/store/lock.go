@@ -35,11 +35,12 @@ func (e *OwnedError) Error() string {
 // lockFile is the name of the lock file in the data folder.
 const lockFile = "lock"
 
-// A lock is the right to a data folder. The system takes it back when the process dies, however it dies.
+// A lock is the right to a data folder. The system takes it back when the process dies, however it
+// dies.
 type lock struct{ f *os.File }
 
-// orphan is how long a lock is waited for whose owner is dead: a process that was killed while it started another one leaves the
-// lock to that one, until its program begins.
+// orphan is how long a lock is waited for whose owner is dead: a process that was killed while it
+// started another one leaves the lock to that one, until its program begins.
 const orphan = 2 * time.Second
 
 // await is flock, and waits for a lock that will surely be given back.
@@ -106,7 +107,8 @@ func readOwner(f *os.File) Owner {
 	return o
 }
 
-// release gives the folder back. The file stays: taking it away would let two processes lock two files.
+// release gives the folder back. The file stays: taking it away would let two processes lock two
+// files.
 func (l *lock) release() error {
 	if err := l.f.Truncate(0); err != nil {
 		return errors.Join(err, l.f.Close())

@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestLockOfTheDead: a lock whose owner was killed is waited for while a child of it still has it; one of a process that runs is not.
+// TestLockOfTheDead: a lock whose owner was killed is waited for while a child of it still has it;
+// one of a process that runs is not.
 func TestLockOfTheDead(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no data folders here")

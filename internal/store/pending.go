@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// A pending is a write that was queued, and that somebody may wait for. It is safe for concurrent use.
+// A pending is a write that was queued, and that somebody may wait for. It is safe for concurrent
+// use.
 type pending struct {
 	w    *writer
 	r    *write
@@ -41,7 +42,8 @@ func (w *writer) later(r *write) *pending {
 	return p
 }
 
-// Safe sees to it that the death of this process doesn't take it back: mostly by one write to a file, else it waits.
+// Safe sees to it that the death of this process doesn't take it back: mostly by one write to a
+// file, else it waits.
 func (p *pending) Safe() error {
 	if p.r.entry != nil && p.w.ahead.secure() == nil {
 		return nil
@@ -60,7 +62,8 @@ func (p *pending) Hurry() {
 // Wait waits until it is committed.
 func (p *pending) Wait() error { return p.wait() }
 
-// Sync waits until the disk has it, and all that was written before it: mostly in the file beside the database.
+// Sync waits until the disk has it, and all that was written before it: mostly in the file beside
+// the database.
 func (p *pending) Sync() error {
 	if p.r.entry != nil && p.w.ahead.sync(p.r.ahead) == nil && !p.w.ahead.holed(p.r.entry) {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A disk is what is left of a store when the power fails at the worst moment: the database as it was when a transaction last waited for the disk, and
-// the file beside it as it is.
+// A disk is what is left of a store when the power fails at the worst moment: the database as it
+// was when a transaction last waited for the disk, and the file beside it as it is.
 type disk struct {
 	t    *testing.T
 	s    *store.Store
@@ -26,7 +26,8 @@ type disk struct {
 	db   map[string][]byte
 }
 
-// look notes what the disk has of the database, where a transaction has waited for it since. Nothing else may be written meanwhile.
+// look notes what the disk has of the database, where a transaction has waited for it since.
+// Nothing else may be written meanwhile.
 func (d *disk) look() {
 	d.t.Helper()
 	n := d.s.Waited(d.t.Context())
@@ -66,8 +67,9 @@ func (d *disk) fail() string {
 	return left
 }
 
-// Whenever the power fails, the record of each call that may write, and was made, is there, and so is its intent, with all that its execution heard before it:
-// also when the file beside the database was written over meanwhile, and something else was written to the database.
+// Whenever the power fails, the record of each call that may write, and was made, is there, and so
+// is its intent, with all that its execution heard before it: also when the file beside the
+// database was written over meanwhile, and something else was written to the database.
 func TestPower(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -161,7 +163,8 @@ func survived(t *testing.T, dir string, begun []string, seq, labels int, part []
 	}
 }
 
-// Many that wait for the disk at once share its flushes, each has what it was promised, and the file stays small.
+// Many that wait for the disk at once share its flushes, each has what it was promised, and the
+// file stays small.
 func TestPowerAmongMany(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -198,7 +201,8 @@ func TestPowerAmongMany(t *testing.T) {
 	}
 }
 
-// The record of a write that was made is not lost with a database that can't be written to any more, nor with the process then.
+// The record of a write that was made is not lost with a database that can't be written to any
+// more, nor with the process then.
 func TestWriteRecordedBeside(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -226,8 +230,9 @@ func TestWriteRecordedBeside(t *testing.T) {
 	}
 }
 
-// What a failure of the power left behind a frame that isn't whole is not taken for what a later process writes before it: neither for steps of a journal,
-// nor for leaves, however long its own frames are.
+// What a failure of the power left behind a frame that isn't whole is not taken for what a later
+// process writes before it: neither for steps of a journal, nor for leaves, however long its own
+// frames are.
 func TestPowerTornThenAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -13,7 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is kept of personal data: values are sealed for the first purpose, and found by a keyed digest for the second.
+// What is kept of personal data: values are sealed for the first purpose, and found by a keyed
+// digest for the second.
 const (
 	valuePurpose = "privacy-value"
 	valueMAC     = "privacy-digest"

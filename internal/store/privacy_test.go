@@ -21,7 +21,8 @@ func privacyKey(t *testing.T, b byte) *secret.Key {
 	return k
 }
 
-// TestPrivacy keeps values sealed, numbers them once for an owner, copies them with sessions and ends them with these.
+// TestPrivacy keeps values sealed, numbers them once for an owner, copies them with sessions and
+// ends them with these.
 func TestPrivacy(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), Config{Path: dir})

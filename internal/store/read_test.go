@@ -12,8 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestTamperedReads changes the record of a stopped store, in each way that a row can be changed: what shows the changed record says so, whatever it is asked for
-// by, and no call begins after that.
+// TestTamperedReads changes the record of a stopped store, in each way that a row can be changed:
+// what shows the changed record says so, whatever it is asked for by, and no call begins after
+// that.
 func TestTamperedReads(t *testing.T) {
 	t.Parallel()
 	const old, young = 20, 296 // first leaves of calls: in a span, and in none yet
@@ -78,7 +79,8 @@ func TestTamperedReads(t *testing.T) {
 				for i := range found {
 					bad = bad || found[i].Problem != ""
 				}
-				// A leaf that is not there under the id that is asked for is not found, and other than by the index nobody could know of it.
+				// A leaf that is not there under the id that is asked for is not found, and other
+				// than by the index nobody could know of it.
 				if hidden := q.ID != "" && len(found) == 0; !bad && !hidden {
 					t.Errorf("%+v: nothing is said of it in %d records", q, len(found))
 				}
@@ -120,7 +122,8 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 	return ids
 }
 
-// tampered changes a database as somebody would who has the file: with the triggers as they were afterwards.
+// tampered changes a database as somebody would who has the file: with the triggers as they were
+// afterwards.
 func tampered(t *testing.T, dir, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+dir+"/biplane.db")

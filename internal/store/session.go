@@ -106,8 +106,8 @@ const (
 	endSession = `DELETE FROM session WHERE id = ?`
 )
 
-// Save makes a change. Small blobs are in the database, so that one commit holds them and the row. Large ones are files,
-// on the disk before that commit is, which waits for the disk for them.
+// Save makes a change. Small blobs are in the database, so that one commit holds them and the row.
+// Large ones are files, on the disk before that commit is, which waits for the disk for them.
 func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	var steps []step
 	var made []string

@@ -24,8 +24,8 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 	return step{saveSkill, []any{owner, s.Name, s.Modified.UnixMicro(), k.key.Seal(skillPurpose, s.Source, []byte(owner), []byte(s.Name))}}
 }
 
-// Skills gives the skills of an owner and those that others share. Of two shared ones with one name the older owner's
-// comes first. What nobody shared, whatever the table says, is not shared.
+// Skills gives the skills of an owner and those that others share. Of two shared ones with one name
+// the older owner's comes first. What nobody shared, whatever the table says, is not shared.
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
 	g := k.s.grants(k.key)
 	var forged []session.Skill

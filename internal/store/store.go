@@ -1,6 +1,6 @@
-// Package store keeps all state: in SQLite, in a data folder that one process owns at a time. Each entity has a file
-// of its own here, and implements the small Store interface of the package that owns its contract; the tables come
-// from the numbered migrations embedded in the package.
+// Package store keeps all state: in SQLite, in a data folder that one process owns at a time. Each
+// entity has a file of its own here, and implements the small Store interface of the package that
+// owns its contract; the tables come from the numbered migrations embedded in the package.
 package store
 
 import (
@@ -38,11 +38,12 @@ type Config struct {
 	Path  string       // the data folder; made if it isn't there, with mode 0700
 	Owner Owner        // who owns the folder as long as the Store is open; PID is filled in
 	Log   *slog.Logger // nil: none
-	// Prepare is called when the folder is owned, before the database is made or opened. It sees to the key and, in a new folder, to the
-	// witness: with it a record is begun only in a folder that has a witness. Nil: nothing needs to be prepared.
+	// Prepare is called when the folder is owned, before the database is made or opened. It sees to
+	// the key and, in a new folder, to the witness: with it a record is begun only in a folder that
+	// has a witness. Nil: nothing needs to be prepared.
 	Prepare func() error
-	// Tampered is called once for each row of a table that was changed without the folder's key. Row is empty if it is about all of
-	// the table. It must not use the Store. It may be nil.
+	// Tampered is called once for each row of a table that was changed without the folder's key.
+	// Row is empty if it is about all of the table. It must not use the Store. It may be nil.
 	Tampered func(table, row string, err error)
 }
 
@@ -62,8 +63,8 @@ type Store struct {
 	alarm   alarm
 }
 
-// Open takes the data folder and opens the store in it, migrated to the newest version. When another process owns the
-// folder, the error is of kind tool.Conflict and wraps an *OwnedError.
+// Open takes the data folder and opens the store in it, migrated to the newest version. When
+// another process owns the folder, the error is of kind tool.Conflict and wraps an *OwnedError.
 func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	log := c.Log
 	if log == nil {
@@ -111,8 +112,8 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// prepareFolder makes the data folder. One that others may write to is refused: they could put another database, or
-// another socket, in the place of ours.
+// prepareFolder makes the data folder. One that others may write to is refused: they could put
+// another database, or another socket, in the place of ours.
 func prepareFolder(path string) error {
 	if path == "" {
 		return tool.Errorf(tool.Invalid, "open store: no data folder given")
@@ -146,7 +147,9 @@ func touch(path string) error {
 }
 
 func open(path, queryOnly string) (*sql.DB, error) {
-	q := url.Values{ // fullfsync: on macOS a flush leaves what it flushes in the drive's memory else, and the file beside the database is written over after one
+	// fullfsync: on macOS a flush leaves what it flushes in the drive's memory else, and the file
+	// beside the database is written over after one
+	q := url.Values{
 		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "fullfsync(1)", "synchronous(full)"},
 	}
 	if queryOnly != "" {
@@ -203,8 +206,9 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// current reports whether the newest of the migrations is the last that was applied. That is usual, and every start asks:
-// a query says so sooner than the machinery that applies them, which has the last word where this isn't so.
+// current reports whether the newest of the migrations is the last that was applied. That is usual,
+// and every start asks: a query says so sooner than the machinery that applies them, which has the
+// last word where this isn't so.
 func current(ctx context.Context, db *sql.DB) bool {
 	all, err := migrations.ReadDir("migrations") // in order
 	if err != nil || len(all) == 0 {
@@ -220,7 +224,8 @@ func current(ctx context.Context, db *sql.DB) bool {
 	return err == nil && have == want
 }
 
-// Settle waits until all that was given to the store is in the database, also what nobody waits for.
+// Settle waits until all that was given to the store is in the database, also what nobody waits
+// for.
 func (s *Store) Settle(ctx context.Context) error { return s.writer.takeAlong(ctx) }
 
 // wipe takes what the database has out of the file beside it.
@@ -235,7 +240,8 @@ func (s *Store) wipe() error {
 	return nil
 }
 
-// Close ends the writer, closes the database and gives the data folder back. What was queued is written before.
+// Close ends the writer, closes the database and gives the data folder back. What was queued is
+// written before.
 func (s *Store) Close() error {
 	var errs []error
 	s.close.Do(func() {

@@ -20,8 +20,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestMain lets the test binary be another process that owns a data folder: with STORE_TEST_OWN it takes that one,
-// records one call begun and ended and one only begun, says so, and waits to be killed.
+// TestMain lets the test binary be another process that owns a data folder: with STORE_TEST_OWN it
+// takes that one, records one call begun and ended and one only begun, says so, and waits to be
+// killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("STORE_TEST_OWN"); dir != "" {
 		own(dir)
@@ -112,7 +113,8 @@ func copied(t *testing.T, dir string) string {
 	return to
 }
 
-// newDatabase returns the database of a new folder, which is made once: all migrations take longer than most tests.
+// newDatabase returns the database of a new folder, which is made once: all migrations take longer
+// than most tests.
 var newDatabase = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "biplane-store")
 	if err != nil {
@@ -239,7 +241,8 @@ func TestSurvivesKill(t *testing.T) {
 	}
 }
 
-// A process that is killed while it records leaves a log that verifies, and has all that its last checkpoint signed.
+// A process that is killed while it records leaves a log that verifies, and has all that its last
+// checkpoint signed.
 func TestKilledWhileRecording(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
@@ -420,8 +423,8 @@ func TestNoDatabase(t *testing.T) {
 	}
 }
 
-// BenchmarkAudit is what the record costs a program that makes 100 calls at once: the time until all are begun and
-// ended.
+// BenchmarkAudit is what the record costs a program that makes 100 calls at once: the time until
+// all are begun and ended.
 func BenchmarkAudit(b *testing.B) {
 	yes := true
 	for _, kind := range []struct {

@@ -6,8 +6,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// The tail is what each transaction writes anew: up to which entry of the file beside the database that has all, the record's sealed head, and what is
-// kept for the newest leaves, and the versions of what grants something. It is one row, so that it costs one page and one statement.
+// The tail is what each transaction writes anew: up to which entry of the file beside the database
+// that has all, the record's sealed head, and what is kept for the newest leaves, and the versions
+// of what grants something. It is one row, so that it costs one page and one statement.
 const (
 	updateTail = `UPDATE tail SET applied = coalesce(?1, applied), head = coalesce(?2, head),
 		kept_first = coalesce(?3, kept_first), kept_time = coalesce(?4, kept_time), kept = coalesce(?5, kept), grants = coalesce(?6, grants) WHERE id = 1`

@@ -11,8 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestTail keeps the arguments of calls: few are in the tail, which another process takes over, many and old ones have rows of their own, and
-// each is found wherever it is, until retention takes it.
+// TestTail keeps the arguments of calls: few are in the tail, which another process takes over,
+// many and old ones have rows of their own, and each is found wherever it is, until retention takes
+// it.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

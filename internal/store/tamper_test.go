@@ -205,7 +205,8 @@ func (v *vault) grants(t *testing.T) granted {
 	return out
 }
 
-// want reports what is granted other than before, where only what is named may be refused, and has to be.
+// want reports what is granted other than before, where only what is named may be refused, and has
+// to be.
 func (g granted) want(t *testing.T, before granted, refusals ...string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -224,7 +225,8 @@ var harmless = map[string]bool{
 	"api_key.used": true, "approval.seq": true, "skill.modified": true, "skill.changed": true, "skill.source": true, "upstream_token.previous": true, "upstream_token.changed": true,
 }
 
-// Each column of each row that grants something is changed, and then the row grants nothing, is told of, and all others grant what they did.
+// Each column of each row that grants something is changed, and then the row grants nothing, is
+// told of, and all others grant what they did.
 func TestTamperedColumns(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
@@ -376,7 +378,8 @@ func TestTamperedRows(t *testing.T) {
 	}
 }
 
-// Everything that was sealed is taken away, as if an older version had written the folder: nothing counts any more, however the version of the schema is set.
+// Everything that was sealed is taken away, as if an older version had written the folder: nothing
+// counts any more, however the version of the schema is set.
 func TestUnsealedIsNotOld(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
@@ -397,7 +400,8 @@ func TestUnsealedIsNotOld(t *testing.T) {
 		"head":     {[]string{`UPDATE tail SET grants = NULL, head = NULL`}, all},
 		"schema": {[]string{`UPDATE tail SET grants = NULL`, `DROP TABLE grant_list`, `ALTER TABLE tail DROP COLUMN grants`, `ALTER TABLE approval DROP COLUMN seal`,
 			`CREATE TRIGGER approval_update BEFORE UPDATE ON approval BEGIN SELECT 1; END`, `DELETE FROM goose_db_version WHERE version_id >= 200`,
-			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`, // what later migrations make
+			// what later migrations make
+			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`,
 			`ALTER TABLE api_key DROP COLUMN groups`, `UPDATE api_key SET roles = '["admin"]'`, `UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -416,7 +420,8 @@ func TestUnsealedIsNotOld(t *testing.T) {
 	}
 }
 
-// Older rows are put back: a key from before it was revoked, an approval from before it was used, and so on.
+// Older rows are put back: a key from before it was revoked, an approval from before it was used,
+// and so on.
 func TestOlderRowsPutBack(t *testing.T) {
 	v := newVault(t)
 	old := v.copy(t)
@@ -464,7 +469,8 @@ func TestOlderRowsPutBack(t *testing.T) {
 			}
 		})
 	}
-	t.Run("with the head", func(t *testing.T) { // the record's leaves are others: nothing is recorded, and so no call is made
+	// the record's leaves are others: nothing is recorded, and so no call is made
+	t.Run("with the head", func(t *testing.T) {
 		a := v.copy(t)
 		q := []string{fmt.Sprintf(`ATTACH '%s' AS old`, filepath.Join(old.dir, "biplane.db"))}
 		for _, table := range append(tables, "grant_list", "tail") {
@@ -496,7 +502,8 @@ func TestOldFolderIsSealed(t *testing.T) {
 	v.grants(t).want(t, before, "api_key one", "approval pending")
 }
 
-// A copy of the database from before it was sealed is put in, with other rows; or there is nothing on the record any more: nothing counts.
+// A copy of the database from before it was sealed is put in, with other rows; or there is nothing
+// on the record any more: nothing counts.
 func TestDatabaseFromBeforeSeals(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)

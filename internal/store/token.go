@@ -17,8 +17,8 @@ import (
 // tokenPurpose is what tokens are sealed for.
 const tokenPurpose = "upstream-token"
 
-// Tokens are the sign-ins to upstreams, sealed: each opens for the upstream and the resource that it was stored for, and
-// nowhere else.
+// Tokens are the sign-ins to upstreams, sealed: each opens for the upstream and the resource that
+// it was stored for, and nowhere else.
 type Tokens struct {
 	s   *Store
 	key *secret.Key
@@ -27,8 +27,8 @@ type Tokens struct {
 // Tokens gives the sign-ins, which key seals.
 func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s, key} }
 
-// Load gives a sign-in and its revision, which is empty when there is none. One that doesn't open (another key, a changed
-// row) is an error of kind tool.Conflict.
+// Load gives a sign-in and its revision, which is empty when there is none. One that doesn't open
+// (another key, a changed row) is an error of kind tool.Conflict.
 func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []byte, revision string, err error) {
 	var sealed []byte
 	g := t.s.grants(t.key)
@@ -59,8 +59,9 @@ const saveToken = `INSERT INTO upstream_token (upstream, resource, revision, pre
 	ON CONFLICT (upstream, resource) DO UPDATE SET
 	revision = excluded.revision, previous = excluded.previous, sealed = excluded.sealed, changed = excluded.changed`
 
-// Save stores a sign-in in the place of the one with the revision previous (empty: there is none yet), and gives its own
-// revision. When that is not the one that is there any more, the error is of kind tool.Conflict, and nothing has changed.
+// Save stores a sign-in in the place of the one with the revision previous (empty: there is none
+// yet), and gives its own revision. When that is not the one that is there any more, the error is
+// of kind tool.Conflict, and nothing has changed.
 func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string, err error) {
 	revision = rand.Text()
 	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))

@@ -73,7 +73,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A sealed row that is moved to another place does not open there, and nothing is on the disk in the clear.
+// A sealed row that is moved to another place does not open there, and nothing is on the disk in
+// the clear.
 func TestTokensStayInPlace(t *testing.T) {
 	dir := t.TempDir()
 	s, tokens := openTokens(t, dir)

@@ -59,8 +59,8 @@ func eachColumn(format string) string {
 	return strings.Join(out, ", ")
 }
 
-// Add adds rows of hours to what is kept of the same hour and key: all or none. It survives the death of the process, and may be
-// lost with the power.
+// Add adds rows of hours to what is kept of the same hour and key: all or none. It survives the
+// death of the process, and may be lost with the power.
 func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 	var steps []step
 	add, known := addUsage(), map[usage.Who][]byte{}
@@ -152,7 +152,8 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 	return out, nil
 }
 
-// Compact makes days of hours before one moment, and throws away what is before another, with those of whom nothing is left.
+// Compact makes days of hours before one moment, and throws away what is before another, with those
+// of whom nothing is left.
 func (u *Usage) Compact(ctx context.Context, hours, drop time.Time) error {
 	return u.s.writer.all(ctx, false, []step{
 		{dropUsage, []any{drop.Unix()}},

@@ -27,11 +27,14 @@ const (
 	slotBytes = 4096
 )
 
-// A witness is a file outside the database that knows the record: its name, a head that it had when all of that was on the disk, and its checkpoints. All are
-// sealed with the folder's key. Whoever empties the record's tables, deletes the database or puts older tables in its place has not the size that the witness knows.
+// A witness is a file outside the database that knows the record: its name, a head that it had when
+// all of that was on the disk, and its checkpoints. All are sealed with the folder's key. Whoever
+// empties the record's tables, deletes the database or puts older tables in its place has not the
+// size that the witness knows.
 //
-// The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are written in turn, in place. One is on the disk before the other
-// is written, so one of them is always whole. An older one is good, too, since it is a lower bound. mu orders writes.
+// The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are
+// written in turn, in place. One is on the disk before the other is written, so one of them is
+// always whole. An older one is good, too, since it is a lower bound. mu orders writes.
 type witness struct {
 	path string
 	key  *secret.Key
@@ -118,7 +121,8 @@ func (w *witness) read() (*witnessed, error) {
 	return best, nil
 }
 
-// save notes a head and a chain that the disk has. Those that are not larger than what is known change nothing.
+// save notes a head and a chain that the disk has. Those that are not larger than what is known
+// change nothing.
 func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,8 +196,9 @@ func (w *witness) create(slot []byte) error {
 	return syncFolder(filepath.Dir(w.path))
 }
 
-// Foresee makes the witness of a new data folder, which knows of no entries. A database without a record is a new one only if there is
-// such a witness; see Config.Prepare. A witness that is there already is left as it is, and must be one that key opens.
+// Foresee makes the witness of a new data folder, which knows of no entries. A database without a
+// record is a new one only if there is such a witness; see Config.Prepare. A witness that is there
+// already is left as it is, and must be one that key opens.
 func Foresee(folder string, key *secret.Key) error {
 	w := &witness{path: filepath.Join(folder, WitnessFile), key: key}
 	x, err := w.load()

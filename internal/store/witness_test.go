@@ -14,7 +14,8 @@ import (
 const emptyRecord = `DELETE FROM audit_leaf; DELETE FROM audit_checkpoint; DELETE FROM audit_log; DELETE FROM audit_record; DELETE FROM audit_span; DELETE FROM audit_kept;
 	DELETE FROM audit_payload; UPDATE tail SET head = NULL, kept = x'', kept_first = 0, kept_time = 0`
 
-// TestWitness removes the record, or puts an older one in its place: what is outside of its tables knows better.
+// TestWitness removes the record, or puts an older one in its place: what is outside of its tables
+// knows better.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	base, older := t.TempDir(), t.TempDir()
@@ -100,7 +101,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// removeFile removes a file, and what SQLite keeps beside it: a log that is left would bring the database back.
+// removeFile removes a file, and what SQLite keeps beside it: a log that is left would bring the
+// database back.
 func removeFile(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -111,7 +113,8 @@ func removeFile(t *testing.T, dir, name string) {
 	}
 }
 
-// TestWitnessTorn cuts a slot of the witness off, as the death of the machine may: the other one is good, and the record grows on.
+// TestWitnessTorn cuts a slot of the witness off, as the death of the machine may: the other one is
+// good, and the record grows on.
 func TestWitnessTorn(t *testing.T) {
 	t.Parallel()
 	for slot := range 2 {
@@ -153,7 +156,8 @@ func copyWitness(t *testing.T, from, to string) {
 	}
 }
 
-// TestWitnessOfOlderFolder opens a folder that an older version wrote: it gets a witness, which is missed from then on.
+// TestWitnessOfOlderFolder opens a folder that an older version wrote: it gets a witness, which is
+// missed from then on.
 func TestWitnessOfOlderFolder(t *testing.T) {
 	t.Parallel()
 	for _, purpose := range []string{"audit-named", "audit-seed"} {
@@ -191,7 +195,8 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 	}
 }
 
-// TestWitnessAfterBrokenStart leaves what a start leaves that is killed between the witness and the record's name, the flush of one of them lost: the next starts.
+// TestWitnessAfterBrokenStart leaves what a start leaves that is killed between the witness and the
+// record's name, the flush of one of them lost: the next starts.
 func TestWitnessAfterBrokenStart(t *testing.T) {
 	t.Parallel()
 	other, dir := t.TempDir(), t.TempDir()

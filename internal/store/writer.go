@@ -21,49 +21,59 @@ import (
 // batch bounds how many writes share one transaction.
 const batch = 512
 
-// A writer is the one goroutine that writes. Writes that come while a transaction is being committed share the next
-// one, so that a hundred calls at once wait for a disk flush or two and not for a hundred.
+// A writer is the one goroutine that writes. Writes that come while a transaction is being
+// committed share the next one, so that a hundred calls at once wait for a disk flush or two and
+// not for a hundred.
 type writer struct {
-	db       *sql.DB
-	conn     *sql.Conn            // of db; nil: nothing has been written yet; only the goroutine uses it
-	stmts    map[string]*sql.Stmt // by text; only the goroutine uses it
-	tx       *transaction         // on conn; as it
-	edge     record.Edge          // of the record; only the goroutine uses it
-	taken    []*leaf              // leaves of the record that the transaction under way has taken; only the goroutine uses it
-	full     bool                 // whether a commit waits for the disk now; only the goroutine uses it
-	sound    atomic.Bool          // the record's tree is known, and was what was sealed
-	clearing bool                 // the transaction under way holds the lock of the file beside the database; only the goroutine uses it
-	done     chan struct{}        // closed when the goroutine is gone
+	db    *sql.DB
+	conn  *sql.Conn            // of db; nil: nothing has been written yet; only the goroutine uses it
+	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
+	tx    *transaction         // on conn; as it
+	edge  record.Edge          // of the record; only the goroutine uses it
+	// leaves of the record that the transaction under way has taken; only the goroutine uses it
+	taken []*leaf
+	full  bool        // whether a commit waits for the disk now; only the goroutine uses it
+	sound atomic.Bool // the record's tree is known, and was what was sealed
+	// the transaction under way holds the lock of the file beside the database; only the goroutine
+	// uses it
+	clearing bool
+	done     chan struct{} // closed when the goroutine is gone
 	queue    chan *write
 	hurry    chan struct{} // somebody waits now for what was given to later
 	soon     chan struct{} // it is to be safe soon
 
 	granted *atomic.Pointer[grants] // of the store
 
-	ledger *ledger  // of the record, what nobody waits for
-	ahead  *ahead   // what is not in the database yet, so that nobody has to wait for that
-	owed   []*write // of a transaction that failed, what is safe in ahead's file all the same: the next one begins with it; only the goroutine uses it
-	heir   bool     // there were leaves in the file of the last process
-	left   []read   // leaves that the last process left in its file, until the record is opened; only the goroutine uses it
-	log    *slog.Logger
+	ledger *ledger // of the record, what nobody waits for
+	ahead  *ahead  // what is not in the database yet, so that nobody has to wait for that
+	// of a transaction that failed, what is safe in ahead's file all the same: the next one begins
+	// with it; only the goroutine uses it
+	owed []*write
+	heir bool // there were leaves in the file of the last process
+	// leaves that the last process left in its file, until the record is opened; only the goroutine
+	// uses it
+	left []read
+	log  *slog.Logger
 
 	order  sync.Mutex   // held while what is noted in ahead is queued, so that both are in one order
 	mu     sync.RWMutex // held while queueing, so that nothing is queued after closed
 	closed bool
 }
 
-// A write is statements that are done all or none; one without any is there for the transaction's sake. durable: they are on the disk when the
-// result comes. clear: so is all else, and the file beside the database can be written over.
+// A write is statements that are done all or none; one without any is there for the transaction's
+// sake. durable: they are on the disk when the result comes. clear: so is all else, and the file
+// beside the database can be written over.
 type write struct {
 	durable bool
 	clear   bool
 	steps   []step
-	run     func(ctx context.Context, w *writer) error // instead of steps; nothing that it wrote before an error may matter
-	result  chan error
-	later   bool   // nobody waits for result yet
-	leaf    *leaf  // that is queued, and only has to be taken along; nil: it is no such write
-	entry   entry  // what ahead can hold instead; nil: nothing
-	ahead   uint64 // its number there
+	// instead of steps; nothing that it wrote before an error may matter
+	run    func(ctx context.Context, w *writer) error
+	result chan error
+	later  bool   // nobody waits for result yet
+	leaf   *leaf  // that is queued, and only has to be taken along; nil: it is no such write
+	entry  entry  // what ahead can hold instead; nil: nothing
+	ahead  uint64 // its number there
 }
 
 // A step is one statement.
@@ -72,8 +82,9 @@ type step struct {
 	args  []any
 }
 
-// startWriter starts the writer of a store, and opens the one connection that writes once there is something to write: each
-// connection reads the whole schema first. ahead is the path of its file; what is left there is written first.
+// startWriter starts the writer of a store, and opens the one connection that writes once there is
+// something to write: each connection reads the whole schema first. ahead is the path of its file;
+// what is left there is written first.
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
 	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
@@ -93,7 +104,8 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Indexes of what is random are written to in many places: they stay in memory, and in the log before they are moved.
+	// Indexes of what is random are written to in many places: they stay in memory, and in the log
+	// before they are moved.
 	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -108,8 +120,8 @@ func (w *writer) disconnect() error {
 	return w.conn.Close()
 }
 
-// do queues one statement, and waits until it is committed. Once queued it is not given up, ctx or not: whoever gets
-// an error may be sure only that it may not be there.
+// do queues one statement, and waits until it is committed. Once queued it is not given up, ctx or
+// not: whoever gets an error may be sure only that it may not be there.
 func (w *writer) do(ctx context.Context, durable bool, query string, args ...any) error {
 	return w.all(ctx, durable, []step{{query, args}})
 }
@@ -206,9 +218,9 @@ func (w *writer) run() {
 	}
 }
 
-// commit writes first, and what is queued by then or comes meanwhile, in one transaction, and gives what came of each, and a write that
-// was taken from the queue and is not in it. A statement that a constraint refuses fails alone, as does a refusal; any other failure is
-// the failure of all.
+// commit writes first, and what is queued by then or comes meanwhile, in one transaction, and gives
+// what came of each, and a write that was taken from the queue and is not in it. A statement that a
+// constraint refuses fails alone, as does a refusal; any other failure is the failure of all.
 func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
 	ctx := context.Background() // what is queued is written
 	group = append(slices.Clone(w.owed), w.gather(first)...)
@@ -239,8 +251,9 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	return group, errs, next
 }
 
-// transaction is commit without what is to be done about an error. Leaves of the record that are queued are taken along, and then what was
-// queued before them, so that nothing is on record of which the journal doesn't know.
+// transaction is commit without what is to be done about an error. Leaves of the record that are
+// queued are taken along, and then what was queued before them, so that nothing is on record of
+// which the journal doesn't know.
 func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool) (errs []error, next *write, err error) {
 	if err := w.connect(ctx); err != nil {
 		return nil, nil, err
@@ -273,8 +286,8 @@ func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool)
 	return errs, next, w.finish(ctx, *group, durable)
 }
 
-// more gives what is queued now, up to a write that is not for the transaction under way: whether a commit waits for the disk is said before
-// it begins.
+// more gives what is queued now, up to a write that is not for the transaction under way: whether a
+// commit waits for the disk is said before it begins.
 func (w *writer) more(durable bool) (more []*write, next *write) {
 	for {
 		select {
@@ -294,7 +307,8 @@ func (w *writer) more(durable bool) (more []*write, next *write) {
 	}
 }
 
-// change changes something, so that the disk has all that was written before: a commit that changes nothing doesn't wait for it.
+// change changes something, so that the disk has all that was written before: a commit that changes
+// nothing doesn't wait for it.
 const change = `UPDATE execution_disk SET touched = touched + 1`
 
 // finish commits. What only the database has by then is known to the file beside it.
@@ -319,7 +333,8 @@ func (w *writer) finish(ctx context.Context, group []*write, durable bool) error
 // linger is how long writes that nobody waits for are gathered before they are written together.
 const linger = 10 * time.Millisecond
 
-// gather gives first and what is queued by now, and as long as nobody waits for any of it, what comes within linger.
+// gather gives first and what is queued by now, and as long as nobody waits for any of it, what
+// comes within linger.
 func (w *writer) gather(first *write) []*write {
 	group := []*write{first}
 	urgent := !first.later
@@ -361,8 +376,8 @@ func (w *writer) gather(first *write) []*write {
 	return group
 }
 
-// flush sets whether a commit waits until the disk has it. In WAL mode one that doesn't still survives the death of
-// this process, and is on the disk with the next one that does.
+// flush sets whether a commit waits until the disk has it. In WAL mode one that doesn't still
+// survives the death of this process, and is on the disk with the next one that does.
 func (w *writer) flush(ctx context.Context, full bool) error {
 	if full == w.full {
 		return nil
@@ -378,7 +393,8 @@ func (w *writer) flush(ctx context.Context, full bool) error {
 	return nil
 }
 
-// exec does a write inside the transaction: where a step of several fails, those before it are taken back.
+// exec does a write inside the transaction: where a step of several fails, those before it are
+// taken back.
 func (w *writer) exec(ctx context.Context, r *write) error {
 	if r.run != nil {
 		return r.run(ctx, w)

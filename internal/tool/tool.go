@@ -108,8 +108,8 @@ type Call struct {
 	// its result, its error text, its progress, its log messages. If it returns an error, none of
 	// the output is returned. Nil: labels are not tracked.
 	Carries func(labels []string) error
-	// Worked is called with the time that the host computes for the call: to check its arguments and
-	// decide on them, to change its result, to search. It may be nil.
+	// Worked is called with the time that the host computes for the call: to check its arguments
+	// and decide on them, to change its result, to search. It may be nil.
 	Worked func(time.Duration)
 	// Leaving is called by the gateway when an authorized call is about to be sent. It must not
 	// modify or keep c. The gateway calls sure after the call was recorded, and doesn't send the

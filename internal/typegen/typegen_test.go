@@ -329,7 +329,8 @@ func TestRequiredDefault(t *testing.T) {
 	}
 }
 
-// Tuples of draft 7 and invalid keywords in the branches of an allOf: the schema that can be used is.
+// Tuples of draft 7 and invalid keywords in the branches of an allOf: the schema that can be used
+// is.
 func TestMergeOddKeywords(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"allOf":[{"items":[{"type":"string","enum":["x"]}]},{"items":[{"type":"string"}]}],"type":"array","minItems":1}`: `["x"]`,

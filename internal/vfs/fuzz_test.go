@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// FuzzPath: whatever a path is, it is refused with an *Error that makes one clean line, or what is written to it is read
-// from it, and stands in a Tree under a clean path.
+// FuzzPath: whatever a path is, it is refused with an *Error that makes one clean line, or what is
+// written to it is read from it, and stands in a Tree under a clean path.
 func FuzzPath(f *testing.F) {
 	for _, p := range []string{"a", "/", "..", "a/../..", "workspace/x", "./skills/a.ts", "tools/x", "tmp/x", "a\x00", "\xff", "a\nb", "ÅÅ", "con", "..\\..\\x", "．．/x", "a/b/c/d",
 		strings.Repeat("x", 300), strings.Repeat("x/", 600), "a\u2028b", "//host/x", "C:\\x", "~/.ssh", "skills/../tools/x"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A model is ./workspace and ./skills as simply as can be: files and directories by their whole path.
+// A model is ./workspace and ./skills as simply as can be: files and directories by their whole
+// path.
 type model struct {
 	files map[string]string
 	dirs  map[string]bool

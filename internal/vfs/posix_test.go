@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// TestAsLinux does the same random operations to an FS and to a directory of the real file system: each ends alike, with
-// the same error, and leaves the same files.
+// TestAsLinux does the same random operations to an FS and to a directory of the real file system:
+// each ends alike, with the same error, and leaves the same files.
 func TestAsLinux(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "vfs")

@@ -72,7 +72,8 @@ func TestTheRoot(t *testing.T) {
 		write(t, fs, name, "")
 	}
 	list(vfs.Item{"data.csv", false}, vfs.Item{"skills", true}, vfs.Item{"tmp", true}, vfs.Item{"tools", true}, vfs.Item{"zebra", false})
-	if n := len(ourFiles(t, vfs.New(vfs.Config{Workspace: fs.Workspace()}), ".")); n != 6 { // with skills, tools and tmp
+	// with skills, tools and tmp
+	if n := len(ourFiles(t, vfs.New(vfs.Config{Workspace: fs.Workspace()}), ".")); n != 6 {
 		t.Errorf("a walk finds %d names", n)
 	}
 	if items, err := fs.List("tools/github"); err != nil || !slices.Equal(items, []vfs.Item{{"index.ts", false}, {"list.ts", false}}) {

@@ -12,7 +12,8 @@ import (
 // engines is the folder whose go:generate lines translate the engines.
 const engines = "../sandbox/wasm"
 
-// TestGenerated checks that the translated engines that are checked in are what their commands make.
+// TestGenerated checks that the translated engines that are checked in are what their commands
+// make.
 func TestGenerated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -19,7 +19,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// harness is the program that runs translated modules: it makes the calls that it reads and writes what they give.
+// harness is the program that runs translated modules: it makes the calls that it reads and writes
+// what they give.
 //
 //go:embed testdata/harness.txt
 var harness string
@@ -31,7 +32,8 @@ type call struct {
 	Args   []uint64 `json:"a,omitempty"`
 }
 
-// An outcome is how a call ended: with results, as bits, or a trap, and a hash of the memory after it.
+// An outcome is how a call ended: with results, as bits, or a trap, and a hash of the memory after
+// it.
 type outcome struct {
 	Trap    string   `json:"t,omitempty"`
 	Results []uint64 `json:"r,omitempty"`

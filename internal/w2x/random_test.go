@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A generator makes random modules that validate, end and use most of what there is: nested blocks with parameters and
-// several results, loops, branches and tables of them, calls and indirect calls (some of the wrong type), globals,
-// memory, code that can't be reached.
+// A generator makes random modules that validate, end and use most of what there is: nested blocks
+// with parameters and several results, loops, branches and tables of them, calls and indirect calls
+// (some of the wrong type), globals, memory, code that can't be reached.
 type generator struct {
 	t      *rapid.T
 	b      *builder
@@ -70,7 +70,8 @@ func (g *generator) burn() {
 	g.c.op(opUnreachable, opEnd)
 }
 
-// canonical makes a NaN on the stack always the same: which one arithmetic gives is for the implementation to choose.
+// canonical makes a NaN on the stack always the same: which one arithmetic gives is for the
+// implementation to choose.
 func (g *generator) canonical(t valType) {
 	l := g.local(t)
 	g.c.u(opLocalTee, l)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestControl tries what random modules hardly reach: traps of indirect calls, imported functions in the table,
-// unbounded recursion, blocks with parameters, code that can't be reached.
+// TestControl tries what random modules hardly reach: traps of indirect calls, imported functions
+// in the table, unbounded recursion, blocks with parameters, code that can't be reached.
 func TestControl(t *testing.T) {
 	b := &builder{pages: 1, imports: []imported{{"env", "mix", funcType{[]valType{i32, i64}, []valType{i64}}}}}
 	b.globals = []global{{i32, true, 65536}}

@@ -192,7 +192,8 @@ func query(t *testing.T, s Store) {
 func spans(t *testing.T, s Store) {
 	now := epoch
 	l := audit.New(audit.Config{Store: s, Clock: func() time.Time { return now }})
-	for _, step := range []time.Duration{0, time.Hour, time.Hour, -90 * time.Minute, 2 * time.Hour} { // at 0:00, 1:00, 2:00, 0:30, 2:30
+	// at 0:00, 1:00, 2:00, 0:30, 2:30
+	for _, step := range []time.Duration{0, time.Hour, time.Hour, -90 * time.Minute, 2 * time.Hour} {
 		now = now.Add(step)
 		_, err := l.Event(t.Context(), audit.Event{Kind: audit.KindRead})
 		must(t, err)

@@ -19,7 +19,8 @@ var columns = []string{
 	"arguments_digest", "arguments_size", "result_digest", "result_size", "detail", "problem",
 }
 
-// csvWriter writes a line of names first, and then one a record (RFC 4180, but lines end in LF: with CRLF a CR in a cell would be lost).
+// csvWriter writes a line of names first, and then one a record (RFC 4180, but lines end in LF:
+// with CRLF a CR in a cell would be lost).
 func csvWriter(w io.Writer) (func(*audit.Record) error, func() error) {
 	c := csv.NewWriter(w)
 	begun := false
@@ -62,8 +63,8 @@ func cells(r *audit.Record) []string {
 	}
 }
 
-// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins like one gets a ' in front
-// (OWASP, CSV injection).
+// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins
+// like one gets a ' in front (OWASP, CSV injection).
 func inert(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell

@@ -30,7 +30,8 @@ type Evidence struct {
 	Anyone    string // what must be known of who could call at all, as that nobody signs in
 	Probes    []Probe
 	Integrity Integrity
-	// Records gives the records of the period that are of one of kinds (of all, where there is none), oldest first.
+	// Records gives the records of the period that are of one of kinds (of all, where there is
+	// none), oldest first.
 	Records func(kinds ...audit.Kind) Records
 }
 

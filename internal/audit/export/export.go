@@ -1,6 +1,7 @@
-// Package export writes the audit record for other programs: as OCSF events, one JSON object a line, and as CSV; and the folder of
-// evidence that an auditor is given. Nothing here reads a store: records come from a function, oldest first, and are
-// written as they come, so that memory is bounded however many there are.
+// Package export writes the audit record for other programs: as OCSF events, one JSON object a
+// line, and as CSV; and the folder of evidence that an auditor is given. Nothing here reads a
+// store: records come from a function, oldest first, and are written as they come, so that memory
+// is bounded however many there are.
 package export
 
 import (

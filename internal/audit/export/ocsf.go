@@ -26,7 +26,8 @@ const (
 	activityOther  = 99
 )
 
-// An event is an OCSF event of one of both classes. Members that a class hasn't are empty in its events.
+// An event is an OCSF event of one of both classes. Members that a class hasn't are empty in its
+// events.
 type event struct {
 	ActivityID   int       `json:"activity_id"`
 	ActivityName string    `json:"activity_name"`

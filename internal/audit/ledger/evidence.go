@@ -78,8 +78,8 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	return &audit.FlawError{Msg: "the record is not good (see README.md and integrity/verify.json): keep a copy of the data folder"}
 }
 
-// integrity verifies the record, signs it, and proves that it only grew since the newest checkpoint that is not younger than the period's
-// first record, or since the oldest there is.
+// integrity verifies the record, signs it, and proves that it only grew since the newest checkpoint
+// that is not younger than the period's first record, or since the oldest there is.
 func (l *Ledger) integrity(ctx context.Context, p tool.Principal, from time.Time) (out export.Integrity, err error) {
 	out.Public = l.log.Public()
 	c, err := l.log.Checkpoint(ctx)
@@ -122,7 +122,8 @@ func (l *Ledger) integrity(ctx context.Context, p tool.Principal, from time.Time
 	return out, nil
 }
 
-// access decides on every tool for everybody who is known: the local user, the keys, and who is named in the period's records.
+// access decides on every tool for everybody who is known: the local user, the keys, and who is
+// named in the period's records.
 func (l *Ledger) access(ctx context.Context, from, to time.Time, entries []*catalog.Entry) (out []export.Access, err error) {
 	who := map[string]tool.Principal{}
 	for r, err := range l.between(ctx, from, to) {

@@ -1,4 +1,5 @@
-// Package ledger is the record as people see it: lists, proofs, checkpoints, exports and evidence. Who reads is recorded before the answer.
+// Package ledger is the record as people see it: lists, proofs, checkpoints, exports and evidence.
+// Who reads is recorded before the answer.
 package ledger
 
 import (
@@ -35,15 +36,16 @@ type Ledger struct {
 	cfg    Config
 	log    *audit.Log
 	sender *sink.Sender
-	// inspect is done once: before anybody hears how the record is, before it is signed, and otherwise when the process has begun what it was
-	// started for.
+	// inspect is done once: before anybody hears how the record is, before it is signed, and
+	// otherwise when the process has begun what it was started for.
 	inspect func()
 }
 
 // New makes a Ledger. It sends nothing: Send does.
 func New(cfg Config) *Ledger {
 	l := &Ledger{cfg: cfg, log: cfg.Record, inspect: sync.OnceFunc(func() {
-		if err := cfg.Record.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict { // that it has told of
+		// that it has told of
+		if err := cfg.Record.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict {
 			cfg.Log.Error("the record could not be looked at", "err", err)
 		}
 	})}
@@ -51,7 +53,8 @@ func New(cfg Config) *Ledger {
 	return l
 }
 
-// Inspect looks whether the record is what it was, once. What it finds is in the log, in the status, told by the doctor, and in the record itself.
+// Inspect looks whether the record is what it was, once. What it finds is in the log, in the
+// status, told by the doctor, and in the record itself.
 func (l *Ledger) Inspect() { l.inspect() }
 
 // Send sends checkpoints until ctx is done.
@@ -236,8 +239,8 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 	return &api.AuditProof{Proof: text}, err
 }
 
-// Verify checks the whole record, and records when something is wrong with it. A record that is broken so that nothing can be added to it is
-// verified all the same.
+// Verify checks the whole record, and records when something is wrong with it. A record that is
+// broken so that nothing can be added to it is verified all the same.
 func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	l.inspect()
 	unread := l.read(ctx, p, "verify", nil)
@@ -357,7 +360,8 @@ func (l *Ledger) about() export.About {
 	return export.About{Origin: l.log.Origin(), Version: l.cfg.Version}
 }
 
-// between gives the records of a time that are of one of kinds (of all, where there is none), oldest first, a page at a time.
+// between gives the records of a time that are of one of kinds (of all, where there is none),
+// oldest first, a page at a time.
 func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
 	wanted := map[audit.Kind]bool{}
 	for _, k := range kinds {
@@ -399,8 +403,8 @@ type Proved struct {
 	Held   bool            `json:"held"`            // the checkpoint is one of those that were given
 }
 
-// CheckProof checks a proof of a record, or of consistency, with the public key alone. Where held holds checkpoints, the
-// proof must be of one of them.
+// CheckProof checks a proof of a record, or of consistency, with the public key alone. Where held
+// holds checkpoints, the proof must be of one of them.
 func CheckProof(text, public string, held []string) (*Proved, error) {
 	out := &Proved{Leaves: []api.AuditLeaf{}}
 	var of *audit.Checkpoint

@@ -12,8 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A File is a Sink that appends to a file, which another system collects, or which only can be appended to (chattr +a).
-// Checkpoints stand one after the other, each ended by an empty line; Split reads them.
+// A File is a Sink that appends to a file, which another system collects, or which only can be
+// appended to (chattr +a). Checkpoints stand one after the other, each ended by an empty line;
+// Split reads them.
 type File struct {
 	Path string // its folder must exist
 }
@@ -24,7 +25,8 @@ const tailBytes = 64 << 10
 // Name is the file's path.
 func (f *File) Name() string { return "file " + f.Path }
 
-// Put appends c, and waits until it is on the disk. One that is the file's last already is not written again.
+// Put appends c, and waits until it is on the disk. One that is the file's last already is not
+// written again.
 func (f *File) Put(_ context.Context, c Checkpoint) (err error) {
 	unable := func(err error) error {
 		return tool.Errorf(tool.Unavailable, "append to %s: %v: make the folder, or allow biplane to write there", f.Path, pathless(err))

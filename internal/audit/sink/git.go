@@ -14,9 +14,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Git is a Sink that commits each checkpoint to a branch of a git repository, as the file ORIGIN/SIZE, and pushes it. It never
-// forces a push: whoever rewrites the branch makes the pushes of all others fail. It needs the program git, and signs in as
-// that does by itself; it asks nobody for a password.
+// A Git is a Sink that commits each checkpoint to a branch of a git repository, as the file
+// ORIGIN/SIZE, and pushes it. It never forces a push: whoever rewrites the branch makes the pushes
+// of all others fail. It needs the program git, and signs in as that does by itself; it asks nobody
+// for a password.
 type Git struct {
 	Repository string // a folder, or what git takes as an address
 	Branch     string // DefaultBranch when empty
@@ -127,7 +128,8 @@ func (g *Git) git(ctx context.Context, in string, args ...string) (string, error
 	cmd.Stdout, cmd.Stderr = &out, &said
 	cmd.WaitDelay = 5 * time.Second
 	var env []string
-	for _, v := range cmd.Environ() { // what speaks of the repository that biplane happens to run in is not about this one
+	// what speaks of the repository that biplane happens to run in is not about this one
+	for _, v := range cmd.Environ() {
 		if k, _, _ := strings.Cut(v, "="); !strings.HasPrefix(k, "GIT_") || strings.HasPrefix(k, "GIT_SSH") || strings.HasPrefix(k, "GIT_CONFIG") || k == "GIT_ASKPASS" {
 			env = append(env, v)
 		}

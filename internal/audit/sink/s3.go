@@ -18,9 +18,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An S3 is a Sink that stores each checkpoint as an object of a bucket, PREFIX/ORIGIN/SIZE, where SIZE has 20 digits, so that a
-// listing is in order. With LockDays each is locked in mode COMPLIANCE: nobody can remove or replace it before that time, the
-// owner of the account neither. The bucket must have object lock then.
+// An S3 is a Sink that stores each checkpoint as an object of a bucket, PREFIX/ORIGIN/SIZE, where
+// SIZE has 20 digits, so that a listing is in order. With LockDays each is locked in mode
+// COMPLIANCE: nobody can remove or replace it before that time, the owner of the account neither.
+// The bucket must have object lock then.
 type S3 struct {
 	Endpoint  string // "https://host"; empty: Amazon's of the region
 	Bucket    string
@@ -72,7 +73,8 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
 	}
-	sum, check := sha256.Sum256([]byte(c.Text)), md5.Sum([]byte(c.Text)) // of the latter nothing depends: object lock wants it
+	// of the latter nothing depends: object lock wants it
+	sum, check := sha256.Sum256([]byte(c.Text)), md5.Sum([]byte(c.Text))
 	payload := hex.EncodeToString(sum[:])
 	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	req.Header.Set("Content-Md5", base64.StdEncoding.EncodeToString(check[:]))
@@ -103,8 +105,9 @@ func s3Error(resp *http.Response, text []byte) string {
 	return fmt.Sprintf("%d %.100s: %.300s", resp.StatusCode, code, message)
 }
 
-// element gives the text of the first element of a name; "" where there is none, or it holds others. It is all that is read of XML
-// anywhere: package encoding/xml would make its tables in each process that starts.
+// element gives the text of the first element of a name; "" where there is none, or it holds
+// others. It is all that is read of XML anywhere: package encoding/xml would make its tables in
+// each process that starts.
 func element(text, name string) string {
 	_, after, _ := strings.Cut(text, "<"+name+">")
 	inner, _, ends := strings.Cut(after, "</"+name+">")
@@ -114,7 +117,8 @@ func element(text, name string) string {
 	return html.UnescapeString(strings.TrimSpace(inner))
 }
 
-// FileName is the name under which a checkpoint is stored where each is a file of its own: ORIGIN/SIZE.
+// FileName is the name under which a checkpoint is stored where each is a file of its own:
+// ORIGIN/SIZE.
 func FileName(c Checkpoint) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {

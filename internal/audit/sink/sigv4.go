@@ -22,8 +22,9 @@ const (
 	sigTime      = "20060102T150405Z"
 )
 
-// sign adds the headers X-Amz-Date and Authorization to r, whose body's SHA-256 is payload, in hexadecimal. It signs the host
-// and every header that r has by then, so that nothing of it can be changed on its way.
+// sign adds the headers X-Amz-Date and Authorization to r, whose body's SHA-256 is payload, in
+// hexadecimal. It signs the host and every header that r has by then, so that nothing of it can be
+// changed on its way.
 func (c credential) sign(r *http.Request, payload string, now time.Time) {
 	stamp := now.UTC().Format(sigTime)
 	r.Header.Set("X-Amz-Date", stamp)
@@ -48,7 +49,8 @@ func mac(key []byte, text string) []byte {
 	return m.Sum(nil)
 }
 
-// canonicalHeaders gives the names of the headers that are signed, and these with their values, one a line.
+// canonicalHeaders gives the names of the headers that are signed, and these with their values, one
+// a line.
 func canonicalHeaders(r *http.Request) (names, headers string) {
 	host := r.Host
 	if host == "" {

@@ -1,8 +1,9 @@
-// Package sink takes the audit record's checkpoints to where whoever can change the record can't reach them: a file that is
-// only appended to, a web address, a git repository, an S3 bucket with object lock. A later record that contradicts a
-// checkpoint can then be told from the true one.
+// Package sink takes the audit record's checkpoints to where whoever can change the record can't
+// reach them: a file that is only appended to, a web address, a git repository, an S3 bucket with
+// object lock. A later record that contradicts a checkpoint can then be told from the true one.
 //
-// A Sink that fails is tried again, for as long as it takes, and its state can be asked for. Nothing waits for it.
+// A Sink that fails is tried again, for as long as it takes, and its state can be asked for.
+// Nothing waits for it.
 package sink
 
 import (
@@ -24,8 +25,8 @@ type Checkpoint struct {
 	Text   string // the signed note, as it is
 }
 
-// A Sink takes checkpoints. It is used by one goroutine at a time. Put returns after the checkpoint has reached its place; to put one
-// twice does no harm.
+// A Sink takes checkpoints. It is used by one goroutine at a time. Put returns after the checkpoint
+// has reached its place; to put one twice does no harm.
 type Sink interface {
 	Name() string // kind and place, without secrets
 	Put(ctx context.Context, c Checkpoint) error
@@ -93,7 +94,8 @@ func New(c Config) *Sender {
 	return s
 }
 
-// Run makes a checkpoint now and every so often, when there is something new, and sends each to all sinks, until ctx is done.
+// Run makes a checkpoint now and every so often, when there is something new, and sends each to all
+// sinks, until ctx is done.
 func (s *Sender) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range s.places {
@@ -114,7 +116,8 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// Now makes a checkpoint and sends it to all sinks, once each. It gives the checkpoint also when sinks fail; States says which.
+// Now makes a checkpoint and sends it to all sinks, once each. It gives the checkpoint also when
+// sinks fail; States says which.
 func (s *Sender) Now(ctx context.Context) (Checkpoint, error) {
 	c, err := s.renew(ctx)
 	if err != nil {
@@ -144,7 +147,8 @@ func (s *Sender) renew(ctx context.Context) (Checkpoint, error) {
 	return c, nil
 }
 
-// States says how the sinks are, in their order, and why the last checkpoint could not be made, if it could not.
+// States says how the sinks are, in their order, and why the last checkpoint could not be made, if
+// it could not.
 func (s *Sender) States() ([]State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

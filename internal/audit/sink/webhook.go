@@ -12,8 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Webhook is a Sink that sends each checkpoint to a web address: POST of {"origin", "size", "checkpoint"} as JSON, which must
-// be answered with 2xx. Redirects are not followed: what is configured is where checkpoints go.
+// A Webhook is a Sink that sends each checkpoint to a web address: POST of {"origin", "size",
+// "checkpoint"} as JSON, which must be answered with 2xx. Redirects are not followed: what is
+// configured is where checkpoints go.
 type Webhook struct {
 	URL    string       // may hold a secret, in its path too
 	Client *http.Client // nil: one of its own

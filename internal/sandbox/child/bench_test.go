@@ -28,7 +28,8 @@ func each(b *testing.B, name string, f func(b *testing.B, d sandbox.Driver)) {
 	b.Run("child", func(b *testing.B) { f(b, newDriver(b, name, child.Config{})) })
 }
 
-// A pipe is a guest stream between two goroutines that copies nothing twice and waits for nobody who writes.
+// A pipe is a guest stream between two goroutines that copies nothing twice and waits for nobody
+// who writes.
 type pipe struct {
 	in  chan []byte // for the guest
 	out chan string // lines of the guest

@@ -66,7 +66,8 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// A scripted child says hello, makes the first sandbox, and after it was told to run says what it likes.
+// A scripted child says hello, makes the first sandbox, and after it was told to run says what it
+// likes.
 type scripted struct {
 	r, w net.Conn // r is what the parent holds
 	once sync.Once
@@ -117,7 +118,8 @@ func (l *scriptedLauncher) start(...string) (peer, error) {
 
 func (l *scriptedLauncher) close() { l.work.Wait() }
 
-// FuzzChild lets a child say anything in the middle of a Run, a Snapshot or a Probe: all of it must end, and no more.
+// FuzzChild lets a child say anything in the middle of a Run, a Snapshot or a Probe: all of it must
+// end, and no more.
 func FuzzChild(f *testing.F) {
 	ok := string(result{exit: 1}.append(nil))
 	failed := string(result{err: &sandbox.LimitError{Limit: "cpu", Msg: "over"}}.append(nil))

@@ -142,7 +142,8 @@ func TestListenNotAlone(t *testing.T) {
 	}
 }
 
-// TestListenEnds is a connection that ends, or breaks the protocol, while somebody else than its reader reads.
+// TestListenEnds is a connection that ends, or breaks the protocol, while somebody else than its
+// reader reads.
 func TestListenEnds(t *testing.T) {
 	for name, end := range map[string]func(f *feed){
 		"end":    func(f *feed) { close(f.in) },
@@ -183,7 +184,8 @@ func TestListenTakenBack(t *testing.T) {
 	}
 }
 
-// TestListenAsk is a guest that waits for an answer: it reads the socket itself, where nobody else does.
+// TestListenAsk is a guest that waits for an answer: it reads the socket itself, where nobody else
+// does.
 func TestListenAsk(t *testing.T) {
 	f := newFeed()
 	l, _, _ := lentOut(t, f, true)
@@ -201,7 +203,8 @@ func TestListenAsk(t *testing.T) {
 	}
 }
 
-// TestListenLends is which frames lend the socket: those after which somebody will soon wait for the next one.
+// TestListenLends is which frames lend the socket: those after which somebody will soon wait for
+// the next one.
 func TestListenLends(t *testing.T) {
 	for k := kind(1); k < kinds; k++ {
 		f := newFeed()
@@ -224,7 +227,8 @@ func TestListenLends(t *testing.T) {
 	}
 }
 
-// TestListenPingPong is both sides of a connection that answer each other at once, each with a listener.
+// TestListenPingPong is both sides of a connection that answer each other at once, each with a
+// listener.
 func TestListenPingPong(t *testing.T) {
 	here, there := newFeed(), newFeed()
 	const n = 2000

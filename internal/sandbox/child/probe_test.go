@@ -41,7 +41,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestEscapesUnprotected makes the attempts where nothing is armed: they are worth something only if they succeed there.
+// TestEscapesUnprotected makes the attempts where nothing is armed: they are worth something only
+// if they succeed there.
 func TestEscapesUnprotected(t *testing.T) {
 	got, _ := escapes(t, "only-nothing")
 	open := 0

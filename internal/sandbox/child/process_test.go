@@ -226,7 +226,8 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// TestThreads is what each thread of a child is without. A binary with cgo can't have all threads give up their capabilities, and says so.
+// TestThreads is what each thread of a child is without. A binary with cgo can't have all threads
+// give up their capabilities, and says so.
 func TestThreads(t *testing.T) {
 	without := []string{"NoNewPrivs:\t1", "Seccomp:\t2"}
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_GETPID, 0, 0, 0); errno != syscall.ENOTSUP {

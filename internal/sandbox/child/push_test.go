@@ -103,8 +103,9 @@ func TestPushToNobody(t *testing.T) {
 	}
 }
 
-// TestPushToAStoppedProcess says more than the socket takes to a process that reads nothing, and then the end: whoever says it
-// holds locks meanwhile, also those that whoever stops the program needs.
+// TestPushToAStoppedProcess says more than the socket takes to a process that reads nothing, and
+// then the end: whoever says it holds locks meanwhile, also those that whoever stops the program
+// needs.
 func TestPushToAStoppedProcess(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	box := create(t, d, "a")

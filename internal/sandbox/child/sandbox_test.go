@@ -16,7 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// lines is a guest stream of which the host's half is known beforehand. What the guest says is kept.
+// lines is a guest stream of which the host's half is known beforehand. What the guest says is
+// kept.
 type lines struct {
 	io.Reader
 	said bytes.Buffer

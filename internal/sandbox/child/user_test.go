@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestAwaitsUser is that a process in a namespace of users says nothing before it was given its user. Once it is armed, whoever began it
-// may no longer give it one, and would take that for a refusal.
+// TestAwaitsUser is that a process in a namespace of users says nothing before it was given its
+// user. Once it is armed, whoever began it may no longer give it one, and would take that for a
+// refusal.
 func TestAwaitsUser(t *testing.T) {
 	for _, plan := range []string{"user", "bare"} {
 		t.Run(plan, func(t *testing.T) {

@@ -70,7 +70,8 @@ func TestStreamPush(t *testing.T) {
 	}
 }
 
-// A guest that stands still in a pause gets the lines of the next Run one by one; what it leaves is that Run's.
+// A guest that stands still in a pause gets the lines of the next Run one by one; what it leaves is
+// that Run's.
 func TestStreamNext(t *testing.T) {
 	s := New(Config[struct{}]{Line: 100})
 	r, h := s.Open(), &hearer{room: 100}
@@ -106,7 +107,8 @@ func TestStreamNext(t *testing.T) {
 	}
 }
 
-// TestStreamFull is a guest that has asked for much at once, and hasn't read it: it gets all of it, within a bound.
+// TestStreamFull is a guest that has asked for much at once, and hasn't read it: it gets all of it,
+// within a bound.
 func TestStreamFull(t *testing.T) {
 	s := New(Config[struct{}]{Line: 1 << 30})
 	line := make([]byte, 4<<20)

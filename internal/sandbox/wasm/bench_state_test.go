@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// cpu reports the CPU time of the process for each turn of a benchmark's loop, which a busy machine changes less than time;
-// the function that it gives ends the measurement.
+// cpu reports the CPU time of the process for each turn of a benchmark's loop, which a busy machine
+// changes less than time; the function that it gives ends the measurement.
 func cpu(b *testing.B) func() {
 	used := func() int64 {
 		var u unix.Rusage
@@ -36,8 +36,8 @@ func typical(b *testing.B, d *Driver) kept {
 	return k
 }
 
-// BenchmarkFresh makes a sandbox and runs 1+1 in it to the value, on one goroutine and without a stream: the engine's own
-// share. What makes the next one ready is in it, but for "prepared".
+// BenchmarkFresh makes a sandbox and runs 1+1 in it to the value, on one goroutine and without a
+// stream: the engine's own share. What makes the next one ready is in it, but for "prepared".
 func BenchmarkFresh(b *testing.B) {
 	d := realDriver(b, Config{})
 	line := javaScript().first
@@ -84,7 +84,8 @@ func BenchmarkFresh(b *testing.B) {
 			_ = k.Close()
 		}
 	})
-	b.Run("prompt", func(b *testing.B) { // to its value, through a stream that need not be waited for, on a goroutine of its own
+	// to its value, through a stream that need not be waited for, on a goroutine of its own
+	b.Run("prompt", func(b *testing.B) {
 		defer cpu(b)()
 		for b.Loop() {
 			k := newKeptQuick(b, d)
@@ -170,7 +171,8 @@ func BenchmarkFork(b *testing.B) {
 	}
 }
 
-// BenchmarkPythonState is what BenchmarkRestore, BenchmarkFork and BenchmarkSnapshot are, in Python.
+// BenchmarkPythonState is what BenchmarkRestore, BenchmarkFork and BenchmarkSnapshot are, in
+// Python.
 func BenchmarkPythonState(b *testing.B) {
 	d := realDriver(b, Config{})
 	k := newKept(b, d, sandbox.Spec{Runtime: "python"})

@@ -102,7 +102,8 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOldSnapshot restores a snapshot as they were written before, and what becomes of it is written as all are.
+// TestOldSnapshot restores a snapshot as they were written before, and what becomes of it is
+// written as all are.
 func TestOldSnapshot(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{})

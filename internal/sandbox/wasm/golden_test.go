@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write the golden images anew")
 // regenerate is the command that makes all that follows from the sources of a guest.
 const regenerate = "go generate ./internal/sandbox/wasm/guest"
 
-// TestGolden checks that the golden images that are checked in are what their engines make, to the last byte, and that
-// they know what a first program writes to.
+// TestGolden checks that the golden images that are checked in are what their engines make, to the
+// last byte, and that they know what a first program writes to.
 func TestGolden(t *testing.T) {
 	for _, l := range languages() {
 		t.Run(l.name, func(t *testing.T) { golden(t, l) })

@@ -23,7 +23,8 @@ func TestSplitAnswer(t *testing.T) {
 	}
 }
 
-// TestGive tells a guest the same in two ways: as an answer that is taken apart outside of it, and as one that isn't.
+// TestGive tells a guest the same in two ways: as an answer that is taken apart outside of it, and
+// as one that isn't.
 func TestGive(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, answer := range []string{

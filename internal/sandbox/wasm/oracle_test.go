@@ -19,7 +19,8 @@ type machine interface {
 	memory() []byte
 }
 
-// evaluate runs a script and gives its value or exception as a string, by the same calls on every machine.
+// evaluate runs a script and gives its value or exception as a string, by the same calls on every
+// machine.
 func evaluate(m machine, scratch uint32, script string) string {
 	put := func(s string) uint32 {
 		p := m.call("wasm_malloc", uint32(len(s)+1))
@@ -214,8 +215,8 @@ func hash(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// TestOracle evaluates programs with our translation and with wazero: the same values, and after each the same memory
-// to the last byte.
+// TestOracle evaluates programs with our translation and with wazero: the same values, and after
+// each the same memory to the last byte.
 func TestOracle(t *testing.T) {
 	src, err := os.ReadFile("testdata/programs.js")
 	if err != nil {

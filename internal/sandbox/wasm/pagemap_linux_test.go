@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system is told of the buffer by a number, which must hold wherever the stack goes: while stacks move, the same pages
-// are found.
+// The system is told of the buffer by a number, which must hold wherever the stack goes: while
+// stacks move, the same pages are found.
 func TestScanPagesWhileStacksMove(t *testing.T) {
 	f := openPagemap()
 	if f == nil {

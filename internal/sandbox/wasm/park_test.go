@@ -49,7 +49,8 @@ func (k kept) parked() bool {
 	return k.region == nil
 }
 
-// TestPark checks that what is parked goes on as if it had not been, to the last byte, and that what was used last stays mapped.
+// TestPark checks that what is parked goes on as if it had not been, to the last byte, and that
+// what was used last stays mapped.
 func TestPark(t *testing.T) {
 	for _, lang := range []string{"js", "python"} {
 		t.Run(lang, func(t *testing.T) {
@@ -93,7 +94,8 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// TestForkSaved copies guests that are saved: the copies are as they were saved, whatever becomes of the original.
+// TestForkSaved copies guests that are saved: the copies are as they were saved, whatever becomes
+// of the original.
 func TestForkSaved(t *testing.T) {
 	for _, lang := range []string{"js", "python"} {
 		t.Run(lang, func(t *testing.T) {
@@ -125,7 +127,8 @@ func TestForkSaved(t *testing.T) {
 	}
 }
 
-// TestParkLimits checks that a guest keeps its limits while it is parked, and that one which can't be mapped says so and stays as it was.
+// TestParkLimits checks that a guest keeps its limits while it is parked, and that one which can't
+// be mapped says so and stays as it was.
 func TestParkLimits(t *testing.T) {
 	d := realDriver(t, Config{Idle: 1})
 	k := newKept(t, d, sandbox.Spec{Memory: 16 << 20, CPU: 3 * time.Second, Output: 1 << 20})

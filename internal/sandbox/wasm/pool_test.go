@@ -37,7 +37,8 @@ func TestLess(t *testing.T) {
 	})
 }
 
-// TestPoolPages checks that the pages that waiting regions hold are counted, and are no more than they may be.
+// TestPoolPages checks that the pages that waiting regions hold are counted, and are no more than
+// they may be.
 func TestPoolPages(t *testing.T) {
 	d := realDriver(t, Config{})
 	for round := range 3 {
@@ -65,7 +66,8 @@ func TestPoolPages(t *testing.T) {
 	}
 }
 
-// TestRevokedAgain checks that a region whose guest lost its memory holds the image again for the next one, and nothing else.
+// TestRevokedAgain checks that a region whose guest lost its memory holds the image again for the
+// next one, and nothing else.
 func TestRevokedAgain(t *testing.T) {
 	d := realDriver(t, Config{Spare: 1})
 	k := d.kinds[0]

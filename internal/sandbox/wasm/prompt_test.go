@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// TestPush compares an inbox that is pushed to with one that reads: the same lines, whatever the pieces are.
+// TestPush compares an inbox that is pushed to with one that reads: the same lines, whatever the
+// pieces are.
 func TestPush(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab\n")), 0, 200, -1).Draw(t, "text")
@@ -74,7 +75,8 @@ func TestPushFull(t *testing.T) {
 	}
 }
 
-// TestPushLong pushes a line that is longer than what an inbox holds, from a stream that sends no more than it was told of room for: it comes.
+// TestPushLong pushes a line that is longer than what an inbox holds, from a stream that sends no
+// more than it was told of room for: it comes.
 func TestPushLong(t *testing.T) {
 	const window = 256 << 10
 	i, room := newInbox(2*inboxFull), window
@@ -97,8 +99,8 @@ func TestPushLong(t *testing.T) {
 	}
 }
 
-// TestFlush flushes to a stream that takes a part at a time, beside the goroutine that writes the rest: nothing is lost, and
-// nothing overtakes.
+// TestFlush flushes to a stream that takes a part at a time, beside the goroutine that writes the
+// rest: nothing is lost, and nothing overtakes.
 func TestFlush(t *testing.T) {
 	o, quit := newOutbox(false), make(chan struct{})
 	p := &slowPrompt{}
@@ -135,7 +137,8 @@ func (s *slowPrompt) WriteNow(p []byte) (int, error) {
 	return s.Write(p[:len(p)/2])
 }
 
-// A promptTape is a host that says its lines at once, and takes what it is told as it can: nothing, where it is full.
+// A promptTape is a host that says its lines at once, and takes what it is told as it can: nothing,
+// where it is full.
 type promptTape struct {
 	lines string
 	full  bool
@@ -158,7 +161,8 @@ func (p *promptTape) WriteNow(b []byte) (int, error) {
 	return p.Write(b)
 }
 
-// TestPromptLoop hears of a call while the guest goes on without an end, whether or not its host takes what it says at once.
+// TestPromptLoop hears of a call while the guest goes on without an end, whether or not its host
+// takes what it says at once.
 func TestPromptLoop(t *testing.T) {
 	d := realDriver(t, Config{})
 	for lang, line := range map[string]string{

@@ -48,7 +48,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPythonStops runs what never ends, or takes all there is; what comes of it is a limit, or an error of Python's.
+// TestPythonStops runs what never ends, or takes all there is; what comes of it is a limit, or an
+// error of Python's.
 func TestPythonStops(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -64,7 +64,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestAgain runs twice in one sandbox: what the first run left is there in the second, until an error.
+// TestAgain runs twice in one sandbox: what the first run left is there in the second, until an
+// error.
 func TestAgain(t *testing.T) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; let n = 0;
 		n = 100; return { deliver(l) { if (l === "loop") for (;;); host("write", ++n + "\n"); }, idle() {} }; })()`})
@@ -117,7 +118,8 @@ func TestPrelude(t *testing.T) {
 	}
 }
 
-// A signalHost is the outside of a guest that nobody stops by asking, and that says when it has begun.
+// A signalHost is the outside of a guest that nobody stops by asking, and that says when it has
+// begun.
 type signalHost struct {
 	deafHost
 	begun chan struct{}

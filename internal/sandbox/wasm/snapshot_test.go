@@ -71,7 +71,8 @@ func realDriver(t testing.TB, cfg Config) *Driver {
 	return d
 }
 
-// TestSnapshot takes snapshots of guests that wait, and goes on in the original, in what was restored and in a fork.
+// TestSnapshot takes snapshots of guests that wait, and goes on in the original, in what was
+// restored and in a fork.
 func TestSnapshot(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, code := range []string{

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// squeezed gives what writes pages as images have them; read gives the bytes from a page on, as many as b holds.
+// squeezed gives what writes pages as images have them; read gives the bytes from a page on, as
+// many as b holds.
 func squeezed(read func(b []byte, page uint32)) func(w io.Writer, runs []pageRun) error {
 	return func(w io.Writer, runs []pageRun) error {
 		room := new(room)

@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// TestReset checks that a region that comes back from a guest holds the image to the last byte and nothing else, whether
-// its pages were kept or not.
+// TestReset checks that a region that comes back from a guest holds the image to the last byte and
+// nothing else, whether its pages were kept or not.
 func TestReset(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, code := range []string{
@@ -48,8 +48,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestCorrupt writes garbage into a guest's memory between its entries: whatever it does then, it ends with a value or
-// an error, and the process lives.
+// TestCorrupt writes garbage into a guest's memory between its entries: whatever it does then, it
+// ends with a value or an error, and the process lives.
 func TestCorrupt(t *testing.T) {
 	d := realDriver(t, Config{})
 	random := rand.New(rand.NewPCG(1, 2))
@@ -100,8 +100,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestKeep checks that a guest which is kept hears every line, works until nothing is left to do, and ends its Run only
-// then.
+// TestKeep checks that a guest which is kept hears every line, works until nothing is left to do,
+// and ends its Run only then.
 func TestKeep(t *testing.T) {
 	d := testDriver(t, `(() => { const host = __host; delete globalThis.__host; let n = 0; const say = (x) => host("write", x + "\n");
 		return { deliver(l) { n++; if (l === "work") { let k = 0; const f = () => ++k < 200000 ? Promise.resolve().then(f) : say("worked"); f(); } else say(l + n); }, idle() {} }; })()`)
@@ -262,8 +262,8 @@ func forge(t testing.TB, img *image, fields []byte, rest []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, castagnoli(b))
 }
 
-// TestRestoreTooLarge restores what says that it has more memory than a guest may have. Its list of pages, which is as long as it likes then,
-// isn't read.
+// TestRestoreTooLarge restores what says that it has more memory than a guest may have. Its list of
+// pages, which is as long as it likes then, isn't read.
 func TestRestoreTooLarge(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Memory: 16 << 20})
@@ -276,8 +276,8 @@ func TestRestoreTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzRestore restores what has the right form, head and sum, and anything inside: that is an error, or a guest that does
-// no more than guests do.
+// FuzzRestore restores what has the right form, head and sum, and anything inside: that is an
+// error, or a guest that does no more than guests do.
 func FuzzRestore(f *testing.F) {
 	d := realDriver(f, Config{})
 	k := newKept(f, d, sandbox.Spec{Memory: 16 << 20})

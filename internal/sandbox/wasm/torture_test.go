@@ -17,8 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
-// tortures are scripts that do their worst to an engine: to its parser, its stack, its heap, its regular expressions,
-// its numbers, its builtins, its patience.
+// tortures are scripts that do their worst to an engine: to its parser, its stack, its heap, its
+// regular expressions, its numbers, its builtins, its patience.
 var tortures = []string{
 	`for (;;);`,
 	`for (;;) try { for (;;); } catch { for (;;); } finally { for (;;); }`,
@@ -165,8 +165,8 @@ func endure(t *testing.T, d *wasm.Driver, script string) string {
 	return "error " + strings.SplitN(end.Error(), "\n", 2)[0]
 }
 
-// TestTorture checks that the host survives every hostile script, that each ends, and that the next sandbox is
-// unharmed.
+// TestTorture checks that the host survives every hostile script, that each ends, and that the next
+// sandbox is unharmed.
 func TestTorture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -203,8 +203,8 @@ func stacks() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// TestCrowd runs 50 sandboxes at once, ten of them hostile, again and again: the good ones do their work, memory stays
-// bounded and no goroutine is left.
+// TestCrowd runs 50 sandboxes at once, ten of them hostile, again and again: the good ones do their
+// work, memory stays bounded and no goroutine is left.
 func TestCrowd(t *testing.T) {
 	d := newDriver(t, wasm.Config{Spare: 8})
 	p := start(t, t.Context(), d, torture)

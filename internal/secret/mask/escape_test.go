@@ -16,7 +16,8 @@ func TestEscapeStopsAtFirst(t *testing.T) {
 	}
 }
 
-// BenchmarkFarEscapes is of a text whose time must grow as its length does: each escape is far from the next.
+// BenchmarkFarEscapes is of a text whose time must grow as its length does: each escape is far from
+// the next.
 func BenchmarkFarEscapes(b *testing.B) {
 	m := New()
 	m.Add("abc/defghij")

@@ -1,7 +1,9 @@
-// Package mask takes secret values out of texts and JSON: as they are, as JSON and URLs write them, in base64 at any alignment,
-// and in hexadecimal; also broken into lines. A Masker knows the values; IsSecret and its kin say which values of a configuration are secret.
+// Package mask takes secret values out of texts and JSON: as they are, as JSON and URLs write them,
+// in base64 at any alignment, and in hexadecimal; also broken into lines. A Masker knows the
+// values; IsSecret and its kin say which values of a configuration are secret.
 //
-// A text in which there is no secret costs one pass that skips most of its bytes, and is returned as it is.
+// A text in which there is no secret costs one pass that skips most of its bytes, and is returned
+// as it is.
 package mask
 
 import (
@@ -26,7 +28,8 @@ const (
 	maxRecent = 512  // values that come and go, such as access tokens; the oldest are forgotten
 )
 
-// A Shape is the form of secrets that are known by how they begin: Prefix, then letters, digits and _ up to Length bytes in all.
+// A Shape is the form of secrets that are known by how they begin: Prefix, then letters, digits and
+// _ up to Length bytes in all.
 type Shape struct {
 	Prefix string
 	Length int
@@ -64,8 +67,8 @@ func (m *Masker) AddRecent(values ...string) {
 	}
 }
 
-// Hold sets the values that one holder has now, such as the tokens of an upstream: they are known until it holds others, however many
-// recent ones follow.
+// Hold sets the values that one holder has now, such as the tokens of an upstream: they are known
+// until it holds others, however many recent ones follow.
 func (m *Masker) Hold(holder string, values ...string) {
 	if m == nil {
 		return
@@ -113,7 +116,8 @@ func (m *Masker) add(to *[]string, most int, values []string) {
 	}
 }
 
-// parts returns the texts by which a value is found: itself, the credential after Bearer or Basic, the lines of a private key.
+// parts returns the texts by which a value is found: itself, the credential after Bearer or Basic,
+// the lines of a private key.
 func parts(v string) (out []string) {
 	add := func(s string, least int) {
 		if s = strings.TrimSpace(s); len(s) >= least {
@@ -173,8 +177,9 @@ func (m *Masker) Text(s string) string {
 	return string(replace([]byte(s), found))
 }
 
-// JSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays JSON, and nothing changes outside
-// of its strings, but for numbers that have a value in their digits: they become a string. Without a secret it returns data itself.
+// JSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
+// JSON, and nothing changes outside of its strings, but for numbers that have a value in their
+// digits: they become a string. Without a secret it returns data itself.
 func (m *Masker) JSON(data []byte) []byte {
 	if m == nil || len(data) < MinValue {
 		return data
@@ -263,9 +268,10 @@ func replace(data []byte, found []span) []byte {
 	return append(out, data[at:]...)
 }
 
-// fit returns the spans so that replacing them leaves valid JSON: of each, what lies within strings, on whole characters. A number
-// with a part of a span in it is replaced whole, by a string. A span may reach over several tokens: of a value that is JSON itself, or
-// of values that overlap.
+// fit returns the spans so that replacing them leaves valid JSON: of each, what lies within
+// strings, on whole characters. A number with a part of a span in it is replaced whole, by a
+// string. A span may reach over several tokens: of a value that is JSON itself, or of values that
+// overlap.
 func fit(data []byte, found []span) (out []span) {
 	for i := 0; i < len(data) && len(found) > 0; {
 		switch c := data[i]; {
@@ -290,7 +296,8 @@ func fit(data []byte, found []span) (out []span) {
 	return out
 }
 
-// inString appends the parts of spans that lie in the string whose text begins at i, and returns where the string ends.
+// inString appends the parts of spans that lie in the string whose text begins at i, and returns
+// where the string ends.
 func inString(data []byte, i int, found, out []span) (end int, _ []span) {
 	open := false // the last of out may grow
 	for data[i] != '"' {

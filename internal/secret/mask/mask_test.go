@@ -237,7 +237,8 @@ func BenchmarkJSON(b *testing.B) {
 	}
 }
 
-// A value is found in base64 that is broken into lines, however the breaks are written, and JSON stays JSON.
+// A value is found in base64 that is broken into lines, however the breaks are written, and JSON
+// stays JSON.
 func TestLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.StringMatching(`[!-~]{8,60}`).Draw(t, "value")

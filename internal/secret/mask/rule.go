@@ -18,10 +18,12 @@ var (
 	// namesSecret matches what names of secrets end in, or have as a word.
 	namesSecret = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|tok|key|credentials?|cookie|jwt|dsn|signature|bearer)s?$|` +
 		`(?:^|[_\-. ])(?:pass(?:word|wd|phrase)?|pwd|pw|pin|secret|token|key|auth|authorization|credentials?|creds?|cookie|jwt|pat|dsn)s?(?:$|[_\-. ])|apikey|api_key|secret`)
-	// namesPlain matches what names of settings end in that hold no secret, whatever else is in them.
+	// namesPlain matches what names of settings end in that hold no secret, whatever else is in
+	// them.
 	namesPlain = lazily.Regexp(`(?i)(?:^|[_\-. ])(?:file|path|dir|directory|folder|home|url|uri|endpoint|host|hostname|port|addr|address|domain|type|mode|` +
 		`method|limit|size|count|name|user|username|login|email|id|ttl|expiry|timeout|region|zone|locale|lang|language|tz|timezone|env|environment|stage|level|version|enabled|debug|org|organization|project|model|format|accept|agent|host)s?$`)
-	// words matches lower-case words and numbers with separators, such as production, eu-central-1 or gpt-4o-mini.
+	// words matches lower-case words and numbers with separators, such as production, eu-central-1
+	// or gpt-4o-mini.
 	words = lazily.Regexp(`^[a-z]+(?:[-._:/ =,][a-z0-9]+|\d{1,5})*$`)
 	// hosts matches names of hosts and addresses of IP, with a port or without.
 	hosts = lazily.Regexp(`^(?:localhost|(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}|[0-9.]{7,15}|\[[0-9a-fA-F:]+\])(?::\d{1,5})?$`)
@@ -37,9 +39,10 @@ var (
 	common = []string{"production", "development", "staging", "localhost", "information", "warning", "verbose", "application/json", "text/plain", "text/event-stream", "keep-alive"}
 )
 
-// IsSecret reports whether the value of a setting, a variable or a header may be secret, when it is written in the configuration.
-// Under a name that says so it is secret from MinValue bytes on, under another from MinUnnamed bytes on unless it looks
-// ordinary: words, numbers, paths, hosts, addresses without credentials, packages.
+// IsSecret reports whether the value of a setting, a variable or a header may be secret, when it is
+// written in the configuration. Under a name that says so it is secret from MinValue bytes on,
+// under another from MinUnnamed bytes on unless it looks ordinary: words, numbers, paths, hosts,
+// addresses without credentials, packages.
 func IsSecret(name, value string) bool {
 	switch {
 	case len(value) < MinValue || ordinary(value):
@@ -50,8 +53,9 @@ func IsSecret(name, value string) bool {
 	return len(value) >= MinUnnamed && !words().MatchString(value) && !sentence(value) && (secret.Random(value) || !namesPlain().MatchString(name))
 }
 
-// IsSecretVariable reports whether the value of a variable of the environment, to which the configuration refers, may be
-// secret. It differs from IsSecret in that words are secret too, unless the variable's name says that it holds something else.
+// IsSecretVariable reports whether the value of a variable of the environment, to which the
+// configuration refers, may be secret. It differs from IsSecret in that words are secret too,
+// unless the variable's name says that it holds something else.
 func IsSecretVariable(name, value string) bool {
 	switch {
 	case len(value) < MinValue || ordinary(value):
@@ -106,7 +110,8 @@ func sentence(v string) bool {
 	})
 }
 
-// AddNamed adds the values that are secret by IsSecret, by their names, and the credentials that addresses hold.
+// AddNamed adds the values that are secret by IsSecret, by their names, and the credentials that
+// addresses hold.
 func (m *Masker) AddNamed(values map[string]string) {
 	for name, v := range values {
 		if IsSecret(name, v) {
@@ -119,7 +124,8 @@ func (m *Masker) AddNamed(values map[string]string) {
 // AddAddress adds what is secret in an address.
 func (m *Masker) AddAddress(address string) { m.Add(Credentials(address)...) }
 
-// Credentials returns what is secret in an address: its password, values of its query with such names, and what looks like a key.
+// Credentials returns what is secret in an address: its password, values of its query with such
+// names, and what looks like a key.
 func Credentials(address string) (out []string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || u.Host == "" {
@@ -148,7 +154,8 @@ func Credentials(address string) (out []string) {
 	return out
 }
 
-// AddArguments adds what is secret in the arguments of a command: values of flags with such names, and addresses.
+// AddArguments adds what is secret in the arguments of a command: values of flags with such names,
+// and addresses.
 func (m *Masker) AddArguments(args []string) {
 	for i, arg := range args {
 		if flag, value, ok := strings.Cut(arg, "="); ok && IsSecret(strings.TrimLeft(flag, "-"), value) && named(strings.TrimLeft(flag, "-")) {

@@ -25,8 +25,8 @@ const (
 	block     = 3 // bytes that the search looks at
 )
 
-// A table finds forms by the algorithm of Wu and Manber: it looks at the last block of a window as long as the shortest form, and
-// moves on by as much as no form allows it to be there.
+// A table finds forms by the algorithm of Wu and Manber: it looks at the last block of a window as
+// long as the shortest form, and moves on by as much as no form allows it to be there.
 type table struct {
 	shortest int
 	longest  int // of the values
@@ -101,7 +101,8 @@ func quoted(s string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
 }
 
-// aligned returns the characters of base64 that depend on v alone, when before bytes precede it in a group of three.
+// aligned returns the characters of base64 that depend on v alone, when before bytes precede it in
+// a group of three.
 func aligned(v string, before int) string {
 	s := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), v...))
 	first := (before*8 + 5) / 6
@@ -115,7 +116,8 @@ func (t *table) find(data []byte) []span {
 	return t.decoded(data, found)
 }
 
-// scan appends the forms in data to found. at says where in the original text each byte of data comes from; nil: data is that.
+// scan appends the forms in data to found. at says where in the original text each byte of data
+// comes from; nil: data is that.
 func (t *table) scan(data []byte, at []int32, found []span) []span {
 	n := len(data)
 	for i := t.shortest - 1; i < n; {
@@ -144,8 +146,8 @@ func (t *table) scan(data []byte, at []int32, found []span) []span {
 	return found
 }
 
-// around widens a span in base64 by the characters that hold the value's first and last bits, and replaces it by as many
-// characters, so that what is around it can still be decoded.
+// around widens a span in base64 by the characters that hold the value's first and last bits, and
+// replaces it by as many characters, so that what is around it can still be decoded.
 func around(data []byte, s span) span {
 	if s.from > 0 && isBase64(data[s.from-1]) {
 		s.from--
@@ -220,8 +222,8 @@ func percent(data []byte) int {
 	}
 }
 
-// escape returns where the first escape is that may stand for a character of a value; -1: there is none. It reads nothing after that one:
-// it is called again for what follows.
+// escape returns where the first escape is that may stand for a character of a value; -1: there is
+// none. It reads nothing after that one: it is called again for what follows.
 func (t *table) escape(data []byte) int {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(data[at:], '\\')
@@ -256,7 +258,8 @@ func (t *table) unpercented(data []byte, from, to int, found []span) []span {
 // maxEscaped bounds how often a value in JSON may have been put into strings of JSON.
 const maxEscaped = 4
 
-// unescaped appends the values in data[from:to] that are written with the escapes of JSON, in strings of strings too.
+// unescaped appends the values in data[from:to] that are written with the escapes of JSON, in
+// strings of strings too.
 func (t *table) unescaped(data []byte, from, to int, found []span) []span {
 	for from > 0 && data[from-1] == '\\' { // not in the middle of an escape
 		from--
@@ -275,7 +278,8 @@ func (t *table) unescaped(data []byte, from, to int, found []span) []span {
 	return found
 }
 
-// unescape decodes the escapes of JSON in a text once. pos says where each of its bytes comes from, and where it ends.
+// unescape decodes the escapes of JSON in a text once. pos says where each of its bytes comes from,
+// and where it ends.
 func unescape(text []byte, pos []int32) ([]byte, []int32) {
 	out, at := make([]byte, 0, len(text)), make([]int32, 0, len(pos))
 	for i := 0; i < len(text); {
@@ -328,14 +332,16 @@ func unit(text []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// minWidth is the shortest line, in bytes, of a text that is broken into lines wherever they are full, as base64 is.
+// minWidth is the shortest line, in bytes, of a text that is broken into lines wherever they are
+// full, as base64 is.
 const minWidth = 16
 
-// unbroken reports whether a text that is broken so may have c at the end or the beginning of a line.
+// unbroken reports whether a text that is broken so may have c at the end or the beginning of a
+// line.
 func unbroken(c byte) bool { return isBase64(c) || c == '.' }
 
-// lineBreak returns where the first break is between at and end after a full line; -1: there is none. sign is how it is written: a line
-// feed, or a backslash of an escape.
+// lineBreak returns where the first break is between at and end after a full line; -1: there is
+// none. sign is how it is written: a line feed, or a backslash of an escape.
 func lineBreak(data []byte, sign byte, at, end int) int {
 	for at < end {
 		i := bytes.IndexByte(data[at:end], sign)
@@ -343,7 +349,8 @@ func lineBreak(data []byte, sign byte, at, end int) int {
 			return -1
 		}
 		i += at
-		if sign == '\\' && (i+1 == end || data[i+1] != 'n' && data[i+1] != 'r' && data[i+1] != '\\') { // as most escapes
+		// as most escapes
+		if sign == '\\' && (i+1 == end || data[i+1] != 'n' && data[i+1] != 'r' && data[i+1] != '\\') {
 			at = i + 2
 			continue
 		}
@@ -366,8 +373,9 @@ func lineBreak(data []byte, sign byte, at, end int) int {
 // maxBreak bounds a break with the indentation of the next line.
 const maxBreak = 64
 
-// breakLength returns the length of the line break at the beginning of a text, with the indentation that follows; 0: there is none. The
-// break may be written with the escapes of JSON, in strings of strings too.
+// breakLength returns the length of the line break at the beginning of a text, with the indentation
+// that follows; 0: there is none. The break may be written with the escapes of JSON, in strings of
+// strings too.
 func breakLength(text []byte) int {
 	n, feeds := 0, 0
 	for n < len(text) && n < maxBreak {

@@ -1,4 +1,5 @@
-// Package fault says what errors of the database mean: to people, and to a write among those that share a transaction with it.
+// Package fault says what errors of the database mean: to people, and to a write among those that
+// share a transaction with it.
 package fault
 
 import (
@@ -61,7 +62,8 @@ func (r *refusal) Error() string { return r.err.Error() }
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// Refuse makes an error of a write's function the failure of its write alone, and of none that shares a transaction with it.
+// Refuse makes an error of a write's function the failure of its write alone, and of none that
+// shares a transaction with it.
 func Refuse(err error) error { return &refusal{err} }
 
 // Refused reports whether an error is the failure of one write alone.

@@ -47,8 +47,8 @@ func insertLeaves(n int) string {
 	return `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)` + strings.Repeat(`, (?, ?, ?)`, n-1)
 }
 
-// Add adds leaves in the transaction under way: their indexes and their hashes are those of the tree as it is here. What one of them is
-// refused for alone is noted with it.
+// Add adds leaves in the transaction under way: their indexes and their hashes are those of the
+// tree as it is here. What one of them is refused for alone is noted with it.
 func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	rows := make([]any, 0, 3*len(some))
 	for _, x := range some {
@@ -85,7 +85,8 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	return nil
 }
 
-// insert writes n leaves. What a constraint says, or a row that vanished, is a refusal where nothing is left of them.
+// insert writes n leaves. What a constraint says, or a row that vanished, is a refusal where
+// nothing is left of them.
 func (e *Edge) insert(ctx context.Context, tx Tx, n int, rows []any) error {
 	done, err := tx.Statement(ctx, insertLeaves(n), rows...)
 	if err != nil {
@@ -101,7 +102,8 @@ func (e *Edge) insert(ctx context.Context, tx Tx, n int, rows []any) error {
 	return ErrVanished
 }
 
-// grown adds a leaf to the tree, and gives it, until the next one, with the hashes that are stored with it.
+// grown adds a leaf to the tree, and gives it, until the next one, with the hashes that are stored
+// with it.
 func (e *Edge) grown(ctx context.Context, tx Tx, x *Leaf) (data, hashes []byte, err error) {
 	if err := e.Grow(ctx, tx, x.Key); err != nil {
 		return nil, nil, err

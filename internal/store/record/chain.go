@@ -12,9 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Chain authenticates the first checkpoints that are stored, and their times. Each link is a keyed digest of the link before it and
-// of a checkpoint with its time. The newest link is sealed with the record's head, and the witness has one, too. So a checkpoint that
-// was removed, replaced or put in, and a time that was changed, don't agree with them.
+// A Chain authenticates the first checkpoints that are stored, and their times. Each link is a
+// keyed digest of the link before it and of a checkpoint with its time. The newest link is sealed
+// with the record's head, and the witness has one, too. So a checkpoint that was removed, replaced
+// or put in, and a time that was changed, don't agree with them.
 type Chain struct {
 	Count int64             // checkpoints
 	Link  [sha256.Size]byte // the newest link; zero if there is none
@@ -51,7 +52,8 @@ func parseChain(b []byte) Chain {
 
 const selectCheckpoints = `SELECT time, text FROM audit_checkpoint ORDER BY id`
 
-// adoptChain makes the chain of the stored checkpoints if the head was sealed by a version that had none: they count as they are.
+// adoptChain makes the chain of the stored checkpoints if the head was sealed by a version that had
+// none: they count as they are.
 func (e *Edge) adoptChain(ctx context.Context, q Querier) error {
 	if e.heading.chain != nil {
 		return nil
@@ -85,7 +87,8 @@ func (e *Edge) Checkpoint(ctx context.Context, tx Tx, at time.Time, text string)
 	return nil
 }
 
-// Chain returns the chain of the stored checkpoints. Grow must have been called in the same transaction.
+// Chain returns the chain of the stored checkpoints. Grow must have been called in the same
+// transaction.
 func (e *Edge) Chain() Chain { return *e.heading.chain }
 
 // Known is what the witness knows of the record.
@@ -100,8 +103,9 @@ func (v *View) Checkpointed() (n int64, err error) {
 	return n, err
 }
 
-// Chained compares the stored checkpoints, and their times, with the chain that was sealed with the head, and with the one that the
-// witness knows. See audit.View. A head or a witness that can't be read is reported elsewhere.
+// Chained compares the stored checkpoints, and their times, with the chain that was sealed with the
+// head, and with the one that the witness knows. See audit.View. A head or a witness that can't be
+// read is reported elsewhere.
 func (v *View) Chained() error {
 	var sealed, known *Chain
 	if h, head, err := readHead(v.ctx, v.tx, v.key); err == nil && head != nil {
@@ -132,7 +136,8 @@ func (v *View) Chained() error {
 	return then.against(known, "are known to its witness")
 }
 
-// against returns an error if the chain of what is stored is another than it should be; nil: nothing is known of that.
+// against returns an error if the chain of what is stored is another than it should be; nil:
+// nothing is known of that.
 func (c Chain) against(want *Chain, how string) error {
 	switch {
 	case want == nil || c == *want:

@@ -12,8 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Check lets SQLite check the tables of the record: their pages, and whether indexes agree with them. It compares the tables, indexes and
-// triggers with those that were made, and what lists search by with what the leaves give.
+// Check lets SQLite check the tables of the record: their pages, and whether indexes agree with
+// them. It compares the tables, indexes and triggers with those that were made, and what lists
+// search by with what the leaves give.
 func (v *View) Check() error {
 	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting", "audit_late"} {
 		said, err := v.lines(`PRAGMA integrity_check('` + table + `')`)
@@ -122,7 +123,8 @@ func (c *indexCheck) run() {
 	}
 }
 
-// spanIs reports whether a span is kept as it is: with its marks, or without any when a run has them.
+// spanIs reports whether a span is kept as it is: with its marks, or without any when a run has
+// them.
 func (v *View) spanIs(s spanRow) (same bool, err error) {
 	const query = `SELECT marks, ends, EXISTS (SELECT 1 FROM audit_leaf WHERE seq = ?2) FROM audit_span WHERE first = ?1`
 	err = v.rows(query, func(scan func(...any) error) error {
@@ -141,7 +143,8 @@ func (v *View) spanIs(s spanRow) (same bool, err error) {
 	return same, err
 }
 
-// A sum is of a set in any order: equal sets have equal sums, and others don't, since nobody can know the seeds beforehand.
+// A sum is of a set in any order: equal sets have equal sums, and others don't, since nobody can
+// know the seeds beforehand.
 type sum struct {
 	seeds [2]maphash.Seed
 	sums  [2]uint64

@@ -56,7 +56,8 @@ func (s *search) offer(c candidate) {
 	}
 }
 
-// settle takes candidates of the pool in order, until enough was found. Nothing that is read later comes before bound. last: nothing is read later.
+// settle takes candidates of the pool in order, until enough was found. Nothing that is read later
+// comes before bound. last: nothing is read later.
 func (s *search) settle(bound string, last bool) error {
 	slices.SortStableFunc(s.pool, func(a, b candidate) int { return s.order(a.record, b.record) })
 	n := len(s.pool)
@@ -94,7 +95,8 @@ func (s *search) take(some []candidate) error {
 	return nil
 }
 
-// endsOf reads the ends of candidates, by record. Of one that should be there and isn't only the index is set.
+// endsOf reads the ends of candidates, by record. Of one that should be there and isn't only the
+// index is set.
 func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	out := map[string]audit.Leaf{}
 	halves := make([]string, 0, len(some))
@@ -162,7 +164,8 @@ func sound(l *audit.Leaf, f *facts) bool {
 	return f.seq == l.Seq && len(l.Hashes) > 0 && l.Hashes[0] == tlog.RecordHash(l.Data)
 }
 
-// expand finds the spans of the next runs that have something that is asked for. It takes more runs each time: what many records have is found in the first one.
+// expand finds the spans of the next runs that have something that is asked for. It takes more runs
+// each time: what many records have is found in the first one.
 func (s *search) expand() error {
 	runs := s.runs[:min(s.ahead, len(s.runs))]
 	s.runs, s.ahead = s.runs[len(runs):], min(2*s.ahead, mostRuns)
@@ -203,7 +206,8 @@ func (s *search) expand() error {
 	}, string(list))
 }
 
-// postings returns the leaves of some runs that have all that is asked for; nil for a run that has none.
+// postings returns the leaves of some runs that have all that is asked for; nil for a run that has
+// none.
 func (s *search) postings(runs []int64) ([]*bitmap, error) {
 	marks := s.marks
 	if s.outcome != 0 {
@@ -225,7 +229,8 @@ func (s *search) postings(runs []int64) ([]*bitmap, error) {
 	return out, nil
 }
 
-// intersect keeps of the leaves of some runs those that have all marks. It skips runs of which none is left.
+// intersect keeps of the leaves of some runs those that have all marks. It skips runs of which none
+// is left.
 func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 	type posting struct {
 		run  int
@@ -277,7 +282,8 @@ func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 	return err
 }
 
-// late returns the calls of some runs that ended later with the outcome that is asked for, by the first leaf of their run.
+// late returns the calls of some runs that ended later with the outcome that is asked for, by the
+// first leaf of their run.
 func (s *search) late(runs []int64, wanted bool) (map[int64][]int64, error) {
 	if !wanted || s.outcome == 0 {
 		return nil, nil

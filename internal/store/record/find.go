@@ -12,9 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// A search is a query under way. It looks in the leaves that are in no span yet, then in the spans that are in no run yet and in the runs, in the order of the
-// records in them, until it has what is asked for. Where the index says that a record is, its leaves are read, checked and compared with the query: what fails its check is
-// found, too.
+// A search is a query under way. It looks in the leaves that are in no span yet, then in the spans
+// that are in no run yet and in the runs, in the order of the records in them, until it has what is
+// asked for. Where the index says that a record is, its leaves are read, checked and compared with
+// the query: what fails its check is found, too.
 type search struct {
 	v       *View
 	q       audit.Query
@@ -24,15 +25,17 @@ type search struct {
 	since   string
 	until   string
 
-	ends   map[string]audit.Leaf // ends that are in no span yet, by record
-	ended  map[int64]*[4]uint64  // beginnings of calls with that outcome, whose ends are in no run yet: a bit each, by the first leaf of their span
-	runs   []*runAt              // that are to be searched, the next one first
-	ahead  int                   // how many runs are expanded next
-	spans  []*spanAt             // that are to be searched, the next one first if sorted
-	sorted bool                  // spans is
-	pool   []candidate           // that were read and not taken yet
-	found  []audit.Pair          // in order
-	bad    string                // what is wrong with the leaves that are in no span yet; empty: nothing
+	ends map[string]audit.Leaf // ends that are in no span yet, by record
+	// beginnings of calls with that outcome, whose ends are in no run yet: a bit each, by the first
+	// leaf of their span
+	ended  map[int64]*[4]uint64
+	runs   []*runAt     // that are to be searched, the next one first
+	ahead  int          // how many runs are expanded next
+	spans  []*spanAt    // that are to be searched, the next one first if sorted
+	sorted bool         // spans is
+	pool   []candidate  // that were read and not taken yet
+	found  []audit.Pair // in order
+	bad    string       // what is wrong with the leaves that are in no span yet; empty: nothing
 }
 
 // A candidate is a leaf that begins a record which may be asked for.
@@ -85,7 +88,8 @@ func newSearch(v *View, q audit.Query) *search {
 			s.marks = append(s.marks, markOf(f[0], f[1]))
 		}
 	}
-	if s.marks = append(s.marks, often...); len(s.marks) == 0 { // all others are those of leaves that begin a record, too
+	// all others are those of leaves that begin a record, too
+	if s.marks = append(s.marks, often...); len(s.marks) == 0 {
 		s.marks = append(s.marks, beginsMark)
 	}
 	if q.Outcome != "" {
@@ -130,10 +134,12 @@ func (s *search) paged(record string) bool {
 // left returns how many records are asked for and not found yet.
 func (s *search) left() int { return s.q.Max() - len(s.found) }
 
-// odd names what stands at a leaf that doesn't tell its record: the name is found near the records beside it, and is no record's.
+// odd names what stands at a leaf that doesn't tell its record: the name is found near the records
+// beside it, and is no record's.
 func odd(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, seq) }
 
-// newest looks at the leaves that are in no span yet. What of them was changed or is missing is found, whatever is asked for.
+// newest looks at the leaves that are in no span yet. What of them was changed or is missing is
+// found, whatever is asked for.
 func (s *search) newest() error {
 	next := int64(0)
 	err := s.v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&next) })

@@ -10,8 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The head says that the store has sealed what else grants something: headGrants or headChained follows the root. A version that
-// didn't seal that wrote a head without it. So the rows of an older version can be told from those whose seals were taken away.
+// The head says that the store has sealed what else grants something: headGrants or headChained
+// follows the root. A version that didn't seal that wrote a head without it. So the rows of an
+// older version can be told from those whose seals were taken away.
 const (
 	headSize    = 8 + tlog.HashSize
 	headGrants  = 1
@@ -28,8 +29,9 @@ const (
 	GrantsSealed                 // they must be there
 )
 
-// GrantsOf returns what the record knows of the seals of the store. Whatever is not as a version wrote it is GrantsSealed. An error of kind
-// Conflict says that the record is sealed with another key.
+// GrantsOf returns what the record knows of the seals of the store. Whatever is not as a version
+// wrote it is GrantsSealed. An error of kind Conflict says that the record is sealed with another
+// key.
 func GrantsOf(ctx context.Context, q Querier, key *secret.Key) (Grants, error) {
 	var seed, head []byte
 	var origin string

@@ -12,8 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Each transaction that adds leaves to the record seals its size and root with the folder's key, bound to the record's name. Whoever can write to
-// the database and has no key can neither change a leaf nor add one so that leaves and seal agree: what doesn't agree is added to no more.
+// Each transaction that adds leaves to the record seals its size and root with the folder's key,
+// bound to the record's name. Whoever can write to the database and has no key can neither change a
+// leaf nor add one so that leaves and seal agree: what doesn't agree is added to no more.
 
 // A heading is what a sealed head is sealed with.
 type heading struct {
@@ -48,7 +49,8 @@ func (h *heading) open(sealed []byte) (*audit.Head, error) {
 	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:headSize])}, nil
 }
 
-// readHead reads the sealed head. It is nil where there need be none: nothing was recorded yet, or only by versions that sealed none.
+// readHead reads the sealed head. It is nil where there need be none: nothing was recorded yet, or
+// only by versions that sealed none.
 func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit.Head, error) {
 	h := &heading{key: key}
 	var seed, sealed []byte
@@ -92,7 +94,8 @@ func storedHashes(ctx context.Context, q Querier) tlog.HashReader {
 	})
 }
 
-// whole makes sure that a tree that was read is the one that was sealed. Where it isn't, nothing is added to it any more.
+// whole makes sure that a tree that was read is the one that was sealed. Where it isn't, nothing is
+// added to it any more.
 func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err error) {
 	if e.unsealed { // the transaction under way has added to one that was
 		return nil
@@ -101,7 +104,8 @@ func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err 
 	return err
 }
 
-// sealed compares a tree with the sealed head, which it gives the heading of. What doesn't agree is fault.Refused.
+// sealed compares a tree with the sealed head, which it gives the heading of. What doesn't agree is
+// fault.Refused.
 func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
 	h, head, err := readHead(ctx, q, key)
 	if err == nil {
@@ -114,7 +118,8 @@ func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading,
 	return h, err
 }
 
-// Sound looks whether the record is the one that was sealed, before anything is added to it. What an Edge would refuse is fault.Refused here, too.
+// Sound looks whether the record is the one that was sealed, before anything is added to it. What
+// an Edge would refuse is fault.Refused here, too.
 func Sound(ctx context.Context, q Querier, key *secret.Key) error {
 	t, err := loadTree(ctx, q)
 	if err != nil && fault.Code(err) == 0 {

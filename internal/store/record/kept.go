@@ -16,18 +16,21 @@ import (
 )
 
 const (
-	// alone is from which size on what is kept has a row of its own, and is kept once however often it is recorded, in bytes.
+	// alone is from which size on what is kept has a row of its own, and is kept once however often
+	// it is recorded, in bytes.
 	alone = 4 << 10
 	// packBytes is from which size on a pack is written within a transaction, in bytes.
 	packBytes = 64 << 10
-	// tailBytes is up to which size one stays in the tail at the end of a transaction, in bytes: that is a page then.
+	// tailBytes is up to which size one stays in the tail at the end of a transaction, in bytes:
+	// that is a page then.
 	tailBytes = 2 << 10
 	// packTime is how far what is in a pack may be apart: retention throws it away as a whole.
 	packTime = time.Minute
 )
 
-// A pack is what is kept of some leaves, in bytes: for each the length of its digest and of its data (varints), digest and data. While it is
-// small the tail has it, and it grows there from transaction to transaction; then it has a row of its own.
+// A pack is what is kept of some leaves, in bytes: for each the length of its digest and of its
+// data (varints), digest and data. While it is small the tail has it, and it grows there from
+// transaction to transaction; then it has a row of its own.
 type pack struct {
 	key   *secret.Key
 	first int64
@@ -142,7 +145,8 @@ func (e *Edge) settlePack(ctx context.Context, tx Tx) error {
 func packBind(first int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(first)) }
 
 const (
-	// What is recorded again is kept as long as the newest record of it; that is written once a day.
+	// What is recorded again is kept as long as the newest record of it; that is written once a
+	// day.
 	keepPayload = `INSERT INTO audit_payload (head, digest, time, data) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS
 		(SELECT 1 FROM audit_payload WHERE head = ?1 AND digest = ?2)`
 	touchPayload = `UPDATE audit_payload SET time = ?3 WHERE head = ?1 AND digest = ?2 AND time < ?3 - 86400000000`
@@ -166,7 +170,8 @@ func (e *Edge) Keep(ctx context.Context, tx Tx, digest string, at time.Time, sea
 	return err
 }
 
-// headOf is the number under which a digest, a name and hexadecimal, is found; it need not be its own alone.
+// headOf is the number under which a digest, a name and hexadecimal, is found; it need not be its
+// own alone.
 func headOf(digest string) int64 {
 	_, hex, _ := strings.Cut(digest, ":")
 	n, _ := strconv.ParseUint(hex[:min(len(hex), 16)], 16, 64)
@@ -247,7 +252,8 @@ func (v *View) openAlone(digest string, sealed []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Has says of what was kept which is there: in the pack of its leaf, or by itself. Packs follow each other as their leaves do.
+// Has says of what was kept which is there: in the pack of its leaf, or by itself. Packs follow
+// each other as their leaves do.
 func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil

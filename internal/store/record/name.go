@@ -36,7 +36,8 @@ func Witnessed(key *secret.Key, origin string, sealed []byte) bool {
 	return err == nil
 }
 
-// Name gives a log its name and key, and seals its head, which it has from then on. One whose head is not what was sealed is left as it is.
+// Name gives a log its name and key, and seals its head, which it has from then on. One whose head
+// is not what was sealed is left as it is.
 func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, seed []byte) error {
 	if err := e.Grow(ctx, tx, key); err != nil {
 		return err
@@ -55,13 +56,14 @@ func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, 
 // renameLog keeps the key of a log of an older version in the present form.
 const renameLog = `UPDATE audit_log SET origin = ?, seed = ? WHERE id = 1`
 
-// nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that of a record that was moved from an
-// older form and has no key yet.
+// nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that
+// of a record that was moved from an older form and has no key yet.
 const nameLog = `INSERT INTO audit_log (id, origin, seed) VALUES (1, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET origin = excluded.origin, seed = excluded.seed WHERE origin = ''`
 
-// CheckNameless makes sure that a log without a name may be given one: it is new, or was moved from an older form. Of any other the row was taken
-// away, and with a new key nobody could tell it from one that was written anew.
+// CheckNameless makes sure that a log without a name may be given one: it is new, or was moved from
+// an older form. Of any other the row was taken away, and with a new key nobody could tell it from
+// one that was written anew.
 func CheckNameless(ctx context.Context, q Querier, key *secret.Key, sealed []byte) error {
 	if sealed != nil {
 		if _, err := key.Unseal(seedPurpose, sealed, nil); err == nil {

@@ -12,8 +12,9 @@ import (
 // errEnough ends a search.
 var errEnough = errors.New("enough was found")
 
-// Newest gives the event of each of the kinds that was recorded last. Each start asks, so that it is one pass over the leaves that are in no span yet,
-// where it mostly ends: a search would make two for each kind.
+// Newest gives the event of each of the kinds that was recorded last. Each start asks, so that it
+// is one pass over the leaves that are in no span yet, where it mostly ends: a search would make
+// two for each kind.
 func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	first := int64(0)
 	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })

@@ -1,6 +1,8 @@
-// Package record is how the audit record lies in the database: the leaves of its Merkle tree, each a row with the hashes that tlog stores for it; the tree's
-// head, sealed; the spans by which lists are searched; and what is kept beside the leaves. A View reads it within one transaction that reads, an Edge adds
-// to it within those that write. Whose turn it is to write, and what of it the disk has, is the store's.
+// Package record is how the audit record lies in the database: the leaves of its Merkle tree, each
+// a row with the hashes that tlog stores for it; the tree's head, sealed; the spans by which lists
+// are searched; and what is kept beside the leaves. A View reads it within one transaction that
+// reads, an Edge adds to it within those that write. Whose turn it is to write, and what of it the
+// disk has, is the store's.
 package record
 
 import (
@@ -14,9 +16,10 @@ import (
 
 // What is sealed for the record, each for a purpose of its own.
 const (
-	payloadPurpose   = "audit-payload"
-	keptPurpose      = "audit-kept"
-	seedPurpose      = "audit-seed"  // of records without a sealed head: those of older versions, and those that have no name yet
+	payloadPurpose = "audit-payload"
+	keptPurpose    = "audit-kept"
+	// of records without a sealed head: those of older versions, and those that have no name yet
+	seedPurpose      = "audit-seed"
 	namedPurpose     = "audit-named" // of records of older versions that need have no witness
 	witnessedPurpose = "audit-witnessed"
 	headPurpose      = "audit-head"
@@ -38,9 +41,10 @@ type Tx interface {
 	Statement(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// An Edge is what must be known of the record to add to it. Its zero value knows nothing, and reads it when it is first needed. All that it does is
-// part of the transaction that it is given, one at a time; when that ends otherwise than by a commit, Lose must follow. Errors that are fault.Refused
-// are the failure of what was asked, others that of the transaction.
+// An Edge is what must be known of the record to add to it. Its zero value knows nothing, and reads
+// it when it is first needed. All that it does is part of the transaction that it is given, one at
+// a time; when that ends otherwise than by a commit, Lose must follow. Errors that are
+// fault.Refused are the failure of what was asked, others that of the transaction.
 type Edge struct {
 	tree     *tree    // nil: not read yet
 	heading  *heading // what the tree's head is sealed with; as tree
@@ -91,10 +95,12 @@ func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 // Head gives the tree's size and root. Grow must have been called in the same transaction.
 func (e *Edge) Head() audit.Head { return audit.Head{Size: e.tree.size, Root: e.tree.root()} }
 
-// Origin gives the record's name, empty when it has none. Grow must have been called in the same transaction.
+// Origin gives the record's name, empty when it has none. Grow must have been called in the same
+// transaction.
 func (e *Edge) Origin() string { return e.heading.origin }
 
-// A Tail is what of the record is written anew at the end of each transaction that changes it; nil: as it is.
+// A Tail is what of the record is written anew at the end of each transaction that changes it; nil:
+// as it is.
 type Tail struct {
 	Head              any // sealed
 	First, Time, Kept any // the pack of what is kept of the newest leaves: its first leaf, its time, sealed

@@ -44,7 +44,8 @@ func (b *bitmap) and(c *bitmap) bool {
 	return left != 0
 }
 
-// eachSpan calls f with the number of each span of the run that has some of the leaves, and these as distances from its first. b may be nil.
+// eachSpan calls f with the number of each span of the run that has some of the leaves, and these
+// as distances from its first. b may be nil.
 func (b *bitmap) eachSpan(f func(n int64, at []byte)) {
 	if b == nil {
 		return
@@ -63,8 +64,9 @@ func (b *bitmap) eachSpan(f func(n int64, at []byte)) {
 	}
 }
 
-// A run is what lists search 65536 leaves by: for each mark, which of them have it. It is made of 256 spans once these are full, so that a search reads a
-// few rows for a mark where it would read 256. Its rows are sorted by mark, and added at the end of their table.
+// A run is what lists search 65536 leaves by: for each mark, which of them have it. It is made of
+// 256 spans once these are full, so that a search reads a few rows for a mark where it would read
+// 256. Its rows are sorted by mark, and added at the end of their table.
 type run struct {
 	first int64
 	bounds
@@ -108,7 +110,8 @@ type postingRow struct {
 
 func postingKey(first int64, mark uint32) int64 { return first/runLeaves<<32 | int64(mark) }
 
-// rows returns the postings as they are stored: of each mark 4 bytes, two for how many leaves have it, less one, and the leaves: of 2 bytes each, or as a bitmap.
+// rows returns the postings as they are stored: of each mark 4 bytes, two for how many leaves have
+// it, less one, and the leaves: of 2 bytes each, or as a bitmap.
 func (r *run) rows() (out []postingRow) {
 	var row postingRow
 	for _, m := range slices.Sorted(maps.Keys(r.postings)) {

@@ -19,15 +19,18 @@ import (
 // spanLeaves is how many leaves a span has.
 const spanLeaves = 256
 
-// A span is what lists search 256 leaves by: which of them have a mark, the hash of a member's name and its value. Two may have the
-// same hash, so what it finds is looked at. It is kept in bytes: the marks in ascending order, each with four bytes, one byte less one for how
-// many leaves have it, and a byte for each of these, its distance from the first. All marks are those of beginnings; how a call ended is kept
-// beside them, by the leaf of its beginning.
+// A span is what lists search 256 leaves by: which of them have a mark, the hash of a member's name
+// and its value. Two may have the same hash, so what it finds is looked at. It is kept in bytes:
+// the marks in ascending order, each with four bytes, one byte less one for how many leaves have
+// it, and a byte for each of these, its distance from the first. All marks are those of beginnings;
+// how a call ended is kept beside them, by the leaf of its beginning.
 type span struct {
 	first int64
 	bounds
-	marks  map[uint32][]byte
-	ends   []byte          // of each end: its distance from first, that of its beginning from it (a varint), and the mark of its outcome
+	marks map[uint32][]byte
+	// of each end: its distance from first, that of its beginning from it (a varint), and the mark
+	// of its outcome
+	ends   []byte
 	places map[place]int64 // where the halves of records are
 	events map[string]bool // records that have no halves
 }
@@ -39,7 +42,8 @@ type spanRow struct {
 	marks, ends []byte
 }
 
-// bounds are the least and the greatest record that begins in some leaves, and of their times. All are empty when none does.
+// bounds are the least and the greatest record that begins in some leaves, and of their times. All
+// are empty when none does.
 type bounds struct{ low, high, since, until string }
 
 func (b *bounds) merge(o bounds) {
@@ -108,7 +112,8 @@ func eachMark(kept []byte, f func(m uint32, at []byte)) {
 	}
 }
 
-// eachEnd calls f with the leaf of the beginning of each call that ends in a span, and the mark of its outcome.
+// eachEnd calls f with the leaf of the beginning of each call that ends in a span, and the mark of
+// its outcome.
 func eachEnd(first int64, kept []byte, f func(begun int64, outcome uint32)) {
 	for len(kept) > 1 {
 		seq := first + int64(kept[0])
@@ -183,7 +188,8 @@ type facts struct {
 // beginsMark is the mark of all leaves that begin a record.
 var beginsMark = markOf("begins", "")
 
-// factsOf reads a leaf: a canonical object, whose members are strings, numbers and objects. It reports whether it is one, as far as it reads.
+// factsOf reads a leaf: a canonical object, whose members are strings, numbers and objects. It
+// reports whether it is one, as far as it reads.
 func factsOf(data []byte) (f facts, ok bool) {
 	ok = members(data, func(name, value []byte) {
 		switch string(name) {
@@ -216,7 +222,8 @@ func (f *facts) mark(name, value []byte) {
 	}
 }
 
-// members calls f with the members of an object in canonical JSON that are strings or numbers. It is much quicker than a decoder.
+// members calls f with the members of an object in canonical JSON that are strings or numbers. It
+// is much quicker than a decoder.
 func members(data []byte, f func(name, value []byte)) bool {
 	if len(data) < 2 || data[0] != '{' {
 		return false
@@ -349,7 +356,8 @@ func putSpanRow(ctx context.Context, tx Tx, s *span) error {
 	return err
 }
 
-// putAgain is putSpan for a span whose leaves were added before: where these are found is mostly there.
+// putAgain is putSpan for a span whose leaves were added before: where these are found is mostly
+// there.
 func putAgain(ctx context.Context, tx Tx, s *span) error {
 	for p, seq := range s.places {
 		var there int64
@@ -363,8 +371,9 @@ func putAgain(ctx context.Context, tx Tx, s *span) error {
 	return putSpanRow(ctx, tx, s)
 }
 
-// placeable looks whether a half of a record may be added: of each there is one, an end has a beginning, and an event has no end. The newest
-// ones are in the span under way, and what is greater than all records in others is in none.
+// placeable looks whether a half of a record may be added: of each there is one, an end has a
+// beginning, and an event has no end. The newest ones are in the span under way, and what is
+// greater than all records in others is in none.
 func (e *Edge) placeable(ctx context.Context, tx Tx, add *audit.Addition) error {
 	begun := add.Part != audit.PartEnded
 	_, first := e.span.places[place{add.Record, false}]
@@ -434,7 +443,8 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 	return s, rows.Err()
 }
 
-// Unspanned gives where the first span begins that is not written, as those of the record of an older version are, and how many leaves there are.
+// Unspanned gives where the first span begins that is not written, as those of the record of an
+// older version are, and how many leaves there are.
 func Unspanned(ctx context.Context, q Querier) (first, size int64, err error) {
 	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
 	if err := q.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {

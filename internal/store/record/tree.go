@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tree is what must be known of the record's Merkle tree to append to it: its size, and the roots of the complete
-// subtrees at its right edge. It is a value: a copy is the tree as it was.
+// A tree is what must be known of the record's Merkle tree to append to it: its size, and the roots
+// of the complete subtrees at its right edge. It is a value: a copy is the tree as it was.
 type tree struct {
 	size int64
 	edge [63]tlog.Hash // at level i: the root of the subtree of 2^i leaves, where size has that bit
@@ -51,12 +51,13 @@ func (t *tree) root() tlog.Hash {
 	return h
 }
 
-// selectTree gives the size, and for each level of the edge the hash that is stored with the last leaf of its subtree. It is one statement, and always
-// the same, since each start asks.
+// selectTree gives the size, and for each level of the edge the hash that is stored with the last
+// leaf of its subtree. It is one statement, and always the same, since each start asks.
 const selectTree = `WITH RECURSIVE n(n) AS (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf), level(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM level WHERE i < 62)
 	SELECT n, i, substr(l.hashes, i * 32 + 1, 32) FROM n CROSS JOIN level LEFT JOIN audit_leaf l ON l.seq = ((n >> i) << i) - 1 WHERE i = 0 OR (n >> i) & 1 ORDER BY i`
 
-// loadTree reads the tree from what is stored of it. What is missing there is an error: nothing can be appended then.
+// loadTree reads the tree from what is stored of it. What is missing there is an error: nothing can
+// be appended then.
 func loadTree(ctx context.Context, q Querier) (*tree, error) {
 	t := &tree{}
 	rows, err := q.QueryContext(ctx, selectTree)

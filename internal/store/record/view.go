@@ -14,7 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
-// A View is an audit.View. It lives no longer than the call that it is made for, and so has its context.
+// A View is an audit.View. It lives no longer than the call that it is made for, and so has its
+// context.
 type View struct {
 	ctx    context.Context
 	tx     *sql.Tx
@@ -42,7 +43,8 @@ func (v *View) Witness() (*audit.Head, error) {
 	return &k.Head, nil
 }
 
-// FirstExecution returns the oldest execution that the database has, and when it began; an empty id if there is none.
+// FirstExecution returns the oldest execution that the database has, and when it began; an empty id
+// if there is none.
 func (v *View) FirstExecution() (id string, began time.Time, err error) {
 	var at int64
 	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT id, started FROM execution ORDER BY started LIMIT 1`), &id, &at)

@@ -240,7 +240,8 @@ func TestListChanged(t *testing.T) {
 	})
 }
 
-// A tool that is added after the list was read, and before the server knows of the subscription, is found.
+// A tool that is added after the list was read, and before the server knows of the subscription, is
+// found.
 func TestListChangedBeforeTheSubscription(t *testing.T) {
 	for name, stateless := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
 		t.Run(name, func(t *testing.T) {

@@ -331,8 +331,8 @@ func TestRenewalOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// Tokens are masked as soon as they are known: those of a sign-in, renewed ones, and those stored by
-// another process. The ones in use stay masked, however many others follow.
+// Tokens are masked as soon as they are known: those of a sign-in, renewed ones, and those stored
+// by another process. The ones in use stay masked, however many others follow.
 func TestTokensAreMasked(t *testing.T) {
 	r, s := newRig(t), newStore(t)
 	m, other := mask.New(), mask.New()

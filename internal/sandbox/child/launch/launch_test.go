@@ -169,8 +169,8 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestGroup starts a process for an ordinary user in root's group, as containers have it: it is in as many namespaces as one of
-// another group.
+// TestGroup starts a process for an ordinary user in root's group, as containers have it: it is in
+// as many namespaces as one of another group.
 func TestGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be anybody")

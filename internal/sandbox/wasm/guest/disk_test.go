@@ -104,8 +104,8 @@ func (d disk) ask(question []byte) []byte {
 	return line
 }
 
-// asNode are bodies of async functions that use files, in an empty ./workspace, with fs, fsp, path, os, Buffer and
-// why(f), which tells how f fails.
+// asNode are bodies of async functions that use files, in an empty ./workspace, with fs, fsp, path,
+// os, Buffer and why(f), which tells how f fails.
 var asNode = []string{
 	`await fsp.writeFile("workspace/a.txt", "héllo"); return [await fsp.readFile("workspace/a.txt", "utf8"), (await fsp.readFile("workspace/a.txt")).length, (await fsp.readFile("workspace/a.txt", { encoding: "hex" }))]`,
 	`await fsp.writeFile("workspace/a", Buffer.from([0, 255, 128])); const b = await fsp.readFile("workspace/a"); return [Buffer.isBuffer(b), b instanceof Uint8Array, [...b], b.toString("base64"), b.toString("latin1"), b.toString()]`,

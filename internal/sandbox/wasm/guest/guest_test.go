@@ -33,8 +33,8 @@ type ends struct {
 	io.Closer
 }
 
-// run runs the body of an async function in a fresh sandbox. Calls of box.echo answer with their arguments, those of
-// box.fail fail.
+// run runs the body of an async function in a fresh sandbox. Calls of box.echo answer with their
+// arguments, those of box.fail fail.
 func run(t *testing.T, body string) talk {
 	t.Helper()
 	return runScript(t, "(async () => {"+body+"\n})")
@@ -423,7 +423,8 @@ func TestEnglish(t *testing.T) {
 	})
 }
 
-// A program may do what it likes to the builtins: what it is given stays right, and the runtime stays out of reach.
+// A program may do what it likes to the builtins: what it is given stays right, and the runtime
+// stays out of reach.
 func TestPoison(t *testing.T) {
 	check(t, [][2]string{
 		{`Object.prototype.toJSON = undefined; Object.prototype.get = () => 1; Object.prototype.value = 9; Object.prototype.error = { message: "x" };
@@ -461,7 +462,8 @@ func TestRandomness(t *testing.T) {
 	}
 }
 
-// The randomness of a program is the stream of ChaCha20 under its seed: the vectors 1 and 2 of RFC 8439, appendix A.1.
+// The randomness of a program is the stream of ChaCha20 under its seed: the vectors 1 and 2 of RFC
+// 8439, appendix A.1.
 func TestRandomnessIsChaCha20(t *testing.T) {
 	const want = `"76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586` +
 		`9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"`

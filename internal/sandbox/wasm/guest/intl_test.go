@@ -30,7 +30,8 @@ var intlDiffers string
 
 var dumpIntl = flag.String("intl", "", "write what differs from Node to a file")
 
-// An intlCase is a line of what testdata/intl.js writes: a locale, or "offsets", a case or a zone, and the result.
+// An intlCase is a line of what testdata/intl.js writes: a locale, or "offsets", a case or a zone,
+// and the result.
 type intlCase struct {
 	locale, name string
 	result       string
@@ -113,8 +114,8 @@ func TestIntlOfNode(t *testing.T) {
 	}
 }
 
-// TestIntl compares what the guest writes with what Node wrote, case by case. What is known to differ is in
-// testdata/intl_differs.txt, and must differ.
+// TestIntl compares what the guest writes with what Node wrote, case by case. What is known to
+// differ is in testdata/intl_differs.txt, and must differ.
 func TestIntl(t *testing.T) {
 	known := map[string]bool{}
 	for l := range strings.Lines(intlDiffers) {
@@ -176,8 +177,8 @@ func TestIntl(t *testing.T) {
 	}
 }
 
-// TestLocales checks which locales and zones are accepted, what is refused, and that programs can't change what Intl writes for
-// the next program.
+// TestLocales checks which locales and zones are accepted, what is refused, and that programs can't
+// change what Intl writes for the next program.
 func TestLocales(t *testing.T) {
 	check(t, [][2]string{
 		{`return ["de", "de-DE", "de-US", "DE-at", "zh-TW", "no", "pt-BR", "sr", "xx"].map((l) => { try { return new Intl.NumberFormat(l).resolvedOptions().locale; } catch (e) { return e.name; } })`,

@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// wasiCalls are all functions of WASI that take something from the guest, with their arguments from a list of numbers.
+// wasiCalls are all functions of WASI that take something from the guest, with their arguments from
+// a list of numbers.
 func wasiCalls(i imports, a []uint32, w uint64) []func() uint32 {
 	m := i.g.m
 	return []func() uint32{
@@ -58,8 +59,9 @@ type quietHost struct {
 func (q quietHost) Write([]byte)              {}
 func (q quietHost) Ask([]byte) ([]byte, bool) { return q.answer, true }
 
-// FuzzImports calls the host's functions with whatever a guest might: each gives an error number, or ends the guest by a
-// trap; none leaves the guest's memory, nor the table of files in another state than the guest could have written.
+// FuzzImports calls the host's functions with whatever a guest might: each gives an error number,
+// or ends the guest by a trap; none leaves the guest's memory, nor the table of files in another
+// state than the guest could have written.
 func FuzzImports(f *testing.F) {
 	f.Add(uint8(13), []byte{4, 0, 0, 0, 0, 0, 100, 0, 1, 0, 0, 0, 16, 0, 100, 0}, uint64(1)<<40, []byte(`{"answer":{"value":"AAAA"}}`), []byte("/lib/python3.13/os.pyc"))
 	f.Add(uint8(20), []byte{3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 22, 0, 0, 0, 0, 0, 0, 0}, uint64(1<<1|1<<6), []byte(`{"answer":{"value":{"dir":false,"size":-5}}}`), []byte("../../x"))
@@ -111,7 +113,8 @@ func TestScribbles(t *testing.T) {
 	}
 }
 
-// TestLastWord gives programs whose values take so much of the memory that there may be none to send them: each ends.
+// TestLastWord gives programs whose values take so much of the memory that there may be none to
+// send them: each ends.
 func TestLastWord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -120,7 +120,8 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// outcome writes what came of a program as tests do; of what a test doesn't mention, only what matters.
+// outcome writes what came of a program as tests do; of what a test doesn't mention, only what
+// matters.
 func (m *machine) outcome(done *sandbox.Done, fail *sandbox.GuestError, want []string) string {
 	var out []string
 	add := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }

@@ -21,7 +21,8 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
-// A machine is a guest in memory of its own, with a host whose time is virtual: nothing of it waits.
+// A machine is a guest in memory of its own, with a host whose time is virtual: nothing of it
+// waits.
 type machine struct {
 	t      testing.TB
 	g      *Guest

@@ -63,7 +63,8 @@ func TestSession(t *testing.T) {
 	)
 }
 
-// TestSessionCalls awaits and gathers what earlier programs made of calls, which may be their values.
+// TestSessionCalls awaits and gathers what earlier programs made of calls, which may be their
+// values.
 func TestSessionCalls(t *testing.T) {
 	session(t,
 		[2]string{"calls = [github.text() for _ in range(2)]\nissues = [github.get_issue(number=i) for i in range(2)]\nnone = lambda: github.nothing()\nby_name = {'text': github.text}\ndef safe():\n    try:\n        return github.count()\n    except ToolError:\n        return 0", ""},
@@ -128,7 +129,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeedOfGenerators gives new randomness to the generators that a program made, where it gave them no seed of its own.
+// TestSeedOfGenerators gives new randomness to the generators that a program made, where it gave
+// them no seed of its own.
 func TestSeedOfGenerators(t *testing.T) {
 	made := `import copy, random
 class Odd(random.Random):
@@ -163,8 +165,9 @@ random.seed(7)`
 	}
 }
 
-// TestDeterminism runs random programs with calls whose answers come in random order, twice, and then again from the lines
-// that the host wrote: what the guest says, and its memory afterwards, are the same to the last byte.
+// TestDeterminism runs random programs with calls whose answers come in random order, twice, and
+// then again from the lines that the host wrote: what the guest says, and its memory afterwards,
+// are the same to the last byte.
 func TestDeterminism(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -234,7 +237,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestPatchedLibrary has programs put something else into the modules that the runtime uses: the next ones run.
+// TestPatchedLibrary has programs put something else into the modules that the runtime uses: the
+// next ones run.
 func TestPatchedLibrary(t *testing.T) {
 	for _, patch := range []string{
 		"import json\njson.dumps = lambda o: 'x\\n'\njson.loads = None",
@@ -255,7 +259,8 @@ func TestPatchedLibrary(t *testing.T) {
 	}
 }
 
-// TestPlaces says where calls were made: again from the same place, from another one, and from a function that is defined anew.
+// TestPlaces says where calls were made: again from the same place, from another one, and from a
+// function that is defined anew.
 func TestPlaces(t *testing.T) {
 	m := start(t)
 	m.tools = testTools
