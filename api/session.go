@@ -226,10 +226,12 @@ func (c *Client) upload(ctx context.Context, path string, header http.Header, r 
 		return err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes+1))
 	switch {
 	case err != nil:
 		return &Error{Unavailable, "biplane's answer broke off: " + err.Error()}
+	case len(text) > answerBytes:
+		return &Error{Limit, fmt.Sprintf("biplane's answer is larger than %d bytes", answerBytes)}
 	case v == nil:
 		return nil
 	}

@@ -135,3 +135,21 @@ func BenchmarkLargeUnion(b *testing.B) {
 		}
 	}
 }
+
+// What a pattern costs to match counts: its length times that of the text.
+func TestLargePatterns(t *testing.T) {
+	e := entry(t, `{"type":"object","properties":{"p":{"pattern":"(?:a[ab]{1,500}c){1,2}"},"q":{"patternProperties":{"(?:a[ab]{1,500}c){1,2}":{}}},"r":{"pattern":"^[ab]*$"}}}`)
+	long := strings.Repeat("ab", 250_000)
+	for args, limited := range map[string]bool{
+		`{"p":"` + long + `"}`:                  true,
+		`{"q":{"` + long + `":1}}`:              true,
+		`{"r":"` + long + `"}`:                  false,
+		`{"p":"` + long[:20_000] + `c"}`:        false,
+		`{"q":{"` + long[:20_000] + `c":true}}`: false,
+	} {
+		err := e.Validate(json.RawMessage(args))
+		if limited && kindOf(err) != tool.Limit || !limited && err != nil {
+			t.Errorf("%.20s... of %d bytes: %v, limited: %t", args, len(args), err, limited)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/lazily"
@@ -164,8 +165,25 @@ func compileRegexp(s string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return anything(s), nil
 	}
-	return re, nil
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return anything(s), nil
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return anything(s), nil
+	}
+	return pattern{re, len(program.Inst)}, nil
 }
+
+// A pattern is a regular expression whose matching counts against the steps of a validation.
+type pattern struct {
+	*regexp.Regexp
+	size int
+}
+
+// Size returns the number of its instructions.
+func (p pattern) Size() int { return p.size }
 
 type anything string
 

@@ -83,11 +83,12 @@ func EscapeLen(s string) int {
 		}
 		return len(s)
 	case ']', 'P', 'X', '^', '_':
-		if i := strings.IndexAny(s, "\a"); i >= 0 {
-			return i + 1
-		}
-		if i := strings.Index(s, "\x1b\\"); i >= 0 {
-			return i + 2
+		bell, end := strings.IndexByte(s, '\a'), strings.Index(s[2:], "\x1b\\")
+		switch {
+		case end >= 0 && (bell < 0 || 2+end < bell):
+			return 2 + end + 2
+		case bell >= 0:
+			return bell + 1
 		}
 		return len(s)
 	}

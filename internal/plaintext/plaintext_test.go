@@ -13,6 +13,8 @@ func TestClean(t *testing.T) {
 		"plain\ttext\n":                     "plain\ttext\n",
 		"a\r\nb\rc\u2028d":                  "a\nb\nc\nd",
 		"\x1b[31mred\x1b[0m \x1b]0;t\aend":  "red end",
+		"\x1b]0;t\x1b\\shown\aend":          "shownend",
+		"\x1b]0;t\ashown\x1b\\end":          "shownend",
 		"left\u202eright\u2066x\u200f":      "leftrightx",
 		"tags\U000e0041\U000e0042":          "tags",
 		"zero\u200bwidth\u2060\ufeff\u00ad": "zerowidth",

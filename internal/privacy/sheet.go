@@ -107,7 +107,7 @@ func (s *Sheet) JSON(p *json.RawMessage) {
 	if !ok {
 		d = s.text(string(*p), noCue)
 	}
-	if len(d) > 1 {
+	if len(d) > 1 || !ok && strings.Contains(string(*p), ellipsis) {
 		s.fill = append(s.fill, func() { *p = json.RawMessage(s.compose(d)) })
 	}
 }

@@ -250,7 +250,10 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 	asked := r.pending[r.helloID] // its answer was lost: the new backend will answer
 	delete(r.pending, r.helloID)
 	if r.hello != nil {
-		if err := r.greet(back, in, asked == nil); err != nil {
+		stop := closeWhen(ctx, back)
+		err := r.greet(back, in, asked == nil)
+		stop()
+		if err != nil {
 			back.Close()
 			return nil, tool.Errorf(tool.Unavailable, "begin anew with biplane: %w", err)
 		}
@@ -268,6 +271,17 @@ func (r *relay) again(ctx context.Context) (*bufio.Reader, error) {
 		r.pending[r.helloID] = asked
 	}
 	return in, nil
+}
+
+// greetWait is how long a backend may take to answer the handshake. Nothing else happens meanwhile.
+const greetWait = 30 * time.Second
+
+// closeWhen closes back when ctx ends or greetWait has passed, unless the returned function is
+// called before.
+func closeWhen(ctx context.Context, back *Backend) (stop func()) {
+	ctx, cancel := context.WithTimeout(ctx, greetWait)
+	keep := context.AfterFunc(ctx, func() { back.Close() })
+	return func() { keep(); cancel() }
 }
 
 // greet sends the agent's initialize request. If answered is set, the agent has already received

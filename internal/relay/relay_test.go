@@ -151,6 +151,36 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// TestSilentBackend connects again to a backend that doesn't answer the handshake: that ends with
+// the context, or after a time limit.
+func TestSilentBackend(t *testing.T) {
+	for name, canceled := range map[string]bool{"stopped": true, "too late": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				b1, e1 := newBackend()
+				b2, e2 := newBackend()
+				a := begin(ctx, b1, b2)
+				greet(t, a, e1)
+				e1.out.Close()
+				line(t, e2.in, `"initialize"`)
+				start := time.Now()
+				if canceled {
+					cancel()
+				}
+				if err := <-a.over; err == nil && !canceled {
+					t.Error("the relay ended without an error")
+				}
+				if took := time.Since(start); canceled && took > 0 || !canceled && took != greetWait {
+					t.Errorf("it took %s", took)
+				}
+				a.say.Close()
+			})
+		})
+	}
+}
+
 // TestLongLine reads a message that is too long: it is truncated, and the next one is complete.
 func TestLongLine(t *testing.T) {
 	r := bufio.NewReader(io.MultiReader(io.LimitReader(zeros{}, messageBytes+100<<10), strings.NewReader("\n{}\n")))

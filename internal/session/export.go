@@ -24,10 +24,9 @@ const (
 	lockPassphrase = "passphrase\n"
 	lockKey        = "key "
 	// scrypt work factors: a user's passphrase costs about 0.3 s and 64 MiB; a random one needs no
-	// work.
+	// work. An import accepts no more.
 	personWork = 16
 	randomWork = 10
-	mostWork   = 18
 )
 
 // A Sealer seals data with a key that it doesn't reveal. *secret.Key implements it.
@@ -162,7 +161,7 @@ func ReadExported(r io.Reader, passphrase string, key Sealer, most int64) (*Expo
 		if passphrase == "" {
 			return nil, tool.Errorf(tool.Invalid, "import: the file is locked with a passphrase: give it")
 		}
-		work, why = mostWork, "the passphrase is wrong, or it was changed"
+		work, why = personWork, "the passphrase is wrong, or it was changed"
 	case locked && key != nil:
 		sealed, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(lock[len(lockKey):], "\n"))
 		if err == nil {

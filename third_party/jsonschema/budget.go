@@ -15,6 +15,7 @@ var ErrUnexplained = errors.New("the value is invalid; finding out where takes t
 
 const (
 	bytesPerStep = 32     // of a string whose length or pattern is checked
+	workPerStep  = 1024   // bytes of a string times instructions of the pattern
 	maxErrors    = 10_000 // after so many, further members and items are not looked at
 	maxRejectRef = 4      // references and properties that rejects follows
 )
@@ -54,6 +55,14 @@ func (vd *validator) step(n int) {
 	}
 	if vd.budget.steps -= n; vd.budget.steps < 0 {
 		panic(ErrSteps)
+	}
+}
+
+// stepPattern counts the steps that matching s takes. A Regexp that has a Size method returns the number of its
+// instructions: in the worst case each of them is looked at for each byte.
+func (vd *validator) stepPattern(re Regexp, s string) {
+	if sized, ok := re.(interface{ Size() int }); ok {
+		vd.step(len(s) * sized.Size() / workPerStep)
 	}
 }
 

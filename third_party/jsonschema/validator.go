@@ -264,6 +264,7 @@ func (vd *validator) objValidate(obj map[string]any) {
 
 		// patternProperties --
 		for regex, sch := range s.PatternProperties {
+			vd.stepPattern(regex, pname)
 			if regex.MatchString(pname) {
 				evaluated = true
 				vd.addErr(vd.validateVal(sch, pvalue, pname))
@@ -465,6 +466,7 @@ func (vd *validator) strValidate(str string) {
 
 	// pattern --
 	if s.Pattern != nil {
+		vd.stepPattern(s.Pattern, str)
 		if !s.Pattern.MatchString(str) {
 			vd.addError(&kind.Pattern{Got: str, Want: s.Pattern.String()})
 		}
