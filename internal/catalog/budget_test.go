@@ -138,7 +138,10 @@ func BenchmarkLargeUnion(b *testing.B) {
 
 // What a pattern costs to match counts: its length times that of the text.
 func TestLargePatterns(t *testing.T) {
-	e := entry(t, `{"type":"object","properties":{"p":{"pattern":"(?:a[ab]{1,500}c){1,2}"},"q":{"patternProperties":{"(?:a[ab]{1,500}c){1,2}":{}}},"r":{"pattern":"^[ab]*$"}}}`)
+	e := entry(t, `{"type":"object","properties":{
+		"p":{"pattern":"(?:a[ab]{1,500}c){1,2}"},
+		"q":{"patternProperties":{"(?:a[ab]{1,500}c){1,2}":{}}},
+		"r":{"pattern":"^[ab]*$"}}}`)
 	long := strings.Repeat("ab", 250_000)
 	for args, limited := range map[string]bool{
 		`{"p":"` + long + `"}`:                  true,
