@@ -182,8 +182,8 @@ type pattern struct {
 	size int
 }
 
-// Size returns the number of its instructions.
-func (p pattern) Size() int { return p.size }
+// ProgramSize returns the number of its instructions.
+func (p pattern) ProgramSize() int { return p.size }
 
 type anything string
 

@@ -58,11 +58,11 @@ func (vd *validator) step(n int) {
 	}
 }
 
-// stepPattern counts the steps that matching s takes. A Regexp that has a Size method returns the number of its
+// stepPattern counts the steps that matching s takes. A Regexp that has a ProgramSize method returns the number of its
 // instructions: in the worst case each of them is looked at for each byte.
 func (vd *validator) stepPattern(re Regexp, s string) {
-	if sized, ok := re.(interface{ Size() int }); ok {
-		vd.step(len(s) * sized.Size() / workPerStep)
+	if sized, ok := re.(interface{ ProgramSize() int }); ok {
+		vd.step(len(s) * sized.ProgramSize() / workPerStep)
 	}
 }
 
