@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// pass is that of the run's fence. What a program did before this process began is not decided on
-// again.
+// pass checks an operation against the run's fence. Operations from before this process began are
+// not checked again.
 func (r *run) pass(op, path, to string) error {
 	r.fencing.Lock()
 	defer r.fencing.Unlock()
@@ -17,7 +17,7 @@ func (r *run) pass(op, path, to string) error {
 	return r.fence.Pass(r.ctx, r.fs, op, path, to)
 }
 
-// fileOp does what a program asks for, where it may.
+// fileOp performs the file operation f if the policy allows it.
 func (r *run) fileOp(f *sandbox.File) (json.RawMessage, error) {
 	if err := r.pass(f.Op, f.Path, f.To); err != nil {
 		return nil, err
@@ -25,8 +25,8 @@ func (r *run) fileOp(f *sandbox.File) (json.RawMessage, error) {
 	return r.fileDone(f)
 }
 
-// fileAgain does to files what a program did before this process began, when it was answered so. It
-// was decided on then: a refusal stays one, and nothing else becomes one.
+// fileAgain repeats a file operation from before this process began, unless answer was a refusal.
+// The decision stands: a refusal stays one, and no other operation is refused now.
 func (r *run) fileAgain(f *sandbox.File, answer []byte) {
 	var m sandbox.HostMessage
 	if json.Unmarshal(answer, &m) == nil && m.Answer != nil && m.Answer.Error != nil && m.Answer.Error.Code == "EACCES" {
@@ -35,7 +35,8 @@ func (r *run) fileAgain(f *sandbox.File, answer []byte) {
 	_, _ = r.fileDone(f)
 }
 
-// importable keeps the skills that a program may read. One that it names, and may not, is an error.
+// importable removes the skills that the program may not read from skills. If source names one of
+// these, it returns an error.
 func (r *run) importable(skills map[string]string, source string) error {
 	for name := range skills {
 		base, _, _ := strings.Cut(name, ".")

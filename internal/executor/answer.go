@@ -14,9 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// finish makes the answer of an execution that ended, by err or by what the guest said last.
+// finish builds the answer of an execution that ended with err or with the guest's last message.
 func (r *run) finish(err error) {
-	r.recount(r.recall.Left()) // they were made, whatever kept it from going on
+	r.recount(r.recall.Left()) // these calls were made, even if the program could not continue
 	r.mu.Lock()
 	r.conclude(err)
 	r.exec.GoesOn = r.log.Frozen()
@@ -52,7 +52,7 @@ func (r *run) finish(err error) {
 		r.x.cfg.Ended(e)
 	}
 	if carried := r.plan.came(); carried != nil {
-		r.cpu += carried.CPU() // of an execution that was told of, and not admitted by itself
+		r.cpu += carried.CPU() // of an execution that was reported as part of r, and not admitted separately
 	}
 	if r.admitted != nil {
 		r.admitted(e)
@@ -61,7 +61,7 @@ func (r *run) finish(err error) {
 	r.changed()
 }
 
-// callBytes is how much the records of calls hold.
+// callBytes returns the approximate size of the records of calls, in bytes.
 func callBytes(calls []execution.Call) (n int) {
 	for i := range calls {
 		n += 200 + len(calls[i].Tool) + len(calls[i].Args) + len(calls[i].Error)
@@ -69,11 +69,11 @@ func callBytes(calls []execution.Call) (n int) {
 	return n
 }
 
-// conclude sets state, value, error and notes. r.mu is held.
+// conclude sets the state, value, error and notes of the execution. r.mu is held.
 func (r *run) conclude(err error) {
 	e := &r.exec
 	for i := range e.Calls {
-		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never began
+		if c := &e.Calls[i]; c.Pending { // its goroutine is gone: it never started
 			c.Pending, c.Unsent, c.Error = false, true, errNotMade.Msg
 		}
 	}
@@ -123,14 +123,14 @@ func (r *run) conclude(err error) {
 	r.end = nil
 }
 
-// unawaited names the calls that the program didn't wait for. r.mu is held.
+// unawaited returns a note that names the calls that the program didn't await. r.mu is held.
 func (r *run) unawaited(ids []int64) string {
 	var names []string
 	seen := map[string]bool{}
 	known, stopped := 0, 0
 	for _, id := range ids {
 		n, ok := r.ids[id]
-		if !ok { // refused at once, as one over the limit
+		if !ok { // refused immediately, such as a call over the limit
 			continue
 		}
 		c := &r.exec.Calls[n]
@@ -158,7 +158,7 @@ func (r *run) unawaited(ids []int64) string {
 		prose.Count(known, "call"), strings.Join(names, ", "), more, outcome)
 }
 
-// broken tells why a program didn't run, or didn't come to its end.
+// broken returns the failure of a program that didn't run or didn't finish because of err.
 func (r *run) broken(err error) *execution.Failure {
 	f := execution.Broken(err)
 	if f.Kind == string(tool.Internal) {
@@ -167,7 +167,8 @@ func (r *run) broken(err error) *execution.Failure {
 	return f
 }
 
-// content makes that of the answer: of a plan that was carried out, what that answered.
+// content returns the content of the answer. If a plan was carried out, it is that execution's
+// content.
 func (r *run) content(e *execution.Execution) []any {
 	if c := r.plan.came(); c != nil {
 		return c.content(e.Notes)
@@ -185,7 +186,7 @@ func (r *run) content(e *execution.Execution) []any {
 	return out
 }
 
-// sessionText is the one line on the session.
+// sessionText returns the line about the session in the answer.
 func (r *run) sessionText(e *execution.Execution) string {
 	switch {
 	case e.Session == "":

@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// ask answers a question for which the guest stands still (sandbox.Cmd.Ask). Its own time runs on,
-// but not while a call is under way, as always.
+// ask answers a question on which the guest blocks (sandbox.Cmd.Ask). The program's own time
+// continues to run, except while a call is outstanding.
 func (r *run) ask(ctx context.Context, question []byte) []byte {
 	if h := r.recall.Answer(); h != nil {
 		return r.answerAgain(question, h)
@@ -67,7 +67,7 @@ func (r *run) ask(ctx context.Context, question []byte) []byte {
 	return line
 }
 
-// reply gives the answer to a question, and whether it is what came of a call.
+// reply returns the answer to a question, and reports whether it is the outcome of a call.
 func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.Answer, made bool) {
 	switch {
 	case m.Call != nil:
@@ -98,8 +98,8 @@ func (r *run) reply(ctx context.Context, m *sandbox.GuestMessage) (_ *sandbox.An
 	return &sandbox.Answer{Error: guestError(tool.Errorf(tool.Internal, "this can't be asked"))}, false
 }
 
-// callAndWait makes a call and waits for its end, or that of the guest, and reports whether the
-// answer is what came of it.
+// callAndWait makes a call and waits until it ends or ctx is done. It reports whether the answer is
+// the outcome of the call.
 func (r *run) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sandbox.Answer, made bool) {
 	a := &sandbox.Answer{ID: c.ID}
 	c, asked := r.plain(c)

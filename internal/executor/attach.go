@@ -15,15 +15,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// Bounds of what an agent can send along with a program. What is larger is for the program to
-// fetch, or for `biplane cp`.
+// Limits of the files that an agent can send with a program. Larger files must be fetched by the
+// program or copied with `biplane cp`.
 const (
 	maxAttached      = 64      // files
-	maxAttachedBytes = 2 << 20 // of all of them, decoded: a request of MCP has room for them
+	maxAttachedBytes = 2 << 20 // total size, decoded; fits into one MCP request
 )
 
-// An attached is a file as agents send it: an embedded resource of MCP (server/tools, embedded
-// resources), with its wrapping {type: "resource", resource: {uri, text | blob}} or without, or the
+// An attached is a file in a request: an embedded resource of MCP (server/tools, embedded
+// resources), with or without its wrapper {type: "resource", resource: {uri, text | blob}}, or the
 // same with a path instead of the uri.
 type attached struct {
 	Type     string    `json:"type"`
@@ -34,7 +34,7 @@ type attached struct {
 	Blob     *string   `json:"blob"`
 }
 
-// attachments reads the files of an execute. Their errors name the file, as they are about the
+// attachments parses the files argument of execute. Its errors name the file and describe the
 // request.
 func attachments(raw json.RawMessage) ([]journal.File, error) {
 	if len(raw) == 0 || string(raw) == "null" {
@@ -70,7 +70,7 @@ func attachments(raw json.RawMessage) ([]journal.File, error) {
 	return out, nil
 }
 
-// name is the path of a file below ./workspace.
+// name returns the path of the file, relative to ./workspace.
 func (a *attached) name(i int) (string, error) {
 	p := a.Path
 	if p == "" && a.URI != "" {
@@ -93,14 +93,14 @@ func (a *attached) name(i int) (string, error) {
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d] has no name: give a path, for example \"data.csv\"", i)
 	case !utf8.ValidString(p) || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || path.Clean(p) != p || slices.Contains(strings.Split(p, "/"), ".."):
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q can't be a file below ./workspace: give a path such as \"data.csv\" or \"reports/may.csv\"", i, prose.Cut(p, 80))
-	case !below && (top == "skills" || top == "tools"): // by that name the program would look elsewhere
+	case !below && (top == "skills" || top == "tools"): // in the program, this name refers to another directory
 		return "", tool.Errorf(tool.Invalid, "execute: files[%d]: %q is not below ./workspace: ./skills is written by programs, ./tools by nobody", i, prose.Cut(p, 80))
 	}
 	return p, nil
 }
 
-// belowWorkspace takes ./workspace from a path, however programs may write it, and says whether it
-// was there.
+// belowWorkspace strips ./workspace from a path, in any form that programs may write it, and
+// reports whether it was there.
 func belowWorkspace(p string) (rest string, below bool) {
 	if rest, below = strings.CutPrefix(p, "/workspace/"); below {
 		return rest, true
@@ -108,14 +108,14 @@ func belowWorkspace(p string) (rest string, below bool) {
 	return strings.CutPrefix(strings.TrimPrefix(p, "./"), "workspace/")
 }
 
-// data gives the bytes of a file, at most so many.
+// data returns the contents of a file, at most most bytes.
 func (a *attached) data(name string, most int) (data []byte, err error) {
 	switch {
 	case (a.Text == nil) == (a.Blob == nil):
 		return nil, tool.Errorf(tool.Invalid, "execute: file %q needs one of text and blob", prose.Cut(name, 80))
 	case a.Text != nil:
 		data = []byte(*a.Text)
-	case values.DecodedSize(*a.Blob) <= most: // or it is too large, which is said below
+	case values.DecodedSize(*a.Blob) <= most: // otherwise it is too large, which is reported below
 		if data, err = base64.StdEncoding.DecodeString(*a.Blob); err != nil {
 			return nil, tool.Errorf(tool.Invalid, "execute: file %q: blob is not valid base64 (with padding): %w", prose.Cut(name, 80), err)
 		}
@@ -126,13 +126,13 @@ func (a *attached) data(name string, most int) (data []byte, err error) {
 	return data, nil
 }
 
-// attach puts the files into the program's view of ./workspace: they stay when it ends well, and
-// are gone when it fails.
+// attach writes the files into the program's view of ./workspace. They are kept if the program
+// succeeds, and discarded if it fails.
 func (r *run) attach(files []journal.File) error {
 	for _, f := range files {
 		name := "./workspace/" + f.Path
 		var err error
-		if r.recall == nil { // else it was decided on before
+		if r.recall == nil { // otherwise access was decided before
 			err = r.pass("write", name, "")
 		}
 		if dir := path.Dir(f.Path); err == nil && dir != "." {

@@ -12,11 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// valueText shows a value within the budget. What doesn't fit is described, and kept for later
-// programs.
+// valueText returns the text of a value within the token budget. A value that doesn't fit is
+// described, and kept for later programs.
 func (r *run) valueText(e *execution.Execution) string {
 	v, budget := string(e.Value), r.x.cfg.Limits.OutputTokens
-	if len(v) <= budget { // no token is shorter than a byte
+	if len(v) <= budget { // a token has at least one byte
 		return v
 	}
 	n, err := r.x.tokens.Count(v, budget)
@@ -47,8 +47,8 @@ func (r *run) overText(v, handle, first, last string) string {
 		"shape: %s\nhead: %s\ntail: %s", prose.Group(len(v)), prose.Group(int(about)), prose.Span(r.x.cfg.Limits.KeptFor), call, shape, first, last)
 }
 
-// readResult gives a part of a leftover: {handle, offset?, limit?}, in characters of a string,
-// items of an array, else characters of the JSON.
+// readResult returns a part of a leftover: {handle, offset?, limit?}. Offset and limit count
+// characters of a string, items of an array, or otherwise characters of the JSON.
 func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	fields, err := object(args, "readResult", "handle", "offset", "limit")
 	if err != nil {
@@ -92,15 +92,16 @@ func (r *run) readResult(args json.RawMessage) (json.RawMessage, error) {
 	return tool.Marshal(values.Runes(string(v), offset, limit))
 }
 
-// CPU is the CPU time of the program, of the one that carried out its plan, and of the host for
-// both.
+// CPU returns the CPU time of the program, of the one that carried out its plan, and of the host
+// for both.
 func (r *run) CPU() time.Duration { return r.cpu + time.Duration(r.host.Load()) }
 
-// Count counts what the agent was given and what it was spared; once.
+// Count counts the tokens that the agent received and those that it was spared. Only the first call
+// after the execution's end computes them.
 func (r *run) Count() (execution.Tokens, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counted || r.answered == nil { // it has not ended
+	if r.counted || r.answered == nil { // the execution has not ended
 		return r.exec.Tokens, nil
 	}
 	var t execution.Tokens

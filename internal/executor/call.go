@@ -19,19 +19,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// failedKind is the kind of a ToolError where the tool ran and reported failure: none of the kinds
-// of package tool, which are about calls that could not be made.
+// failedKind is the kind of a ToolError if the tool ran and reported failure. The kinds of package
+// tool are for calls that could not be made.
 const failedKind = "failed"
 
 const (
-	// maxPath is the longest path of a tool that is looked up, in bytes: what a program asks for is
-	// kept on record.
+	// maxPath is the maximum length of a tool path that is looked up, in bytes: requested paths are
+	// recorded.
 	maxPath = 1024
-	// maxAnswers is how many bytes of results may wait until the program reads them.
+	// maxAnswers is the maximum size of the results that wait until the program reads them, in
+	// bytes.
 	maxAnswers = 256 << 20
 )
 
-// call takes a call of the program: it begins it, and its answer goes to the guest when it comes.
+// call starts a call of the program. Its answer is sent to the guest when it arrives.
 func (r *run) call(c *sandbox.GuestCall) error {
 	c, asked := r.plain(c)
 	n, path, now, err := r.admit(c, asked)
@@ -57,7 +58,7 @@ func (r *run) call(c *sandbox.GuestCall) error {
 			return nil
 		}
 	}
-	turn := r.turns.Join() // here, in the order of the program's own calls
+	turn := r.turns.Join() // joined here, in the order in which the program makes its calls
 	r.calls.Go(func() {
 		value, failure := r.made(n, c, path, turn)
 		size := len(value)
@@ -67,9 +68,9 @@ func (r *run) call(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// plain returns a call in the plain form, in which it is decided on, recorded and made, and the
-// digest of the form in which the program wrote it, empty where that is the same. A call that is
-// made again has the form that it had then.
+// plain returns a call in its plain form, in which it is authorized, recorded and made. It also
+// returns the digest of the form that the program wrote, empty if both are the same. A call that is
+// made again keeps the plain form that it had before.
 func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
 	if k := r.recall.Known(c.ID); k != nil && k.Asked != "" {
@@ -88,8 +89,8 @@ func (r *run) plain(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, journal.DigestOf(path, c.Args)
 }
 
-// admit takes a call in: as the n-th of those that go through the door, or as one that now answers.
-// An error ends the program.
+// admit registers a call. It returns the call's index if it goes through the gateway, or else a
+// function now that answers it. An error ends the program.
 func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now func() (json.RawMessage, error), err error) {
 	refuse := func(err *tool.Error) (int, string, func() (json.RawMessage, error), error) {
 		return 0, path, func() (json.RawMessage, error) { return nil, err }, nil
@@ -124,11 +125,11 @@ func (r *run) admit(c *sandbox.GuestCall, asked string) (n int, path string, now
 	return n, path, nil, nil
 }
 
-// maxRefused is how many calls over the limit end the program.
+// maxRefused is the number of calls over the limit after which the program is ended.
 const maxRefused = 1000
 
-// made makes the n-th call of the program when its turn has come, and gives what it comes to.
-// unhold follows, when that was handed on.
+// made makes the n-th call of the program when its turn comes, and returns the outcome. The caller
+// calls unhold after it has passed the outcome on.
 func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
 	var res *tool.Result
 	var err error
@@ -151,7 +152,7 @@ func (r *run) made(n int, c *sandbox.GuestCall, path string, turn chan struct{})
 	return r.came(n, path, res, err)
 }
 
-// came notes what the n-th call came to, and gives what the program is told of it.
+// came records the outcome of the n-th call, and returns what the program receives of it.
 func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMessage, *sandbox.GuestError) {
 	size := 0
 	if res != nil {
@@ -194,7 +195,7 @@ func (r *run) came(n int, path string, res *tool.Result, err error) (json.RawMes
 	return value, failure
 }
 
-// unhold ends a call whose answer of so many bytes was handed on.
+// unhold ends a call whose answer of size bytes has been passed on.
 func (r *run) unhold(size int) {
 	r.shift(func() {
 		r.answers -= size
@@ -202,11 +203,11 @@ func (r *run) unhold(size int) {
 	})
 }
 
-// errNotMade is how a call ends that still waited for its turn when the program ended.
+// errNotMade is the error of a call that was still waiting for its turn when the program ended.
 var errNotMade = &tool.Error{Kind: tool.Canceled, Msg: execution.NotMade + "the program ended before its turn came", Unsent: true}
 
-// begun reports whether a call whose turn has come may still be made: not when the program has
-// ended meanwhile, since nobody would know of it.
+// begun returns an error if the program has ended before the turn of a call came: no one would
+// receive its result.
 func (r *run) begun() error {
 	select {
 	case <-r.over:
@@ -216,7 +217,7 @@ func (r *run) begun() error {
 	}
 }
 
-// outcome gives what a call comes to inside the program: a value, or an error.
+// outcome returns the result of a call as seen by the program: a value or an error.
 func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (value json.RawMessage, _ error) {
 	switch {
 	case err != nil:
@@ -238,10 +239,10 @@ func (r *run) outcome(res *tool.Result, err error, blocks *[]journal.Block) (val
 	return value, err
 }
 
-// maxDoubts is how many notes on the arguments of calls one execution has.
+// maxDoubts is the maximum number of notes on call arguments in one execution.
 const maxDoubts = 5
 
-// doubt adds a note on the arguments of a call that was made, once.
+// doubt adds a note on the arguments of a call that was made, unless it is already noted.
 func (r *run) doubt(path string, args json.RawMessage, err error) {
 	if r.x.cfg.Doubt == nil || err != nil && tool.AsError(err).Unsent {
 		return
@@ -258,14 +259,13 @@ func (r *run) doubt(path string, args json.RawMessage, err error) {
 	}
 }
 
-// isNoted reports whether the check of the program's text has the doubt already.
+// isNoted reports whether the check of the program's text already produced this note.
 func (r *run) isNoted(doubt string) bool {
 	what, _, _ := strings.Cut(doubt, " is not declared")
 	return r.program != nil && slices.ContainsFunc(r.program.Notes, func(n string) bool { return strings.HasPrefix(n, what+" is not declared") })
 }
 
-// through makes the n-th call through the door. A panic there must not take the program's
-// neighbours along.
+// through makes the n-th call through the gateway. A panic there must not affect other programs.
 func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -278,7 +278,7 @@ func (r *run) through(n int, path string, args json.RawMessage) (res *tool.Resul
 	return r.x.cfg.Door().Call(r.ctx, c)
 }
 
-// callOf makes the n-th call as the door is given it.
+// callOf returns the n-th call as it is passed to the gateway.
 func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 	id := callID(r.id, n+1)
 	return &tool.Call{ID: id, Again: r.past.records[id], Parent: r.id, Path: path, Arguments: args, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Remark: r.remark, Worked: r.worked,
@@ -286,7 +286,7 @@ func (r *run) callOf(n int, path string, args json.RawMessage) *tool.Call {
 		Progress: func(p tool.Progress) { r.reported(n, p) }, Leaving: r.leaving(n), Held: func(h *tool.Hold) { r.held(n, h) }}
 }
 
-// reported notes what the tool of the n-th call says of its progress.
+// reported stores the progress reported by the tool of the n-th call.
 func (r *run) reported(n int, p tool.Progress) {
 	r.hideText(&p.Message)
 	s := reportText(p)
@@ -300,14 +300,14 @@ func guestError(err error) *sandbox.GuestError {
 	return &sandbox.GuestError{Kind: string(e.Kind), Message: prose.Cut(execution.GuestText(e), values.MaxErrorText)}
 }
 
-// errUnread is what a program is told that asks for more than it reads.
+// errUnread is the error for a program that requests more than it reads.
 var errUnread = tool.Over(execution.FanOutLimit, "%s are waiting to be read by the program already: await each part before asking for the next", prose.Size(stream.MaxMade))
 
 // answerNow answers a call that needs no waiting.
 func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
 	var v json.RawMessage
 	err := error(errUnread)
-	if !r.stream.Full() { // whoever takes the guest's messages can't wait until it reads
+	if !r.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
 		v, err = f()
 	}
 	if err != nil {
@@ -316,8 +316,8 @@ func (r *run) answerNow(id int64, f func() (json.RawMessage, error)) error {
 	return r.post(&sandbox.Answer{ID: id, Value: v}, false, false)
 }
 
-// answer sends an answer to the guest; when the guest is gone, nobody needs it, unless its session
-// goes on.
+// answer sends an answer to the guest. If the guest is gone, the answer is kept only if its session
+// continues.
 func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
 	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
 	err := r.post(a, true, true)
@@ -329,7 +329,7 @@ func (r *run) answer(id int64, value json.RawMessage, failure *sandbox.GuestErro
 	}
 }
 
-// post sends an answer, which is that of a call that was made, or of something else.
+// post sends an answer. made reports whether it is the outcome of a call that was made.
 func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 	what := about{at: r.now()}
 	if made {
@@ -345,8 +345,8 @@ func (r *run) post(a *sandbox.Answer, made, wait bool) error {
 	return r.stream.Send(line, what, wait)
 }
 
-// keep keeps a content block for emit and readResult, and gives its handle: the one that it had, or
-// a new one.
+// keep stores a content block for emit and readResult, and returns its handle: the given one, or a
+// new one if handle is empty.
 func (r *run) keep(handle string, b values.Block, raw json.RawMessage) string {
 	l := &leftover{handle: handle, principal: r.principal.ID, session: r.exec.Session, labels: r.labels.All(), block: raw, data: b.Data}
 	if b.Resource != nil {
@@ -357,7 +357,7 @@ func (r *run) keep(handle string, b values.Block, raw json.RawMessage) string {
 	return r.x.left.keep(l)
 }
 
-// keepAgain keeps content blocks under the handles that they had.
+// keepAgain stores content blocks under their previous handles.
 func (r *run) keepAgain(blocks []journal.Block) {
 	for _, b := range blocks {
 		var content values.Block
@@ -367,10 +367,11 @@ func (r *run) keepAgain(blocks []journal.Block) {
 	}
 }
 
-// maxSeen is how many bytes of tool results an execution holds to count their tokens.
+// maxSeen is the maximum size of the tool results that an execution holds to count their tokens, in
+// bytes.
 const maxSeen = 8 << 20
 
-// saw notes what the agent did not have to read. r.mu is held.
+// saw adds a result that the agent did not have to read. r.mu is held.
 func (r *run) saw(res *tool.Result) {
 	if res == nil {
 		return
@@ -383,7 +384,7 @@ func (r *run) saw(res *tool.Result) {
 	}
 }
 
-// maxShort is how many bytes of a call's arguments an error text shows.
+// maxShort is the number of bytes of a call's arguments that an error text shows.
 const maxShort = 160
 
 func short(args json.RawMessage) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// now is the time that a program is told, in milliseconds since the epoch.
+// now returns the time that the program sees, in milliseconds since the epoch.
 func (r *run) now() int64 {
 	if r.plan != nil {
 		return r.plan.now()
@@ -15,7 +15,7 @@ func (r *run) now() int64 {
 	return r.x.cfg.Now().UnixMilli()
 }
 
-// seed is the randomness of the program.
+// seed returns the seed of the program's random numbers.
 func (r *run) seed() string {
 	if r.plan != nil {
 		return r.plan.seed
@@ -23,10 +23,11 @@ func (r *run) seed() string {
 	return newSeed()
 }
 
-// maxTimer is the longest time that a program can set a timer for: no execution lasts longer.
+// maxTimer is the maximum delay of a program's timer, in milliseconds: no execution lasts longer.
 const maxTimer = 1 << 31
 
-// setTimer arranges for the one wake-up that the program asks for.
+// setTimer sets the program's single wake-up timer to ms milliseconds, or stops it if ms is
+// negative.
 func (r *run) setTimer(ms float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +43,7 @@ func (r *run) setTimer(ms float64) {
 	}
 }
 
-// awake tells the program that the time has come.
+// awake tells the program that its timer has expired.
 func (r *run) awake() {
 	r.mu.Lock()
 	r.naps.due, r.naps.active = time.Time{}, time.Now()

@@ -12,15 +12,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// consoleTimes is how many times of what is kept of the console a program may write to it. One that
-// goes on then has lost its way.
+// consoleTimes limits what a program may write to the console, as a multiple of the part that is
+// kept. A program that exceeds it is out of control, and is ended.
 const consoleTimes = 32
 
-// maxNote is how many bytes a note of the runtime has.
+// maxNote is the maximum length of a note from the runtime, in bytes.
 const maxNote = 500
 
-// logLine keeps a line of the console. It is an error when there was too much of it: what isn't
-// kept costs time, too.
+// logLine keeps a line of the console. It returns an error when the program has written too much:
+// lines that aren't kept cost time, too.
 func (r *run) logLine(c *sandbox.Console) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,10 +46,10 @@ func (r *run) logLine(c *sandbox.Console) error {
 	return nil
 }
 
-// shortened matches the end of a text that the guest cut before it sent it.
+// shortened matches the end of a text that the guest truncated before it sent it.
 var shortened = lazily.Regexp(`… \((\d{1,9}) more characters\)$`)
 
-// cutAway gives how much the guest cut away from a text that it logged, in characters.
+// cutAway returns how many characters the guest truncated from a text that it logged.
 func cutAway(text string) int {
 	m := shortened().FindStringSubmatch(tokens.Tail(text, 64))
 	if m == nil {

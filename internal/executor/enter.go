@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// enterSession waits for the turn of the program in its session.
+// enterSession waits for the program's turn in its session.
 func (r *run) enterSession(name string) (err error) {
 	wait := r.wait
 	if wait == nil {
@@ -19,7 +19,7 @@ func (r *run) enterSession(name string) (err error) {
 		return err
 	}
 	if err = r.carries(tool.Joined(r.labels.All(), r.hold.Labels())); err == nil && r.wait == nil {
-		err = r.hold.Room(r.ctx) // before its calls are made; whoever saves looks again
+		err = r.hold.Room(r.ctx) // before its calls are made; it is checked again on saving
 	}
 	if err != nil {
 		r.hold.Release()
@@ -28,8 +28,8 @@ func (r *run) enterSession(name string) (err error) {
 	return nil
 }
 
-// join takes the program's place among those that wait for its session, after those that were sent
-// before it.
+// join takes the program's place in its session's queue, after the programs that were sent before
+// it.
 func (r *run) join(name string) (wait func(context.Context) (*live.Hold, error), err error) {
 	defer r.leavePlace()
 	if r.come != nil {

@@ -18,23 +18,23 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// arguments are those of execute.
+// arguments are the arguments of execute.
 type arguments struct {
 	Code     string
 	Language string
-	language string // what it comes to: "typescript" or "python"
+	language string // the resolved language: "typescript" or "python"
 	session  string // empty: none
-	after    string // the execution that it corrects; empty: none
+	after    string // id of the execution that it corrects; empty: none
 	timeout  time.Duration
-	files    []journal.File   // that it finds in ./workspace
-	plan     bool             // it is planned: nothing is written before a person has seen all of it
-	carries  *journal.Planned // the plan that it carries out; nil: none
+	files    []journal.File   // files to write to ./workspace
+	plan     bool             // plan only: nothing is written until a person has reviewed all writes
+	carries  *journal.Planned // the plan that this program carries out; nil: none
 }
 
-// Execute is the tool execute: {code, language?, session?, timeout_seconds?}. It answers with text
-// blocks: the value as compact JSON, or the error text; the console lines; one line on the calls;
-// then the blocks that the program emitted. Result.IsError is set when the program failed. Its
-// errors are about the request: the program didn't run.
+// Execute returns the tool execute: {code, language?, session?, timeout_seconds?}. Its answer
+// consists of text blocks: the value as compact JSON, or the error text; the console lines; one
+// line about the calls. The blocks that the program emitted follow. Result.IsError is set if the
+// program failed. Errors are about the request, and mean that the program didn't run.
 func (x *Executor) Execute() tool.Caller { return tool.CallerFunc(x.execute) }
 
 func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, error) {
@@ -69,7 +69,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 		return nil, errClosing
 	}
 	res, err := x.await(ctx, r, c, r.holds.wait)
-	if err != nil { // whoever asked is gone: so is the program
+	if err != nil { // the caller is gone: cancel the program
 		r.cancel(err)
 		<-r.done
 		return nil, err
@@ -77,9 +77,8 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	return res, nil
 }
 
-// Resume is the tool resume: {execution}. It waits for an execution that was still running when
-// execute answered, and gives the same answer as often as it is asked for, while the execution is
-// kept.
+// Resume returns the tool resume: {execution}. It waits for an execution that was still running
+// when execute answered. As long as the execution is kept, it returns the same answer each time.
 func (x *Executor) Resume() tool.Caller { return tool.CallerFunc(x.resume) }
 
 func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, error) {
@@ -108,12 +107,12 @@ func (x *Executor) resume(ctx context.Context, c *tool.Call) (*tool.Result, erro
 	return x.await(ctx, r, c, held)
 }
 
-// unknownExecution is the text on an id that no execution of the caller has. It doesn't advise to
-// run the program again: what that wrote would be written twice.
+// unknownExecution is the error text for an id that belongs to no execution of the caller. It
+// doesn't suggest running the program again, since that would repeat its writes.
 const unknownExecution = "no execution %q: the id is in the answer of execute, and a finished execution is kept for %s. Don't run the program again " +
 	"before you know what it changed: look with tools that read, or ask the user, whose command biplane executions list shows all executions"
 
-// answerOf gives the answer of an execution that only its journal knows.
+// answerOf returns the answer of an execution that only the journal still has.
 func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
 	kept := x.cfg.Limits.KeptFor
 	if x.cfg.Journal != nil {
@@ -135,15 +134,15 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 }
 
 const (
-	// progressEvery is how often whoever waits is told of progress, if there is any.
+	// progressEvery is the interval at which the caller is told of progress, if there is any.
 	progressEvery = 500 * time.Millisecond
-	// progressAtLeast is how often in any case: clients give up on what is silent, and renew their
-	// patience otherwise.
+	// progressAtLeast is the interval at which it is told in any case: clients time out when a call
+	// is silent, and extend the timeout otherwise.
 	progressAtLeast = 5 * time.Second
 )
 
-// await waits for the end of r, no longer than Config.AnswerWithin, nor after held has a token. Its
-// error is the end of ctx, or that whoever made the call c can't carry on what the program carries.
+// await waits for the end of r, until Config.AnswerWithin has passed or held has received a token.
+// It returns an error if ctx ends, or if the caller of c can't carry the program's labels.
 func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) (*tool.Result, error) {
 	err := x.awaitEnd(ctx, r, c, held)
 	if err != nil {
@@ -165,7 +164,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 	return res, nil
 }
 
-// awaitEnd waits until r has ended, or goes on for longer than whoever made the call waits.
+// awaitEnd waits until r has ended, or for as long as the caller of c waits.
 func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) error {
 	answerBy := time.NewTimer(x.cfg.AnswerWithin)
 	defer answerBy.Stop()
@@ -177,12 +176,12 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 	var last tool.Progress
 	var settled <-chan time.Time
-	if held != nil && r.onlyHeld() { // it may have said so before
+	if held != nil && r.onlyHeld() { // the token may have been consumed before
 		settled = time.After(heldPatience)
 	}
 	took := false
 	defer func() {
-		if took { // others may wait for the same
+		if took { // others may wait for the same token
 			r.holds.tell()
 		}
 	}()
@@ -202,7 +201,7 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 		case <-held:
 			took, settled = true, time.After(heldPatience)
 		case <-settled:
-			if r.onlyHeld() { // else some of it was decided on meanwhile, and is under way
+			if r.onlyHeld() { // otherwise some calls were decided meanwhile, and are under way
 				return nil
 			}
 		case <-tick:
@@ -218,9 +217,9 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 }
 
-// progress says how far the calls are. Done is the seconds since the execution began, since it must
-// increase each time (MCP, basic/utilities/progress), and nobody knows of how many calls there will
-// be.
+// progress returns how far the calls are. Done is the number of seconds since the execution began:
+// it must increase each time (MCP, basic/utilities/progress), and the total number of calls is
+// unknown.
 func (r *run) progress() tool.Progress {
 	p := r.progressNow()
 	r.hideText(&p.Message)
@@ -259,10 +258,10 @@ func (r *run) progressNow() tool.Progress {
 	return p
 }
 
-// maxReport is how many bytes of what a tool says of its progress are passed on.
+// maxReport is the maximum length of a tool's progress message that is passed on, in bytes.
 const maxReport = 200
 
-// reportText is a tool's progress in one line, without control characters.
+// reportText formats a tool's progress as one line, without control characters.
 func reportText(p tool.Progress) string {
 	s := strings.TrimSpace(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
@@ -286,13 +285,13 @@ func reportText(p tool.Progress) string {
 	return s
 }
 
-// goesOn is the answer of an execution that takes longer than a client waits.
+// goesOn returns the answer for an execution that takes longer than a client waits.
 func (r *run) goesOn() (*tool.Result, error) {
 	r.mu.Lock()
 	state := r.exec.State
 	r.mu.Unlock()
 	if state != execution.Queued {
-		state = execution.Running // it may have ended, but its answer is not made yet
+		state = execution.Running // it may have ended, but its answer is not ready yet
 	}
 	if text := r.waitingText(); text != "" {
 		return tool.NewResult([]any{tool.TextBlock{Type: "text", Text: text}}, r.meta(execution.Waiting), false)
@@ -325,7 +324,7 @@ func (r *run) meta(s execution.State) map[string]any {
 	return map[string]any{"biplane.dev/execution": m}
 }
 
-// arguments reads the arguments of execute, strictly.
+// arguments parses the arguments of execute, strictly.
 func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
 	fields, err := object(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds", "files")
@@ -373,7 +372,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	return a, nil
 }
 
-// mode reports whether a program is to be planned.
+// mode parses the mode argument, and reports whether the program is to be planned.
 func (x *Executor) mode(mode string) (plan bool, _ error) {
 	switch {
 	case mode == "" || mode == "run":
@@ -386,7 +385,7 @@ func (x *Executor) mode(mode string) (plan bool, _ error) {
 	return true, nil
 }
 
-// sessionArguments checks what needs more than its text.
+// sessionArguments checks that the session and the language are available here.
 func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, language string) error {
 	if raw := fields["session"]; len(raw) > 0 && string(raw) != "null" {
 		if err := session.CheckName(name); err != nil {
@@ -396,7 +395,7 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 			return tool.Errorf(tool.Unavailable, "execute: session %q: there are no sessions here, since nothing is stored: leave session out and do all of the job in one program", name)
 		}
 	}
-	if language == "python" { // what runs typescript is found out when a program runs
+	if language == "python" { // the TypeScript engine is resolved when a program runs
 		if _, err := x.guests.Runs(x.ctx, language); err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
 		}
@@ -404,14 +403,14 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 	return nil
 }
 
-// languages are the names that agents use for what the engine runs.
+// languages maps the names that agents use to the languages that the engine runs.
 var languages = map[string]string{
 	"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
 	"python": "python", "py": "python", "python3": "python",
 	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript", "ecmascript": "javascript",
 }
 
-// object reads the arguments of one of our tools; keys that it doesn't know are errors.
+// object parses the arguments of one of Biplane's own tools. Unknown keys are errors.
 func object(raw json.RawMessage, name string, known ...string) (map[string]json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -442,7 +441,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// field reads one argument; a missing one, or null, leaves v as it is.
+// field decodes one argument into v. If it is missing or null, v is unchanged.
 func field[T any](fields map[string]json.RawMessage, name string, v *T, want string) error {
 	raw, ok := fields[name]
 	if !ok || string(raw) == "null" {

@@ -14,13 +14,14 @@ import (
 
 // JournalLimits bound the journals of executions. A zero field means its default.
 type JournalLimits struct {
-	Keep  time.Duration // executions are kept for so long after their end; default 7 days
-	Bytes int64         // and as long as all journals are at most so large; default 1 GiB
-	// bytes of one journal; an execution with more goes on, but can't be replayed; default 64 MiB
+	Keep  time.Duration // how long executions are kept after their end; default 7 days
+	Bytes int64         // maximum size of all journals, in bytes; default 1 GiB
+	// maximum size of one journal, in bytes; an execution that exceeds it continues, but can't be
+	// replayed; default 64 MiB
 	Execution int64
 }
 
-// Complete gives the limits with the default where one is zero.
+// Complete returns the limits, with defaults for zero fields.
 func (l JournalLimits) Complete() JournalLimits {
 	def(&l.Keep, 7*24*time.Hour)
 	def(&l.Bytes, 1<<30)
@@ -28,8 +29,8 @@ func (l JournalLimits) Complete() JournalLimits {
 	return l
 }
 
-// Executions gives the executions that q picks, the newest first, of those that p may read: their
-// own, unless they may read all.
+// Executions returns the executions that match q, newest first. Only those of p are returned,
+// unless p may read all executions.
 func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error) {
 	if err := x.journaled(); err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 	if !x.readsAll(p) {
 		q.Principal = p.ID
 	}
-	for _, r := range x.history.all() { // of which all may not be written yet
+	for _, r := range x.history.all() { // their journals may not be completely written yet
 		r.log.Flush()
 		_ = r.log.Wait() // what can't be written is not listed
 	}
@@ -53,7 +54,7 @@ func (x *Executor) Executions(ctx context.Context, p tool.Principal, q journal.Q
 	return out, nil
 }
 
-// now puts what is known of an execution of this process in the place of what was written of it.
+// now replaces the stored data of an execution of this process with its current data.
 func (x *Executor) now(i *execution.Info) *run {
 	r, ok := x.history.get(i.ID)
 	if !ok {
@@ -86,7 +87,7 @@ func (x *Executor) executionInfo(r *journal.Record) execution.Info {
 	return i
 }
 
-// journaled is the error where no journal is kept.
+// journaled returns an error if no journal is kept.
 func (x *Executor) journaled() error {
 	if x.cfg.Journal == nil {
 		return tool.Errorf(tool.Unavailable, "executions are not kept here, since nothing is stored")
@@ -98,7 +99,7 @@ func noExecution(id string) error {
 	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept", prose.Cut(id, 80))
 }
 
-// readsAll reports whether p may read executions of others.
+// readsAll reports whether p may read the executions of others.
 func (x *Executor) readsAll(p tool.Principal) bool { return x.cfg.ReadsAll != nil && x.cfg.ReadsAll(p) }
 
 // readable reads the journal of an execution that p may read.
@@ -119,14 +120,14 @@ func (x *Executor) story(ctx context.Context, p tool.Principal, id string) (*jou
 	return st, err
 }
 
-// journalOf reads the journal of an execution, whosever it is.
+// journalOf reads the journal of an execution of any principal.
 func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, error) {
 	if err := x.journaled(); err != nil {
 		return nil, err
 	}
 	if r, ok := x.history.get(id); ok {
 		r.log.Flush()
-		_ = r.log.Wait() // what can't be written is not there
+		_ = r.log.Wait() // what can't be written is missing
 	}
 	st, err := journal.Load(ctx, x.cfg.Journal, id)
 	if err == nil && st == nil {
@@ -135,7 +136,7 @@ func (x *Executor) journalOf(ctx context.Context, id string) (*journal.Story, er
 	return st, err
 }
 
-// Details gives an execution that p may read.
+// Details returns an execution that p may read.
 func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*execution.Details, error) {
 	st, err := x.readable(ctx, p, id)
 	if err != nil {
@@ -163,11 +164,12 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 	return d, nil
 }
 
-// errStopped is how a program ends that its principal has stopped.
+// errStopped is the error of a program that its principal has stopped.
 var errStopped = tool.Errorf(tool.Canceled, "canceled: somebody stopped the program")
 
-// Stop stops an execution of p that runs or waits, and waits until it has ended and that is written
-// down. A call that is under way may still take effect; a session is as it was before the program.
+// Stop stops a running or waiting execution of p, and waits until it has ended and its end is
+// recorded. A call that is under way may still take effect. The session is left as it was before
+// the program.
 func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error {
 	r, ok := x.history.get(id)
 	if !ok || r.principal.ID != p.ID {
@@ -197,8 +199,8 @@ func (x *Executor) Stop(ctx context.Context, p tool.Principal, id string) error 
 	}
 }
 
-// isStopped says what came of stopping a run that is done: it may have ended by itself at the same
-// moment, or with its process.
+// isStopped returns the result of stopping a run that is done. It may have ended normally at the
+// same moment, or with its process.
 func (r *run) isStopped() error {
 	e := r.snapshot()
 	switch {
@@ -223,8 +225,8 @@ func goesOn(id string) error {
 	return tool.Errorf(tool.Unavailable, "biplane is shutting down, and execution %q goes on when biplane does: stop it then", id)
 }
 
-// Past gives an execution that p may read from its journal, as a model may see it: one that this
-// process has no more, or never had.
+// Past returns an execution that p may read from its journal, as a model may see it. It is for
+// executions that this process no longer has, or never had.
 func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error) {
 	st, err := x.readable(ctx, p, id)
 	if err != nil {
@@ -251,9 +253,9 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 	return x.hidden(ctx, privacy.Scope{Owner: i.Principal, Session: i.Session}, e), nil
 }
 
-// Watch tells of an execution that p may read now, and whenever something of it has changed, until
-// it has ended or tell gives an error. Changes that come while tell is busy, or soon after each
-// other, are told at once.
+// Watch calls tell with the current details of an execution that p may read, and again whenever
+// they change, until it has ended or tell returns an error. Changes that arrive while tell is busy,
+// or in quick succession, are reported together.
 func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error {
 	for {
 		var news <-chan struct{}
@@ -280,5 +282,5 @@ func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell 
 	}
 }
 
-// watchEvery is how often whoever watches is told of changes at most.
+// watchEvery is the minimum interval between two reports to a watcher.
 const watchEvery = 100 * time.Millisecond

@@ -1,14 +1,14 @@
 // Package executor runs programs: it implements the tools execute and resume as tool.Callers.
 //
-// A program is prepared (package program), gets a fresh sandbox or that of its session, and talks
-// to the Executor over the guest protocol (package sandbox). Every call that it makes goes back
-// through the door, in the name of whoever sent the program, many at once. The agent gets the
-// value, the console lines and one line on the calls; never an intermediate result.
+// A program is prepared (package program), gets a fresh sandbox or its session's, and talks to the
+// Executor over the guest protocol (package sandbox). Each of its calls goes back through the
+// gateway, on behalf of the principal that sent the program, and many can run concurrently. The
+// agent receives the value, the console lines and one line about the calls, but never an
+// intermediate result.
 //
-// An execution belongs to the Executor, not to the request that began it: execute answers within
-// Config.AnswerWithin whatever happens, and resume waits for the rest. What an execution leaves
-// (its answer, values that were too large to show, images) is kept in bounded stores, for the
-// principal that made it only.
+// An execution belongs to the Executor, not to the request that began it. Execute always answers
+// within Config.AnswerWithin, and resume waits for the rest. An execution's answer, images and
+// values that were too large to show are kept in bounded stores, only for its principal.
 package executor
 
 import (
@@ -38,89 +38,93 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A Preparer makes an agent's text runnable; *program.Preparer is one. Its errors are
-// *program.Error where the text is wrong.
+// A Preparer makes an agent's text runnable; *program.Preparer is one. If the text is invalid, the
+// error is a *program.Error.
 type Preparer interface {
 	Prepare(program.Request) (*program.Program, error)
 }
 
 // Limits bound executions. A zero field means its default.
 type Limits struct {
-	Memory int64         // bytes a program may hold; default is the driver's
+	Memory int64         // memory of a program, in bytes; default is the driver's
 	CPU    time.Duration // CPU time of a program; default 10 s
-	// a program's own time where it asks for none: CPU and timers, not the time of tools; default
+	// own time of a program that requests none: CPU and timers, without the time of tools; default
 	// 60 s
 	Timeout     time.Duration
-	MaxTimeout  time.Duration // the most that timeout_seconds may ask for; default 10 min
-	Total       time.Duration // wall time of an execution, all in; default 1 h
+	MaxTimeout  time.Duration // maximum of timeout_seconds; default 10 min
+	Total       time.Duration // wall time of an execution in total; default 1 h
 	Calls       int           // calls of one execution; default 1,000
-	Concurrency int           // calls of one execution under way at once, the others queue; default 128
-	Executions  int           // executions under way at once, the others queue; default 64
+	Concurrency int           // concurrent calls of one execution, the others queue; default 128
+	Executions  int           // concurrent executions, the others queue; default 64
 	Queue       int           // executions waiting; default 1,000
 	Code        int           // bytes of a program's text; default 1 MiB
-	// bytes of one message of a program: its value, or the arguments of one call; default 16 MiB
+	// size of one message of a program, its value or the arguments of one call, in bytes; default
+	// 16 MiB
 	Message      int
 	Result       int           // bytes of one tool result; default 32 MiB
 	Console      int           // bytes of console lines kept; default 256 KiB
-	OutputTokens int           // tokens of a value that the agent is shown; default 6,000
+	OutputTokens int           // tokens of a value that are shown to the agent; default 6,000
 	Kept         int           // finished executions kept; default 256
-	KeptBytes    int           // bytes of what executions leave behind, kept for later programs; default 64 MiB
-	KeptFor      time.Duration // how long; default 1 h
+	KeptBytes    int           // bytes of leftovers kept for later programs; default 64 MiB
+	KeptFor      time.Duration // how long executions and leftovers are kept; default 1 h
 	Sessions     live.Limits
 	Journal      JournalLimits
 }
 
-// Config makes an Executor. Driver, Door and Programs must be set.
+// Config configures an Executor. Driver, Door and Programs are required.
 type Config struct {
 	Driver   sandbox.Driver
-	Door     func() tool.Caller // the newest gateway; asked for each call of a program
-	Programs Preparer           //
-	// the read-only files of a program of somebody's, path (as "tools/github/index.ts") to content;
-	// may be nil
+	Door     func() tool.Caller // returns the current gateway; called for each call of a program
+	Programs Preparer
+	// Files returns the read-only files of a principal's programs, from path (such as
+	// "tools/github/index.ts") to content; may be nil.
 	Files func(tool.Principal) map[string]string
-	// decides on the use of files; nil: whoever they belong to may do anything to them
+	// Access authorizes file operations; nil: principals may do anything with their own files.
 	Access vfs.Access
-	// of sessions and skills; nil: there are none, and no program is suspended
+	// Store holds sessions and skills; nil: there are none, and no program is suspended.
 	Store session.Store
-	// seals exported sessions for which no passphrase is given; nil: a passphrase is needed
+	// Key encrypts exported sessions when no passphrase is given; nil: a passphrase is required.
 	Key          *secret.Key
 	Limits       Limits
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
-	// Admit says whether a call of execute may begin an execution, and is told how that ended. It
-	// may be nil.
+	// Admit returns an error if a call of execute may not begin an execution. Otherwise done is
+	// called with the execution when it ends. It may be nil.
 	Admit func(context.Context, *tool.Call) (done func(*execution.Execution), err error)
-	// Readmit is told of each execution that goes on after a restart, by the call of execute that
-	// began it, and then how it ended. It may be nil.
+	// Readmit is called for each execution that continues after a restart, with the execute call
+	// that began it; done is called when it ends. It may be nil.
 	Readmit func(*tool.Call) (done func(*execution.Execution))
-	// Recorded gives what the record has of the calls of an execution that began at a time, the
-	// newest first, when that is taken up; nil: there is no record.
+	// Recorded returns the audit records of the calls of an execution that began at the given time,
+	// newest first. It is used when the execution is recovered; nil: there are no records.
 	Recorded func(ctx context.Context, execution string, began time.Time) ([]Recorded, error)
-	// Named gives the tool of a path; nil where none is known now. Without it none is.
+	// Named returns the tool with a path, or nil if it is currently unknown. If Named is nil, all
+	// tools are unknown.
 	Named func(path string) *tool.Tool
-	// Doubt returns a note on the arguments of a call that was made, as names that the tool doesn't
-	// declare; empty: none. It may be nil.
+	// Doubt returns a note on the arguments of a call that was made, such as names that the tool
+	// doesn't declare; empty: none. It may be nil.
 	Doubt func(path string, args json.RawMessage) string
-	// Plain returns the plain form of a call that a program may have written in another: the path
-	// of its tool, and one object with named arguments. What has none is returned as it is. Nil:
-	// calls are taken as they are written.
+	// Plain returns the plain form of a call that a program may have written in another form: the
+	// path of its tool, and one object with named arguments. A call without a plain form is
+	// returned unchanged. Nil: calls are used as written.
 	Plain func(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
-	// Page gives the address where a person decides on a request, or on all that an execution waits
-	// for; empty: nowhere but on the command line. It may be nil.
+	// Page returns the URL where a person decides a request, or all requests that an execution
+	// waits for; empty: decisions are possible only on the command line. It may be nil.
 	Page func(id string) string
-	// ReadsAll says who may read executions of others, and replay them; nil: nobody.
+	// ReadsAll reports whether a principal may read and replay the executions of others; nil: no
+	// one may.
 	ReadsAll func(tool.Principal) bool
-	// told of each execution that has ended here, before its answer is given; may be nil
+	// Ended is called with each execution that has ended here, before its answer is returned; may
+	// be nil.
 	Ended   func(*execution.Execution)
-	Privacy *privacy.Guard // keeps personal data from models; nil: it doesn't
-	// what executions did; nil: nothing is written down, and a restart knows nothing of them
+	Privacy *privacy.Guard // hides personal data from models; nil: nothing is hidden
+	// Journal records executions; nil: nothing is recorded, and executions are lost on restart.
 	Journal journal.Store
-	Tokens  *tokens.Counter  // default one of its own
-	Turns   *queue.Fair      // of large work of the host, as to prepare a long program; nil: no work waits
+	Tokens  *tokens.Counter  // default a new Counter
+	Turns   *queue.Fair      // schedules large work of the host, such as preparing a long program; nil: no work waits
 	Log     *slog.Logger     // default slog.Default()
 	Now     func() time.Time // default time.Now
 }
 
-// An Executor runs programs. Close it to stop them.
+// An Executor runs programs. Close stops them.
 type Executor struct {
 	cfg     Config
 	queue   *queue.Fair
@@ -136,11 +140,11 @@ type Executor struct {
 
 	mu     sync.Mutex // guards closed against the start of an execution, and owed
 	closed bool
-	owed   []*journal.Log // of executions that ended, and of which nobody has looked yet whether that was written
+	owed   []*journal.Log // journals of executions that ended, not yet checked for write errors
 	wg     sync.WaitGroup // one for each execution
 }
 
-// New makes an Executor.
+// New returns a new Executor.
 func New(cfg Config) (*Executor, error) {
 	switch {
 	case cfg.Driver == nil:
@@ -185,13 +189,13 @@ func New(cfg Config) (*Executor, error) {
 
 var errClosing = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting down: the program was stopped"}
 
-// Close stops all executions, waits until they are gone, and closes the sandboxes of sessions,
+// Close stops all executions, waits until they have ended, and closes the sandboxes of sessions,
 // whose state is stored.
 func (x *Executor) Close() error {
 	x.mu.Lock()
 	x.closed = true
 	x.mu.Unlock()
-	for _, r := range x.history.live() { // for the journal it is as if the process had died: the next one takes them up
+	for _, r := range x.history.live() { // for the journal the process has died: the next process recovers them
 		r.log.Freeze()
 	}
 	x.cancel(errClosing)
@@ -200,7 +204,7 @@ func (x *Executor) Close() error {
 	return x.live.Close()
 }
 
-// start runs f in a goroutine that Close waits for; false when closed.
+// start runs f in a goroutine that Close waits for, and returns false if x is closed.
 func (x *Executor) start(f func()) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -211,7 +215,7 @@ func (x *Executor) start(f func()) bool {
 	return true
 }
 
-// Execution gives an execution that is running or still kept. It is a copy.
+// Execution returns a copy of an execution that is running or still kept.
 func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 	r, ok := x.history.get(id)
 	if !ok {
@@ -220,9 +224,8 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 	return r.snapshot(), true
 }
 
-// Busy returns how many executions are under way and wait for more than people: they compute, are
-// queued, have a call that is being made, however long that takes, or are about to go on with its
-// result.
+// Busy returns the number of executions under way that wait for more than people. They compute, are
+// queued, have a call in progress, however long it takes, or are about to continue with its result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.history.live() {
 		r.mu.Lock()
@@ -239,13 +242,13 @@ func (x *Executor) Busy() (n int) {
 	return n
 }
 
-// Sessions are the state that lives on between programs.
+// Sessions returns the sessions, whose state persists between programs.
 func (x *Executor) Sessions() *live.Sessions { return x.live }
 
-// Skills are the modules that programs have saved.
+// Skills returns the modules that programs have saved.
 func (x *Executor) Skills() *skill.Shelf { return x.skills }
 
-// Load says how many executions are running, and how many wait for their turn.
+// Load returns how many executions are running, and how many are queued.
 func (x *Executor) Load() (running, queued int) { return x.queue.Load() }
 
 func (l Limits) complete() Limits {
@@ -276,10 +279,10 @@ func def[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-// newID makes a name that can't be guessed.
+// newID returns a random, unguessable id with a prefix.
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:20]) }
 
-// newSeed makes the randomness of a program, 64 hexadecimal digits.
+// newSeed returns a random seed for a program, 64 hexadecimal digits.
 func newSeed() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails

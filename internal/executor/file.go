@@ -15,13 +15,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// file answers a request for a file. The files are ours, never the host's.
+// file answers a file request of the guest. Files are those of the vfs, never the host's.
 func (r *run) file(f *sandbox.File) error {
-	if r.recall.Told(f.ID) { // it hears the answer that it had; what it did to files is done again
+	if r.recall.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
 		r.fileAgain(f, r.recall.Line(f.ID))
 		return nil
 	}
-	if r.stream.Full() { // whoever takes the guest's messages can't wait until it reads
+	if r.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
 		return r.post(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
 	}
 	v, err := r.fileOp(f)
@@ -31,7 +31,7 @@ func (r *run) file(f *sandbox.File) error {
 	return r.post(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
 }
 
-// fileDone does what a program asks for.
+// fileDone performs a file operation.
 func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	r.mu.Lock()
 	r.fileOps++
@@ -49,7 +49,7 @@ func (r *run) fileDone(f *sandbox.File) (json.RawMessage, error) {
 	})
 }
 
-// bytes gives the bytes of what was kept.
+// bytes returns the contents of a leftover.
 func (l *leftover) bytes() ([]byte, error) {
 	if l.block == nil {
 		return l.value, nil
@@ -64,7 +64,7 @@ func (l *leftover) bytes() ([]byte, error) {
 	return data, nil
 }
 
-// fileError is the error of a file operation, as a program hears of it.
+// fileError converts the error of a file operation to the one that the program receives.
 func fileError(err error) *sandbox.GuestError {
 	g := ownError(err)
 	var e *vfs.Error
@@ -74,17 +74,17 @@ func fileError(err error) *sandbox.GuestError {
 	return g
 }
 
-// ownError is an error of ours, as a program hears of it.
+// ownError converts an error of Biplane itself to the one that the program receives.
 func ownError(err error) *sandbox.GuestError {
 	g := guestError(err)
 	g.Upstream = tool.Own
 	return g
 }
 
-// maxEmbedded is the largest file that a program may give to the agent, in bytes.
+// maxEmbedded is the maximum size of a file that a program may emit to the agent, in bytes.
 const maxEmbedded = 8 << 20
 
-// embed makes an embedded resource of a file.
+// embed returns an embedded resource with the contents of a file.
 func (r *run) embed(name string) (json.RawMessage, error) {
 	if err := r.pass("read", name, ""); err != nil {
 		return nil, err

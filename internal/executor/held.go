@@ -12,27 +12,26 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Calls that policy leaves to a person wait at the door like any slow call, and the program is
-// suspended around them. What is here is what they are to an execution: it says that it waits,
-// answers at once, and its deadlines stand still.
+// Calls for which policy requires a person's decision wait at the gateway like any slow call, and
+// the program is suspended meanwhile. This file handles their effect on an execution: it reports
+// that it waits, answers immediately, and its deadlines are paused.
 
-// holds are the calls that wait for a person. Its fields are guarded by run.mu, but for the last
-// ones.
+// holds are the calls that wait for a person. run.mu guards all fields except the last ones.
 type holds struct {
-	by    map[int]*tool.Hold // by the number of the call
-	most  int                // calls that may be under way at once
-	wait  chan struct{}      // has a token when the program waits for nothing but people
+	by    map[int]*tool.Hold // by index of the call
+	most  int                // maximum number of concurrent calls
+	wait  chan struct{}      // receives a token when the program waits only for people
 	total *time.Timer        // ends the execution
-	left  time.Duration      // what it had left when the first of by began to wait
+	left  time.Duration      // remaining time of total when the first call in by began to wait
 	since time.Time          // when that was, by Config.Now
-	ends  time.Time          // when total goes off
+	ends  time.Time          // when total expires
 
 	// Guarded by run.shifting.
-	outer  func(*tool.Hold) // told that some of by wait, or, with nil, that none does; nil: nobody wants to know
-	passed bool             // it was told that some do
+	outer  func(*tool.Hold) // called when some calls in by wait, or with nil when none does; may be nil
+	passed bool             // outer was told that some wait
 }
 
-// tell has one who asks about the program look whether it waits for nothing but people.
+// tell notifies one waiting caller to check whether the program waits only for people.
 func (h *holds) tell() {
 	select {
 	case h.wait <- struct{}{}:
@@ -40,7 +39,7 @@ func (h *holds) tell() {
 	}
 }
 
-// within has outer be told whether the run waits for people, from now on.
+// within sets outer, which is told from now on whether the run waits for people.
 func (r *run) within(outer func(*tool.Hold)) {
 	r.shifting.Lock()
 	defer r.shifting.Unlock()
@@ -48,7 +47,7 @@ func (r *run) within(outer func(*tool.Hold)) {
 	r.passOn()
 }
 
-// passOn tells outer. r.shifting is held.
+// passOn calls outer if the state has changed. r.shifting is held.
 func (r *run) passOn() {
 	if r.holds.outer == nil {
 		return
@@ -65,14 +64,14 @@ func (r *run) passOn() {
 	}
 }
 
-// bounded notes the timer that ends the execution after d.
+// bounded stores the timer that ends the execution after d.
 func (r *run) bounded(total *time.Timer, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holds.total, r.holds.ends = total, time.Now().Add(d)
 }
 
-// held notes that the n-th call waits for a person, or, with nil, that it no longer does.
+// held records that the n-th call waits for a person, or, if hold is nil, that it no longer does.
 func (r *run) held(n int, hold *tool.Hold) {
 	var since time.Time
 	r.shift(func() {
@@ -98,42 +97,42 @@ func (r *run) held(n int, hold *tool.Hold) {
 	}
 }
 
-// heldPatience is how long a program must have waited for nothing but people before it says so, and
-// is suspended: calls that it makes together are asked about together.
+// heldPatience is how long a program must have waited only for people before it reports this and is
+// suspended. Calls that it makes at about the same time are thus presented together.
 const heldPatience = 100 * time.Millisecond
 
-// heldOnly reports whether the program waits for nothing but people: each of its calls does, or as
-// many as may be under way at once, for which the others wait. r.mu is held.
+// heldOnly reports whether the program waits only for people: all of its outstanding calls do, or
+// as many as may run concurrently, which block the others. r.mu is held.
 func (r *run) heldOnly() bool {
 	n := len(r.holds.by)
 	return n > 0 && (n >= r.outstanding || n == r.holds.most) && !r.leaves()
 }
 
-// leaves reports whether the program has said its last word: what it didn't wait for is given up
-// soon, whether people have decided or not. A plan is asked about after that. r.mu is held.
+// leaves reports whether the program has sent its last message. Calls that it didn't await are soon
+// abandoned, decided or not. A plan is proposed only after that. r.mu is held.
 func (r *run) leaves() bool {
 	return r.end != nil && (!r.planning() || r.plan.whole == nil)
 }
 
-// onlyHeld is heldOnly for whoever doesn't hold r.mu.
+// onlyHeld is heldOnly for callers that don't hold r.mu.
 func (r *run) onlyHeld() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.heldOnly()
 }
 
-// A heldCall is one that waits for a person.
+// A heldCall is a call that waits for a person.
 type heldCall struct {
 	*tool.Hold
 	tool, args string
 }
 
-// heldCalls gives the calls that wait for people as they are now, in their order, and how many wait
-// for these.
+// heldCalls returns the calls that currently wait for people, in order, and the number of calls
+// queued behind them.
 func (r *run) heldCalls() (calls []heldCall, behind int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leaves() || r.plan != nil && r.plan.by != nil { // that one says what it waits for
+	if r.leaves() || r.plan != nil && r.plan.by != nil { // the run that carries out the plan reports what it waits for
 		return nil, 0
 	}
 	for _, n := range slices.Sorted(maps.Keys(r.holds.by)) {
@@ -146,7 +145,8 @@ func (r *run) heldCalls() (calls []heldCall, behind int) {
 	return calls, behind
 }
 
-// waitingText says what a program waits for people for; empty when it doesn't.
+// waitingText describes the decisions that the program waits for, or returns the empty string if it
+// waits for none.
 func (r *run) waitingText() string {
 	held, behind := r.heldCalls()
 	if len(held) == 0 {
@@ -183,7 +183,7 @@ func (r *run) waitingText() string {
 		strings.Join(calls, "\n"), page, r.id, r.id)
 }
 
-// programDigest names a program's text, SHA-256 in hexadecimal.
+// programDigest returns the SHA-256 of a program's text, in hexadecimal.
 func programDigest(source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return hex.EncodeToString(sum[:])

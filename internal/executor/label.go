@@ -4,8 +4,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// carries has the run carry labels on, and its session, before its program hears anything of what
-// they are of.
+// carries adds labels to the run and its session. It must be called before the program receives the
+// labeled data.
 func (r *run) carries(labels []string) error {
 	r.labelling.Lock()
 	defer r.labelling.Unlock()
@@ -18,7 +18,7 @@ func (r *run) carries(labels []string) error {
 	return nil
 }
 
-// carriesFrom is carries for what came of the n-th call.
+// carriesFrom is carries for the result of the n-th call.
 func (r *run) carriesFrom(n int, labels []string) error {
 	r.mu.Lock()
 	if k := r.exec.Calls[n].Note; k != nil {
@@ -28,7 +28,7 @@ func (r *run) carriesFrom(n int, labels []string) error {
 	return r.carries(labels)
 }
 
-// leftover gives what an execution left under a handle. The run carries on what that one carried.
+// leftover returns the leftover with a handle. Its labels are added to the run's.
 func (r *run) leftover(handle string) (*leftover, error) {
 	l, err := r.x.left.get(r.principal.ID, handle)
 	if err == nil {
@@ -43,8 +43,8 @@ func (r *run) leftover(handle string) (*leftover, error) {
 	return l, nil
 }
 
-// tells has whoever made a call of ours carry labels on, before they hear anything of the program
-// that carries them.
+// tells passes labels to the caller of one of Biplane's own tools, before the caller receives
+// output of a program with these labels.
 func tells(c *tool.Call, labels []string) error {
 	if c.Carries == nil || len(labels) == 0 {
 		return nil

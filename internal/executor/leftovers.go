@@ -13,23 +13,23 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A leftover is what an execution leaves for later programs: a value that was too large to show, or
-// a content block (an image, audio, a resource) that a tool answered with.
+// A leftover is a result that an execution leaves for later programs: a value that was too large to
+// show, or a content block (an image, audio, a resource) returned by a tool.
 type leftover struct {
 	handle    string
 	principal string
-	session   string          // of the program that left it; empty: none
-	labels    []string        // of what the execution had read
+	session   string          // session of the program that left it; empty: none
+	labels    []string        // labels of the data that the execution had read
 	value     json.RawMessage // a program's value, as JSON
 	block     json.RawMessage // or a content block, an object
-	data      string          // of a block: its text or base64
+	data      string          // text or base64 of the block
 	text      bool            // data is text
 	size      int
 	at        time.Time
 }
 
-// leftovers keeps them by handle, bounded in bytes and age; the oldest of the principal with the
-// most go first. A handle means something to the principal that made it only.
+// leftovers stores leftovers by handle, bounded in bytes and age. The oldest of the principal with
+// the most are evicted first. A handle is valid only for the principal that created it.
 type leftovers struct {
 	age time.Duration
 	now func() time.Time
@@ -42,7 +42,7 @@ func newLeftovers(max int, age time.Duration, now func() time.Time) *leftovers {
 	return &leftovers{age: age, now: now, all: queue.NewCache[string, *leftover](math.MaxInt, int64(max))}
 }
 
-// keep keeps l under its handle, a new one where it has none.
+// keep stores l under its handle, or a new handle if it has none.
 func (s *leftovers) keep(l *leftover) (handle string) {
 	if l.handle == "" {
 		l.handle = newID("res_")
@@ -58,7 +58,7 @@ func (s *leftovers) keep(l *leftover) (handle string) {
 	return l.handle
 }
 
-// get finds what a principal left.
+// get returns the principal's leftover with a handle.
 func (s *leftovers) get(principal, handle string) (*leftover, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *leftovers) get(principal, handle string) (*leftover, error) {
 	return nil, tool.Errorf(tool.NotFound, "no result is kept under the handle %q: results are kept for %s, and the oldest go first when there are many. To make it again without repeating calls, send its program with after: the id of its execution", handle, prose.Span(s.age))
 }
 
-// trim drops what is too old. s.mu is held.
+// trim removes expired leftovers. s.mu is held.
 func (s *leftovers) trim() {
 	old := s.now().Add(-s.age)
 	for {
@@ -81,8 +81,8 @@ func (s *leftovers) trim() {
 	}
 }
 
-// history keeps executions: those under way, and the last finished ones, bounded in number, bytes
-// and age. The oldest of the principal with the most go first.
+// history holds the executions under way and the most recent finished ones, bounded in number,
+// bytes and age. The oldest of the principal with the most are evicted first.
 type history struct {
 	bytes int64
 	age   time.Duration
@@ -97,27 +97,27 @@ func newHistory(max, bytes int, age time.Duration, now func() time.Time) *histor
 	return &history{bytes: int64(bytes), age: age, now: now, by: map[string]*run{}, finished: queue.NewCache[string, *run](max, int64(bytes))}
 }
 
-// begin keeps a run that is under way.
+// begin adds a run that is under way.
 func (h *history) begin(r *run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.by[r.id] = r
 }
 
-// finish says that r ended, and holds so many bytes.
+// finish records that r has ended and holds size bytes.
 func (h *history) finish(r *run, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trim()
 	r.ended = h.now()
-	// One that is larger than all the room has all of it: it has just ended, and its caller waits
-	// for it.
+	// A run that is larger than the limit counts as the whole limit: it has just ended, and its
+	// caller waits for its answer.
 	for _, old := range h.finished.Put(r.principal.ID, r.id, r, min(int64(size)+1024, h.bytes)) {
 		delete(h.by, old.id)
 	}
 }
 
-// live gives the runs that are under way.
+// live returns the runs that are under way.
 func (h *history) live() (out []*run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +137,7 @@ func (h *history) get(id string) (*run, bool) {
 	return r, ok
 }
 
-// trim drops what is too old. h.mu is held.
+// trim removes expired runs. h.mu is held.
 func (h *history) trim() {
 	old := h.now().Add(-h.age)
 	for {
@@ -150,7 +150,7 @@ func (h *history) trim() {
 	}
 }
 
-// all gives the runs that are kept, and those that are under way.
+// all returns all runs, finished or under way.
 func (h *history) all() []*run {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,32 +12,33 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A program whose calls all take long is suspended meanwhile: its stream is paused, so that the Run
-// ends; the guest is stored and closed; the next line for it (an answer, a timer) brings it back,
-// and the next Run goes on. For the guest no time has passed but by the time of day of that line.
+// A program whose calls all take long is suspended meanwhile. Its stream is paused, which ends the
+// Run, and the guest is stored and closed. The next line for the guest (an answer, a timer)
+// restores it, and the next Run continues. For the guest no time has passed, apart from the time of
+// day in that line.
 
 const (
-	// maxPatience is the longest time that calls must have been under way before a program is
-	// suspended that was suspended for short times before.
+	// maxPatience limits how long calls must have been outstanding before a program is suspended.
+	// The delay grows when suspensions turn out to be short.
 	maxPatience = time.Minute
-	// straying is how long a guest may go on when its program has said its last word.
+	// straying is how long a guest may continue after its program has sent its last message.
 	straying = 50 * time.Millisecond
 )
 
-// Runs says what a run keeps about its guest's Runs. Its fields are guarded by run.mu.
+// naps is the suspension state of a run's guest. Its fields are guarded by run.mu.
 type naps struct {
 	able     bool          // the program can be suspended
-	patience time.Duration // how long its calls must have been under way
-	active   time.Time     // when something was said last, on either side
-	timer    *time.Timer   // when to look whether it is time
+	patience time.Duration // how long its calls must have been outstanding
+	active   time.Time     // time of the last message in either direction
+	timer    *time.Timer   // when to check whether to suspend
 	set      bool          // timer is running
-	due      time.Time     // of the program's own timer; zero: there is none
+	due      time.Time     // when the program's own timer expires; zero: there is none
 	count    int
-	asleep   bool // it is suspended
-	held     bool // the guest stands still for its next line (GuestMessage.Hold)
+	asleep   bool // the program is suspended
+	held     bool // the guest blocks until its next line (GuestMessage.Hold)
 }
 
-// watchNap sees to it that the program is looked at when its calls have taken long. r.mu is held.
+// watchNap starts the timer that checks whether the program's calls take long. r.mu is held.
 func (r *run) watchNap() {
 	if r.naps.able && !r.naps.set && r.naps.timer != nil {
 		r.naps.set = true
@@ -45,13 +46,13 @@ func (r *run) watchNap() {
 	}
 }
 
-// maybeNap pauses the program if it only waits, and has for long enough.
+// maybeNap pauses the program if it only waits, and has done so for long enough.
 func (r *run) maybeNap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.naps.set = false
 	if r.end != nil || r.outstanding == 0 {
-		return // the next call looks again
+		return // the next call starts the timer again
 	}
 	now := time.Now()
 	patience := r.naps.patience
@@ -69,7 +70,7 @@ func (r *run) maybeNap() {
 	r.naps.timer.Reset(max(wait, patience/4))
 }
 
-// runGuest runs the guest to the end of its program, in as many Runs as that takes.
+// runGuest runs the guest to the end of its program, in as many Runs as needed.
 func (r *run) runGuest() (exit int, err error) {
 	for {
 		ctx, cancel := context.WithCancelCause(r.ctx)
@@ -79,7 +80,7 @@ func (r *run) runGuest() (exit int, err error) {
 		cmd := &sandbox.Cmd{Guest: r.stream.Open(), Ask: r.ask, Keep: r.naps.able || r.hold != nil, Next: r.stream.Next}
 		if r.cpu > 0 {
 			if cmd.CPU = r.x.cfg.Limits.CPU - r.cpu; cmd.CPU <= 0 {
-				cmd.CPU = time.Millisecond // the driver says that it was too much
+				cmd.CPU = time.Millisecond // the driver reports that the limit is exceeded
 			}
 		}
 		exit, err = r.box.Run(ctx, cmd)
@@ -94,8 +95,8 @@ func (r *run) runGuest() (exit int, err error) {
 	}
 }
 
-// strayed ends a guest that goes on when its program has said its last word. A session's guest may:
-// what it does then is part of its state.
+// strayed ends a guest that continues after its program has sent its last message. The guest of a
+// session may continue: what it does then is part of its state.
 func (r *run) strayed() {
 	if r.hold != nil {
 		return
@@ -104,8 +105,7 @@ func (r *run) strayed() {
 	r.stray = time.AfterFunc(straying, func() { stop(errEnded) })
 }
 
-// nap puts the guest into the store, waits until there is something for it to hear, and brings it
-// back.
+// nap stores the guest, waits until a line arrives for it, and restores it.
 func (r *run) nap() error {
 	if r.stream.Unread() {
 		return nil
@@ -120,7 +120,7 @@ func (r *run) nap() error {
 		r.mu.Lock()
 		r.naps.able = false
 		r.mu.Unlock()
-		r.stream.Wait(r.ctx) // it can't be suspended: it waits as it is
+		r.stream.Wait(r.ctx) // it can't be suspended, so it waits in memory
 		return context.Cause(r.ctx)
 	}
 	defer func() {
@@ -155,7 +155,7 @@ func (r *run) nap() error {
 	return nil
 }
 
-// spool stores the guest as it is and closes it.
+// spool stores the guest's current state and closes the guest.
 func (r *run) spool() (blob string, err error) {
 	snapshot, err := guest.Snapshot(r.ctx, r.box)
 	if err != nil {

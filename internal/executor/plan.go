@@ -19,49 +19,50 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A program that is planned runs twice. The first execution reads, and notes what it would write;
-// nothing that it leaves is kept. At its end it asks once for all of that, by a call of its own
-// through the door. When a person has approved it, that call runs the program again, as a second
-// execution: it is told what the first one read, sees the same randomness and the same time, and
-// may make the calls of the plan. What it comes to is what the first one answers.
+// A planned program runs twice. The first execution reads, and notes its writes without making
+// them; none of its results are kept. At its end it proposes all writes at once, in a call of its
+// own through the gateway. When a person has approved the plan, that call runs the program again,
+// as a second execution. This one receives the results that the first one read, and sees the same
+// random numbers and the same time. It may make the calls of the plan. Its result becomes the
+// result of the first execution.
 
-// A planned is what a run has to do with a plan; nil: nothing.
+// A planned is the plan state of a run; nil if the run has nothing to do with a plan.
 type planned struct {
-	args arguments // that the run began with
-	of   string    // the execution whose plan it carries out; empty: it is planned itself
-	seed string    // the program's randomness and
-	from int64     // the time at its beginning, in milliseconds: the same both times
+	args arguments // the run's arguments
+	of   string    // the execution whose plan it carries out; empty: the run itself is planned
+	seed string    // the program's random seed and
+	from int64     // the time at its start, in milliseconds: the same for both executions
 
 	mu    sync.Mutex
-	clock int64   // the time that the program is told. It goes on by the program's own timers only
-	due   float64 // milliseconds from then to its next one
+	clock int64   // the time that the program sees; only the program's own timers advance it
+	due   float64 // milliseconds from clock to the program's next timer
 
-	// Of one that is planned.
-	writes   map[int]plan.Write // by the number of the call
+	// If the run is planned:
+	writes   map[int]plan.Write // by index of the call
 	policies string
-	whole    *plan.Plan // what a person is asked about; nil: not yet
-	by       *run       // carries it out; nil: nothing does yet. Guarded by run.mu of what is planned
-	carried  *carried   // how carrying it out ended; nil: not yet
+	whole    *plan.Plan // the plan shown to a person; nil: not yet
+	by       *run       // the run that carries out the plan; nil: not yet. Guarded by mu of the planned run
+	carried  *carried   // the result of carrying out the plan; nil: not yet
 
-	// Of one that carries a plan out.
+	// If the run carries out a plan:
 	set   *plan.Set
-	taken map[int]*journal.InPlan // calls that were taken out of it, by their number
+	taken map[int]*journal.InPlan // calls taken out of the set, by index
 
-	state string // of the session, as the program found it when it was planned
+	state string // session state that the program found when it was planned
 }
 
-// A carried is what carrying a plan out came to.
+// A carried is the result of carrying out a plan.
 type carried struct {
 	*execution.Execution
 	answer *tool.Result
-	cpu    time.Duration // of the program, where that was in this process
+	cpu    time.Duration // of the program, if it ran in this process
 }
 
-// carrierOf is the id of the execution that carries out a plan, so that a process which starts
-// again finds it.
+// carrierOf returns the id of the execution that carries out the plan of execution id. It is
+// derived from id so that a restarted process finds it.
 func carrierOf(id string) string { return id + "_run" }
 
-// planFor makes the planned of a run; nil where it has nothing to do with a plan.
+// planFor returns the plan state of a run, or nil if the run has nothing to do with a plan.
 func planFor(a arguments, now time.Time) (*planned, error) {
 	switch {
 	case a.carries != nil:
@@ -78,10 +79,10 @@ func planFor(a arguments, now time.Time) (*planned, error) {
 	return nil, nil
 }
 
-// planning reports whether the run is planned: nothing that it does is to be kept.
+// planning reports whether the run is planned, so that nothing it does may be kept.
 func (r *run) planning() bool { return r.plan != nil && r.plan.set == nil }
 
-// again takes over what a journal knows of a run whose process ended.
+// again restores the state from the journal of a run whose process ended.
 func (p *planned) again(st *journal.Story) error {
 	if run, at := st.Run(); run != nil {
 		p.seed, p.from, p.clock = run.Seed, at, at
@@ -106,21 +107,21 @@ func (p *planned) again(st *journal.Story) error {
 	return err
 }
 
-// now is the time that the program is told.
+// now returns the time that the program sees.
 func (p *planned) now() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clock
 }
 
-// timer notes in how many milliseconds the program's next timer is due.
+// timer records that the program's next timer expires in ms milliseconds.
 func (p *planned) timer(ms float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due = max(min(ms, maxTimer), 0)
 }
 
-// wake moves the clock on to that timer.
+// wake advances the clock to that timer.
 func (p *planned) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +129,7 @@ func (p *planned) wake() {
 	p.due = 0
 }
 
-// note notes a call that was not sent.
+// note records a call that was not sent.
 func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,8 +137,8 @@ func (p *planned) note(n int, in *journal.InPlan, args json.RawMessage) {
 	p.writes[n] = plan.Write{Tool: in.Tool, Arguments: args, Simulated: plan.Marked(args), Definition: in.Definition}
 }
 
-// writing gives what the door does with the n-th call if that may write; nil: what it does with
-// any.
+// writing returns the function that the gateway calls if the n-th call may write. It is nil if the
+// run has nothing to do with a plan.
 func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
 	p := r.plan
 	if p == nil {
@@ -171,7 +172,7 @@ func (r *run) writing(n int) func(*tool.Call, string) (*tool.Instead, error) {
 	}
 }
 
-// simulated reports whether the n-th call was answered in place of its tool.
+// simulated reports whether the n-th call was answered with a simulated result.
 func (p *planned) simulated(n int) bool {
 	if p == nil {
 		return false
@@ -182,8 +183,7 @@ func (p *planned) simulated(n int) bool {
 	return ok
 }
 
-// back puts the n-th call back into the plan that is carried out, if it was taken out of it: it was
-// not sent.
+// back returns the n-th call, which was not sent, to the set if it was taken from the plan.
 func (p *planned) back(n int, args json.RawMessage) {
 	if p == nil {
 		return
@@ -196,8 +196,8 @@ func (p *planned) back(n int, args json.RawMessage) {
 	}
 }
 
-// asPlanned notes in which state of its session a program is planned. It is an error where a plan
-// was made in another one.
+// asPlanned records the session state in which a program is planned. If the run carries out a plan
+// that was made in another state, it returns an error.
 func (r *run) asPlanned() error {
 	if r.plan == nil {
 		return nil
@@ -214,7 +214,7 @@ func (r *run) asPlanned() error {
 	return nil
 }
 
-// propose asks a person for all that the program would write, and has it carried out.
+// propose asks a person to approve the program's writes, and has the plan carried out.
 func (r *run) propose() error {
 	p := r.plan
 	if p.whole == nil {
@@ -236,7 +236,7 @@ func (r *run) propose() error {
 		p.whole = whole
 		r.mu.Unlock()
 		written := r.log.Planned(journal.Planned{Plan: raw, Seed: p.seed, At: p.from})
-		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // who decides may look at it
+		if err := cmp.Or(written.Sync(), written.Wait()); err != nil { // the person who decides may look at it
 			return tool.Errorf(tool.Internal, "the plan was not asked about: it can't be written to the journal: %w", err)
 		}
 	}
@@ -246,7 +246,7 @@ func (r *run) propose() error {
 	return r.askFor()
 }
 
-// proposed reports whether the journal knows how asking for the plan ended, and gives that.
+// proposed reports whether the journal has the outcome of the plan call, and returns its error.
 func (r *run) proposed() (known bool, _ error) {
 	r.mu.Lock()
 	last := len(r.exec.Calls) - 1
@@ -259,7 +259,7 @@ func (r *run) proposed() (known bool, _ error) {
 		return false, nil
 	}
 	if !k.Known() {
-		r.exec.Calls = r.exec.Calls[:last] // it is made again
+		r.exec.Calls = r.exec.Calls[:last] // the call is made again
 	}
 	r.mu.Unlock()
 	switch {
@@ -272,7 +272,7 @@ func (r *run) proposed() (known bool, _ error) {
 	return true, err
 }
 
-// askFor makes the call by which the run asks for its plan.
+// askFor makes the call that proposes the run's plan.
 func (r *run) askFor() error {
 	raw, err := r.plan.whole.Encode()
 	if err != nil {
@@ -297,8 +297,8 @@ func (r *run) askFor() error {
 	return err
 }
 
-// carryOut runs the program again, once, and waits for its end. A person has approved what it may
-// write.
+// carryOut runs the program a second time, at most once, and waits for its end. A person has
+// approved its writes.
 func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	id := carrierOf(r.id)
 	b, ok := r.x.history.get(id)
@@ -330,7 +330,7 @@ func (r *run) carryOut(ctx context.Context, c *tool.Call) (*tool.Result, error) 
 	return tool.Text(false, "carried out as execution "+id), nil
 }
 
-// carriedBefore takes how carrying the plan out ended in another process.
+// carriedBefore restores the result of an execution that carried out the plan in another process.
 func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 	e := &execution.Execution{}
 	if st.End == nil || json.Unmarshal(st.End.Execution, e) != nil {
@@ -346,7 +346,7 @@ func (r *run) carriedBefore(st *journal.Story) (*tool.Result, error) {
 	return tool.Text(false, "carried out as execution "+st.Record.ID), nil
 }
 
-// carrier begins the execution that carries the plan out.
+// carrier starts the execution that carries out the plan.
 func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) (*run, error) {
 	a := r.plan.args
 	a.plan, a.after, a.carries = false, r.id, &journal.Planned{Plan: approved, Seed: r.plan.seed, At: r.plan.from}
@@ -363,14 +363,14 @@ func (r *run) carrier(ctx context.Context, id string, approved json.RawMessage) 
 	b.begins(a)
 	r.x.history.begin(b)
 	if !r.x.start(func() { b.live(a) }) {
-		b.log.Freeze() // the next process begins it
+		b.log.Freeze() // the next process starts it
 		return nil, errClosing
 	}
 	return b, nil
 }
 
-// speaker gives the run that says what r waits for people for: the one that carries its plan out,
-// where that does.
+// speaker returns the run that reports which decisions r waits for: the one that carries out its
+// plan, if it waits for any, otherwise r.
 func (r *run) speaker() *run {
 	if r.plan == nil {
 		return r
@@ -386,7 +386,8 @@ func (r *run) speaker() *run {
 	return r
 }
 
-// came gives what carrying the plan out came to; nil: there is no plan, or it was not carried out.
+// came returns the result of carrying out the plan, or nil if there is no plan or it was not
+// carried out.
 func (p *planned) came() *carried {
 	if p == nil {
 		return nil
@@ -394,13 +395,13 @@ func (p *planned) came() *carried {
 	return p.carried
 }
 
-// conclude makes the end of carrying the plan out that of an execution.
+// conclude copies the result of carrying out the plan to e.
 func (c *carried) conclude(e *execution.Execution, writes int) {
 	e.State, e.Value, e.Error, e.Console, e.Calls, e.Undefined = c.State, c.Value, c.Error, c.Console, c.Calls, c.Undefined
 	e.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("the plan of %s was approved, and carried out as execution %s", prose.Count(writes, "call"), c.ID))
 }
 
-// content is that of the answer, and says with the last of the notes what it was.
+// content returns the content of the answer, followed by the last note, which mentions the plan.
 func (c *carried) content(notes []string) (out []any) {
 	for _, b := range c.answer.Content {
 		out = append(out, b)
@@ -408,8 +409,8 @@ func (c *carried) content(notes []string) (out []any) {
 	return append(out, tool.TextBlock{Type: "text", Text: execution.Notes(notes[len(notes)-1:])})
 }
 
-// leftOver says which calls of a plan the program did not make when it carried the plan out; empty:
-// none.
+// leftOver returns how many calls of the plan the program did not make when it carried it out, as
+// text. It is empty if there are none.
 func (p *planned) leftOver() string {
 	if p == nil || p.set == nil {
 		return ""
@@ -421,7 +422,7 @@ func (p *planned) leftOver() string {
 	return prose.Count(left, "call") + " of the plan not made"
 }
 
-// planText is what the agent reads while a person looks at the plan.
+// planText returns the agent's description of a plan that waits for a person's decision.
 func (p *planned) planText(h *tool.Hold, whole string) string {
 	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s", prose.Count(len(p.whole.Writes), "call"), h.Request, whole)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// prepare makes the program runnable.
+// prepare compiles the program.
 func (r *run) prepare(a arguments) (*program.Program, error) {
 	q := program.Request{Source: a.Code, Principal: r.principal, Language: a.Language, Session: r.hold != nil}
 	if r.hold != nil {
@@ -19,7 +19,7 @@ func (r *run) prepare(a arguments) (*program.Program, error) {
 	return r.prepareText(q)
 }
 
-// declared are the names that earlier programs of the session declared.
+// declared returns the names that earlier programs of the session declared.
 func (r *run) declared(language string) []string {
 	if g := r.hold.State().Guest(language); g != nil {
 		return g.Declared
@@ -27,7 +27,7 @@ func (r *run) declared(language string) []string {
 	return nil
 }
 
-// prepareText makes a text runnable. A panic over an odd one must not take other programs along.
+// prepareText compiles a program. A panic on unusual input must not affect other programs.
 func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -36,7 +36,7 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 		}
 	}()
 	q.Files = r.module
-	if strings.Contains(q.Source, "skills") { // an import of one says so
+	if strings.Contains(q.Source, "skills") { // a program that imports a skill contains this word
 		if q.Skills, err = skill.Modules(r.fs); err == nil {
 			err = r.importable(q.Skills, q.Source)
 		}
@@ -46,12 +46,12 @@ func (r *run) prepareText(q program.Request) (p *program.Program, err error) {
 	}
 	p, err = r.x.cfg.Programs.Prepare(q)
 	if err != nil && r.barred != nil {
-		return nil, r.barred // it says more than that a module isn't there
+		return nil, r.barred // more specific than an error about a missing module
 	}
 	return p, err
 }
 
-// module gives the text of a module in ./workspace.
+// module returns the source of a module in ./workspace.
 func (r *run) module(path string) (string, bool) {
 	if err := r.pass("read", path, ""); err != nil {
 		r.barred = err
@@ -61,9 +61,9 @@ func (r *run) module(path string) (string, bool) {
 	return string(data), err == nil
 }
 
-// attempts has the calls recorded of tools that the program's principal may not see, and that don't
-// reach the door: the program is refused with err for one of them, or fails before it calls. An
-// execution that is taken up has its attempts on record already.
+// attempts records the calls of tools that the principal may not see, and that never reach the
+// gateway: err rejects the program because of one of them, or the program fails before it calls. An
+// execution that is recovered has its attempts on record already.
 func (r *run) attempts(err error) error {
 	var paths []string
 	var refused *program.Error
@@ -76,7 +76,7 @@ func (r *run) attempts(err error) error {
 	}
 	for _, path := range paths {
 		c := &tool.Call{Parent: r.id, Path: path, Principal: r.principal, Program: r.digest, Language: r.language, Session: r.exec.Session, Labels: r.labels.All(), Attempt: true}
-		// it can't be recorded
+		// the attempt can't be recorded
 		if _, err := r.x.cfg.Door().Call(r.ctx, c); tool.AsError(err) != nil && tool.AsError(err).Kind == tool.Internal {
 			return err
 		}

@@ -12,11 +12,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxChain is how many executions a program may come after, one after the other.
+// maxChain is the maximum length of a chain of executions that continue each other with after.
 const maxChain = 32
 
-// priorOf reads what an execution of p did, and those that it came after, for the one that comes
-// after it; nil where id is empty. What a plan did is what carrying it out did.
+// priorOf reads the results of an execution of p, and of the executions that it came after, for the
+// execution next. It returns nil if id is empty. For a plan, these are the results of the execution
+// that carried it out.
 func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next string) (*journal.Prior, error) {
 	if id == "" {
 		return nil, nil
@@ -53,8 +54,8 @@ func (x *Executor) priorOf(ctx context.Context, p tool.Principal, id, next strin
 	return out, nil
 }
 
-// reuse ends the n-th call with what an earlier execution's came to, or with why it isn't made.
-// unhold follows.
+// reuse ends the n-th call with the outcome of an earlier execution's call, or with err if it may
+// not be made. The caller then calls unhold.
 func (r *run) reuse(n int, k *journal.PriorCall, err error) (json.RawMessage, *sandbox.GuestError) {
 	if err == nil {
 		data := []string{string(k.Value)}

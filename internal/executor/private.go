@@ -11,21 +11,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// What a model sees of an execution has tokens in the place of personal data; the program, its
-// journal and people who look at that have the data itself. Hiding comes before anything is cut to
-// fit: half a value would not be recognised.
+// A model sees an execution with tokens in place of personal data. The program, its journal and
+// people who inspect them have the data itself. Data is hidden before texts are truncated, since
+// half a value would not be recognized.
 
 func (r *run) scope() privacy.Scope {
 	return privacy.Scope{Owner: r.principal.ID, Session: r.exec.Session}
 }
 
-// bring has what is personal in data of another session of the same principal be known in that of
-// the run, before the program has it.
+// bring registers the personal data in data of another session of the principal with the run's
+// session. It must be called before the program receives the data.
 func (r *run) bring(session string, data ...string) error {
 	return r.x.cfg.Privacy.Bring(r.ctx, privacy.Scope{Owner: r.principal.ID, Session: session}, r.scope(), data...)
 }
 
-// broughtOnce is bring for what is kept under a handle.
+// broughtOnce is bring for a leftover. It does nothing if the leftover has been brought before.
 func (r *run) broughtOnce(l *leftover) error {
 	r.mu.Lock()
 	known := r.brought[l.handle]
@@ -49,14 +49,14 @@ func (r *run) broughtOnce(l *leftover) error {
 	return nil
 }
 
-// hideText hides what is personal in a text.
+// hideText hides the personal data in a text.
 func (r *run) hideText(text *string) {
 	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
 	s.Text(text)
 	s.Hide(r.ctx)
 }
 
-// hidden gives the execution as a model may see it.
+// hidden returns the execution as a model may see it.
 func (r *run) hidden(e *execution.Execution) *execution.Execution {
 	return r.x.hidden(r.ctx, r.scope(), e)
 }
@@ -97,8 +97,8 @@ func (x *Executor) hidden(ctx context.Context, scope privacy.Scope, e *execution
 	return &out
 }
 
-// conceal keeps of the execution in memory, which agents are given too, what a model may see; shown
-// is nil where that could not be made. r.mu is held.
+// conceal reduces the execution in memory, which agents receive too, to what a model may see. shown
+// is nil if hiding failed. r.mu is held.
 func (r *run) conceal(shown *execution.Execution) {
 	e := &r.exec
 	switch {
@@ -113,7 +113,7 @@ func (r *run) conceal(shown *execution.Execution) {
 	}
 }
 
-// hiddenBlocks gives the content blocks that the program showed, as a model may see them.
+// hiddenBlocks returns the content blocks that the program emitted, as a model may see them.
 func (r *run) hiddenBlocks() []json.RawMessage {
 	r.mu.Lock()
 	out := slices.Clone(r.emitted)
@@ -126,11 +126,11 @@ func (r *run) hiddenBlocks() []json.RawMessage {
 	return out
 }
 
-// maxLonger is how many bytes of a call's arguments are kept to be shown where personal data is
-// hidden in them first.
+// maxLonger is the number of bytes of a call's arguments that are kept for display if personal data
+// must be hidden in them first.
 const maxLonger = 1 << 10
 
-// short gives the beginning of arguments that texts show.
+// short returns the beginning of the arguments, for texts.
 func (r *run) short(args json.RawMessage) string {
 	if r.x.cfg.Privacy == nil || len(args) == 0 {
 		return short(args)
@@ -138,8 +138,8 @@ func (r *run) short(args json.RawMessage) string {
 	return prose.Cut(string(args), maxLonger)
 }
 
-// planShown is the text of the plan that the program waits for, as a model may see it; empty where
-// it waits for none.
+// planShown returns the text of the plan that the program waits for, as a model may see it. It is
+// empty if the program waits for no plan.
 func (r *run) planShown() string {
 	const most = 30
 	if !r.planning() {
@@ -161,8 +161,8 @@ func (r *run) planShown() string {
 	return whole.Text(most)
 }
 
-// hideArgs makes of the arguments of calls that wait for a person their beginnings, as a model may
-// see them.
+// hideArgs hides personal data in the arguments of calls that wait for a person, and then truncates
+// them.
 func (r *run) hideArgs(calls []heldCall) {
 	s := r.x.cfg.Privacy.Sheet(r.ctx, r.scope())
 	for i := range calls {
@@ -174,7 +174,7 @@ func (r *run) hideArgs(calls []heldCall) {
 	}
 }
 
-// remark notes what the agent should know of how a call was made.
+// remark adds a note for the agent about how a call was made.
 func (r *run) remark(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

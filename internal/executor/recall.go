@@ -15,8 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// asThen puts what a guest was given in the place of what its text comes to now, where that is
-// something else.
+// asThen returns the program as the guest received it originally. If now has the same code, it
+// returns now, which has more detail.
 func asThen(st *journal.Story, now *program.Program) *program.Program {
 	was := st.Prepared
 	if now != nil && now.Code == was.Code {
@@ -26,7 +26,7 @@ func asThen(st *journal.Story, now *program.Program) *program.Program {
 		Namespaces: was.Namespaces, Aliases: was.Aliases, Whole: was.Whole, Declared: was.Declared, Notes: was.Notes, Remark: was.Remark}
 }
 
-// sameState is an error where the run can't begin as it did.
+// sameState returns an error if the run can't start from the state that it started from originally.
 func (r *run) sameState(caps sandbox.Capabilities) error {
 	c := r.recall
 	if c == nil {
@@ -41,14 +41,14 @@ func (r *run) sameState(caps sandbox.Capabilities) error {
 	switch now, then := r.hold.Revision(), c.Story.Prepared.Revision; now {
 	case then:
 	case then + 1:
-		r.stored, r.left = true, r.timeout // it was in time
+		r.stored, r.left = true, r.timeout // the program ended in time
 	default:
 		return interrupted("its session is not as it was")
 	}
 	return nil
 }
 
-// sendAgain sends what the guest heard before.
+// sendAgain resends the lines that the guest received before.
 func (r *run) sendAgain() error {
 	for _, h := range r.recall.Lines {
 		if err := r.stream.Send(h.Text, about{at: h.At, recorded: true}, false); err != nil {
@@ -58,7 +58,7 @@ func (r *run) sendAgain() error {
 	return nil
 }
 
-// answerAgain answers a question as it was answered before.
+// answerAgain returns the recorded answer to a question.
 func (r *run) answerAgain(question []byte, h *journal.Heard) []byte {
 	var m sandbox.GuestMessage
 	err := r.guard("a question of the program", func() error {
@@ -103,7 +103,7 @@ func (r *run) callAgain(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// restore notes of the n-th call what the journal knows of it. Where its outcome is not known the
+// restore copies what the journal knows of a call to the n-th call. If the outcome is unknown, the
 // call is made again.
 func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call) error {
 	if k.Tool != path || !k.Is(journal.DigestOf(path, c.Args)) {
@@ -122,7 +122,7 @@ func (r *run) restore(n int, c *sandbox.GuestCall, path string, k *journal.Call)
 	return nil
 }
 
-// interruptedKind is the kind of the error of an execution that could not go on.
+// interruptedKind is the kind of the error of an execution that could not continue.
 const interruptedKind = tool.Kind(execution.Interrupted)
 
 func interrupted(format string, a ...any) error {
@@ -133,7 +133,7 @@ func interrupted(format string, a ...any) error {
 
 var errDiverged = interrupted("run again, it did something else than before")
 
-// errChanged is why a call is not made again that was sent as one which changes nothing.
+// errChanged is the reason not to repeat a call that was sent when its tool was read-only.
 var errChanged = errors.New("its tool says now that it may write")
 
 func changedSince(k *journal.Call) error {

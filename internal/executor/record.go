@@ -14,12 +14,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What a run writes down of itself. Of one that nothing is written of, run.log is nil.
+// This file writes a run's journal. If the run has none, run.log is nil.
 
 // planMode is the mode of a Begin whose program is planned.
 const planMode = "plan"
 
-// begins begins the journal of a new run.
+// begins creates the journal of a new run.
 func (r *run) begins(a arguments) {
 	if r.x.cfg.Journal == nil {
 		return
@@ -33,8 +33,8 @@ func (r *run) begins(a arguments) {
 	r.log = journal.NewLog(r.x.cfg.Journal, rec, b, r.x.cfg.Limits.Journal.Execution, r.x.cfg.Now)
 }
 
-// closing is why the run ends when this process does: of one that is written down the next one
-// takes it up.
+// closing returns the error with which the run ends when this process shuts down. If it has a
+// journal, the next process continues the run.
 func (r *run) closing() error {
 	if r.log == nil {
 		return errClosing
@@ -44,7 +44,7 @@ func (r *run) closing() error {
 	return e
 }
 
-// journalBegun notes what the guest is given, before it is.
+// journalBegun records the input of the guest before the guest receives it.
 func (r *run) journalBegun(caps sandbox.Capabilities) {
 	if r.log == nil || r.recall != nil {
 		return
@@ -65,14 +65,14 @@ func (r *run) journalBegun(caps sandbox.Capabilities) {
 	r.log.Prepared(p)
 }
 
-// An about says what a line for the guest is.
+// An about describes a line for the guest.
 type about struct {
-	call     int64 // it is the outcome of this call of the guest's; 0: of none
+	call     int64 // the guest's id of the call whose outcome the line is; 0: none
 	at       int64 // HostMessage.At
-	recorded bool  // its journal has it already
+	recorded bool  // the journal already has the line
 }
 
-// told notes a line that the guest is told, in their order.
+// told records a line that was sent to the guest; lines are recorded in the order of sending.
 func (r *run) told(line []byte, a about) {
 	r.recorder.Heard(session.Line, line)
 	switch {
@@ -84,7 +84,7 @@ func (r *run) told(line []byte, a about) {
 	}
 }
 
-// note begins what is noted of the n-th call. r.mu is held.
+// note returns a new journal entry for the n-th call. r.mu is held.
 func (r *run) note(n int, c *sandbox.GuestCall, path, asked string) *journal.Call {
 	if r.log == nil {
 		return nil
@@ -92,8 +92,8 @@ func (r *run) note(n int, c *sandbox.GuestCall, path, asked string) *journal.Cal
 	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args, Asked: asked}
 }
 
-// leaving gives what the door tells that the n-th call leaves: its intent is in the journal before
-// that, and on the disk, too, where it may write.
+// leaving returns the function that the gateway calls before it sends the n-th call. It writes the
+// call's intent to the journal first, and if the call may write, syncs it to disk.
 func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 	return func(c *tool.Call, decision string) func() error {
 		r.mu.Lock()
@@ -133,8 +133,8 @@ func (r *run) leaving(n int) func(*tool.Call, string) func() error {
 
 func is(b *bool) bool { return b != nil && *b }
 
-// outcomeOf makes what the journal is to know of a call that has ended, before the program hears of
-// it. r.mu is held.
+// outcomeOf returns the journal entry for a call that has ended, before the program receives the
+// outcome. r.mu is held.
 func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *sandbox.GuestError, blocks []journal.Block) *journal.Call {
 	k := rec.Note
 	if k == nil {
@@ -153,11 +153,11 @@ func (r *run) outcomeOf(rec *execution.Call, value json.RawMessage, failure *san
 	return &out
 }
 
-// maxReason bounds the reason of a failure in a list of executions, in bytes.
+// maxReason is the maximum length of a failure's reason in a list of executions, in bytes.
 const maxReason = 300
 
-// journalEnd writes how the run ended to its journal. shown is e as a model may see it; it is nil
-// if it could not be made.
+// journalEnd writes how the run ended to its journal. shown is e as a model may see it, or nil if
+// hiding failed.
 func (r *run) journalEnd(e, shown *execution.Execution, res *tool.Result) {
 	if r.log == nil {
 		return
@@ -185,18 +185,18 @@ func (r *run) journalEnd(e, shown *execution.Execution, res *tool.Result) {
 	})
 }
 
-// mostOwed is how many executions may have ended of which nobody has looked whether that was
-// written.
+// mostOwed is the maximum number of ended executions whose journals are not yet checked for write
+// errors.
 const mostOwed = 256
 
-// owe notes the journal of an execution that ended. It is looked at later, since nobody waits for
-// it here.
+// owe adds the journal of an execution that ended. It is checked later, so that no one has to wait
+// for it here.
 func (x *Executor) owe(l *journal.Log) {
 	if l == nil {
 		return
 	}
 	x.mu.Lock()
-	if x.closed { // nothing of it is written any more
+	if x.closed { // its journal accepts no more writes
 		x.mu.Unlock()
 		return
 	}
@@ -209,8 +209,7 @@ func (x *Executor) owe(l *journal.Log) {
 	x.amend(due)
 }
 
-// amendAll sees to it that all executions that ended are known to have, also where their journals
-// could not be written.
+// amendAll retries recording the end of executions whose journals could not be written.
 func (x *Executor) amendAll() {
 	x.mu.Lock()
 	due := x.owed
@@ -221,7 +220,7 @@ func (x *Executor) amendAll() {
 
 func (x *Executor) amend(due []*journal.Log) {
 	for i, l := range due {
-		if err := l.Amend(); err != nil { // the others would fare no better
+		if err := l.Amend(); err != nil { // the others would fail as well
 			x.mu.Lock()
 			x.owed = append(slices.Clone(due[i:]), x.owed...)
 			x.mu.Unlock()
@@ -230,7 +229,7 @@ func (x *Executor) amend(due []*journal.Log) {
 	}
 }
 
-// changed tells those that watch.
+// changed notifies the watchers.
 func (r *run) changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +239,7 @@ func (r *run) changed() {
 	}
 }
 
-// next gives what is closed when something of the run has changed.
+// next returns a channel that is closed when the run changes.
 func (r *run) next() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,8 +249,8 @@ func (r *run) next() <-chan struct{} {
 	return r.news
 }
 
-// journalCalls gives the calls of a run that is under way, with the order of delivery that its
-// journal knows of. r.mu is held.
+// journalCalls returns the calls of a run that is under way, with the delivery order from its
+// journal. r.mu is held.
 func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 	order := map[int64]int{}
 	for _, c := range kept {
@@ -266,7 +265,7 @@ func (r *run) journalCalls(kept []*journal.Call) []journal.Call {
 		c := *rec.Note
 		c.Order = order[c.ID]
 		if rec.Pending {
-			// it may wait for its turn, or a person, before it is sent
+			// it may wait for its turn, or for a person, before it is sent
 			c.MS, c.Sent = time.Since(rec.Begun).Milliseconds(), rec.Begun
 		}
 		out = append(out, c)

@@ -10,25 +10,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Recorded is what the record has of a call that an execution made before its process ended.
+// A Recorded is the audit record of a call that an execution made before its process ended.
 type Recorded struct {
-	Call   string // its id
-	Record string // the record of it
-	Tool   string // its path
-	Left   bool   // it was sent, or about to be
+	Call   string // id of the call
+	Record string // id of the audit record
+	Tool   string // path of the tool
+	Left   bool   // the call was sent, or about to be sent
 }
 
-// A past is what the record has of an execution that was taken up. The zero past is that of one
-// which began here.
+// A past holds the audit records of an execution that was recovered. It is zero for an execution
+// that began in this process.
 type past struct {
-	records map[string]string // of its calls, by their ids, the newest one of each
-	unknown []Recorded        // calls that left, and of which its journal knows nothing
+	records map[string]string // latest audit record of each call, by call id
+	unknown []Recorded        // calls that were sent but are missing in the journal
 }
 
-// callID is the id of the n-th call of an execution, from 1.
+// callID returns the id of the n-th call of an execution, counted from 1.
 func callID(execution string, n int) string { return fmt.Sprintf("%s.%d", execution, n) }
 
-// pastOf gives what the record has of an execution, compared with what its journal tells.
+// pastOf reads the audit records of an execution and compares them with its journal.
 func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err error) {
 	if x.cfg.Recorded == nil {
 		return p, nil
@@ -53,10 +53,10 @@ func (x *Executor) pastOf(ctx context.Context, st *journal.Story) (p past, err e
 	return p, nil
 }
 
-// cut is an error where a journal lacks a call that left and may have written: its intent is
-// written before its record, so that the end of the journal was taken away. Of calls that change
-// nothing some may be lost with the process; they are made again. With sure a tool that nobody
-// knows yet is none of those that may write.
+// cut returns an error if the journal lacks a call that was sent and may have written. The intent
+// of such a call is written before its audit record, so the end of the journal must have been
+// removed. Calls that change nothing may be lost with the process; they are made again. If sure is
+// set, unknown tools are assumed not to write.
 func (x *Executor) cut(p *past, sure bool) error {
 	var names []string
 	for _, c := range p.unknown {
@@ -78,7 +78,8 @@ func (x *Executor) cut(p *past, sure bool) error {
 	return interrupted("%s, had been sent, as the audit record says, and its journal knows nothing of it: the end of the journal is gone. Look, before anything is sent again", strings.Join(names, "; "))
 }
 
-// whole is an error where a program that was taken up came to its end without what it did before.
+// whole returns an error if a recovered program ended without repeating everything that it did
+// before.
 func (r *run) whole() error {
 	if !r.recall.Whole() {
 		return errDiverged

@@ -14,14 +14,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxAttempts is how often an execution is taken up without getting on: its program may be what
-// ends the process.
+// maxAttempts is how often an execution is recovered without making progress: its program may be
+// what crashes the process.
 const maxAttempts = 3
 
-// Recover takes up the executions that had not ended when the process before this one did. Call it
-// once the upstreams are configured, and before the first request, since they have their sessions
-// first. It returns when it is known which of them go on; these do so in the background. Those that
-// can't end as interrupted, and say why.
+// Recover resumes the executions that had not ended when the previous process did. Call it after
+// the upstreams are configured, and before the first request, since these executions get their
+// sessions first. It returns when it is known which of them can continue; they do so in the
+// background. The others end as interrupted, with a reason.
 func (x *Executor) Recover(ctx context.Context) error {
 	if x.cfg.Journal == nil {
 		return nil
@@ -30,7 +30,8 @@ func (x *Executor) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What carries out a plan comes before what waits for that: it is there by then.
+	// Executions that carry out a plan come before those that wait for them, so that these find
+	// them.
 	slices.SortStableFunc(open, func(a, b journal.Record) int { return waitsFor(&a) - waitsFor(&b) })
 	var errs []error
 	for i := range open {
@@ -39,7 +40,8 @@ func (x *Executor) Recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// waitsFor is 1 for what may wait for another execution, and 0 for what carries out a plan.
+// waitsFor returns 1 for an execution that may wait for another one, and 0 for one that carries out
+// a plan.
 func waitsFor(r *journal.Record) int {
 	if r.After != "" && r.ID == carrierOf(r.After) {
 		return 0
@@ -47,10 +49,10 @@ func waitsFor(r *journal.Record) int {
 	return 1
 }
 
-// takeUp takes up one.
+// takeUp recovers one execution.
 func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	if _, ok := x.history.get(rec.ID); ok {
-		return nil // it is of this process
+		return nil // it belongs to this process
 	}
 	st, err := journal.Load(ctx, x.cfg.Journal, rec.ID)
 	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
@@ -69,15 +71,15 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	var wrong, gone error
 	if r.plan, wrong = planFor(a, x.cfg.Now()); r.plan != nil {
 		wrong = r.plan.again(st)
-		r.left = r.timeout // its clock stands still
+		r.left = r.timeout // time stands still in a plan
 	}
 	if r.prior, gone = x.priorOf(ctx, r.principal, a.after, r.id); gone != nil && tool.AsError(gone).Kind == tool.Internal {
-		return gone // the store can't be read now
+		return gone // the store can't be read at the moment
 	}
 	r.labels.Add(tool.Joined(r.prior.Labels(), st.Labels()))
 	for _, c := range st.Calls {
 		if c.From != "" {
-			_, _ = r.prior.Take(c.Tool, c.Arguments) // it had that one
+			_, _ = r.prior.Take(c.Tool, c.Arguments) // marks it as used: the execution already had it
 		}
 	}
 	x.history.begin(r)
@@ -97,7 +99,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 		r.finish(why)
 		return nil
 	}
-	if st.Planned != nil { // its program has come to its end
+	if st.Planned != nil { // its program has ended
 		r.recall = nil
 		r.recount(st.Calls)
 		a.session = ""
@@ -108,7 +110,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			return err
 		}
 	}
-	if x.cfg.Readmit != nil && a.carries == nil { // what carries out a plan counts as a part of what was planned
+	if x.cfg.Readmit != nil && a.carries == nil { // it counts as a part of the planned execution
 		r.admitted = x.cfg.Readmit(r.begunBy(a))
 	}
 	if !x.start(func() { r.liveAgain(a, wait) }) {
@@ -117,7 +119,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 	return nil
 }
 
-// begunBy is the call of execute that began a run, but for what is said of its files.
+// begunBy rebuilds the execute call that started r, without its files.
 func (r *run) begunBy(a arguments) *tool.Call {
 	args := map[string]any{"code": a.Code, "timeout_seconds": a.timeout.Seconds()}
 	for name, v := range map[string]string{"language": a.Language, "session": a.session, "after": a.after} {
@@ -129,18 +131,18 @@ func (r *run) begunBy(a arguments) *tool.Call {
 		args["mode"] = "plan"
 	}
 	c := &tool.Call{Path: tool.ExecutePath, Principal: r.principal, Labels: r.labels.All()}
-	c.Arguments, _ = tool.Marshal(args) // it is made of texts and a number
+	c.Arguments, _ = tool.Marshal(args) // never fails: the values are strings and a number
 	return c
 }
 
-// lost says why an execution can't go on; nil where it can.
+// lost returns why an execution can't continue, or nil if it can.
 func (x *Executor) lost(st *journal.Story) error {
 	unknown := st.Unknown()
 	switch {
 	case len(unknown) > 0:
 		var names []string
 		for _, c := range unknown {
-			// its arguments are sealed; this is not
+			// the arguments are encrypted; the name is not
 			names = append(names, fmt.Sprintf("call %d, %s", c.N, prose.Cut(c.Tool, 100)))
 		}
 		return interrupted("%s, had been sent, and whether it took effect is unknown. Look, before anything is sent again", strings.Join(names, "; "))
@@ -154,11 +156,11 @@ func (x *Executor) lost(st *journal.Story) error {
 	return nil
 }
 
-// resumes makes a new run the one of which st tells.
+// resumes turns a new run into the execution that st describes.
 func (r *run) resumes(st *journal.Story) {
 	r.id, r.exec.ID = st.Record.ID, st.Record.ID
 	r.principal, r.exec.Principal, r.exec.Started = st.Begin.Principal, st.Begin.Principal, st.Record.Started
-	if r.principal.ID == "" { // what it began with can't be read
+	if r.principal.ID == "" { // its Begin can't be read
 		r.principal = tool.Principal{ID: st.Record.Principal, Client: st.Record.Client}
 		r.exec.Principal = r.principal
 	}
@@ -171,7 +173,7 @@ func (r *run) resumes(st *journal.Story) {
 	}
 }
 
-// recount notes calls of a run that does not go on, which it made before.
+// recount adds the previous calls of a run that does not continue.
 func (r *run) recount(calls []*journal.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,11 +190,11 @@ func (r *run) recount(calls []*journal.Call) {
 	}
 }
 
-// liveAgain is live for a run that goes on.
+// liveAgain is live for a recovered run.
 func (r *run) liveAgain(a arguments, wait func(context.Context) (*live.Hold, error)) {
 	r.log.Resumed()
 	r.log.Update(func(rec *journal.Record) {
-		if rec.Attempts++; rec.State == journal.Waiting { // it did nothing when the process ended
+		if rec.Attempts++; rec.State == journal.Waiting { // it was idle when the process ended
 			rec.Attempts = 0
 		}
 		rec.State = journal.Running

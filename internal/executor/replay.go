@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// Replay runs an execution of p again, offline, from its journal, in a sandbox of its own: nothing
-// is called, and nothing of a session or its files changes.
+// Replay runs an execution of p again from its journal, offline, in its own sandbox. It makes no
+// calls, and changes neither sessions nor their files.
 func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o execution.ReplayOptions) (*execution.Replayed, error) {
 	st, err := x.readable(ctx, p, id)
 	switch {
@@ -73,8 +73,8 @@ func (x *Executor) play(ctx context.Context, st *journal.Story, until int) (*jou
 	return st.Play(ctx, box, until)
 }
 
-// programThen is what the guest was given, with the places of the agent's text where that still
-// comes to the same.
+// programThen returns the program as the guest received it, with source positions if the agent's
+// text still compiles to the same code.
 func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Program {
 	r := &run{x: x, id: st.Record.ID, principal: p}
 	prepared, err := r.prepared(st.Begin.Source, st.Begin.Language, st.Prepared)
@@ -84,7 +84,7 @@ func (x *Executor) programThen(p tool.Principal, st *journal.Story) *program.Pro
 	return asThen(st, prepared)
 }
 
-// prepared makes a text runnable as a program in the place of one that was.
+// prepared compiles source as a replacement for the program was.
 func (r *run) prepared(source, language string, was *journal.Prepared) (*program.Program, error) {
 	tree, _, err := r.x.live.FS(context.Background(), r.principal, nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *run) prepared(source, language string, was *journal.Prepared) (*program
 	return r.prepareText(program.Request{Source: source, Principal: r.principal, Language: language, Session: was.InSession, Declared: was.Known, Unchecked: true})
 }
 
-// tell fills in what a guest did, that ran the program of r.
+// tell fills in out with the results of a guest that ran the program of r.
 func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 	for _, c := range played.Console {
 		if c.Level == sandbox.NoteLevel {
@@ -121,12 +121,12 @@ func (r *run) tell(out *execution.Replayed, played *journal.Played) {
 	}
 }
 
-// compare says whether a replay came to what the execution did.
+// compare checks whether a replay had the same result as the execution.
 func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execution.Replayed) {
 	if played.Stopped || st.End == nil {
 		return
 	}
-	if st.End.Said == "" { // it was ended from outside: what the guest did until then is all that can be the same
+	if st.End.Said == "" { // it was ended from outside, so only the guest's output up to that point can be compared
 		if out.Differs == "" {
 			was := "ended from outside"
 			if st.Record.State == journal.Interrupted {
@@ -161,7 +161,7 @@ func (x *Executor) compare(st *journal.Story, played *journal.Played, out *execu
 	}
 }
 
-// tryOther runs another program against the calls of an execution.
+// tryOther runs another program against the recorded calls of an execution.
 func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.ReplayOptions, out *execution.Replayed) error {
 	r := &run{x: x, id: st.Record.ID, principal: tool.Principal{ID: st.Record.Principal}}
 	if st.Begin.Principal.ID != "" {
@@ -218,8 +218,8 @@ func (x *Executor) tryOther(ctx context.Context, st *journal.Story, o execution.
 	return nil
 }
 
-// namespacesThen are the upstreams that a program finds: those that it finds now, and those of the
-// program in whose place it is, which may be gone.
+// namespacesThen returns the upstreams that a program finds: the current ones, and those of the
+// program that it replaces, which may be gone.
 func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]string {
 	all := maps.Clone(was.Namespaces)
 	if all == nil {
@@ -229,8 +229,8 @@ func namespacesThen(p *program.Program, was *journal.Prepared) map[string][]stri
 	return all
 }
 
-// filesThen answers file operations as they were answered then, and others by files of its own,
-// which begin empty.
+// filesThen answers file operations with their recorded answers, and others from fs, which is
+// initially empty.
 func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File) *sandbox.Answer {
 	return func(f *sandbox.File) *sandbox.Answer {
 		a := &sandbox.Answer{ID: f.ID}
@@ -249,12 +249,12 @@ func filesThen(fs *vfs.FS, then map[string][]*sandbox.Answer) func(*sandbox.File
 	}
 }
 
-// guestThen gives the guest that a program began with: a fresh one, or what the programs left that
-// its session had run before, which run again for that.
+// guestThen returns a guest in the state in which the program began. For a program in a session, it
+// reruns the session's earlier programs; otherwise the guest is fresh.
 func (x *Executor) guestThen(ctx context.Context, st *journal.Story) (sandbox.Sandbox, error) {
 	var journals []*session.Journal
 	var err error
-	for range 3 { // a program of the session may be saved at the same moment
+	for range 3 { // a program of the session may be saved at the same time
 		if journals, err = x.live.Journals(ctx, st.Record.Principal, st.Record.Session, st.Prepared.Session, st.Prepared.Programs); err == nil || ctx.Err() != nil {
 			break
 		}

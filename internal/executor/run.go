@@ -28,16 +28,16 @@ import (
 )
 
 const (
-	// lastCalls is how long calls that are under way when a program ends may go on, so that their
-	// outcome is known.
+	// lastCalls is how long calls may continue after the program has ended, so that their outcome
+	// is known.
 	lastCalls = 5 * time.Second
-	// maxMessages is how many messages a guest may send: far more than calls, files and console
-	// lines can need.
+	// maxMessages is the maximum number of messages from a guest: far more than calls, files and
+	// console lines need.
 	maxMessages = 200_000
 	maxFiles    = 20_000
 )
 
-// A run is an execution under way, and later what is kept of it.
+// A run is an execution under way, or a finished one that is kept.
 type run struct {
 	x         *Executor
 	id        string
@@ -46,61 +46,61 @@ type run struct {
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
 	timeout   time.Duration
-	began     time.Time     // by the clock that never goes back
-	over      chan struct{} // closed when the program has ended: no call begins any more
-	done      chan struct{} // closed when answer is there
+	began     time.Time     // monotonic
+	over      chan struct{} // closed when the program has ended: no more calls are started
+	done      chan struct{} // closed when answered is set
 	answered  *tool.Result  // set before done is closed
 	stream    *stream.Stream[about]
 	turns     *queue.Turns // of the calls under way
 	calls     sync.WaitGroup
 	fs        *vfs.FS
-	skills    *vfs.Tree // as they were at the beginning
+	skills    *vfs.Tree // initial state, to compute changes
 
 	results  lastResults     // of its calls
-	doubts   []string        // notes on arguments of calls
+	doubts   []string        // notes on call arguments
 	language string          // "typescript" or "python"
-	engine   string          // what runs it, for people
-	hold     *live.Hold      // of its session; nil: it has none
-	box      sandbox.Sandbox // nil: its session has it again
-	slot     bool            // it has one of the queue
+	engine   string          // the engine, for display
+	hold     *live.Hold      // on its session; nil: it has none
+	box      sandbox.Sandbox // nil: returned to its session
+	slot     bool            // it occupies a slot of the queue
 	origin   live.Origin
 	recorder *session.Recorder // nil: nothing is recorded
-	log      *journal.Log      // nil: nothing is written down
-	// what it heard before this process began; nil: it began in this one
+	log      *journal.Log      // nil: there is no journal
+	// lines recorded before this process began; nil: the run began in this process
 	recall *journal.Recall
-	// what it left is stored already: it only has to come to its end again
+	// its results are already stored; it only has to be run to its end again
 	stored bool
-	// its place among those that wait for its session; nil: it has none yet
+	// waits for its turn in its session; nil: it has not joined the session's queue yet
 	wait func(context.Context) (*live.Hold, error)
-	// closed when those that were sent before it have taken theirs; nil: there are none
+	// closed when the programs sent before it have joined the queue; nil: there are none
 	come <-chan struct{}
-	// lets those that were sent after it take theirs; nil: there are none
+	// lets the programs sent after it join the queue; nil: there are none
 	leave   func()
-	past    past           // what the record has of it from before this process
-	prior   *journal.Prior // what the execution before it did; nil: it corrects none
+	past    past           // audit records from before this process
+	prior   *journal.Prior // results of the execution that it corrects; nil: none
 	fencing sync.Mutex     // guards fence
-	fence   vfs.Fence      // around its files
-	barred  error          // why it may not read a module that its text imports
-	plan    *planned       // what it has to do with a plan; nil: nothing
-	cpu     time.Duration  // CPU time of the Runs that are over
-	host    atomic.Int64   // nanoseconds that the host computed for its text and its calls
-	ran     error          // why the last Run didn't leave a guest that can go on
-	saved   time.Duration  // how long that took
+	fence   vfs.Fence      // access checks for its files
+	barred  error          // why it may not read a module that it imports
+	plan    *planned       // its plan state; nil: none
+	cpu     time.Duration  // CPU time of completed Runs
+	host    atomic.Int64   // nanoseconds of host time spent on its text and its calls
+	ran     error          // error of the last Run; nil: its guest can continue
+	saved   time.Duration  // how long saving the session took
 	stray   *time.Timer    // see strayed
 
-	ended time.Time // history's
+	ended time.Time // set by history
 
-	shifting    sync.Mutex // see shift; before mu
+	shifting    sync.Mutex // held by shift; locked before mu
 	mu          sync.Mutex
 	exec        execution.Execution
 	ids         map[int64]int // calls by the guest's id
 	outstanding int
-	answers     int // bytes of results that the guest has yet to read
+	answers     int // bytes of results that the guest has not read yet
 	refused     int
 	messages    int
 	fileOps     int
-	console     int // bytes that are kept
-	wrote       int // and that the guest sent
+	console     int // bytes kept
+	wrote       int // bytes that the guest sent
 	dropped     int // console lines
 	emitted     []json.RawMessage
 	emittedSize int
@@ -110,29 +110,29 @@ type run struct {
 	unseen      int
 	counted     bool
 	voice       *journal.Voice
-	spoke       bool          // the guest said its last word
-	news        chan struct{} // closed when something has changed; nil: nobody wants to know
+	spoke       bool          // the guest sent its last message
+	news        chan struct{} // closed on a change; nil: no one is watching
 
-	asking   int // questions that are being answered
+	asking   int // questions being answered
 	holds    holds
-	admitted func(*execution.Execution) // told how it ended; nil: nobody wants to know
-	digest   string                     // of its text
+	admitted func(*execution.Execution) // called when it has ended; may be nil
+	digest   string                     // of its source
 
-	labels    tool.Labels // of what it has read, and whoever sent it
-	labelling sync.Mutex  // held while they grow, and those of its session
-	// handles of other sessions that it has read, whose personal data is known in its own; nil:
-	// none
+	labels    tool.Labels // of its sender, and of the data that it has read
+	labelling sync.Mutex  // held while its labels and its session's are extended
+	// handles from other sessions that it has read, whose personal data is registered in its own;
+	// nil: none
 	brought map[string]bool
-	late    []json.RawMessage // answers that came after the program's end, for its session
+	late    []json.RawMessage // answers that arrived after the program's end, for its session
 	naps    naps
-	stopRun context.CancelCauseFunc // ends the Run that is under way
+	stopRun context.CancelCauseFunc // ends the current Run
 
 	// The program's own time runs while no call is outstanding.
 	left    time.Duration
 	running bool
 	since   time.Time
 	alarm   *time.Timer
-	wake    *time.Timer // of the program's timers
+	wake    *time.Timer // the program's own timer
 }
 
 func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a arguments) *run {
@@ -140,7 +140,7 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 		x: x, id: newID("ex_"), voice: journal.NewVoice(), principal: principal, timeout: a.timeout, began: time.Now(), left: a.timeout,
 		over: make(chan struct{}), done: make(chan struct{}), turns: queue.NewTurns(x.cfg.Limits.Concurrency), ids: map[int64]int{},
 	}
-	// The program outlives the request that brought it, but not the Executor.
+	// The program outlives the request that started it, but not the Executor.
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.exec = execution.Execution{ID: r.id, State: execution.Queued, Principal: principal, Started: x.cfg.Now(), Session: a.session, Run: r}
 	r.language = a.language
@@ -150,7 +150,7 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	return r
 }
 
-// snapshot copies the execution as it is now.
+// snapshot returns a copy of the current execution.
 func (r *run) snapshot() *execution.Execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +164,7 @@ func (r *run) snapshot() *execution.Execution {
 	return &e
 }
 
-// live runs the program from beginning to end, in a goroutine of its own.
+// live runs the program from start to finish. It runs in its own goroutine.
 func (r *run) live(a arguments) {
 	stack.Grow()
 	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.closing()) })
@@ -181,7 +181,7 @@ func (r *run) live(a arguments) {
 		if !r.planning() {
 			return r.prepareAndRun(a)
 		}
-		if r.plan.whole == nil { // else a person looks at it
+		if r.plan.whole == nil { // otherwise the plan is already proposed
 			if err := r.prepareAndRun(a); err != nil || !r.well() {
 				return err
 			}
@@ -190,7 +190,7 @@ func (r *run) live(a arguments) {
 	})))
 }
 
-// why gives what ended an execution that was cut short before its program ran, or err.
+// why returns the cause of r.ctx if err is its cancellation, or err.
 func (r *run) why(err error) error {
 	if errors.Is(err, context.Canceled) && r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
@@ -198,8 +198,8 @@ func (r *run) why(err error) error {
 	return err
 }
 
-// guard makes a panic of f an error: a fault of ours over one odd program must not take its
-// neighbours along.
+// guard calls f and converts a panic to an error: a bug triggered by one program must not affect
+// the others.
 func (r *run) guard(what string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -235,7 +235,7 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 		r.program = asThen(r.recall.Story, r.program)
 	}
 	if r.program.Runtime == "python" {
-		r.language = "python" // the text said so
+		r.language = "python" // the source specified it
 	}
 	caps, err := r.x.guests.Runs(r.x.ctx, r.language)
 	if err != nil {
@@ -272,9 +272,9 @@ func (r *run) prepareAndRun(a arguments) (err error) {
 	return r.settle(err)
 }
 
-// retries reports whether a program was given to a process that was gone, or went before it heard
-// of anything from the program. A guest that is made anew is what that one was: a fresh one, or its
-// session's, which the store has.
+// retries reports whether the program may be sent again: the sandbox process died before the
+// program sent anything. A new guest is equivalent: it is either fresh, or restored from the
+// session's stored state.
 func (r *run) retries(err error) bool {
 	var crash *sandbox.CrashError
 	r.mu.Lock()
@@ -282,7 +282,7 @@ func (r *run) retries(err error) bool {
 	return errors.As(err, &crash) && r.recall == nil && r.messages == 0 && r.ctx.Err() == nil
 }
 
-// again makes the run as it was before its program was sent.
+// again resets the run to its state before the program was sent.
 func (r *run) again() error {
 	r.closeBox()
 	r.box = nil
@@ -291,7 +291,7 @@ func (r *run) again() error {
 	return r.open()
 }
 
-// open gets the program its sandbox: a fresh one, or that of its session.
+// open gets a sandbox for the program: a fresh one, or its session's.
 func (r *run) open() (err error) {
 	if r.hold == nil {
 		r.box, err = r.x.guests.Fresh(r.ctx, r.principal.ID, r.language)
@@ -322,7 +322,8 @@ func (r *run) closeBox() {
 	}
 }
 
-// drive runs the program and gives why that ended without a Done or Fail of the guest, or nil.
+// drive runs the program. It returns an error if the program ended without a Done or Fail message
+// of the guest.
 func (r *run) drive() error {
 	lim := r.x.cfg.Limits
 	r.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Message: r.take, Sent: r.told, TooLong: func() error {
@@ -349,7 +350,7 @@ func (r *run) drive() error {
 	end := r.end
 	r.mu.Unlock()
 	if end == nil && r.ctx.Err() != nil {
-		err = context.Cause(r.ctx) // before lastCalls cancels what is left
+		err = context.Cause(r.ctx) // read before lastCalls cancels the remaining calls
 	}
 	_ = r.stream.Close()
 	close(r.over)
@@ -363,7 +364,7 @@ func (r *run) drive() error {
 	return tool.Errorf(tool.Internal, "the guest ended with code %d and said nothing", exit)
 }
 
-// sendFirst sends the program, and what its session's earlier ones did not live to hear.
+// sendFirst sends the program, and late answers to earlier programs of the session.
 func (r *run) sendFirst() error {
 	if r.recall != nil && len(r.recall.Lines) > 0 {
 		return r.sendAgain()
@@ -382,10 +383,10 @@ func (r *run) sendFirst() error {
 	return nil
 }
 
-// errEnded is how a call ends that went on for longer after the program's end than anybody waits.
+// errEnded is the error of a call that is canceled because it outlasted the program by too much.
 var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
 
-// lastCalls waits for the calls that are still under way: they were made, so their outcome should
+// lastCalls waits for the calls that are still under way: they were sent, so their outcome should
 // be known.
 func (r *run) lastCalls(well bool) {
 	wait := lastCalls
@@ -399,14 +400,14 @@ func (r *run) lastCalls(well bool) {
 	timer.Stop()
 }
 
-// outOfTime ends the program when its own time is over.
+// outOfTime ends the program when its own time is used up.
 func (r *run) outOfTime() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.running {
-		return // a call began at the same moment
+		return // a call began at the same time
 	}
-	if left := r.left - time.Since(r.since); left > 0 { // the clock was started anew at the same moment
+	if left := r.left - time.Since(r.since); left > 0 { // the clock was restarted at the same time
 		r.alarm.Reset(left)
 		return
 	}
@@ -414,14 +415,14 @@ func (r *run) outOfTime() {
 		r.timeout, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 
-// overtime is the error of a program whose time is over.
+// overtime returns the error of a program that exceeded a time limit.
 func overtime(format string, a ...any) error {
 	e := tool.Errorf(tool.Timeout, format, a...)
 	e.Limit = execution.TimeLimit
 	return e
 }
 
-// begin notes a call that is outstanding: the program's own clock stands still. It is for shift.
+// begin counts an outstanding call, and stops the program's own clock. It is called by shift.
 func (r *run) begin() {
 	r.outstanding++
 	r.watchNap()
@@ -432,7 +433,7 @@ func (r *run) begin() {
 	}
 }
 
-// settleCall notes that a call was answered. It is for shift.
+// settleCall records that a call was answered. It is called by shift.
 func (r *run) settleCall() {
 	if r.outstanding--; r.outstanding == 0 && r.alarm != nil && r.end == nil {
 		r.running, r.since = true, time.Now()
@@ -440,13 +441,13 @@ func (r *run) settleCall() {
 	}
 }
 
-// refuse ends the guest with err and gives err.
+// refuse ends the guest with err, and returns err.
 func (r *run) refuse(err error) error {
 	r.cancel(err)
 	return err
 }
 
-// take takes a line of the guest. An error ends the guest.
+// take handles a line from the guest. An error ends the guest.
 func (r *run) take(line []byte) error {
 	r.mu.Lock()
 	r.messages++
@@ -454,14 +455,14 @@ func (r *run) take(line []byte) error {
 	many, over := r.messages > maxMessages, r.end != nil
 	r.mu.Unlock()
 	if over && r.hold == nil {
-		return nil // it said its last word before
+		return nil // it already sent its last message
 	}
 	if many {
 		return r.refuse(tool.Over(execution.OutputLimit, "the program sent more than %s messages: call and log less", prose.Group(maxMessages)))
 	}
 	var m sandbox.GuestMessage
 	if err := json.Unmarshal(line, &m); err != nil {
-		if strings.Contains(err.Error(), "max depth") { // of encoding/json, which has no name for it
+		if strings.Contains(err.Error(), "max depth") { // encoding/json has no exported error for it
 			return r.refuse(tool.Over(execution.OutputLimit, "the program's value, or the arguments of a call, are nested more than 10,000 levels deep: flatten them"))
 		}
 		return r.refuse(&tool.Error{Kind: tool.Internal, Msg: "the guest broke its protocol: the program was stopped", Err: err})
@@ -484,8 +485,8 @@ func (r *run) take(line []byte) error {
 	return nil
 }
 
-// afterwards takes what a session's guest says when its program has ended: the next program hears
-// of the answer.
+// afterwards handles messages that a session's guest sends after its program has ended. The next
+// program receives the answers.
 func (r *run) afterwards(m *sandbox.GuestMessage) {
 	switch {
 	case m.Call != nil:
@@ -512,7 +513,7 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 	case m.Hold:
 		return nil
 	case m.Done != nil, m.Fail != nil:
-		if r.ctx.Err() != nil { // what stopped the program is what counts, not what it made of its calls' end
+		if r.ctx.Err() != nil { // report why the program was stopped, not how it handled its canceled calls
 			return context.Cause(r.ctx)
 		}
 		r.shift(func() {
@@ -525,13 +526,13 @@ func (r *run) handle(m *sandbox.GuestMessage) error {
 	return tool.Errorf(tool.Internal, "the guest broke its protocol: the program was stopped")
 }
 
-// maxEmitted bounds the content blocks that a program gives to the agent, in bytes.
+// maxEmitted is the maximum size of the content blocks that a program emits to the agent, in bytes.
 const maxEmitted = 24 << 20
 
-// maxNotes bounds the notes that a program can bring about.
+// maxNotes is the maximum number of notes that a program can cause.
 const maxNotes = 20
 
-// emit adds a content block to the answer: what is kept under a handle, or a file.
+// emit adds a content block to the answer: a leftover, if h is its handle, or a file.
 func (r *run) emit(h string) {
 	block, err := r.shown(h)
 	r.mu.Lock()
@@ -548,7 +549,7 @@ func (r *run) emit(h string) {
 	}
 }
 
-// shown gives the content block for what a program emits.
+// shown returns the content block that a program emits with h.
 func (r *run) shown(h string) (json.RawMessage, error) {
 	l, err := r.leftover(h)
 	if err == nil && l.block != nil {
@@ -560,8 +561,7 @@ func (r *run) shown(h string) (json.RawMessage, error) {
 	return r.embed(h)
 }
 
-// places makes the frames of stack traces in s, which the program wrote or gave, speak of the
-// agent's own text.
+// places rewrites stack frames in s, the program's output, to positions in the agent's source.
 func (r *run) places(s string) string {
 	if r.program == nil {
 		return s

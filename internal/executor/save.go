@@ -14,16 +14,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// settle ends a program for its session: what it left is stored, before anybody is told that it
-// ended well, or it has never been. err is how the program ended as far as its sandbox is
-// concerned; what settle gives is how it ended.
+// settle ends a program with respect to its session. Its results are stored before the program is
+// reported as successful; if it failed, they are discarded. err is how the program ended in its
+// sandbox; settle returns how it ended overall.
 func (r *run) settle(err error) error {
 	well := err == nil && r.well()
 	switch {
 	case well && r.stored:
-		return nil // what it left was stored before
+		return nil // its results were stored before
 	case well && r.planning():
-		return r.whole() // nothing of it is kept
+		return r.whole() // none of its results are kept
 	case well:
 		if err = r.whole(); err == nil {
 			err = r.save()
@@ -39,15 +39,15 @@ func (r *run) settle(err error) error {
 	return err
 }
 
-// well reports whether the program said that it ended well.
+// well reports whether the program reported success.
 func (r *run) well() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.end != nil && r.end.Done != nil
 }
 
-// save stores what the program left: the state of its session and its files, and skills, in one
-// step.
+// save stores the program's results in one transaction: the state of its session and its files, and
+// skills.
 func (r *run) save() error {
 	c := &session.Change{Owner: r.principal.ID}
 	c.Skills = skill.Changes(r.skills, r.fs.Skills())
@@ -59,11 +59,11 @@ func (r *run) save() error {
 		return unsaved("skills", r.x.cfg.Store.Save(context.WithoutCancel(r.ctx), c))
 	}
 	if r.ran != nil {
-		return r.ran // what it left behind went on for too long
+		return r.ran // the guest continued for too long after the program's end
 	}
 	began := time.Now()
 	r.log.Flush()
-	if err := r.log.Wait(); err != nil { // what it heard is written before what it left is
+	if err := r.log.Wait(); err != nil { // its input is stored before its results
 		return unsaved("journal", err)
 	}
 	if err := r.saveSession(c); err != nil {
@@ -111,7 +111,8 @@ func (r *run) saveSession(c *session.Change) error {
 	return r.hold.Commit(ctx, c, state, files)
 }
 
-// saveJournal adds the program's journal to the session's, or gives that up when it is too much.
+// saveJournal appends the program's journal to the session's, or discards the session's journal if
+// it gets too large.
 func (r *run) saveJournal(c *session.Change, state *session.State) {
 	if state.Journal.Lost != "" {
 		return
@@ -128,8 +129,8 @@ func (r *run) saveJournal(c *session.Change, state *session.State) {
 	state.Journal = session.Mark{Lost: "its programs heard more than " + prose.Size(most)}
 }
 
-// lateAnswer keeps an answer that came when the program had ended: the session's next program hears
-// of it.
+// lateAnswer keeps an answer that arrived after the program had ended. The session's next program
+// receives it.
 func (r *run) lateAnswer(a *sandbox.Answer) {
 	line, err := tool.Marshal(sandbox.HostMessage{Answer: a})
 	if err != nil {
@@ -140,8 +141,8 @@ func (r *run) lateAnswer(a *sandbox.Answer) {
 	r.mu.Unlock()
 }
 
-// unheard gives the answers that earlier programs of the session did not live to hear, as lines of
-// now.
+// unheard returns the late answers that earlier programs of the session did not receive, as lines
+// with the current time.
 func (r *run) unheard() (lines [][]byte) {
 	if r.hold == nil {
 		return nil
@@ -153,7 +154,7 @@ func (r *run) unheard() (lines [][]byte) {
 	for _, raw := range g.Late {
 		var m sandbox.HostMessage
 		if json.Unmarshal(raw, &m) != nil {
-			continue // it was marshalled by us
+			continue // it was marshaled by lateAnswer
 		}
 		m.At = r.now()
 		if line, err := tool.Marshal(m); err == nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/values"
 )
 
-// A program that fails since a result has another shape than expected is told the shape: the
-// results of its calls are known here.
+// If a program fails because a result has an unexpected shape, the error tells it the actual shape:
+// the results of its calls are known here.
 
 const (
-	maxResults   = 16      // tools whose last result is kept until the program ends
-	maxShaped    = 1 << 20 // bytes of a result that is kept for that
+	maxResults   = 16      // number of tools whose last result is kept until the program ends
+	maxShaped    = 1 << 20 // maximum size of a kept result, in bytes
 	maxAllShaped = 4 << 20
 )
 
@@ -38,16 +38,16 @@ func (l *lastResults) add(path string, value json.RawMessage) {
 }
 
 var (
-	// misshapen matches errors of programs that expect another shape.
+	// misshapen matches errors of programs that expect a different shape.
 	misshapen = lazily.Regexp(`^(?:TypeError|AttributeError|KeyError|JSONDecodeError): |^SyntaxError: .* in JSON$`)
-	// unwrapping matches lines that take a result out of what MCP wraps it in, or parse it.
+	// unwrapping matches lines that extract a result from MCP's envelope, or parse it.
 	unwrapping = lazily.Regexp(`structuredContent|\bcontent\b|\.text\b|\["text"\]|JSON\.parse|json\.loads|\.split\b|\.data\b`)
-	// enveloped matches what programs write that expect the envelope of MCP around a result.
+	// enveloped matches code that expects MCP's envelope around a result.
 	enveloped  = lazily.Regexp(`\??\.(?:structuredContent|content(?:\?\.)?\[\d+\]\??\.text)\b`)
 	identifier = lazily.Regexp(`[A-Za-z_$][\w$]*`)
 )
 
-// shapeHint says what the result is that a program failed over; empty where that is not known.
+// shapeHint describes the result on which a program failed; empty if it is unknown.
 func (l *lastResults) shapeHint(f *execution.Failure, source, name string) string {
 	if len(l.by) == 0 || f.Line == 0 || !misshapen().MatchString(f.Message) {
 		return ""
@@ -86,7 +86,7 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 	return text
 }
 
-// named returns the path of the called tool that a text names; empty: none.
+// named returns the path of the called tool that occurs last in text; empty: none.
 func (l *lastResults) named(text string) (found string) {
 	at := -1
 	for path := range l.by {
@@ -99,11 +99,11 @@ func (l *lastResults) named(text string) (found string) {
 	return found
 }
 
-// notValues are words of both languages before which, or instead of which, no value stands.
+// notValues are words of both languages that are not names of values.
 var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true, "in": true, "return": true, "new": true, "tools": true}
 
-// traced returns the tool from whose result a variable has its value, as far as the program's text
-// says; empty: not known.
+// traced returns the tool whose result is assigned to a variable, as far as the source shows; empty
+// if unknown.
 func (l *lastResults) traced(name, before string, steps int) string {
 	if name == "" || steps == 0 || notValues[name] {
 		return ""
@@ -132,7 +132,7 @@ func (l *lastResults) traced(name, before string, steps int) string {
 	return ""
 }
 
-// explainShape adds to a failure what the result is that the program failed over. r.mu is held.
+// explainShape adds a hint about the result on which the program failed. r.mu is held.
 func (r *run) explainShape(f *execution.Failure) {
 	if r.program == nil || f.Kind != "exception" && f.Kind != string(tool.Invalid) {
 		return
@@ -142,8 +142,8 @@ func (r *run) explainShape(f *execution.Failure) {
 	}
 }
 
-// explainUndefined returns what the result is of which a program took a part that is not there,
-// where its value is undefined for that reason; empty otherwise. r.mu is held.
+// explainUndefined describes the result of which a program read a missing property, if its value is
+// undefined for that reason; empty otherwise. r.mu is held.
 func (r *run) explainUndefined(e *execution.Execution) string {
 	if r.program == nil || !e.Undefined {
 		return ""

@@ -5,14 +5,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 )
 
-// A run that has begun and not ended is running, or it waits: because it is suspended until a call
-// is answered (naps.asleep), or for nothing but people (heldOnly). Which of these it is is worked
-// out here; its beginning (prepareAndRun) and its end (conclude) set it, too.
+// A run that has begun and not ended is either running or waiting: it waits while it is suspended
+// until a call is answered (naps.asleep), or while it waits only for people (heldOnly). The state
+// is computed here; prepareAndRun and conclude set it at the run's start and end.
 
-// shift changes, by f, what the state is made of, and tells of another one. r.mu is held while f
-// runs.
+// shift calls f, which changes the inputs of the state, and reports a new state. r.mu is held while
+// f runs.
 func (r *run) shift(f func()) {
-	r.shifting.Lock() // so that what is told last is how it is
+	r.shifting.Lock() // so that states are reported in order
 	defer r.shifting.Unlock()
 	r.mu.Lock()
 	f()
@@ -25,8 +25,7 @@ func (r *run) shift(f func()) {
 	r.passOn()
 }
 
-// weigh sets the state of a run that has begun and not ended: it waits when it is suspended, or for
-// nothing but people. r.mu is held.
+// weigh updates the state of a run that has begun and not ended. r.mu is held.
 func (r *run) weigh() (changed bool, now execution.State) {
 	held := r.heldOnly()
 	if now = execution.Running; held || r.naps.asleep {

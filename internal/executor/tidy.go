@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// tidyFirst is when it is done for the first time: what a process was started for goes before.
+	// tidyFirst is the delay before the first run: the process's actual task comes first.
 	tidyFirst = 100 * time.Millisecond
-	// tidyLast bounds it when the process ends.
+	// tidyLast is the timeout when the process ends.
 	tidyLast = time.Second
-	// tidyAtLeast and tidyAtMost are how often idle sessions are looked after.
+	// tidyAtLeast and tidyAtMost bound the interval between checks for idle sessions.
 	tidyAtLeast = 50 * time.Millisecond
 	tidyAtMost  = time.Minute
-	// trimEvery is how often executions are thrown away that are too old or too many; more often
-	// where they are kept for less.
+	// trimEvery is how often executions that are too old or too many are deleted. It is shorter if
+	// executions are kept for less.
 	trimEvery = 5 * time.Minute
 )
 
-// tidy suspends idle sessions, ends old ones, and throws old executions away, until the Executor is
-// closed. A process that lives no longer than tidyFirst does it once, when it ends.
+// tidy suspends idle sessions, ends old ones, and deletes old executions, until the Executor is
+// closed. In a process that ends before tidyFirst, it runs once, at the end.
 func (x *Executor) tidy() {
 	var trimmed time.Time
 	next := tidyFirst
@@ -44,7 +44,7 @@ func (x *Executor) tidy() {
 	}
 }
 
-// trim throws executions away that are too old, or too many.
+// trim deletes executions that are too old or too many.
 func (x *Executor) trim(ctx context.Context) {
 	if x.cfg.Journal == nil {
 		return

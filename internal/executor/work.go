@@ -6,12 +6,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// largeWork is how many bytes of a program, or of a result, are so many that the host's work on
-// them waits for a turn.
+// largeWork is the size of a program or result, in bytes, above which the host's work on it waits
+// for a turn.
 const largeWork = 64 << 10
 
-// work computes f, about so many bytes, for the program. If they are many, it waits for a turn; no
-// longer than the program lasts.
+// work calls f, which processes size bytes for the program. If size is large, it waits for a turn,
+// but not after the program has ended.
 func (r *run) work(size int, f func()) {
 	if turns := r.x.cfg.Turns; turns != nil && size > largeWork && turns.Enter(r.ctx, r.principal.ID) == nil {
 		defer turns.Leave(r.principal.ID)
@@ -21,11 +21,10 @@ func (r *run) work(size int, f func()) {
 	f()
 }
 
-// hostTime is for how long the host may compute for one program, if the program itself may not
-// compute for longer.
+// hostTime is the maximum time that the host spends on one program, unless Limits.CPU is longer.
 const hostTime = 10 * time.Second
 
-// worked counts what the host has computed for the program, which ends when that is too much.
+// worked adds to the host time of the program, and ends the program if it exceeds the limit.
 func (r *run) worked(d time.Duration) {
 	if most := max(hostTime, r.x.cfg.Limits.CPU); time.Duration(r.host.Add(int64(d))) > most {
 		r.cancel(tool.Over("cpu", "biplane has worked on the program's calls for %v: pass less data at a time, or make smaller programs", most))
