@@ -17,11 +17,11 @@ import (
 // firstModern is the first revision without sessions.
 const firstModern = "2026-07-28"
 
-// modern says whether a revision is without sessions.
+// modern reports whether a revision is without sessions.
 func modern(version string) bool { return version >= firstModern }
 
-// receive handles the methods about tools in place of the SDK, whose types would lose what they
-// don't know, and refuses the methods of features that Biplane doesn't offer.
+// receive handles the methods about tools instead of the SDK, whose types would lose unknown
+// fields. It rejects the methods of features that Biplane doesn't offer.
 func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
@@ -43,15 +43,15 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// callResult is what a tool answered, as it answered it.
+// callResult is the answer of a tool, unchanged.
 type callResult struct {
 	mcp.ResultBase
 	raw    json.RawMessage // a valid JSON object
 	modern bool            // written for 2026-07-28
 }
 
-// MarshalJSON writes the answer. For 2026-07-28 it has a resultType, and says in _meta which server
-// gave it (basic/index, "Responses"); what the upstream wrote there itself stays.
+// MarshalJSON encodes the answer. For 2026-07-28 it adds a resultType, and the server's information
+// in _meta (basic/index, "Responses"). Fields that the upstream wrote there are kept.
 func (r *callResult) MarshalJSON() ([]byte, error) {
 	if !r.modern {
 		return r.raw, nil
@@ -72,7 +72,7 @@ func (r *callResult) MarshalJSON() ([]byte, error) {
 	return raw, nil
 }
 
-// addMeta puts a member into _meta of the object raw if it isn't there.
+// addMeta adds a member to _meta of the object raw if it is missing.
 func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.RawMessage {
 	meta := field(raw, ms, "_meta")
 	if meta == nil {
@@ -144,18 +144,19 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
 }
 
-// withoutCause gives a context that ends when ctx does, but not with its cause: that is the SDK's
-// own affair, for example io.EOF where the client has gone, and says nothing about the call.
+// withoutCause returns a context that ends when ctx does, but without its cause. The cause is
+// internal to the SDK, for example io.EOF if the client has disconnected, and says nothing about
+// the call.
 func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	return out, func() { stop(); cancel() }
 }
 
-// resolve finds the tool that a name means; nil where only the door can say.
+// resolve returns the tool with a name, or nil if only the gateway can decide.
 func (s *Server) resolve(ctx context.Context, p tool.Principal, name string) *tool.Tool {
-	// In mode Direct the names of the list come first: without prefixes, one may be that of a tool
-	// of our own.
+	// In mode Direct the listed names come first: without prefixes, one may equal the name of one
+	// of Biplane's own tools.
 	if s.cfg.Mode == Direct && s.cfg.Unprefixed {
 		for _, l := range s.direct(ctx, p) {
 			if l.Name == name {

@@ -10,23 +10,22 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A client is what is known of whoever is at the other end of a connection: of a session, of
-// standard input, or of one request of 2026-07-28. The transports put it into the connection's
-// context.
+// A client is the peer of a connection: of a session, of standard input, or of one request of
+// 2026-07-28. The transports store it in the connection's context.
 type client struct {
 	principal tool.Principal
-	ctx       context.Context        // done when the connection is over, and with it all its calls
-	labels    tool.Labels            // of what came over the connection: its agent may send that on
-	keep      func([]string) error   // keeps them for longer than this process lives; may be nil
-	level     atomic.Pointer[string] // least log level it asked for, up to 2025-11-25
-	form      chan struct{}          // has a token while a form is open there
-	order     *order                 // of what was sent over the connection; nil: there is none
+	ctx       context.Context        // done when the connection is closed, which also cancels its calls
+	labels    tool.Labels            // of the data sent over the connection, which its agent may pass on
+	keep      func([]string) error   // stores the labels beyond the life of this process; may be nil
+	level     atomic.Pointer[string] // minimum log level that it requested, up to 2025-11-25
+	form      chan struct{}          // holds a token while a form is open at the client
+	order     *order                 // of the requests sent over the connection; nil: there is none
 }
 
 type clientKey struct{}
 
-// withClient gives a context for a connection that p makes. gone must be called when the connection
-// is over.
+// withClient returns a context for a connection of p. The caller must call gone when the connection
+// is closed.
 func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Context, gone context.CancelFunc) {
 	c := &client{principal: p, form: make(chan struct{}, 1)}
 	var cancel context.CancelFunc
@@ -42,8 +41,8 @@ func (s *Server) withClient(ctx context.Context, p tool.Principal) (_ context.Co
 	}
 }
 
-// Cut ends all that a principal has open: sessions with their streams, and calls under way. What it
-// asks next is asked anew who it is.
+// Cut closes everything that a principal has open: sessions with their streams, and calls under
+// way. The principal's next request is authenticated again.
 func (s *Server) Cut(principal string) {
 	s.mu.Lock()
 	for c, cancel := range s.clients {
@@ -55,13 +54,13 @@ func (s *Server) Cut(principal string) {
 	s.http.sessions.cut(principal)
 }
 
-// clientOf gives the client of a connection's context; nil if there is none.
+// clientOf returns the client of a connection's context, or nil if there is none.
 func clientOf(ctx context.Context) *client {
 	c, _ := ctx.Value(clientKey{}).(*client)
 	return c
 }
 
-// carry has the connection carry labels on.
+// carry adds labels to the connection.
 func (c *client) carry(labels []string) error {
 	if c.keep != nil && len(tool.Joined(c.labels.All(), labels)) > len(c.labels.All()) {
 		if err := c.keep(labels); err != nil {
@@ -72,7 +71,7 @@ func (c *client) carry(labels []string) error {
 	return nil
 }
 
-// setLogLevel says whether level is one that there is.
+// setLogLevel sets the log level, and reports whether it is valid.
 func (c *client) setLogLevel(level string) bool {
 	if c != nil && slices.Contains(levels, level) {
 		c.level.Store(&level)
@@ -87,7 +86,7 @@ func (c *client) logLevel() string {
 	return *c.level.Load()
 }
 
-// principal gives on whose behalf a request is made, with the software that made it.
+// principal returns the principal of a request, with the client software that sent it.
 func (s *Server) principal(ctx context.Context, software *mcp.Implementation) tool.Principal {
 	p := s.cfg.Local
 	if c := clientOf(ctx); c != nil {

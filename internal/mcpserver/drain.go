@@ -7,20 +7,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// lastAnswers is how long calls that were ended may take to be answered.
+// lastAnswers is how long canceled calls may take to be answered.
 const lastAnswers = time.Second
 
-// What a caller hears while the server stops.
+// Messages that callers receive while the server stops.
 const (
 	notTaken = "biplane is stopping, and takes no more requests: send this one again when it is back"
 	cutShort = "biplane is stopping: the call was ended before its answer came, and whether it took effect is not known"
 )
 
-// Drain prepares for Close: from now on calls of tools are refused, with HTTP status 503 or an
-// error that says why, and those under way may end, until ctx is done. Those that have not ended
-// when last, which is called then, returns are ended, and answered with an error that says why, for
-// which there is another second. Drain returns as soon as all calls are answered. It may be called
-// twice.
+// Drain prepares for Close. From now on calls of tools are refused, with HTTP status 503 or an
+// explanatory error, and calls under way may finish until ctx is done. Then Drain calls last. When
+// that returns, it cancels the remaining calls, which are answered with an explanatory error, and
+// waits up to another second for these answers. Drain returns as soon as all calls are answered. It
+// may be called twice.
 func (s *Server) Drain(ctx context.Context, last func()) {
 	s.mu.Lock()
 	s.draining = true
@@ -44,8 +44,8 @@ func (s *Server) Drain(ctx context.Context, last func()) {
 	}
 }
 
-// enter notes that a call, or the message that asks for one, is under way; false when no more are
-// taken. After true, leave follows, once the answer is written.
+// enter counts a call, or the message that requests it. It returns false if no more are accepted.
+// If it returns true, the caller must call leave after the answer is written.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Server) leave() {
 	}
 }
 
-// idleLocked closes idle, once.
+// idleLocked closes idle unless it is closed.
 func (s *Server) idleLocked() {
 	select {
 	case <-s.idle:
@@ -79,7 +79,8 @@ func (s *Server) stopping() bool {
 	return s.draining
 }
 
-// ended is the error of a call that Drain cut short, whatever the tool made of that; else err.
+// ended returns the error of a call that Drain canceled, whatever error the tool returned;
+// otherwise err.
 func (s *Server) ended(err error) error {
 	if err != nil && s.cutting.Err() != nil {
 		return &tool.Error{Kind: tool.Unavailable, Msg: cutShort, Err: err}

@@ -9,26 +9,26 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// An envelope is what has to be known of a message before it goes to the SDK.
+// An envelope holds the parts of a message that are needed before it goes to the SDK.
 type envelope struct {
-	id      json.RawMessage // nil: no call
-	method  string          // empty: a response, or a batch
-	version string          // in _meta of the parameters
-	name    string          // parameter name
-	args    json.RawMessage // parameter arguments
-	argsAt  [2]int          // where args stands in the message
+	id      json.RawMessage // nil: not a call
+	method  string          // empty: a response or a batch
+	version string          // from _meta of the parameters
+	name    string          // the parameter name
+	args    json.RawMessage // the parameter arguments
+	argsAt  [2]int          // start and end of args in the message
 }
 
-// maxDepth is how deep a message may nest; the SDK's own bound is the same.
+// maxDepth is the maximum nesting depth of a message; the SDK has the same limit.
 const maxDepth = 1000
 
-// maxID is the largest integer that an id may be: beyond it a client written in JavaScript couldn't
-// tell two ids apart, nor could the SDK.
+// maxID is the largest integer that is accepted as an id. Beyond it, neither a JavaScript client
+// nor the SDK could distinguish two ids.
 const maxID = 1 << 53
 
-// readEnvelope reads the outside of a JSON-RPC message or of a batch of them. It refuses, with a
-// JSON-RPC error, what is not JSON, what nests too deep, and an id that could not be answered with
-// the same id.
+// readEnvelope parses the outer structure of a JSON-RPC message or of a batch. It returns a
+// JSON-RPC error for invalid JSON, for messages nested too deeply, and for an id that could not be
+// echoed exactly.
 func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	var e envelope
 	if tooDeep(raw) {
@@ -53,7 +53,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	pm, _ := parts(params)
 	e.name = text(field(params, pm, "name"))
 	if e.args = field(params, pm, "arguments"); e.args != nil {
-		// A field is a part of its object's bytes: what is left of their capacity says where.
+		// A field is a slice of its object's bytes, so its remaining capacity gives its position.
 		at := cap(raw) - cap(e.args)
 		e.argsAt = [2]int{at, at + len(e.args)}
 	}
@@ -64,7 +64,7 @@ func readEnvelope(raw []byte) (envelope, *jsonrpc.Error) {
 	return e, nil
 }
 
-// text gives the value of a JSON string; empty for all else.
+// text returns the value of a JSON string, or the empty string for other values.
 func text(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -73,7 +73,7 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// goodID says whether an id can be written back exactly as it came.
+// goodID reports whether an id can be echoed exactly as it was received.
 func goodID(raw json.RawMessage) bool {
 	if raw[0] == '"' {
 		return true
@@ -82,7 +82,7 @@ func goodID(raw json.RawMessage) bool {
 	return err == nil && -maxID <= n && n <= maxID
 }
 
-// tooDeep says whether raw nests deeper than maxDepth. It may be anything, valid or not.
+// tooDeep reports whether raw is nested deeper than maxDepth. raw may be invalid JSON.
 func tooDeep(raw []byte) bool {
 	depth, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -105,8 +105,8 @@ func tooDeep(raw []byte) bool {
 	return false
 }
 
-// encodeError writes a JSON-RPC error response. The id is left out where it isn't known, as MCP's
-// schema wants it.
+// encodeError encodes a JSON-RPC error response. As MCP's schema requires, an unknown id is
+// omitted.
 func encodeError(id json.RawMessage, e *jsonrpc.Error) []byte {
 	b, err := json.Marshal(struct {
 		Version string          `json:"jsonrpc"`
@@ -114,7 +114,7 @@ func encodeError(id json.RawMessage, e *jsonrpc.Error) []byte {
 		Error   *jsonrpc.Error  `json:"error"`
 	}{"2.0", id, e})
 	if err != nil {
-		panic(err) // an id that was read and an error with valid data always marshal
+		panic(err) // a parsed id and an error with valid data can always be marshaled
 	}
 	return b
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// MetaError is the key in _meta of a result under which the kind of a failure stands, and, where
-// that is known, after how many seconds it is worth another try (retry_after, rounded up), for
-// clients that read it. The model reads the text.
+// MetaError is the key in _meta of a result for the kind of a failure. If known, the entry also has
+// the number of seconds after which a retry makes sense (retry_after, rounded up). It is for
+// clients; the model reads the text.
 const MetaError = "biplane.dev/error"
 
-// failure answers a call that could not be made, or whose outcome is unknown: a result with
-// isError, so that the model sees what to do next (server/tools, "Error Handling"). This is the one
-// table from errors to MCP:
+// failure answers a call that could not be made, or whose outcome is unknown, with a result that
+// has isError set, so that the model sees what to do next (server/tools, "Error Handling"). This is
+// the only mapping from errors to MCP:
 //
-//	tool not known            JSON-RPC -32602 (in callTool, which knows whether it is)
+//	unknown tool              JSON-RPC -32602 (in callTool, which detects it)
 //	arguments not an object   JSON-RPC -32602
 //	client lacks a capability JSON-RPC -32021 (in lacking)
 //	every other kind          isError, its message as text and its kind in _meta
-//	no kind, or internal      isError; what only the log may hold stays there
+//	no kind, or internal      isError; internal details are only logged
 func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
 	e := tool.AsError(err)
 	msg := e.Msg
@@ -45,16 +45,16 @@ func (s *Server) failure(req *mcp.CallToolRequest, err error) (mcp.Result, error
 	return &callResult{raw: res.Raw, modern: modern(req.ProtocolVersion())}, nil
 }
 
-// written says whether an error's message was written for readers, and doesn't just repeat its
+// written reports whether an error's message was written for readers, rather than repeating its
 // cause.
 func written(err error) bool {
 	var e *tool.Error
 	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
 }
 
-// lacking gives the error of an upstream whose tool needs a capability that the client didn't
-// declare, as it came (2026-07-28, MissingRequiredClientCapabilityError). Where the client declared
-// it, it is Biplane that doesn't pass it on, and the error is none of the client's.
+// lacking returns the original error of an upstream whose tool requires a capability that the
+// client didn't declare (2026-07-28, MissingRequiredClientCapabilityError). If the client did
+// declare it, Biplane doesn't forward it, and the client is not at fault: the result is nil.
 func lacking(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities || !modern(req.ProtocolVersion()) {

@@ -14,15 +14,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// foreign says why a request must be refused because a web page may have made it: by DNS rebinding,
-// a page can reach a listener on the loopback interface under a host name of its own, and pages can
-// send requests across origins (basic/transports, "Security Warning"). It gives "" for a request
-// that is fine.
+// foreign returns the reason to refuse a request that a web page may have made, or "" if the
+// request is acceptable. By DNS rebinding, a page can reach a listener on the loopback interface
+// under its own host name, and pages can send requests across origins (basic/transports, "Security
+// Warning").
 //
-// On a loopback listener, Host must be a loopback name or one of Config.Hosts. Elsewhere it must be
-// one of Config.Hosts, where these are set. Origin, where there is one, must be of that same Host,
-// or one of Config.Origins; on a listener that others can reach, an Origin is trusted by the names
-// in the Config only.
+// On a loopback listener, Host must be a loopback name or one of Config.Hosts. On other listeners
+// it must be one of Config.Hosts, if these are set. If there is an Origin, it must match Host or be
+// one of Config.Origins. On a listener that others can reach, an Origin is only trusted if its name
+// is in the Config.
 func (s *Server) foreign(r *http.Request) string {
 	host := hostname(r.Host)
 	local := loopbackListener(r)
@@ -47,7 +47,7 @@ func (s *Server) foreign(r *http.Request) string {
 	return "origin " + strconv.Quote(origin) + " is not allowed here"
 }
 
-// loopbackListener says whether a request came in on a loopback address.
+// loopbackListener reports whether a request arrived on a loopback address.
 func loopbackListener(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -57,7 +57,7 @@ func loopbackListener(r *http.Request) bool {
 	return err == nil && ap.Addr().Unmap().IsLoopback()
 }
 
-// hostname gives a Host without port and brackets, in lower case.
+// hostname returns a Host in lower case, without port and brackets.
 func hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -73,10 +73,10 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// checkHeaders checks the headers of a request of 2026-07-28 that depend on what is called, and
-// gives what is wrong with them, or "". The SDK checks those that every request has (Mcp-Method,
-// Mcp-Name). A name that isn't ASCII comes encoded; it is left decoded in the request, as the SDK
-// compares it.
+// checkHeaders checks the headers of a 2026-07-28 request that depend on the called tool, and
+// returns what is wrong with them, or "". The SDK checks the headers that every request has
+// (Mcp-Method, Mcp-Name). A non-ASCII name arrives encoded. It is replaced by its decoded form in
+// the request, since the SDK compares that.
 func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) string {
 	if e.method != "tools/call" {
 		return ""
@@ -99,7 +99,7 @@ func (h *handler) checkHeaders(r *http.Request, e envelope, p tool.Principal) st
 	return schema.check(r.Header, e.args, "")
 }
 
-// headerKeyword marks, in an input schema, a parameter that is sent as a header too
+// headerKeyword marks, in an input schema, a parameter that is also sent as a header
 // (basic/transports, "Custom headers from tool parameters").
 const headerKeyword = "x-mcp-header"
 
@@ -108,7 +108,7 @@ type headerSchema struct {
 	Properties map[string]headerSchema `json:"properties"`
 }
 
-// check compares the headers with the arguments, through all depths of an object's properties.
+// check compares the headers with the arguments, recursively through the properties of objects.
 func (s headerSchema) check(header http.Header, args json.RawMessage, path string) string {
 	ms, _ := parts(args)
 	for key, prop := range s.Properties {
@@ -127,7 +127,7 @@ func (s headerSchema) check(header http.Header, args json.RawMessage, path strin
 	return ""
 }
 
-// checkParam compares a header with the argument that it repeats.
+// checkParam compares a header with the argument that it duplicates.
 func checkParam(header string, value json.RawMessage) string {
 	absent := len(value) == 0 || string(value) == "null"
 	switch {
@@ -148,7 +148,7 @@ func checkParam(header string, value json.RawMessage) string {
 	return ""
 }
 
-// sameValue says whether a header's text is the JSON value: the string, true or false, or the
+// sameValue reports whether a header's text equals the JSON value: a string, true or false, or an
 // integer.
 func sameValue(header string, value json.RawMessage) bool {
 	switch value[0] {
@@ -164,7 +164,7 @@ func sameValue(header string, value json.RawMessage) bool {
 	return string(value) == header || (errA == nil && errB == nil && a == b && a > -maxID && a < maxID)
 }
 
-// decodeHeader gives the text of a header value that may be wrapped as =?base64?...?=.
+// decodeHeader decodes a header value that may be wrapped as =?base64?...?=.
 func decodeHeader(v string) (string, bool) {
 	inner, ok := strings.CutPrefix(v, "=?base64?")
 	if !ok {

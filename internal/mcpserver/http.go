@@ -24,16 +24,16 @@ const (
 	nameHeader    = "Mcp-Name"
 )
 
-// handler serves both eras of the protocol on one URL. It checks and bounds a request, then hands
-// it to the SDK's handler of the era that it belongs to.
+// handler serves both eras of the protocol at one URL. It checks and limits a request, then passes
+// it to the SDK's handler for its era.
 type handler struct {
 	srv       *Server
 	stateful  http.Handler
 	stateless http.Handler
 	sessions  *sessions
-	slots     *queue.Shares // of requests under way
-	held      *queue.Shares // of bytes of bodies
-	versions  []string      // spoken here, newest first
+	slots     *queue.Shares // for requests under way
+	held      *queue.Shares // for bytes of bodies
+	versions  []string      // supported revisions, newest first
 }
 
 func newHandler(s *Server) *handler {
@@ -43,7 +43,7 @@ func newHandler(s *Server) *handler {
 		held:     queue.NewShares("bytes of messages", "held", s.cfg.Limits.Memory),
 		versions: mcp.SupportedProtocolVersions(),
 	}
-	// Hosts, origins, sizes and sessions are this handler's business: the SDK's own bounds are off.
+	// This handler checks hosts, origins, sizes and sessions: the SDK's own limits are turned off.
 	h.stateful = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.stateful },
 		&mcp.StreamableHTTPOptions{
 			Logger: sdkLog(s.log), MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
@@ -61,7 +61,7 @@ func newHandler(s *Server) *handler {
 	return h
 }
 
-// session finds a session of the SDK; nil if there is none.
+// session returns a session of the SDK, or nil if there is none.
 func (h *handler) session(id string) *mcp.ServerSession {
 	for ss := range h.srv.stateful.Sessions() {
 		if ss.ID() == id {
@@ -71,14 +71,14 @@ func (h *handler) session(id string) *mcp.ServerSession {
 	return nil
 }
 
-// Handler serves MCP over HTTP, at whatever path it is mounted.
+// Handler returns a handler that serves MCP over HTTP, at any path.
 func (s *Server) Handler() http.Handler { return s.http }
 
 func (h *handler) close() { h.sessions.stop() }
 
-// ServeHTTP answers one request. What it refuses itself it answers with a JSON-RPC error and the
-// status of the transport's rules: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404
-// no such session, 408 body too slow, 413 body too large, 503 too much under way.
+// ServeHTTP answers one request. Requests that it refuses itself are answered with a JSON-RPC error
+// and the transport's status: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404
+// unknown session, 408 body too slow, 413 body too large, 503 too many requests under way.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if msg := h.srv.foreign(r); msg != "" {
 		hangUp(w)
@@ -107,7 +107,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
 	defer bounded.finish()
-	opened := false // a session, which lasts
+	opened := false // whether a session was opened; it outlives the request
 	defer func() {
 		if !opened {
 			gone()
@@ -120,7 +120,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post answers a message. It says whether that opened a session, which takes gone.
+// post answers a message. It reports whether the message opened a session, which then owns gone.
 func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()) (opened bool) {
 	body, release, ok := h.body(w, r, p)
 	defer release()
@@ -152,15 +152,15 @@ func (h *handler) post(w *writer, r *http.Request, p tool.Principal, gone func()
 	}
 	r = withBody(r, body)
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
-		// The SDK would answer with a bare status, which clients take for a broken transport.
+		// The SDK would answer with a bare status, which clients interpret as a broken transport.
 		refuse(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
 		return false
 	}
 	return h.inSession(w, r, e, p, gone)
 }
 
-// enter notes that the request for a call is under way, until leave; or it answers that nothing is
-// taken any more. Notifications are: they may be about a call under way.
+// enter counts the request for a call until leave is called. If the server is stopping, it refuses
+// the request instead. Notifications are always accepted, since they may be about a call under way.
 func (h *handler) enter(w *writer, e envelope) (leave func(), ok bool) {
 	switch {
 	case e.id == nil || e.method == "":
@@ -180,9 +180,9 @@ func (h *handler) enter(w *writer, e envelope) (leave func(), ok bool) {
 
 type argumentsKey struct{}
 
-// withoutArguments gives the request to the SDK with the arguments of a call beside it instead of
-// in it: to compare names, the SDK would read them into Go values, which is slow and fails for
-// numbers that a float64 can't hold.
+// withoutArguments returns the request with the arguments of a call moved to its context. To
+// compare names, the SDK would decode them into Go values, which is slow and fails for numbers that
+// a float64 can't represent.
 func withoutArguments(r *http.Request, body []byte, e envelope) *http.Request {
 	if e.method != "tools/call" || len(e.args) == 0 || e.args[0] != '{' {
 		return withBody(r, body)
@@ -197,15 +197,15 @@ func withBody(r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-// legacyMethods are the requests that the revisions up to 2025-11-25 let a client send and that the
-// SDK knows.
+// legacyMethods are the requests known to the SDK that clients may send in revisions up to
+// 2025-11-25.
 var legacyMethods = []string{
 	"initialize", "ping", "tools/list", "tools/call", "logging/setLevel", "completion/complete", "prompts/list", "prompts/get",
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 }
 
-// inSession answers a message of a revision with sessions. It says whether that opened one, which
-// takes gone.
+// inSession answers a message of a revision with sessions. It reports whether the message opened
+// one, which then owns gone.
 func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Principal, gone func()) (opened bool) {
 	if id := r.Header.Get(sessionHeader); id != "" {
 		if !h.sessions.begin(id, p) {
@@ -248,7 +248,7 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 	return true
 }
 
-// other answers GET (the stream of a session), DELETE (its end), and refuses all else.
+// other answers GET (the stream of a session) and DELETE (its end), and refuses other methods.
 func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
 	id := r.Header.Get(sessionHeader)
 	if modern(r.Header.Get(versionHeader)) || (r.Method != http.MethodGet && r.Method != http.MethodDelete) {
@@ -270,13 +270,13 @@ func (h *handler) other(w *writer, r *http.Request, p tool.Principal) {
 	}
 	defer h.sessions.end(id)
 	if r.Method == http.MethodDelete {
-		h.sessions.remove(id) // first, so that the SDK doesn't wait for calls that nobody wants
+		h.sessions.remove(id) // first, so that the SDK doesn't wait for calls whose results no one needs
 	}
 	h.stateful.ServeHTTP(w, r)
 }
 
-// body reads a request's body within the bounds of size, time and memory, or answers that it can't
-// be had. The body counts as held until release.
+// body reads a request's body within the limits of size, time and memory. If this fails, it writes
+// the error response. The body counts against the memory limit until release is called.
 func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byte, release func(), ok bool) {
 	limits := h.srv.cfg.Limits
 	if r.ContentLength > limits.Body {
@@ -285,7 +285,7 @@ func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byt
 		return nil, func() {}, false
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
-	// not every ResponseWriter can; then the server's own bounds hold
+	// not supported by every ResponseWriter; otherwise the server's own limits apply
 	_ = rc.SetReadDeadline(time.Now().Add(limits.BodyTime))
 	body, release, err := h.held.ReadAll(p.ID, http.MaxBytesReader(w.ResponseWriter, r.Body, limits.Body))
 	_ = rc.SetReadDeadline(time.Time{})
@@ -307,23 +307,23 @@ func (h *handler) body(w *writer, r *http.Request, p tool.Principal) (body []byt
 	return nil, release, false
 }
 
-// hangUp ends the connection after the answer. Without it, net/http would wait for the rest of the
-// body first.
+// hangUp closes the connection after the response. Without it, net/http would first wait for the
+// rest of the body.
 func hangUp(w http.ResponseWriter) { w.Header().Set("Connection", "close") }
 
 func tooLarge(limit int64) string {
 	return "the body is larger than " + strconv.FormatInt(limit, 10) + " bytes"
 }
 
-// busy answers that a bound was reached. The text says whose: the principal's own share, or what
-// all have together.
+// busy answers that a limit was reached. The text says which: the principal's own share, or the
+// total.
 func (h *handler) busy(w http.ResponseWriter, err error) {
 	hangUp(w)
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, tool.AsError(err).Msg)
 }
 
-// unsupported answers a revision that isn't spoken here (basic/versioning,
+// unsupported answers a request of an unsupported revision (basic/versioning,
 // UnsupportedProtocolVersionError).
 func (h *handler) unsupported(w http.ResponseWriter, e envelope, version string) {
 	data, err := tool.Marshal(mcp.UnsupportedProtocolVersionData{Supported: h.versions, Requested: version})
@@ -345,8 +345,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	w.Write(body) //nolint:errcheck // the client is gone
 }
 
-// A writer bounds the time in which a client must take what is written to it, each write anew, so
-// that a stream may last for long but not stall.
+// A writer sets a deadline for each write to the client, so that a stream may last long but not
+// stall.
 type writer struct {
 	http.ResponseWriter
 	limit  time.Duration
@@ -365,7 +365,7 @@ func (w *writer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError sends what was written to the client.
+// FlushError sends buffered data to the client.
 func (w *writer) FlushError() error {
 	w.begin()
 	return http.NewResponseController(w.ResponseWriter).Flush()
@@ -379,7 +379,7 @@ func (w *writer) begin() {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit))
 }
 
-// finish leaves the connection without a deadline, for the next request on it.
+// finish clears the connection's deadline for the next request.
 func (w *writer) finish() {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
 }

@@ -13,44 +13,44 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Calls that wait for people may be decided on by the person at the client: up to 2025-11-25 the
-// client is asked while its call waits (elicitation/create); in 2026-07-28 the call is answered
-// with input_required, and made again with what was filled in (basic/patterns/mrtr). Which calls
-// those are, and who decides, is a form.Desk's affair.
+// Calls that wait for people may be decided by the person at the client. Up to 2025-11-25 the
+// client is asked while its call waits (elicitation/create). In 2026-07-28 the call is answered
+// with input_required, and repeated with the completed form (basic/patterns/mrtr). A form.Desk
+// determines which calls these are, and who decides.
 
 const (
-	formKey = "approval" // of the one input request
-	// formTime is how long a form stays open where the client is told of progress, by which it
-	// knows that somebody thinks; else a call is answered within Limits.Answer.
+	formKey = "approval" // key of the input request
+	// formTime is how long a form stays open if the client receives progress, and so knows that a
+	// person is deciding. Otherwise a call is answered within Limits.Answer.
 	formTime   = 10 * time.Minute
-	formLeast  = 5 * time.Second // a form that would go sooner isn't shown
-	formTick   = time.Second     // how often it is looked whether somebody else has decided
-	formRounds = 50              // forms in one call
+	formLeast  = 5 * time.Second // a form that would close sooner isn't shown
+	formTick   = time.Second     // interval for checking whether someone else has decided
+	formRounds = 50              // maximum number of forms in one call
 )
 
-// asks reports whether the client of a request shows forms to its person. The revisions before
-// 2025-11-25 knew forms only, and said so with an empty object.
+// asks reports whether the client of a request shows forms to its user. Revisions before 2025-11-25
+// supported only forms, declared with an empty object.
 func asks(req *mcp.CallToolRequest) bool {
 	c := req.ClientCapabilities()
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
 
-// An asking is a call whose client can be asked.
+// An asking is a call whose client can show forms.
 type asking struct {
 	s      *Server
 	req    *mcp.CallToolRequest
-	call   form.Call // as the client made it
+	call   form.Call // as made by the client
 	notify *notifier
 	modern bool
 	began  time.Time
 }
 
-// inPlace makes a call, and asks its client about what waits for people. It gives the result, or
-// the form that the client is to answer in the next call.
+// inPlace makes a call, and asks its client to decide what waits for people. It returns the result,
+// or the form that the client must answer in the next call.
 func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier) (*tool.Result, *form.Form, error) {
 	sent := req.Params.RequestState
 	if s.cfg.Desk == nil || !asks(req) {
-		if sent != "" { // to go on would be to make the call a second time
+		if sent != "" { // continuing would make the call a second time
 			return nil, nil, tool.Errorf(tool.Invalid, "nobody was asked anything here: nothing was called; leave requestState out to call anew")
 		}
 		res, err := s.cfg.Door.Call(ctx, c)
@@ -88,8 +88,8 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	return a.waiting(ctx, c, id, res)
 }
 
-// answered takes what the client sends with the state of a form. f is the form again where there is
-// no answer in it.
+// answered handles an answer that the client sends with a form's state. If there is no answer, f is
+// the same form again.
 func (a *asking) answered(ctx context.Context, sent string) (execution string, f *form.Form, out *form.Outcome, err error) {
 	r, ok := a.req.Params.InputResponses[formKey].(*mcp.ElicitResult)
 	if !ok {
@@ -112,13 +112,13 @@ func (a *asking) answered(ctx context.Context, sent string) (execution string, f
 	return out.Execution, nil, out, nil
 }
 
-// left is the answer of a call that a person was asked about, and left as it is.
+// left returns the error of a call that a person was asked about but did not decide.
 func left(path string) error {
 	return tool.Errorf(tool.Unavailable, "%s waits for a person, who was asked here and has not decided: once it is approved (biplane approvals), make the same call again", path)
 }
 
-// execution resumes an execution for the call c, and asks about what it waits for: first, where
-// nothing came of an answer yet.
+// execution resumes an execution for the call c, and asks about the decisions that it waits for.
+// Without an outcome of an earlier form, it asks first.
 func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *form.Outcome) (*tool.Result, *form.Form, error) {
 	c = a.s.resuming(c, id)
 	if out == nil {
@@ -135,8 +135,8 @@ func (a *asking) execution(ctx context.Context, c *tool.Call, id string, out *fo
 	return a.waiting(ctx, c, id, res)
 }
 
-// waiting asks about what an execution waits for, and resumes it, until it doesn't wait any more or
-// nobody decides. res is its answer so far, nil where it was not asked yet.
+// waiting asks about the decisions that an execution waits for, and resumes it, until it no longer
+// waits or no one decides. res is its answer so far, nil if it has not been asked for one yet.
 func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool.Result) (*tool.Result, *form.Form, error) {
 	for range formRounds {
 		var decided bool
@@ -152,28 +152,28 @@ func (a *asking) waiting(ctx context.Context, c *tool.Call, id string, res *tool
 				return nil, nil, context.Cause(ctx)
 			}
 		default:
-			// others decide, or it was asked about here and left; or somebody has just decided on
-			// all of it, or nothing waits yet
+			// others decide, or it was asked about here and left; or someone has just decided
+			// everything, or nothing waits yet
 			decided = n == 0
 		}
 		if !decided && res != nil {
 			return res, nil, nil
 		}
 		c = a.s.resuming(c, id)
-		c.InPlace = decided || f != nil // else it waits, as it does for clients that can't ask
+		c.InPlace = decided || f != nil // otherwise it waits as it does for clients that can't show forms
 		res, err = a.resume(ctx, c, id)
 		if err != nil || !decided {
 			return res, nil, err
 		}
-		if id = a.s.waits(c, res); id == "" { // else it may be the one that carries out a plan
+		if id = a.s.waits(c, res); id == "" { // otherwise it may be the execution that carries out a plan
 			return res, nil, nil
 		}
 	}
 	return res, nil, nil
 }
 
-// resume makes the call c that resumes an execution, and answers in time that it goes on, where the
-// client would give up.
+// resume makes the call c that resumes an execution. Before the client would time out, it answers
+// that the execution continues.
 func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Result, error) {
 	if a.modern || a.notify.token != nil {
 		return a.s.cfg.Door.Call(ctx, c)
@@ -187,14 +187,14 @@ func (a *asking) resume(ctx context.Context, c *tool.Call, id string) (*tool.Res
 	return res, err
 }
 
-// door makes a call, and asks about it while it waits itself.
+// door makes a call, and shows a form about it while the call waits.
 func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Form, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	asking, stop := context.WithCancel(ctx) // ends before the call does, when somebody else decides
+	asking, stop := context.WithCancel(ctx) // ends before the call does when someone else decides
 	defer stop()
-	// held while asking ends, or the call since its person has left the form: of both at once the
-	// first counts
+	// guards against a race between the decision of someone else, which ends asking, and the
+	// client's person leaving the form, which ends the call: the first one counts
 	var mu sync.Mutex
 	var forms sync.WaitGroup
 	var next *form.Form
@@ -220,7 +220,7 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if asking.Err() == nil { // else somebody has decided, and the call is under way
+				if asking.Err() == nil { // otherwise someone has decided, and the call is under way
 					cancel(left(c.Path))
 				}
 			})
@@ -235,21 +235,20 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 	return res, nil, err
 }
 
-// errNext ends a call that is to be made again with an answer. Its kind leaves the request as it
-// is.
+// errNext ends a call that will be repeated with an answer. Its kind leaves the request pending.
 var errNext = errors.New("the call is made again with an answer")
 
-// How a form was answered.
+// An answerKind is how a form was answered.
 type answerKind int
 
 const (
-	notAsked answerKind = iota // the client couldn't, or gave up
-	wasLeft                    // the person has seen it, and leaves it
+	notAsked answerKind = iota // the client couldn't show it, or gave up
+	wasLeft                    // the person saw it and did not decide
 	wasDecided
 )
 
-// elicit shows a form about an execution, for as long as the client waits for its answer, and
-// reports whether anything on it was decided, here or elsewhere.
+// elicit shows a form about an execution for as long as the client waits for its answer. It reports
+// whether anything on the form was decided, here or elsewhere.
 func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 	patience := time.Until(a.began.Add(a.s.cfg.Limits.Answer))
 	if a.notify.token != nil {
@@ -263,8 +262,8 @@ func (a *asking) elicit(ctx context.Context, f *form.Form) bool {
 	return a.ask(bounded, f) == wasDecided || !a.s.cfg.Desk.Untouched(ctx, f)
 }
 
-// ask shows a form until it is answered, ctx is done, or somebody else has decided on all of it.
-// Each connection has one open at a time.
+// ask shows a form until it is answered, ctx is done, or everything on it has been decided
+// elsewhere. Each connection has at most one form open at a time.
 func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -298,8 +297,7 @@ func (a *asking) ask(ctx context.Context, f *form.Form) answerKind {
 	return wasDecided
 }
 
-// watch tells the client that its call goes on, and ends a form that there is nothing to decide on
-// any more.
+// watch sends progress to the client, and closes a form that has nothing left to decide.
 func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
 	tick := time.NewTicker(formTick)
 	defer tick.Stop()
@@ -321,11 +319,11 @@ func (a *asking) watch(ctx context.Context, f *form.Form, cancel func()) {
 	}
 }
 
-// metaExecution is where execute and resume say which execution their answer is about.
+// metaExecution is the key in _meta under which execute and resume identify their execution.
 const metaExecution = "biplane.dev/execution"
 
-// waits gives the id of the execution that waits for people, as the answer of Biplane's own execute
-// or resume says; else it is empty.
+// waits returns the id of the execution that waits for people, according to the answer of Biplane's
+// own execute or resume; otherwise it is empty.
 func (s *Server) waits(c *tool.Call, res *tool.Result) string {
 	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
 		return ""
@@ -340,7 +338,7 @@ func (s *Server) waits(c *tool.Call, res *tool.Result) string {
 	return e.ID
 }
 
-// resumes gives the execution that c resumes; empty where it is another call.
+// resumes returns the execution that c resumes, or the empty string for other calls.
 func (s *Server) resumes(c *tool.Call) string {
 	var a struct{ Execution string }
 	if c.Path != s.pathOf("resume") || json.Unmarshal(c.Arguments, &a) != nil {
@@ -349,18 +347,18 @@ func (s *Server) resumes(c *tool.Call) string {
 	return a.Execution
 }
 
-// resuming is c as the call that resumes an execution.
+// resuming returns a copy of c that resumes an execution.
 func (s *Server) resuming(c *tool.Call, execution string) *tool.Call {
 	args, err := tool.Marshal(map[string]string{"execution": execution})
 	if err != nil {
-		panic(err) // texts always marshal
+		panic(err) // strings can always be marshaled
 	}
 	next := *c
 	next.ID, next.Path, next.Arguments, next.Held, next.InPlace = "", s.pathOf("resume"), args, nil, false
 	return &next
 }
 
-// pathOf gives the path of one of Biplane's own tools; empty where it is not offered.
+// pathOf returns the path of one of Biplane's own tools, or the empty string if it is not offered.
 func (s *Server) pathOf(name string) string {
 	if t := s.builtin[name]; t != nil {
 		return t.Path()
@@ -368,8 +366,8 @@ func (s *Server) pathOf(name string) string {
 	return ""
 }
 
-// inputRequired is the result that asks the client to have a form answered, and to make the call
-// again with that and the state.
+// inputRequired returns the result that asks the client to show a form, and to repeat the call with
+// the answer and the state.
 func inputRequired(f *form.Form) (mcp.Result, error) {
 	type params struct {
 		Mode    string          `json:"mode"`

@@ -14,17 +14,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// listResult is a page of the list of tools, each definition as the upstream sent it.
+// listResult is a page of the tool list, with each definition as the upstream sent it.
 type listResult struct {
 	mcp.ResultBase
 	tools  []json.RawMessage
-	cursor string // of the next page; empty on the last
+	cursor string // for the next page; empty on the last
 	modern bool   // written for 2026-07-28
 	ttlMs  int
 	scope  string
 }
 
-// MarshalJSON writes the page.
+// MarshalJSON encodes the page.
 func (r *listResult) MarshalJSON() ([]byte, error) {
 	v := struct {
 		Tools      []json.RawMessage `json:"tools"`
@@ -64,8 +64,8 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 	return res, nil
 }
 
-// seek finds where the page begins that a cursor asks for. A cursor is the last name of the page
-// before, so that it holds while tools come and go.
+// seek returns the index at which the page of a cursor begins. A cursor is the last name of the
+// previous page, so that it stays valid while tools come and go.
 func seek(names []string, cursor string) (int, bool) {
 	last, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
@@ -79,7 +79,7 @@ func seek(names []string, cursor string) (int, bool) {
 	return 0, false
 }
 
-// listed gives the definitions that p sees, with their names.
+// listed returns the definitions visible to p, with their names.
 func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawMessage, names []string) {
 	if s.cfg.Mode == Direct {
 		for _, l := range s.direct(ctx, p) {
@@ -102,7 +102,7 @@ func (s *Server) listed(ctx context.Context, p tool.Principal) (defs []json.RawM
 	return defs, names
 }
 
-// direct gives the upstream tools under the names of mode Direct.
+// direct returns the upstream tools with their names in mode Direct.
 func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 	tools := s.cfg.Tools(ctx, p)
 	if !s.cfg.Unprefixed {
@@ -121,8 +121,8 @@ func (s *Server) direct(ctx context.Context, p tool.Principal) []Listed {
 	return out
 }
 
-// inlined gives the text to add to the description of t in mode Auto: for execute, the catalog, if
-// it is small.
+// inlined returns the text to append to the description of t in mode Auto: for execute, the
+// catalog, if it is small.
 func (s *Server) inlined(ctx context.Context, p tool.Principal, t *tool.Tool) string {
 	if s.cfg.Mode != Auto || s.cfg.Inline == nil || t.Name != "execute" {
 		return ""
@@ -134,8 +134,8 @@ func (s *Server) inlined(ctx context.Context, p tool.Principal, t *tool.Tool) st
 	return text
 }
 
-// definition writes the definition of a tool under a name: the upstream's own bytes with the name
-// replaced, or for tools of our own what they say, always in the same bytes.
+// definition encodes the definition of a tool under a name. For upstream tools it is the upstream's
+// own bytes with the name replaced. For Biplane's own tools the encoding is deterministic.
 func definition(name string, t *tool.Tool) json.RawMessage {
 	quoted, err := tool.Marshal(name)
 	if err != nil {
@@ -163,16 +163,16 @@ func definition(name string, t *tool.Tool) json.RawMessage {
 	}
 	def, err := tool.Marshal(v)
 	if err != nil {
-		panic(err) // strings, booleans and valid JSON always marshal
+		panic(err) // strings, booleans and valid JSON can always be marshaled
 	}
 	return def
 }
 
-// A tokenCounter counts the tokens of texts, with the vocabulary loaded at its first use.
+// A tokenCounter counts the tokens of texts. It loads the vocabulary on first use.
 type tokenCounter struct {
 	mu    sync.Mutex
 	codec tokenizer.Codec
-	text  string // counted last: it is asked for again with every list
+	text  string // the last counted text; each list counts it again
 	n     int
 }
 
@@ -185,7 +185,7 @@ func (c *tokenCounter) count(text string) int {
 	if c.codec == nil {
 		codec, err := tokenizer.Get(tokenizer.O200kBase)
 		if err != nil {
-			return len(text) // more than any tokenizer would say
+			return len(text) // more than any tokenizer returns
 		}
 		c.codec = codec
 	}

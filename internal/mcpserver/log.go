@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// sdkLog gives the SDK a logger whose records are all of level debug: what the SDK calls an error
-// is mostly a mistake of a client, and clients must not be able to fill the log.
+// sdkLog returns a logger for the SDK that logs all records at level debug: what the SDK calls an
+// error is usually a client's mistake, and clients must not be able to fill the log.
 func sdkLog(l *slog.Logger) *slog.Logger { return slog.New(debugHandler{l.Handler()}) }
 
 type debugHandler struct{ slog.Handler }

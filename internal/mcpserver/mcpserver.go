@@ -1,18 +1,17 @@
-// Package mcpserver speaks MCP to agents: over stdio, and over Streamable HTTP on one URL for both
-// eras of the protocol. Revision 2026-07-28 is without sessions and says in every request what it
-// is; the revisions up to 2025-11-25 open a session with initialize. A request is sent to the one
-// or the other by its MCP-Protocol-Version header or by
-// _meta["io.modelcontextprotocol/protocolVersion"].
+// Package mcpserver serves MCP to agents: over stdio, and over Streamable HTTP at one URL for both
+// eras of the protocol. Revision 2026-07-28 has no sessions, and every request states its revision;
+// revisions up to 2025-11-25 open a session with initialize. A request's era is determined by its
+// MCP-Protocol-Version header or by _meta["io.modelcontextprotocol/protocolVersion"].
 //
-// What an agent sees is a Mode: Biplane's own tools (search, execute, resume), or the upstream
-// tools themselves under composed names. All calls go through one tool.Caller, the door; this
-// package decides nothing about them.
+// The Mode determines what an agent sees: Biplane's own tools (search, execute, resume), or the
+// upstream tools themselves under composed names. All calls go through one tool.Caller, the
+// gateway; this package makes no decisions about them.
 //
-// Payloads pass through as they are. Arguments reach the door byte for byte; results and
-// definitions of upstream tools are written from their Raw form, so that integers over 2^53,
-// unknown fields, unknown kinds of content and the order of keys survive. Two things change: white
-// space between JSON tokens goes (a message is one line), and the members that the revision asks
-// every server to add (resultType, serverInfo in _meta) are put in front where missing.
+// Payloads are passed through unchanged. Arguments reach the gateway byte for byte. Results and
+// definitions of upstream tools are written from their Raw form, which preserves integers over
+// 2^53, unknown fields, unknown kinds of content and the order of keys. Two things change: white
+// space between JSON tokens is removed (a message is one line), and missing members that the
+// revision requires of every server (resultType, serverInfo in _meta) are added in front.
 package mcpserver
 
 //lint:file-ignore SA1019 clients of earlier revisions still ask for logs
@@ -32,82 +31,80 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Mode is what the list of tools holds.
+// A Mode determines the content of the tool list.
 type Mode string
 
-// The modes. In every one of them the tools that are not listed may be called by name all the same.
+// The modes. In every mode, unlisted tools can still be called by name.
 const (
 	Code   Mode = "code"   // Biplane's own tools; the list never changes
 	Direct Mode = "direct" // the upstream tools, under composed names
-	Auto   Mode = "auto"   // as Code, with a small catalog written into the description of execute
+	Auto   Mode = "auto"   // like Code, with a small catalog added to the description of execute
 )
 
-// Listed is an upstream tool under the name that agents see.
+// Listed is an upstream tool with the name that agents see.
 type Listed struct {
 	Name string // of at most 64 characters [A-Za-z0-9_-]; unique and stable
 	Tool *tool.Tool
 }
 
-// Config is what a Server is made of. Only Door must be set; a limit that is zero means its
-// default.
+// Config configures a Server. Only Door is required; a zero limit means its default.
 type Config struct {
-	Door    tool.Caller  // takes every call
-	Builtin []*tool.Tool // Biplane's own tools, in the order they are listed; Tool.Name is the name agents see
-	// Shows reports whether a principal may see one of Builtin. Nil: all are seen.
+	Door    tool.Caller  // handles every call
+	Builtin []*tool.Tool // Biplane's own tools, in list order; Tool.Name is the name agents see
+	// Shows reports whether a principal may see one of Builtin. Nil: all are visible.
 	Shows func(context.Context, tool.Principal, *tool.Tool) bool
-	// Tools gives the upstream tools that a principal may see, in stable order. It is asked for
-	// each list.
+	// Tools returns the upstream tools that a principal may see, in a stable order. It is called
+	// for each list.
 	Tools func(context.Context, tool.Principal) []Listed
-	// Lookup finds the upstream tool that a name means, whichever of its names that is. It gives
-	// nil where there is none. A nil Lookup searches what Tools gives, by listed name and path.
+	// Lookup returns the upstream tool with a name, which may be any of its names. It returns nil
+	// for an unknown name. A nil Lookup searches the result of Tools, by listed name and path.
 	Lookup func(ctx context.Context, p tool.Principal, name string) *tool.Tool
-	// Inline gives the text that stands for a whole catalog, for mode Auto; empty where it can't be
-	// told in short.
+	// Inline returns a text that describes the whole catalog, for mode Auto; empty if it would be
+	// too long.
 	Inline       func(context.Context, tool.Principal) string
-	InlineTokens int // longest text of Inline that is used, in tokens (o200k_base); default 2,000
+	InlineTokens int // maximum length of Inline's text that is used, in tokens (o200k_base); default 2,000
 
-	// Desk makes forms of what waits for people, for clients that can show them. Nil: no client is
+	// Desk creates forms for pending decisions, for clients that can show them. Nil: no client is
 	// asked.
 	Desk *form.Desk
 
 	Mode       Mode // default Code
-	Unprefixed bool // in mode Direct, list tools under their own names where these are unique
-	// what the server tells an agent about itself when it connects; not in mode Direct, where it
-	// sees none of Builtin
+	Unprefixed bool // in mode Direct, list tools under their own names if these are unique
+	// Instructions describe the server to an agent when it connects; unused in mode Direct, where
+	// the agent sees none of Builtin.
 	Instructions string
 	Version      string // of Biplane
 	Log          *slog.Logger
 
-	Local tool.Principal // makes the calls that come over stdio, and over HTTP where Principal is nil
-	// Principal says on whose behalf an HTTP request is made; an error refuses it with 401.
+	Local tool.Principal // principal of calls over stdio, and over HTTP if Principal is nil
+	// Principal returns the principal of an HTTP request; an error refuses the request with 401.
 	Principal func(*http.Request) (tool.Principal, error)
 
-	// AnyHost takes requests for any Host. Each of them has to say who makes it, which no web page
-	// can make a browser do.
+	// AnyHost accepts requests for any Host. Each request must then authenticate, in a way that a
+	// web page can't make a browser do.
 	AnyHost bool
-	Hosts   []string // host names (no port) that a Host header may have besides the loopback ones
-	Origins []string // values that an Origin header may have besides the server's own ("https://app.example.com")
+	Hosts   []string // accepted host names (without port) in Host headers, besides the loopback ones
+	Origins []string // accepted Origin headers besides the server's own ("https://app.example.com")
 	Limits  Limits
 }
 
-// Limits bound what clients can make the server hold. Zero means the default. Memory, Requests,
-// Calls and Sessions are shared by principals (see queue.Shares): one that is alone may hold all of
-// it.
+// Limits bound the resources that clients can use. Zero means the default. Memory, Requests, Calls
+// and Sessions are shared among principals (see queue.Shares); a single one may use all of them.
 type Limits struct {
 	Body        int64         // bytes of one message; default 4 MiB
-	BodyTime    time.Duration // for a request body to arrive; default 30 s
-	WriteTime   time.Duration // for a client to take one write; default 30 s
+	BodyTime    time.Duration // time for a request body to arrive; default 30 s
+	WriteTime   time.Duration // time for a client to accept one write; default 30 s
 	Memory      int64         // bytes of HTTP request bodies held at once; default 64 MiB
 	Requests    int           // HTTP requests under way, streams included; default 4,096
-	Calls       int           // calls of tools under way; default 512
+	Calls       int           // tool calls under way; default 512
 	Sessions    int           // sessions of the revisions up to 2025-11-25; default 1,000
-	SessionIdle time.Duration // after which a session without requests is closed; default 30 min
-	Drain       time.Duration // that stdio waits for answers after the end of its input; default 10 s
-	// in which a call whose client was asked for a decision is answered, where the client isn't
-	// told of progress; default 50 s
+	SessionIdle time.Duration // idle time after which a session is closed; default 30 min
+	Drain       time.Duration // how long stdio waits for answers after the end of its input; default 10 s
+	// how soon a call is answered whose client was asked for a decision, unless the client receives
+	// progress; default 50 s
 	Answer       time.Duration
 	PageSize     int // tools in one page of the list; default 1,000
-	StdioPending int // requests that stdio takes in before earlier ones are answered; default 1,024
+	StdioPending int // unanswered requests that stdio accepts; default 1,024
 }
 
 // A Server offers tools to agents. It is safe for concurrent use.
@@ -117,26 +114,26 @@ type Server struct {
 	stateful  *mcp.Server // stdio, and HTTP up to 2025-11-25
 	stateless *mcp.Server // HTTP of 2026-07-28
 	builtin   map[string]*tool.Tool
-	defs      func() []json.RawMessage // of cfg.Builtin
-	calls     *queue.Shares            // of calls under way
+	defs      func() []json.RawMessage // definitions of cfg.Builtin
+	calls     *queue.Shares            // for calls under way
 	tokens    tokenCounter
 	http      *handler
 
 	ctx     context.Context // done when Close begins
 	cancel  context.CancelFunc
-	cutting context.Context // done when Drain ends what is left of the calls
+	cutting context.Context // done when Drain cancels the remaining calls
 	cut     context.CancelFunc
-	idle    chan struct{} // closed when no call is under way, and none will be
+	idle    chan struct{} // closed when no call is under way and no more are accepted
 
 	mu       sync.Mutex
-	clients  map[*client]context.CancelFunc // all that are connected
+	clients  map[*client]context.CancelFunc // all connected clients
 	closed   bool
-	draining bool           // no more calls are taken
-	under    int            // calls, and messages that ask for one, under way
-	stdio    sync.WaitGroup // connections; none is added once closed is set
+	draining bool           // no more calls are accepted
+	under    int            // calls under way, and messages that request one
+	stdio    sync.WaitGroup // connections; none are added after closed is set
 }
 
-// New makes a Server. It starts nothing that needs closing before the first connection.
+// New returns a new Server. Before the first connection it needs no Close.
 func New(cfg Config) *Server {
 	cfg.setDefaults()
 	s := &Server{
@@ -200,8 +197,8 @@ func or[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// newSDK makes a server of the SDK: it knows the handshakes, the streams and the notifications; the
-// methods about tools are ours.
+// newSDK returns a server of the SDK. The SDK handles handshakes, streams and notifications;
+// Biplane handles the methods about tools.
 func (s *Server) newSDK() *mcp.Server {
 	srv := mcp.NewServer(
 		&mcp.Implementation{Name: "biplane", Title: "Biplane", Version: s.cfg.Version},
@@ -220,11 +217,11 @@ func (s *Server) newSDK() *mcp.Server {
 	return srv
 }
 
-// listChanges says whether the list of tools can change while the server runs.
+// listChanges reports whether the tool list can change while the server runs.
 func (s *Server) listChanges() bool { return s.cfg.Mode != Code }
 
-// cacheHint gives ttlMs and cacheScope of results that may be cached (2026-07-28,
-// server/utilities/caching). The scope is private: what an agent sees depends on who it is.
+// cacheHint returns ttlMs and cacheScope for cacheable results (2026-07-28,
+// server/utilities/caching). The scope is private: what an agent sees depends on its principal.
 func (s *Server) cacheHint() (ttlMs int, scope string) {
 	if s.listChanges() {
 		return 30_000, "private"
@@ -232,13 +229,13 @@ func (s *Server) cacheHint() (ttlMs int, scope string) {
 	return 3_600_000, "private"
 }
 
-// ToolsChanged tells all connected clients that the list of tools may have changed. In mode Code it
-// can't have, and nobody is told.
+// ToolsChanged notifies all connected clients that the tool list may have changed. In mode Code,
+// where it can't change, it does nothing.
 func (s *Server) ToolsChanged() {
 	if !s.listChanges() {
 		return
 	}
-	// The SDK tells of a change of its own list only. What it holds there is never listed.
+	// The SDK only reports changes of its own list. The tool that is added there is never listed.
 	mark := &mcp.Tool{Name: "_", InputSchema: json.RawMessage(`{"type":"object"}`)}
 	for _, srv := range []*mcp.Server{s.stateful, s.stateless} {
 		srv.AddTool(mark, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -247,8 +244,8 @@ func (s *Server) ToolsChanged() {
 	}
 }
 
-// Close cancels all calls, ends all sessions and streams, and waits for them. Requests that come
-// later are refused. Whoever waits for a call gets no answer: Drain comes first where that matters.
+// Close cancels all calls, closes all sessions and streams, and waits for them. Later requests are
+// refused. Callers of pending calls get no answer; call Drain first if that matters.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -13,24 +13,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A notifier passes on to a client what comes while one of its calls runs, in order: progress, and
-// what the tool logs. It never makes the tool wait for the client: what a slow client doesn't take
-// in time is left out.
+// A notifier forwards the progress and log messages of a running call to its client, in order. The
+// tool never waits for the client: notifications that a slow client doesn't read in time are
+// dropped.
 type notifier struct {
 	ctx   context.Context
 	req   *mcp.CallToolRequest
-	token any    // for progress; nil: the client didn't ask
-	level string // of the least that is logged; "": the client didn't ask
+	token any    // for progress; nil: not requested by the client
+	level string // minimum log level; "": not requested by the client
 	queue chan func()
 	stop  chan struct{} // closed when the call is over
 	done  chan struct{} // closed when the last notification is written
-	last  float64       // progress told so far
+	last  float64       // last reported progress
 }
 
-// notifyQueue is how many notifications may wait for a client.
+// notifyQueue is the maximum number of notifications queued for a client.
 const notifyQueue = 64
 
-// newNotifier makes the notifier of a call. Its close must be called.
+// newNotifier returns the notifier of a call. The caller must call its close method.
 func newNotifier(ctx context.Context, req *mcp.CallToolRequest) *notifier {
 	n := &notifier{ctx: ctx, req: req, token: progressToken(req.Params.GetProgressToken()), last: math.Inf(-1)}
 	if n.level = clientOf(ctx).logLevel(); modern(req.ProtocolVersion()) {
@@ -46,8 +46,8 @@ func newNotifier(ctx context.Context, req *mcp.CallToolRequest) *notifier {
 	return n
 }
 
-// progressToken gives a token that can be written back as it came: a string, or an integer that a
-// float64 holds.
+// progressToken returns a token that can be echoed exactly: a string, or an integer that a float64
+// represents exactly. For other values it returns nil.
 func progressToken(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -60,7 +60,7 @@ func progressToken(v any) any {
 	return nil
 }
 
-// attach makes the call tell n what its client wants to hear.
+// attach makes the call send to n the notifications that its client requested.
 func (n *notifier) attach(c *tool.Call) {
 	if n.token != nil {
 		c.Progress = func(p tool.Progress) { n.add(func() { n.progress(p) }) }
@@ -74,7 +74,7 @@ func (n *notifier) attach(c *tool.Call) {
 	}
 }
 
-// add puts a notification into the queue, if there is room and the call still runs.
+// add queues a notification if there is room and the call is still running.
 func (n *notifier) add(send func()) {
 	select {
 	case <-n.stop:
@@ -95,7 +95,7 @@ func (n *notifier) run() {
 			continue
 		case <-n.stop:
 		}
-		for { // what came before the end
+		for { // drain the queue
 			select {
 			case send := <-n.queue:
 				send()
@@ -106,24 +106,24 @@ func (n *notifier) run() {
 	}
 }
 
-// progress writes one notification. Progress must increase from one to the next
-// (basic/utilities/progress), and JSON knows no infinities.
+// progress sends one notification. Progress must increase each time (basic/utilities/progress), and
+// JSON has no infinities.
 func (n *notifier) progress(p tool.Progress) {
 	if !(p.Done > n.last) || math.IsInf(p.Done, 0) || math.IsNaN(p.Total) || math.IsInf(p.Total, 0) {
 		return
 	}
 	n.last = p.Done
-	// An error, here and below, means that the client is gone, which the answer will find out as
-	// well.
+	// An error, here and below, means that the client is gone. Sending the answer fails as well
+	// then.
 	_ = n.req.Session.NotifyProgress(n.ctx, &mcp.ProgressNotificationParams{
 		ProgressToken: n.token, Progress: p.Done, Total: p.Total, Message: p.Message,
 	})
 }
 
-// levels are the levels of log messages, least first (RFC 5424).
+// levels are the log levels, lowest first (RFC 5424).
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// log writes one log message. The SDK leaves out what the client didn't ask for.
+// log sends one log message. The SDK drops messages that the client didn't request.
 func (n *notifier) log(l tool.Log) {
 	ms, ok := members(l.Raw)
 	if !ok {
@@ -138,7 +138,7 @@ func (n *notifier) log(l tool.Log) {
 	})
 }
 
-// close waits until all is written, so that nothing comes after the answer.
+// close waits until all notifications are sent, so that none follows the answer.
 func (n *notifier) close() {
 	if n.stop != nil {
 		close(n.stop)

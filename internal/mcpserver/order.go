@@ -11,15 +11,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An order knows in which order the programs of each session were sent over a connection. The SDK
-// handles all calls at once, and so forgets it.
+// An order keeps the order in which the programs of each session were sent over a connection. The
+// SDK handles all calls concurrently, and so loses it.
 type order struct {
 	mu     sync.Mutex
 	lines  map[string]*lineUp // by session
 	places map[any]*place     // by the id of the request
 }
 
-// A lineUp is the programs of one session that have not begun to wait for it at the executor.
+// A lineUp holds the programs of one session that have not yet joined its queue at the executor.
 type lineUp struct {
 	turns *queue.Turns
 	n     int
@@ -28,14 +28,14 @@ type lineUp struct {
 type place struct {
 	come  chan struct{}
 	leave func()
-	taken bool // whoever took it leaves it
+	taken bool // its taker calls leave
 }
 
-// placeKey is where a request says its id to callTool, which the SDK doesn't tell it. What a client
-// writes there is overwritten in what has a place, and means nothing in what has none.
+// placeKey is the key in _meta that passes a request's id to callTool, to which the SDK doesn't
+// pass it. A client's value is overwritten if the request has a place, and otherwise has no effect.
 const placeKey = "biplane.dev/request"
 
-// sent gives a request its place, if it is a program of a session.
+// sent assigns a place to a request that is a program of a session.
 func (o *order) sent(r *jsonrpc.Request, e envelope) {
 	if r.Method != "tools/call" || e.name != "execute" && e.name != "biplane.execute" {
 		return
@@ -72,7 +72,7 @@ func (o *order) sent(r *jsonrpc.Request, e envelope) {
 	})}
 }
 
-// of gives the place of the request that callTool has; nil: it has none.
+// of returns the place of the request req, or nil if it has none.
 func (o *order) of(req *mcp.CallToolRequest) *tool.Place {
 	id, err := jsonrpc.MakeID(req.Params.Meta[placeKey])
 	if o == nil || err != nil {
@@ -92,7 +92,7 @@ func (o *order) of(req *mcp.CallToolRequest) *tool.Place {
 	}}
 }
 
-// answered forgets a request. A place that nobody took is left.
+// answered forgets a request. If its place was not taken, it is left.
 func (o *order) answered(id any) {
 	o.mu.Lock()
 	p := o.places[id]

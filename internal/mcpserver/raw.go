@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 )
 
-// A member is one key of a JSON object and where its value stands.
+// A member is a key of a JSON object and the position of its value.
 type member struct {
 	key        string
-	start, end int // of the value, in the object's bytes
+	start, end int // of the value, in bytes of the object
 }
 
-// members finds the members of a JSON object without reading their values. Keys are compared
-// exactly and may repeat. It gives ok false where raw is not a valid JSON object.
+// members returns the members of a JSON object without decoding their values. Keys are compared
+// exactly and may repeat. If raw is not a valid JSON object, ok is false.
 func members(raw []byte) (ms []member, ok bool) {
 	if !json.Valid(raw) {
 		return nil, false
@@ -20,7 +20,7 @@ func members(raw []byte) (ms []member, ok bool) {
 	return parts(raw)
 }
 
-// parts is members for what is known to be valid JSON, or empty: no index in it runs over the end.
+// parts is members for input known to be valid JSON or empty, for which no index gets out of range.
 func parts(raw []byte) (ms []member, ok bool) {
 	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
@@ -35,7 +35,7 @@ func parts(raw []byte) (ms []member, ok bool) {
 		if json.Unmarshal(raw[i:end], &key) != nil {
 			return nil, false
 		}
-		i = skipSpace(raw, skipSpace(raw, end)+1) // over the colon
+		i = skipSpace(raw, skipSpace(raw, end)+1) // skip the colon
 		end = skipValue(raw, i)
 		ms = append(ms, member{key, i, end})
 		i = skipSpace(raw, end)
@@ -43,8 +43,8 @@ func parts(raw []byte) (ms []member, ok bool) {
 	return ms, true
 }
 
-// field gives the value of a key of an object whose members are ms, the last one where there are
-// several, as most readers do; nil if there is none.
+// field returns the value of a key in an object whose members are ms, or nil if there is none. If
+// the key repeats, the last value counts, as for most parsers.
 func field(raw []byte, ms []member, key string) json.RawMessage {
 	for i := len(ms) - 1; i >= 0; i-- {
 		if ms[i].key == key {
@@ -61,7 +61,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString gives the index after the string that begins at i.
+// skipString returns the index after the string that starts at i.
 func skipString(b []byte, i int) int {
 	for i++; b[i] != '"'; i++ {
 		if b[i] == '\\' {
@@ -71,7 +71,7 @@ func skipString(b []byte, i int) int {
 	return i + 1
 }
 
-// skipValue gives the index after the value that begins at i.
+// skipValue returns the index after the value that starts at i.
 func skipValue(b []byte, i int) int {
 	switch b[i] {
 	case '"':
@@ -99,8 +99,8 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
-// replace gives raw with the value of each member called key replaced, all other bytes as they are.
-// Without such a member, one is put in front.
+// replace returns raw with the values of all members called key replaced, and all other bytes
+// unchanged. If there is no such member, it is inserted in front.
 func replace(raw []byte, ms []member, key string, value []byte) []byte {
 	var out []byte
 	last := 0
@@ -116,7 +116,7 @@ func replace(raw []byte, ms []member, key string, value []byte) []byte {
 	return append(out, raw[last:]...)
 }
 
-// insert gives the object raw with one more member in front.
+// insert returns the object raw with a member added in front.
 func insert(raw []byte, ms []member, key string, value []byte) []byte {
 	open := bytes.IndexByte(raw, '{') + 1
 	out := make([]byte, 0, len(raw)+len(key)+len(value)+4)

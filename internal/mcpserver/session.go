@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sessions knows the HTTP sessions that are open, whose they are and when they were last used. The
-// SDK holds the sessions themselves; this bounds them.
+// sessions tracks the open HTTP sessions, their owners and when they were last used. The SDK holds
+// the sessions themselves; this type limits them.
 type sessions struct {
 	room  *queue.Shares
 	idle  time.Duration
@@ -17,30 +17,30 @@ type sessions struct {
 
 	mu      sync.Mutex
 	open    map[string]*session
-	stopped bool // no new ones
+	stopped bool // no new sessions
 
 	wg sync.WaitGroup // closes under way
 }
 
 type session struct {
-	owner  string // Principal.ID of who opened it
+	owner  string // Principal.ID of its creator
 	active int    // requests under way
 	used   time.Time
-	timer  *time.Timer // runs out when the session was idle for too long; stopped while active
+	timer  *time.Timer // expires when the session has been idle for too long; stopped while active
 	gone   func()      // cancels its calls
 }
 
-// graceIdle is how long a session must have been without requests before it may be closed to make
-// room for another one of its owner.
+// graceIdle is how long a session must have been idle before it may be closed to make room for
+// another session of its owner.
 const graceIdle = time.Minute
 
 func newSessions(limit int, idle time.Duration, closeOne func(id string)) *sessions {
 	return &sessions{room: queue.NewShares("sessions", "open", int64(limit)), idle: idle, close: closeOne, open: map[string]*session{}}
 }
 
-// reserve makes room for a session that a principal is about to open. Where its share is used up,
-// or everybody's is, the session that has been idle for longest is closed, of the principal with
-// the most. After a nil error, either opened or release follows.
+// reserve makes room for a session that a principal is about to open. If the principal's share or
+// the total is used up, it closes the session that has been idle the longest, of the principal with
+// the most sessions. After a nil error, the caller must call opened or release.
 func (t *sessions) reserve(p tool.Principal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,8 +60,8 @@ func (t *sessions) reserve(p tool.Principal) error {
 	}
 }
 
-// victimLocked returns the session that is closed to make room for one of a principal: of the
-// principal with the most that has an idle one. It is empty when none may be closed.
+// victimLocked returns the session to close to make room for one of a principal. It belongs to the
+// principal with the most sessions that has an idle one. The result is empty if none may be closed.
 func (t *sessions) victimLocked(principal string) (oldest string) {
 	for _, owner := range t.room.More(principal) {
 		for id, s := range t.open {
@@ -77,11 +77,11 @@ func (t *sessions) victimLocked(principal string) (oldest string) {
 	return oldest
 }
 
-// release gives back what reserve took, when no session came of it.
+// release undoes reserve if no session was opened.
 func (t *sessions) release(p tool.Principal) { t.room.Give(p.ID, 1) }
 
-// opened turns what reserve took into an open session, with the request that opens it under way.
-// gone is called when the session ends.
+// opened turns a reservation into an open session, whose first request is under way. gone is called
+// when the session ends.
 func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,8 +94,8 @@ func (t *sessions) opened(id string, p tool.Principal, gone func()) {
 	}
 }
 
-// begin marks a session as in use. It gives false where there is no such session, or it is someone
-// else's.
+// begin marks a session as in use. It returns false if the session is unknown or belongs to another
+// principal.
 func (t *sessions) begin(id string, p tool.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *sessions) begin(id string, p tool.Principal) bool {
 	return true
 }
 
-// end ends what begin or opened began.
+// end undoes begin, or the initial use by opened.
 func (t *sessions) end(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +121,7 @@ func (t *sessions) end(id string) {
 	}
 }
 
-// remove forgets a session that its client closes, and cancels its calls.
+// remove removes a session that its client closes, and cancels its calls.
 func (t *sessions) remove(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +145,7 @@ func (t *sessions) expire(id string) {
 	}
 }
 
-// dropLocked closes a session without waiting for it.
+// dropLocked closes a session in the background.
 func (t *sessions) dropLocked(id string) {
 	t.forgetLocked(id, t.open[id])
 	t.wg.Go(func() { t.close(id) })
@@ -162,7 +162,7 @@ func (t *sessions) cut(owner string) {
 	}
 }
 
-// stop closes all sessions, lets no new ones in, and waits.
+// stop closes all sessions, accepts no new ones, and waits for the closes.
 func (t *sessions) stop() {
 	t.mu.Lock()
 	t.stopped = true

@@ -15,21 +15,21 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ServeStdio speaks MCP with one client: one message a line on in and on out. It returns nil when
-// the input has ended and what came before is answered, as far as that takes no longer than
-// Limits.Drain, and ctx's error when ctx is done. Either way all calls are over then. It closes in,
-// if in can be closed; a reading of standard input that this doesn't end (of a terminal) stays
-// until the process ends.
+// ServeStdio serves MCP to one client: one message per line on in and on out. It returns nil when
+// the input has ended and the earlier requests are answered, waiting at most Limits.Drain. It
+// returns ctx's error when ctx is done. In both cases all calls have ended. It closes in, if in can
+// be closed. A read of standard input that this doesn't interrupt (from a terminal) continues until
+// the process ends.
 //
-// A line that is no message is answered with an error, and the conversation goes on.
+// A line that is not a message is answered with an error, and the connection continues.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	return s.Continue(ctx, in, out, Conversation{})
 }
 
-// A Conversation is what is known of a connection that outlives the processes which serve it.
+// A Conversation is the state of a connection that outlives the processes that serve it.
 type Conversation struct {
-	Labels  []string                    // of what came over it before
-	Carries func(labels []string) error // keeps more for the next process; nil: there is none
+	Labels  []string                    // of the data sent over it before
+	Carries func(labels []string) error // stores more labels for the next process; nil: there is none
 }
 
 // Continue is ServeStdio for a connection that another process may have served before.
@@ -55,7 +55,8 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 		c.Close()
 		return err
 	}
-	// To the SDK an abort looks like the end of the input: it cancels all calls and waits for them.
+	// For the SDK, an abort looks like the end of the input: it cancels all calls and waits for
+	// them.
 	stopCaller := context.AfterFunc(ctx, c.abort)
 	stopServer := context.AfterFunc(s.ctx, c.abort)
 	err = ss.Wait()
@@ -68,13 +69,13 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	return err
 }
 
-// A transport gives the SDK a connection that is there already.
+// A transport passes an existing connection to the SDK.
 type transport struct{ c *conn }
 
-// Connect gives the connection.
+// Connect returns the connection.
 func (t transport) Connect(context.Context) (mcp.Connection, error) { return t.c, nil }
 
-// A conn is a connection over lines.
+// A conn is a line-based connection.
 type conn struct {
 	srv    *Server
 	in     io.Reader
@@ -82,19 +83,19 @@ type conn struct {
 	lines  chan line     // from the reading goroutine; closed after the last line
 	closed chan struct{} // closed by abort and Close
 	once   sync.Once
-	freed  chan struct{} // has a value when pending got shorter
+	freed  chan struct{} // receives a value when pending shrinks
 	order  *order
 
-	writing sync.Mutex // of out
+	writing sync.Mutex // guards out
 	out     io.Writer
 
 	mu      sync.Mutex
-	pending map[any]bool // ids of requests not answered yet; true: of one that calls a tool
+	pending map[any]bool // ids of unanswered requests; true: the request calls a tool
 }
 
 type line struct {
 	text []byte
-	long bool // it was longer than a message may be, and is not in text
+	long bool // it exceeded the maximum message size, and text is empty
 }
 
 func newConn(in io.Reader, out io.Writer, s *Server) *conn {
@@ -127,7 +128,8 @@ func (c *conn) read() {
 	}
 }
 
-// readLine reads a line without its end. Of one that is longer than limit it keeps nothing.
+// readLine reads a line and strips its end. If the line is longer than limit, its text is
+// discarded.
 func readLine(r *bufio.Reader, limit int64) (l line, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -144,7 +146,7 @@ func readLine(r *bufio.Reader, limit int64) (l line, err error) {
 	}
 }
 
-// Read gives the next message. It waits while too many calls are pending.
+// Read returns the next message. It waits while too many calls are pending.
 func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		if !c.room(ctx) {
@@ -167,7 +169,7 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// decode gives the message of a line; nil where there is none, which is answered here.
+// decode returns the message of a line. For an invalid line it sends an error and returns nil.
 func (c *conn) decode(l line) jsonrpc.Message {
 	if l.long {
 		c.reject(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+" bytes")
@@ -196,9 +198,9 @@ func (c *conn) decode(l line) jsonrpc.Message {
 	return m
 }
 
-// reject answers a line that doesn't get to the SDK.
+// reject answers a line that isn't passed to the SDK.
 func (c *conn) reject(id json.RawMessage, code int64, msg string) {
-	// An error here is one of the next write too, which reports it.
+	// If this fails, the next write fails too, and reports it.
 	_ = c.writeLine(encodeError(id, &jsonrpc.Error{Code: code, Message: msg}))
 }
 
@@ -222,7 +224,7 @@ func (c *conn) writeLine(b []byte) error {
 	return err
 }
 
-// add notes a request that is to be answered, or says why it is refused.
+// add registers a request as pending, or returns the error with which it is refused.
 func (c *conn) add(r *jsonrpc.Request) *jsonrpc.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +239,7 @@ func (c *conn) add(r *jsonrpc.Request) *jsonrpc.Error {
 	return nil
 }
 
-// remove notes that a request was answered.
+// remove unregisters a request that was answered.
 func (c *conn) remove(id jsonrpc.ID) {
 	c.mu.Lock()
 	call := c.pending[id.Raw()]
@@ -253,7 +255,7 @@ func (c *conn) remove(id jsonrpc.ID) {
 	}
 }
 
-// forget gives up what was never answered, when the connection is over.
+// forget drops the requests that were never answered, when the connection is over.
 func (c *conn) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +274,8 @@ func (c *conn) waiting() int {
 	return len(c.pending)
 }
 
-// room waits until there is room for another pending call; false when the connection is closed.
+// room waits until there is room for another pending call. It returns false if the connection is
+// closed.
 func (c *conn) room(ctx context.Context) bool {
 	for c.waiting() >= c.limits.StdioPending {
 		select {
@@ -286,7 +289,7 @@ func (c *conn) room(ctx context.Context) bool {
 	return true
 }
 
-// drain waits until all calls are answered, for a while.
+// drain waits until all calls are answered, at most Limits.Drain.
 func (c *conn) drain(ctx context.Context) {
 	timer := time.NewTimer(c.limits.Drain)
 	defer timer.Stop()
@@ -303,7 +306,7 @@ func (c *conn) drain(ctx context.Context) {
 	}
 }
 
-// abort ends the reading, which to the SDK is the end of the conversation.
+// abort ends reading, which the SDK treats as the end of the conversation.
 func (c *conn) abort() { c.once.Do(func() { close(c.closed) }) }
 
 // Close ends the connection.
@@ -315,5 +318,5 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// SessionID gives nothing: there is one session.
+// SessionID returns the empty string: there is only one session.
 func (c *conn) SessionID() string { return "" }
