@@ -1,10 +1,10 @@
-// Package catalog is the index of all tools: it gives every tool names that are safe in JavaScript
-// and in a flat list, resolves what a caller writes to one tool, checks arguments against the
-// tool's JSON Schema, and answers `search`.
+// Package catalog is the index of all tools. It assigns every tool names that are safe in
+// JavaScript and in a flat list, resolves the names that callers write, checks arguments against
+// JSON Schemas, and answers `search`.
 //
-// A Catalog changes by Set and Remove, one upstream at a time; readers take a View, an immutable
+// Set and Remove change a Catalog, one upstream at a time. Readers use a View, an immutable
 // snapshot, and never wait. Everything that comes from an upstream (names, descriptions, schemas)
-// is hostile: bounded, and never executed, loaded or followed.
+// is untrusted: it is bounded, and never executed, loaded or followed.
 package catalog
 
 import (
@@ -18,54 +18,53 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config says how a Catalog works; the zero value is sensible.
+// Config configures a Catalog; the zero value is sensible.
 type Config struct {
-	// Describe writes the typed call of an entry for the answers of search, in a language of
-	// programs (tool.Call.Language). Where it is nil, search shows the arguments in a plain form.
-	// It is called for each hit, by several goroutines at once.
+	// Describe returns the typed call of an entry for the answers of search, in a program's
+	// language (tool.Call.Language). If it is nil, search lists the arguments in a plain form. It
+	// is called for each hit, concurrently.
 	Describe func(e *Entry, language string) Signature
-	// Unprefixed leaves the name of the upstream out of the composed name of a tool where no other
-	// tool has the same name. Names then change when upstreams come and go.
+	// Unprefixed omits the upstream's name from the composed name of a tool if no other tool has
+	// the same name. Names then change when upstreams come and go.
 	Unprefixed bool
 }
 
-// A Signature is how an agent calls a tool.
+// A Signature shows how to call a tool.
 type Signature struct {
 	Code       string // TypeScript: the call's signature and its types, ready to paste
 	Example    string // one call, whose arguments the schema accepts
-	ResultNote string // a hint where the type of the result is not known; else empty
+	ResultNote string // a hint if the type of the result is unknown; otherwise empty
 }
 
-// A Source is one upstream as the catalog needs it.
+// A Source describes one upstream to the catalog.
 type Source struct {
 	Name   string
 	Caller tool.Caller
-	Tools  []*tool.Tool // not to be changed afterwards
+	Tools  []*tool.Tool // must not be changed afterwards
 	Health tool.Health
 }
 
 // A Catalog is the index of all tools. It is safe for concurrent use.
 type Catalog struct {
 	cfg     Config
-	lexicon func() *lexicon // for search; made when first needed
+	lexicon func() *lexicon // for search; created on first use
 	view    atomic.Pointer[View]
 
-	mu sync.Mutex // held while the next view is made
+	mu sync.Mutex // held while the next view is built
 }
 
-// New makes an empty Catalog.
+// New returns an empty Catalog.
 func New(cfg Config) *Catalog {
 	c := &Catalog{cfg: cfg, lexicon: sync.OnceValue(newLexicon)}
 	c.view.Store(c.assemble(nil, nil))
 	return c
 }
 
-// View gives the catalog as it is now: one atomic load.
+// View returns the current view, with a single atomic load.
 func (c *Catalog) View() *View { return c.view.Load() }
 
-// Set adds an upstream, or replaces its tools, Caller and health. It costs next to nothing when the
-// tools are the same as before. Of two tools of one name the first is taken; nil tools are left
-// out.
+// Set adds an upstream, or replaces its tools, Caller and health. It is cheap if the tools are
+// unchanged. Of tools with the same name only the first is kept; nil tools are skipped.
 func (c *Catalog) Set(s Source) {
 	tools := sortedTools(s)
 	c.mu.Lock()
@@ -86,7 +85,7 @@ func (c *Catalog) Set(s Source) {
 	c.view.Store(c.assemble(sources, old))
 }
 
-// Remove takes an upstream and its tools out.
+// Remove removes an upstream and its tools.
 func (c *Catalog) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +98,8 @@ func (c *Catalog) Remove(name string) {
 	c.view.Store(c.assemble(sources, old))
 }
 
-// Caller gives the Caller of an upstream. It is for the gateway only: whoever has it goes round the
-// door.
+// Caller returns the Caller of an upstream. It is for the gateway only: its calls bypass the
+// gateway's checks.
 func (c *Catalog) Caller(upstream string) (tool.Caller, bool) {
 	u := c.View().byName[upstream]
 	if u == nil || u.caller == nil {
@@ -109,7 +108,7 @@ func (c *Catalog) Caller(upstream string) (tool.Caller, bool) {
 	return u.caller, true
 }
 
-// An upstream is a Source in a View; it does not change.
+// An upstream is a Source in a View; it is immutable.
 type upstream struct {
 	name      string
 	namespace string
@@ -121,18 +120,18 @@ type upstream struct {
 	byMember  map[string]*Entry
 }
 
-// A block is what depends on the tools of one upstream alone; the Views that have the same tools
-// share it.
+// A block holds the data that depends only on the tools of one upstream. It is shared by the Views
+// that have the same tools.
 type block struct {
-	tools   []*tool.Tool // by name
+	tools   []*tool.Tool // sorted by name
 	members []string     // safe names, in the order of tools
-	spelled []string     // names as composed names have them, in the order of tools
-	schemas []*schema    // compiled when first needed, in the order of tools
+	spelled []string     // spelled as in composed names, in the order of tools
+	schemas []*schema    // compiled on first use, in the order of tools
 
-	parameters []*parameters // read when first needed, in the order of tools
+	parameters []*parameters // parsed on first use, in the order of tools
 
 	once sync.Once
-	docs *docs // for search; made when first needed
+	docs *docs // for search; created on first use
 }
 
 func newBlock(tools []*tool.Tool) *block {
@@ -148,7 +147,8 @@ func newBlock(tools []*tool.Tool) *block {
 	return b
 }
 
-// sortedTools gives the tools of s by name, each once, all with s.Name as their upstream.
+// sortedTools returns the tools of s sorted by name, without duplicates, all with s.Name as their
+// upstream.
 func sortedTools(s Source) []*tool.Tool {
 	out := make([]*tool.Tool, 0, len(s.Tools))
 	for _, t := range s.Tools {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// decodeArguments reads the arguments of a call, which are an object, and counts the values in it;
-// nothing is {}.
+// decodeArguments decodes the arguments of a call, which must be an object, and counts their
+// values. Empty input is decoded as {}.
 func decodeArguments(args json.RawMessage) (v any, values int, err error) {
 	if len(args) > maxArguments {
 		return nil, 0, fmt.Errorf("they have %d bytes, more than %d", len(args), maxArguments)
@@ -29,14 +29,14 @@ func decodeArguments(args json.RawMessage) (v any, values int, err error) {
 	return v, maxArgumentCount - d.nodes, nil
 }
 
-// errTooMany is the error of JSON with more values than a decoder reads.
+// errTooMany is the error for JSON with more values than a decoder accepts.
 var errTooMany = errors.New("too many values: pass fewer at a time")
 
-// A decoder reads JSON within bounds; numbers stay exact (json.Number).
+// A decoder decodes JSON within limits; numbers stay exact (json.Number).
 type decoder struct {
-	depth  int  // how many more objects and arrays may be opened inside each other
-	nodes  int  // how many more values there may be
-	unique bool // an object that names a member twice is an error: readers differ on which one counts
+	depth  int  // remaining nesting depth of objects and arrays
+	nodes  int  // remaining number of values
+	unique bool // reject duplicate keys in an object: parsers differ on which one counts
 
 	in *json.Decoder
 }
@@ -116,7 +116,7 @@ func (d *decoder) array() (any, error) {
 	return out, err
 }
 
-// checkNumber refuses numbers that take long to compare exactly.
+// checkNumber returns an error for numbers that take long to compare exactly.
 func checkNumber(s string) error {
 	mantissa, exponent := s, "0"
 	if i := strings.IndexAny(s, "eE"); i >= 0 {

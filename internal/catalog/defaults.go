@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// defaults are what a schema puts in place of members that it requires and that have a default.
-// Servers accept calls without them (zod 4 writes such schemas): they fill them in before they
-// validate, and so do we.
+// defaults are the defaults of a schema's required members. Servers accept calls without these
+// members (zod 4 writes such schemas): they fill in the defaults before validation. Biplane does
+// the same.
 type defaults struct {
-	names   []string                   // of required members with a default, in the schema's order
+	names   []string                   // required members with a default, in the schema's order
 	values  map[string]json.RawMessage // their defaults
-	members map[string]*defaults       // of members that are objects
-	items   *defaults                  // of the elements of an array
+	members map[string]*defaults       // for members that are objects
+	items   *defaults                  // for the elements of an array
 }
 
-// maxDefaults is how many bytes of defaults one schema may have.
+// maxDefaults is the maximum size of one schema's defaults, in bytes.
 const maxDefaults = 64 << 10
 
-// readDefaults returns the defaults of a schema; nil where it has none. left is how many bytes of
-// them it may have still.
+// readDefaults returns the defaults of a schema, or nil if there are none. left is the remaining
+// number of bytes for them.
 func readDefaults(raw json.RawMessage, depth int, left *int) *defaults {
 	if depth > 8 || !bytes.Contains(raw, []byte(`"default"`)) || !bytes.Contains(raw, []byte(`"required"`)) {
 		return nil
@@ -59,8 +59,8 @@ func readDefaults(raw json.RawMessage, depth int, left *int) *defaults {
 	return d
 }
 
-// readDeclared returns the names of the arguments that a schema declares, where it allows others
-// and says nothing of them: one that it doesn't declare is then passed on, and probably ignored.
+// readDeclared returns the names of the arguments that a schema declares, if it allows undeclared
+// ones without constraints. An undeclared argument is then passed on, and probably ignored.
 // Otherwise it returns nil.
 func readDeclared(raw json.RawMessage) []string {
 	var s map[string]json.RawMessage
@@ -80,10 +80,11 @@ func readDeclared(raw json.RawMessage) []string {
 	return nil
 }
 
-// maxDoubted is how many bytes of arguments are looked at for undeclared ones.
+// maxDoubted is the maximum size of arguments that are checked for undeclared ones, in bytes.
 const maxDoubted = 64 << 10
 
-// doubt returns a note on the arguments that a tool doesn't declare; empty where it declares all.
+// doubt returns a note on the arguments that a tool doesn't declare, or the empty string if it
+// declares all.
 func doubt(declared []string, args json.RawMessage) string {
 	if len(declared) == 0 || len(args) == 0 || len(args) > maxDoubted {
 		return ""
@@ -116,8 +117,8 @@ func doubt(declared []string, args json.RawMessage) string {
 	return text + "; declared: " + oneLine(nameList(declared), 600)
 }
 
-// fill returns a value with the defaults of members that it lacks. What is given keeps its bytes; a
-// value that is not valid JSON is returned as it is.
+// fill returns a value with the defaults of missing members added. Existing members keep their
+// bytes. Invalid JSON is returned unchanged.
 func (d *defaults) fill(raw json.RawMessage) json.RawMessage {
 	if d == nil {
 		return raw
@@ -128,7 +129,7 @@ func (d *defaults) fill(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	var out bytes.Buffer
-	kept := 0 // so many bytes of raw are in out, or need no change
+	kept := 0 // this many bytes of raw are in out, or need no change
 	given := map[string]bool{}
 	for dec.More() {
 		member := d.items
@@ -153,7 +154,7 @@ func (d *defaults) fill(raw json.RawMessage) json.RawMessage {
 	if end, err := dec.Token(); err != nil || end != json.Delim('}') && end != json.Delim(']') {
 		return raw
 	}
-	at := int(dec.InputOffset()) - 1 // of the closing bracket
+	at := int(dec.InputOffset()) - 1 // position of the closing bracket
 	out.Write(raw[kept:at])
 	if first == json.Delim('{') {
 		for _, name := range d.names {
@@ -163,7 +164,7 @@ func (d *defaults) fill(raw json.RawMessage) json.RawMessage {
 			if len(given) > 0 {
 				out.WriteByte(',')
 			}
-			key, _ := json.Marshal(name) // a string can always be written
+			key, _ := json.Marshal(name) // a string can always be marshaled
 			out.Write(key)
 			out.WriteByte(':')
 			out.Write(d.values[name])

@@ -8,26 +8,26 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// docs are the words of the tools of one upstream.
+// docs are the indexed words of an upstream's tools.
 type docs struct {
 	terms []docTerm
 	lists [][]termWeight // by tool
 }
 
-// A docTerm is a word as tools use it.
+// A docTerm is a word that occurs in tools.
 type docTerm struct {
 	stem    string
-	surface string // one of the words that have this stem
+	surface string // one of the words with this stem
 }
 
-// A termWeight says how much a term stands out in a tool.
+// A termWeight is the weight of a term in a tool.
 type termWeight struct {
-	term   int32   // in docs.terms
-	weight float32 // occurrences, weighed by field and its length
+	term   int32   // index in docs.terms
+	weight float32 // occurrences, weighted by field and field length
 }
 
-// The fields of a tool, with what one occurrence in each counts, how many words the field commonly
-// has, and how much having more of them takes away (as b of BM25F).
+// The fields of a tool, with the weight of one occurrence, the usual number of words in the field,
+// and the strength of length normalization (b of BM25F).
 var fields = [...]struct {
 	weight, usual, b float32
 }{
@@ -49,16 +49,16 @@ const (
 	fieldParameter
 	fieldExplanation
 	fieldValue
-	fieldProduct // what the upstream is known to be about
+	fieldProduct // the upstream's known subject
 )
 
-// Bounds on what is indexed of one tool.
+// Limits on what is indexed of one tool.
 const (
 	maxFieldWords = 400
 	maxFieldBytes = 8 << 10
 )
 
-// newDocs reads the words of tools.
+// newDocs indexes the words of tools.
 func newDocs(tools []*tool.Tool) *docs {
 	d := &docs{lists: make([][]termWeight, len(tools))}
 	ids := map[string]int32{}
@@ -119,7 +119,7 @@ func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, id
 	}
 }
 
-// toolTexts gives the texts of a tool by field.
+// toolTexts returns the texts of a tool by field.
 func toolTexts(t *tool.Tool) [len(fields)][]string {
 	var out [len(fields)][]string
 	out[fieldName] = []string{t.Name}
@@ -138,8 +138,7 @@ func toolTexts(t *tool.Tool) [len(fields)][]string {
 	return out
 }
 
-// schemaTexts collects the names, explanations and values of parameters, also of those inside of
-// others.
+// schemaTexts collects the names, descriptions and values of parameters, including nested ones.
 func schemaTexts(v any, out *[len(fields)][]string, depth int) {
 	s, ok := v.(map[string]any)
 	if !ok || depth > 5 {

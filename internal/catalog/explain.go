@@ -20,8 +20,8 @@ const (
 	maxProblemLine = 400 // bytes
 )
 
-// explain writes what is wrong with the arguments of a call, for the next attempt: one line a
-// problem.
+// explain describes the problems with the arguments of a call, one per line, so that the next
+// attempt can correct them.
 func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.ValidationError) string {
 	x := explainer{root: s, args: args}
 	x.add(err)
@@ -43,7 +43,7 @@ func explain(t *tool.Tool, s *jsonschema.Schema, args any, err *jsonschema.Valid
 	return b.String()
 }
 
-// strangers returns the names of members at a location that the schema doesn't declare, sorted.
+// strangers returns the sorted names of members at a location that the schema doesn't declare.
 func (x *explainer) strangers(at []string) (names []string) {
 	declared := x.properties(at)
 	given, _ := x.value(at).(map[string]any)
@@ -56,8 +56,8 @@ func (x *explainer) strangers(at []string) (names []string) {
 	return names
 }
 
-// takes writes what a schema declares as one would declare it in TypeScript, in few words: { owner:
-// string, state?: one of "open" }.
+// takes formats a schema's declarations in short TypeScript-like form: { owner: string, state?: one
+// of "open" }.
 func takes(s *jsonschema.Schema) string {
 	x := explainer{root: s}
 	declared, required := x.properties(nil), map[string]bool{}
@@ -101,7 +101,7 @@ func (x *explainer) say(at []string, format string, a ...any) {
 	}
 }
 
-// path writes a location in the arguments as one would in a program: filters[0].name.
+// path formats a location in the arguments as in a program: filters[0].name.
 func (x *explainer) path(at []string) string {
 	if len(at) == 0 {
 		return "arguments"
@@ -178,7 +178,7 @@ func (x *explainer) add(err *jsonschema.ValidationError) {
 	}
 }
 
-// bound tells the problems that are a bound not kept.
+// bound describes the violation of a bound.
 func bound(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Minimum:
@@ -221,7 +221,7 @@ func bound(k jsonschema.ErrorKind) string {
 	return "is not valid (" + strings.Join(k.KeywordPath(), ".") + ")"
 }
 
-// missing tells of members that are not there, and of unknown ones that were perhaps meant.
+// missing reports missing members, and unknown members that may be misspellings of them.
 func (x *explainer) missing(at, names []string) {
 	declared := x.properties(at)
 	strangers := x.strangers(at)
@@ -237,7 +237,7 @@ func (x *explainer) missing(at, names []string) {
 	}
 }
 
-// unknown tells of members that are not allowed, and of those that are.
+// unknown reports members that are not allowed, and lists the allowed ones.
 func (x *explainer) unknown(at, names []string) {
 	declared := slices.Sorted(maps.Keys(x.properties(at)))
 	allowed := "none is allowed here"
@@ -258,8 +258,8 @@ func (x *explainer) unknown(at, names []string) {
 	}
 }
 
-// choice tells why none of several forms fits: the problems of the form that comes nearest, where
-// one clearly does, else what the forms are.
+// choice reports why a value fits none of several forms. If one form is clearly nearest, it reports
+// the problems of that form; otherwise it lists the forms.
 func (x *explainer) choice(err *jsonschema.ValidationError, which string) {
 	at := err.InstanceLocation
 	if best := nearestForm(err.Causes, len(at)); best != nil {
@@ -281,8 +281,8 @@ func (x *explainer) choice(err *jsonschema.ValidationError, which string) {
 	x.say(at, "expected %s; got %s", cut(strings.Join(forms, " or "), 240), describe(x.value(at)))
 }
 
-// nearestForm gives the cause that is no mismatch of the value's own type or constant, where there
-// is just one, or just one that has the least number of problems.
+// nearestForm returns the cause with the fewest problems, if there is only one such cause. Causes
+// that don't match the value's own type or constant are ignored.
 func nearestForm(causes []*jsonschema.ValidationError, depth int) *jsonschema.ValidationError {
 	var best *jsonschema.ValidationError
 	least, ties := 0, 0
@@ -304,8 +304,8 @@ func nearestForm(causes []*jsonschema.ValidationError, depth int) *jsonschema.Va
 	return best
 }
 
-// weigh counts the problems in err; off says that one of them is with the value at depth itself, or
-// that a constant (the name of another form) does not fit.
+// weigh counts the problems in err. off reports whether one of them is with the value at depth
+// itself, or is a constant (the name of another form) that does not match.
 func weigh(err *jsonschema.ValidationError, depth int) (n int, off bool) {
 	if len(err.Causes) == 0 {
 		switch k := err.ErrorKind.(type) {
@@ -327,7 +327,7 @@ func weigh(err *jsonschema.ValidationError, depth int) (n int, off bool) {
 	return n, off
 }
 
-// value gives the value at a location in the arguments.
+// value returns the value at a location in the arguments.
 func (x *explainer) value(at []string) any {
 	v := x.args
 	for _, tok := range at {
@@ -347,7 +347,7 @@ func (x *explainer) value(at []string) any {
 	return v
 }
 
-// properties gives the members that the schema declares at a location.
+// properties returns the members that the schema declares at a location.
 func (x *explainer) properties(at []string) map[string]*jsonschema.Schema {
 	out := map[string]*jsonschema.Schema{}
 	for _, s := range x.schemasAt(at) {
@@ -356,7 +356,7 @@ func (x *explainer) properties(at []string) map[string]*jsonschema.Schema {
 	return out
 }
 
-// schemasAt gives the schemas that apply, or may apply, at a location.
+// schemasAt returns the schemas that apply, or may apply, at a location.
 func (x *explainer) schemasAt(at []string) []*jsonschema.Schema {
 	here := widen([]*jsonschema.Schema{x.root})
 	for _, tok := range at {
@@ -387,7 +387,7 @@ func (x *explainer) schemasAt(at []string) []*jsonschema.Schema {
 	return here
 }
 
-// widen adds to schemas what they refer to and are made of.
+// widen adds to schemas the schemas that they refer to or combine.
 func widen(list []*jsonschema.Schema) []*jsonschema.Schema {
 	seen := map[*jsonschema.Schema]bool{}
 	var out []*jsonschema.Schema
@@ -405,7 +405,7 @@ func widen(list []*jsonschema.Schema) []*jsonschema.Schema {
 	return out
 }
 
-// typeText says in a few words what a schema wants; "" where it does not say.
+// typeText describes in a few words what a schema expects, or returns "" if that is unknown.
 func typeText(s *jsonschema.Schema, depth int) string {
 	switch {
 	case s == nil || depth > 4:
@@ -463,7 +463,7 @@ func alternatives(values []any) string {
 	return strings.Join(out, ", ")
 }
 
-// meant says which of the strings allowed is most like the one given.
+// meant suggests the allowed string that is most similar to the given one.
 func meant(got any, want []any) string {
 	s, ok := got.(string)
 	if !ok {
@@ -481,7 +481,7 @@ func meant(got any, want []any) string {
 	return ""
 }
 
-// describe says what a value is: its type, and the value itself if that is short.
+// describe describes a value: its type, and the value itself if it is short.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -500,7 +500,7 @@ func describe(v any) string {
 	return "a value"
 }
 
-// short writes a value as JSON, cut to a few bytes.
+// short formats a value as JSON, truncated to a few bytes.
 func short(v any) string {
 	if s, ok := v.(string); ok {
 		v = cut(s, 48)
@@ -512,7 +512,7 @@ func short(v any) string {
 	return cut(string(b), 60)
 }
 
-// number writes a bound without the fraction that exact numbers have.
+// number formats a bound, as an integer if it is one.
 func number(r *big.Rat) string {
 	if r.IsInt() {
 		return cut(r.Num().String(), 40)

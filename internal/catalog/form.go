@@ -11,18 +11,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Programs may name tools, and pass arguments, in the forms of other systems. Find and Arrange turn
-// those into the plain form. They never guess: what fits several tools is an error that names them.
+// Programs may name tools, and pass arguments, in the forms of other systems. Find and Arrange
+// convert these to the plain form. They never guess: if several tools match, the error names them.
 // docs/programs.md lists the forms.
 
-// A formIndex finds the tools of a View by spellings without case and punctuation.
+// A formIndex maps spellings without case and punctuation to the tools of a View.
 type formIndex struct {
 	spaces map[string][]*upstream // upstreams by folded name
-	bare   map[string][]*Entry    // tools by folded name alone
-	joined map[string][]*Entry    // tools by folded name of upstream and tool in one
+	bare   map[string][]*Entry    // tools by the folded tool name alone
+	joined map[string][]*Entry    // tools by the folded concatenation of upstream and tool name
 }
 
-// A lazyForms is the formIndex of Views that have the same entries, made when it is first needed.
+// A lazyForms is the formIndex of Views with the same entries, created on first use.
 type lazyForms struct {
 	once  sync.Once
 	index *formIndex
@@ -61,7 +61,7 @@ func eitherOf(a, b string) []string {
 }
 
 // fold returns the letters and digits of a name in lower case: createIssue, create_issue and
-// create-issue are one.
+// create-issue are equal when folded.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -74,22 +74,22 @@ func fold(s string) string {
 	}, s)
 }
 
-// roots are the words by which other systems begin the path of a tool.
+// roots are words with which other systems begin the path of a tool.
 var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemode": true, "functions": true}
 
-// Find returns the tool that path names: as Resolve does, or else in a form that other systems use.
-// Those are "server__tool", "mcp__server__tool", "server/tool", a path behind "servers", "mcp" or
+// Find returns the tool with a path, as resolved by Resolve or in a form that other systems use.
+// Those are "server__tool", "mcp__server__tool", "server/tool", a path after "servers", "mcp" or
 // "codemode", a tool's name without its upstream, camelCase for snake_case, and paths of three
-// levels. A path that fits several tools is an error that names them.
+// levels. If a path matches several tools, the error names them.
 func (v *View) Find(path string) (*Entry, error) {
 	e, err := v.formed(path)
 	if e == nil && err == nil {
-		return v.Resolve(path) // which says what is nearest
+		return v.Resolve(path) // its error names the nearest tools
 	}
 	return e, err
 }
 
-// formed is Find, but for a path that names nothing it returns neither a tool nor an error.
+// formed is like Find, but returns neither a tool nor an error if no tool matches.
 func (v *View) formed(path string) (*Entry, error) {
 	if len(path) > maxPath {
 		return nil, nil
@@ -107,8 +107,8 @@ func (v *View) formed(path string) (*Entry, error) {
 	}
 }
 
-// Alias returns the plain path of the tool or the upstream that a name alone stands for, in any
-// form; name itself where it stands for several tools, and "" where it stands for nothing.
+// Alias returns the plain path of the tool or upstream that a single name refers to, in any form.
+// It returns name itself if several tools match, and "" if none does.
 func (v *View) Alias(name string) string {
 	switch e, err := v.formed(name); {
 	case err != nil:
@@ -121,7 +121,7 @@ func (v *View) Alias(name string) string {
 	return v.Space(name)
 }
 
-// severalTools is the error for a path that fits several tools.
+// severalTools returns the error for a path that matches several tools.
 func severalTools(path string, found []*Entry) error {
 	var paths []string
 	for _, e := range found {
@@ -134,7 +134,7 @@ func severalTools(path string, found []*Entry) error {
 	return tool.Errorf(tool.Conflict, "%s names more than one tool: use one of %s", quoteShort(path), strings.Join(paths, ", "))
 }
 
-// likely returns the tools that path may name in a form of another system.
+// likely returns the tools that path may refer to in a form of another system.
 func (v *View) likely(path string) []*Entry {
 	parts := pathParts(path)
 	for {
@@ -145,7 +145,7 @@ func (v *View) likely(path string) []*Entry {
 	}
 }
 
-// maxParts is how many levels a path may have.
+// maxParts is the maximum number of levels in a path.
 const maxParts = 8
 
 // pathParts splits a path at its dots, slashes, colons and double underscores.
@@ -162,7 +162,7 @@ func pathParts(path string) []string {
 	return parts
 }
 
-// byParts returns the tools of a path that is split into its levels.
+// byParts returns the tools that match a path split into its levels.
 func (v *View) byParts(parts []string) []*Entry {
 	x := v.forms.of(v)
 	if len(parts) == 0 {
@@ -185,8 +185,8 @@ func (v *View) byParts(parts []string) []*Entry {
 	return dedupe(found)
 }
 
-// byFold returns the tools of u with a folded name. Where there is none, the name of the upstream
-// may stand before the tool's name once too often, or be missing there.
+// byFold returns the tools of u with a folded name. If there are none, it ignores a prefix with the
+// upstream's name, either in name or in the tool's own name.
 func (u *upstream) byFold(name string) []*Entry {
 	var exact, near []*Entry
 	for _, e := range u.entries {
@@ -205,8 +205,8 @@ func (u *upstream) byFold(name string) []*Entry {
 	return dedupe(near)
 }
 
-// Space returns the upstream that a name stands for, in any form, and "" where there is none or
-// more than one.
+// Space returns the namespace of the upstream that a name refers to, in any form. It returns "" if
+// no or several upstreams match.
 func (v *View) Space(name string) (namespace string) {
 	if u := v.byNamespace[name]; u != nil {
 		return u.namespace
@@ -226,30 +226,30 @@ func (v *View) Space(name string) (namespace string) {
 	return ""
 }
 
-// Names reports whether path names the upstream of e, too.
+// Names reports whether path also contains the name of e's upstream.
 func (v *View) Names(path string, e *Entry) bool {
 	whole := fold(path)
 	return strings.Contains(whole, fold(e.Namespace)) || strings.Contains(whole, fold(e.Tool.Upstream))
 }
 
-// parameters are what Arrange needs of an input schema.
+// parameters are the parts of an input schema that Arrange needs.
 type parameters struct {
 	once     sync.Once
-	names    []string // in the order of the schema
+	names    []string // in schema order
 	types    map[string]json.RawMessage
 	required []string
-	open     bool // any other member is an argument too
+	open     bool // other members are arguments, too
 }
 
 // params returns the parameters of e.
 func (e *Entry) params() *parameters {
-	if e.parameters == nil { // an entry made outside a catalog
+	if e.parameters == nil { // an entry created outside a catalog
 		return new(parameters).of(e.Tool)
 	}
 	return e.parameters.of(e.Tool)
 }
 
-// of reads the parameters of a tool.
+// of parses the parameters of a tool.
 func (p *parameters) of(t *tool.Tool) *parameters {
 	p.once.Do(func() {
 		if len(t.InputSchema) > maxSchema {
@@ -272,7 +272,8 @@ func (p *parameters) of(t *tool.Tool) *parameters {
 	return p
 }
 
-// keysOf returns the keys of a JSON object in their order, each once; nil for what is no object.
+// keysOf returns the keys of a JSON object in order, without duplicates, or nil if raw is not an
+// object.
 func keysOf(raw json.RawMessage) (keys []string) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -293,9 +294,9 @@ func keysOf(raw json.RawMessage) (keys []string) {
 }
 
 // Arrange returns the arguments of a call in the plain form, one object with the names of the
-// schema. An array is arguments by position, in the order of the schema. A name that the schema
-// lacks is another spelling of the one that it has and that is not given. What can't be arranged
-// without doubt is returned as it is, for Validate to refuse.
+// schema. An array holds arguments by position, in schema order. A name that the schema lacks is
+// replaced if it is another spelling of a declared one that is not passed. Ambiguous arguments are
+// returned unchanged, for Validate to reject.
 func (e *Entry) Arrange(args json.RawMessage) json.RawMessage {
 	text := bytes.TrimSpace(args)
 	if len(text) == 0 || len(text) > maxArguments {
@@ -315,8 +316,8 @@ func (e *Entry) Arrange(args json.RawMessage) json.RawMessage {
 	return args
 }
 
-// rename returns the object with its keys as the schema spells them; nil where they are already, or
-// can't be.
+// rename returns the object with its keys as spelled in the schema, or nil if no key needs to be or
+// can be renamed.
 func (p *parameters) rename(args json.RawMessage) json.RawMessage {
 	if p.open || p.types == nil {
 		return nil
@@ -356,8 +357,8 @@ func (p *parameters) rename(args json.RawMessage) json.RawMessage {
 	return out.text()
 }
 
-// Spelled returns the one argument that name is another spelling of, "" where there is none or more
-// than one.
+// Spelled returns the argument of which name is another spelling, or "" if no or several arguments
+// match.
 func (e *Entry) Spelled(name string) string {
 	p := e.params()
 	if p.open {
@@ -366,7 +367,7 @@ func (e *Entry) Spelled(name string) string {
 	return p.spelled(name)
 }
 
-// Positions returns the names of the arguments in the order of the schema.
+// Positions returns the names of the arguments in schema order.
 func (e *Entry) Positions() []string { return e.params().names }
 
 func (p *parameters) spelled(name string) string {
@@ -382,7 +383,7 @@ func (p *parameters) spelled(name string) string {
 	return found
 }
 
-// place returns arguments by position as an object; nil where it is in doubt which is which.
+// place converts arguments by position to an object. It returns nil if the positions are ambiguous.
 func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 	var list []json.RawMessage
 	if json.Unmarshal(args, &list) != nil || len(p.names) == 0 {
@@ -394,7 +395,7 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 	if isCallback(list) {
 		return nil
 	}
-	var rest json.RawMessage // a last object with named arguments
+	var rest json.RawMessage // a final object with named arguments
 	if n := len(list); n > 0 && p.isNamed(list[n-1], n-1) {
 		list, rest = list[:n-1], list[n-1]
 	}
@@ -403,7 +404,7 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 		second := p.assign(needed, list, rest)
 		if second != nil && !bytes.Equal(first, second) && e.Validate(e.Fill(second)) == nil {
 			if first != nil && e.Validate(e.Fill(first)) == nil {
-				return nil // both orders fit
+				return nil // ambiguous: both orders fit
 			}
 			return second
 		}
@@ -411,8 +412,8 @@ func (e *Entry) place(p *parameters, args json.RawMessage) json.RawMessage {
 	return first
 }
 
-// isCallback reports whether arguments are what map, forEach and the like pass to a function: an
-// element, its index and the array. Only the first was meant for the tool.
+// isCallback reports whether the arguments are those that map, forEach and the like pass to a
+// function: an element, its index and the array. Only the first is meant for the tool.
 func isCallback(list []json.RawMessage) bool {
 	if len(list) != 3 {
 		return false
@@ -423,7 +424,7 @@ func isCallback(list []json.RawMessage) bool {
 		at >= 0 && at < len(of) && bytes.Equal(of[at], list[0])
 }
 
-// isNamed reports whether an argument at a position is an object that holds arguments by name.
+// isNamed reports whether the argument at a position is an object that holds arguments by name.
 func (p *parameters) isNamed(v json.RawMessage, at int) bool {
 	if len(v) == 0 || v[0] != '{' {
 		return false
@@ -455,7 +456,8 @@ func (p *parameters) requiredFirst() []string {
 	return out
 }
 
-// assign gives a list of arguments the names; nil where there are too many, or one is given twice.
+// assign pairs names with a list of arguments. It returns nil if there are too many arguments, or
+// an argument is duplicate.
 func (p *parameters) assign(names []string, list []json.RawMessage, rest json.RawMessage) json.RawMessage {
 	if len(list) > len(names) {
 		return nil
@@ -463,7 +465,7 @@ func (p *parameters) assign(names []string, list []json.RawMessage, rest json.Ra
 	out := object{}
 	for i, v := range list {
 		if string(v) == "null" && !slices.Contains(p.required, names[i]) {
-			continue // left out
+			continue // omitted
 		}
 		out.add(names[i], v)
 	}
@@ -485,7 +487,7 @@ func (p *parameters) assign(names []string, list []json.RawMessage, rest json.Ra
 	return out.text()
 }
 
-// An object writes a JSON object whose members keep their order.
+// An object encodes a JSON object whose members keep their order.
 type object struct {
 	keys []string
 	b    bytes.Buffer
@@ -498,7 +500,7 @@ func (o *object) add(key string, v json.RawMessage) {
 	o.keys = append(o.keys, key)
 	name, err := tool.Marshal(key)
 	if err != nil {
-		panic(err) // strings always marshal
+		panic(err) // strings can always be marshaled
 	}
 	o.b.Write(name)
 	o.b.WriteByte(':')

@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	maxKept     = 256 // bytes of an identifier that stays as it is
-	maxSafe     = 96  // bytes of a safe name that is spelled anew, before a suffix
-	maxComposed = 64  // bytes; the bound of most clients' tool names
+	maxKept     = 256 // maximum bytes of an identifier that stays unchanged
+	maxSafe     = 96  // maximum bytes of a respelled safe name, before a suffix
+	maxComposed = 64  // maximum bytes; the limit of most clients for tool names
 	composedCut = maxComposed - 9
 )
 
-// safeNames gives each of the names, which are sorted and distinct, a JavaScript identifier of its
-// own.
+// safeNames assigns a unique JavaScript identifier to each of the names, which are sorted and
+// distinct.
 //
-// A name that is such an identifier keeps it. Any other name is spelled as one (spell); where two
-// come out the same, or as a name that another has by right, each gets a suffix made of its own
-// exact name. So the result depends on the set of names alone, never on their order of arrival; a
-// name changes only when one that collides with it comes or goes; and an identifier never silently
-// comes to mean another tool, but for one whose exact name it is.
+// A name that is such an identifier is kept. Any other name is respelled as one (spell). If two
+// respelled names collide, or one equals an existing identifier, each gets a suffix derived from
+// its own exact name. So the result depends only on the set of names, never on their order of
+// arrival. A name changes only when one that collides with it comes or goes. And an identifier
+// never silently refers to a different tool, except to the tool of which it is the exact name.
 func safeNames(names []string, reserved map[string]bool) []string {
 	out := make([]string, len(names))
-	taken := make(map[string]int, len(names)) // how many want this spelling; those who have it by right count double
+	taken := make(map[string]int, len(names)) // number of names with this spelling; exact names count double
 	for i, n := range names {
 		out[i] = spell(n, reserved)
 		if taken[out[i]]++; out[i] == n {
@@ -47,8 +47,8 @@ func safeNames(names []string, reserved map[string]bool) []string {
 	return out
 }
 
-// Namespaces returns the namespace in which programs see each of the named upstreams: an identifier
-// of its own for each name. names must be distinct.
+// Namespaces returns the namespace in which programs see each of the named upstreams, a unique
+// identifier per name. names must be distinct.
 func Namespaces(names []string) map[string]string {
 	sorted := slices.Sorted(slices.Values(names))
 	out := make(map[string]string, len(sorted))
@@ -58,8 +58,8 @@ func Namespaces(names []string) map[string]string {
 	return out
 }
 
-// suffixed gives base with a suffix made of exact that nobody has: six digits, or eight where those
-// are taken, and so on. Nobody can take them all, as the digests go on without end.
+// suffixed returns base with an unused suffix derived from exact: six digits, or eight if those are
+// taken, and so on. It always finds one, as it can produce digests without end.
 func suffixed(base, exact string, taken func(string) bool) string {
 	for {
 		sum := sha256.Sum256([]byte(exact))
@@ -73,15 +73,15 @@ func suffixed(base, exact string, taken func(string) bool) string {
 	}
 }
 
-// spell writes name as a JavaScript identifier: letters and digits of any script stay (in Unicode's
-// composed form NFC), all else becomes '_'. An identifier that is reserved gets a '_' behind it.
-// Two names may be spelled alike.
+// spell returns name as a JavaScript identifier. Letters and digits of any script are kept (in
+// Unicode's composed form NFC), all other characters become '_'. A reserved identifier gets the
+// suffix '_'. Two names may get the same spelling.
 func spell(name string, reserved map[string]bool) string {
 	if len(name) <= maxKept && !reserved[name] && isIdentifier(name) {
 		return name
 	}
 	if len(name) > maxKept {
-		name = name[:maxKept] // what is cut inside a letter is spelled '_'
+		name = name[:maxKept] // a letter that is cut in the middle becomes '_'
 	}
 	var b strings.Builder
 	for _, r := range norm.NFC.String(strings.ToValidUTF8(name, "_")) {
@@ -106,7 +106,7 @@ func spell(name string, reserved map[string]bool) string {
 	return s
 }
 
-// isIdentifier says whether s is an identifier that needs no spelling.
+// isIdentifier reports whether s is an identifier that needs no respelling.
 func isIdentifier(s string) bool {
 	for i, r := range s {
 		if !isIDPart(r) || i == 0 && !isIDStart(r) {
@@ -116,8 +116,8 @@ func isIdentifier(s string) bool {
 	return s != "" && norm.NFC.IsNormalString(s)
 }
 
-// isIDStart says whether r may begin an identifier (ECMA-262, IdentifierStartChar), as far as all
-// of engine, bundler and type checker agree: letters outside the basic plane are left out.
+// isIDStart reports whether r may start an identifier (ECMA-262, IdentifierStartChar). It only
+// accepts letters on which engine, bundler and type checker agree, so none outside the basic plane.
 func isIDStart(r rune) bool {
 	if r < 0x80 {
 		return r == '$' || r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -125,8 +125,8 @@ func isIDStart(r rune) bool {
 	return r <= 0xffff && r != 0x2e2f && (unicode.IsLetter(r) || unicode.Is(unicode.Nl, r))
 }
 
-// isIDPart says whether r may go on an identifier (ECMA-262, IdentifierPartChar; without the
-// joiners, which one cannot see).
+// isIDPart reports whether r may continue an identifier (ECMA-262, IdentifierPartChar, without the
+// joiners, which are invisible).
 func isIDPart(r rune) bool {
 	if r < 0x80 {
 		return isIDStart(r) || '0' <= r && r <= '9'
@@ -134,12 +134,12 @@ func isIDPart(r rune) bool {
 	return isIDStart(r) || r <= 0xffff && unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd)
 }
 
-// composedNames gives the composed names of all tools of upstreams, in their order:
-// "<upstream>_<tool>" with all but [A-Za-z0-9_-] as '_', cut to fit. Names that are cut, or that
-// come out the same, get a suffix made of the exact names. Our own tools have their bare names.
-// With unprefixed, so has every tool whose name no other has.
+// composedNames returns the composed names of all tools of upstreams, in order: "<upstream>_<tool>"
+// with all characters except [A-Za-z0-9_-] replaced by '_', and truncated if necessary. Truncated
+// or colliding names get a suffix derived from the exact names. Biplane's own tools have their bare
+// names. If unprefixed is set, so does every tool whose name is unique.
 func composedNames(all []*upstream, unprefixed bool) []string {
-	bare := map[string]int{} // how many want a bare name; ours count double
+	bare := map[string]int{} // number of tools that want a bare name; Biplane's own count double
 	var count int
 	for _, u := range all {
 		count += len(u.block.tools)
@@ -185,19 +185,19 @@ func composedSpelling(s string) string {
 }
 
 const (
-	// keywords are those of ECMA-262 (12.7.2), with what strict mode and modules add, what
-	// TypeScript adds, and the names that may not be bound again.
+	// keywords are the keywords of ECMA-262 (12.7.2), those added by strict mode, modules and
+	// TypeScript, and names that can't be redeclared.
 	keywords = `await break case catch class const continue debugger default delete do else enum export extends false
 		finally for function if implements import in instanceof interface let new null package private protected public
 		return static super switch this throw true try typeof var void while with yield
 		arguments eval undefined NaN Infinity`
-	// inherited are the names that every object has, and those that the language calls behind one's
-	// back.
+	// inherited are the names that every object has, and those that the language calls implicitly.
 	inherited = `__proto__ __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ constructor prototype
 		hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf toJSON then`
-	// modular are names that generated modules use or that compilers keep in them.
+	// modular are names that generated modules use or that compilers reserve in them.
 	modular = `callTool Promise Object require exports module`
-	// globals are those of ECMA-262, of our runtime, and those by which code asks where it runs.
+	// globals are those of ECMA-262 and of Biplane's runtime, and those that code uses to detect
+	// its environment.
 	globals = `AggregateError Array ArrayBuffer Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date Error
 		EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Int16Array Int32Array Int8Array
 		Intl Iterator AsyncIterator JSON Map Math Number Object Promise Proxy RangeError ReferenceError Reflect RegExp
@@ -211,7 +211,7 @@ const (
 		window self global process Buffer Deno Bun require module exports main run`
 )
 
-// The names that a namespace and a member may not have.
+// The names that are reserved for namespaces and for members.
 var (
 	reservedNamespaces = lazily.Words(keywords, inherited, globals)
 	reservedMembers    = lazily.Words(keywords, inherited, modular)

@@ -8,14 +8,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// A queryTerm is one word or phrase of a query, with all words of tools that answer it.
+// A queryTerm is one word or phrase of a query, with all matching words of tools.
 type queryTerm struct {
 	weight float32
-	vector []float32         // its meaning; nil where it is not known
-	found  map[int32]float32 // term to what it counts, of 1
+	vector []float32         // its meaning; nil if unknown
+	found  map[int32]float32 // weight of each matching term, at most 1
 }
 
-// parse reads a query: phrases that the thesaurus has, and words.
+// parse splits a query into phrases of the thesaurus and words.
 func (x *index) parse(query string, t tuning) []queryTerm {
 	list := splitWords(query)
 	list = list[:min(len(list), maxQueryWords)]
@@ -49,8 +49,7 @@ func (x *index) parse(query string, t tuning) []queryTerm {
 	return out
 }
 
-// term finds what answers one word or phrase, which is given by its stems; word is empty for a
-// phrase.
+// term finds the matches of one word or phrase, given by its stems; word is empty for a phrase.
 func (x *index) term(stems, word string, t tuning) queryTerm {
 	rarest := float32(math.Log(1 + (float64(len(x.entries))+0.5)/0.5))
 	q := queryTerm{weight: rarest, found: map[int32]float32{}}
@@ -92,17 +91,17 @@ func (x *index) term(stems, word string, t tuning) queryTerm {
 	return q
 }
 
-// A neighbour is a term whose meaning is like that of a word.
+// A neighbour is a term with a similar meaning as a word.
 type neighbour struct {
 	term     int32
 	likeness float32
 }
 
-// maxKnown bounds the words whose neighbours are kept.
+// maxKnown is the maximum number of words whose neighbours are cached.
 const maxKnown = 4096
 
-// near gives the neighbours of an English word. It looks at all terms, and keeps the answer, as
-// queries have the same few words.
+// near returns the neighbours of an English word. It searches all terms and caches the result,
+// since queries repeat the same few words.
 func (x *index) near(word string, vector []float32, from float32) []neighbour {
 	x.mu.Lock()
 	found, ok := x.neighbours[word]
@@ -124,12 +123,12 @@ func (x *index) near(word string, vector []float32, from float32) []neighbour {
 	return found
 }
 
-// share lowers what a stand-in counts that is in many tools.
+// share reduces the weight of a substitute term that occurs in many tools.
 func (x *index) share(id int32, rarest float32, t tuning) float32 {
 	return (1 - t.Common) + t.Common*x.idf[id]/rarest
 }
 
-// typo takes word as one of the tools' words that differs by a slip of the finger or two.
+// typo matches word with similar words of the tools, as misspellings.
 func (x *index) typo(q *queryTerm, word string, t tuning) {
 	allowed := slips(word)
 	if allowed == 0 {
@@ -144,7 +143,7 @@ func (x *index) typo(q *queryTerm, word string, t tuning) {
 	}
 }
 
-// slips says how many slips of the finger may be in a word.
+// slips returns how many typing errors are allowed in a word.
 func slips(word string) int {
 	switch {
 	case len(word) < 4 || len(word) > 40:
@@ -155,8 +154,8 @@ func slips(word string) int {
 	return 2
 }
 
-// slipped says how many slips make s of word, which begin alike; 0 for none or for more than
-// allowed.
+// slipped returns the number of typing errors between s and word, which must start with the same
+// letter. It returns 0 for none, or for more than allowed.
 func slipped(s, word string, allowed int) int {
 	if d := len(s) - len(word); s == "" || max(d, -d) > allowed || s[0] != word[0] {
 		return 0
@@ -167,8 +166,8 @@ func slipped(s, word string, allowed int) int {
 	return 0
 }
 
-// slip gives the number of the English word that is word with the fewest slips of the finger, and
-// of those the most frequent; -1 where there is none.
+// slip returns the index of the English word with the fewest typing errors relative to word, and
+// among those the most frequent; -1 if there is none.
 func (w wordVectors) slip(word string) int {
 	allowed := slips(word)
 	if allowed == 0 {
@@ -184,5 +183,5 @@ func (w wordVectors) slip(word string) int {
 	return best
 }
 
-// weakWords say what is wanted, but hardly of what.
+// weakWords say what the user wants to do, but hardly with what.
 var weakWords = lazily.Words(`show give tell find get make put see look what how where when why know take try go keep set run`)

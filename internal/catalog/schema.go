@@ -13,20 +13,20 @@ import (
 	"github.com/biplane-dev/biplane/third_party/jsonschema"
 )
 
-// Bounds on what comes from outside.
+// Limits on untrusted input.
 const (
-	maxArguments     = 16 << 20  // bytes of the arguments of one call
-	maxArgumentCount = 1_000_000 // values in them: a million take about a second to read and check
+	maxArguments     = 16 << 20  // size of the arguments of one call, in bytes
+	maxArgumentCount = 1_000_000 // values in them: a million take about a second to decode and check
 	maxArgumentDepth = 128
-	maxSchema        = 1 << 20 // bytes of one schema
+	maxSchema        = 1 << 20 // size of one schema, in bytes
 	maxSchemaDepth   = 128
 	maxSchemaNodes   = 20_000  // objects, arrays and values in one schema
 	stepsAtLeast     = 100_000 // subschemas that one validation may apply,
-	stepsPerValue    = 50      // and for each value in the arguments,
-	bytesPerStep     = 8       // and for so many bytes of them
+	stepsPerValue    = 50      // plus for each value in the arguments,
+	bytesPerStep     = 8       // plus one for this many bytes of them
 )
 
-// A schema is the JSON Schema of one tool's arguments, compiled when first needed.
+// A schema is the JSON Schema of one tool's arguments, compiled on first use.
 type schema struct {
 	once     sync.Once
 	compiled *jsonschema.Schema
@@ -69,12 +69,12 @@ func (s *schema) validate(t *tool.Tool, args json.RawMessage) error {
 	return tool.Errorf(tool.Invalid, "%s: the arguments can't be checked against its input schema: %w", toolName(t), err)
 }
 
-// prepare compiles t's schema once.
+// prepare compiles t's schema, once.
 func (s *schema) prepare(t *tool.Tool) {
 	s.once.Do(func() { s.compiled, s.err = compileSchema(t.InputSchema, t.Upstream == tool.Own && t.Raw == nil) })
 }
 
-// look reads what is needed of t's schema beside its validation, once.
+// look reads the parts of t's schema that are needed besides validation, once.
 func (s *schema) look(t *tool.Tool) *schema {
 	s.read.Do(func() {
 		if len(t.InputSchema) <= maxSchema {
@@ -85,7 +85,7 @@ func (s *schema) look(t *tool.Tool) *schema {
 	return s
 }
 
-// run validates a value in at most so many steps. Validations of one schema run concurrently.
+// run validates a value in at most steps steps. Validations with one schema may run concurrently.
 func (s *schema) run(value any, steps int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -97,10 +97,10 @@ func (s *schema) run(value any, steps int) (err error) {
 
 const schemaURL = "urn:biplane:schema"
 
-// compileSchema compiles a schema: JSON Schema 2020-12, or the draft that $schema names. Schemas
-// that say nothing and are no good as 2020-12 are tried as older drafts, which many servers write.
-// Nothing is ever loaded. One of ours is known to be right: the metaschema needn't be compiled for
-// it, which takes longer than all else that a small program needs.
+// compileSchema compiles a schema: JSON Schema 2020-12, or the draft named by $schema. Schemas
+// without $schema that are invalid in 2020-12 are tried as older drafts, which many servers write.
+// Nothing is ever loaded. Biplane's own schemas are known to be valid: for these the metaschema
+// isn't compiled, which takes longer than everything else that a small program needs.
 func compileSchema(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -120,7 +120,7 @@ func compileSchema(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema,
 		if uri, ok := obj["$schema"].(string); ok && knownDraft(uri) {
 			drafts = drafts[:1]
 		} else {
-			delete(obj, "$schema") // a dialect we can't know: what can be checked is checked
+			delete(obj, "$schema") // an unknown dialect: check what can be checked
 		}
 	}
 	for _, draft := range drafts {
@@ -150,16 +150,16 @@ var draftURI = lazily.Regexp(`^https?://json-schema\.org/(draft-0[467]|draft/20(
 
 func knownDraft(uri string) bool { return draftURI().MatchString(uri) }
 
-// noLoader refuses every URL: what a schema refers to is inside of it.
+// noLoader rejects every URL: references must stay inside the schema.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("$ref to %s: references outside of the schema are not followed", cut(url, 120))
 }
 
-// compileRegexp compiles a pattern. Those that RE2 doesn't know (look-around, back references)
-// match everything: the upstream checks them itself, and an engine that knows them takes
-// exponential time.
+// compileRegexp compiles a pattern. Patterns that RE2 doesn't support (look-around, back
+// references) match everything: the upstream checks them itself, and an engine that supports them
+// can take exponential time.
 func compileRegexp(s string) (jsonschema.Regexp, error) {
 	re, err := regexp.Compile(s)
 	if err != nil {
@@ -190,8 +190,8 @@ type anything string
 func (a anything) String() string        { return string(a) }
 func (anything) MatchString(string) bool { return true }
 
-// ignoreFormats removes the formats of all schemas that can be reached from c. They are annotations
-// (JSON Schema 2020-12, 7.2.1): upstreams disagree on what they allow.
+// ignoreFormats removes the formats of all schemas reachable from c. They are annotations (JSON
+// Schema 2020-12, 7.2.1): upstreams disagree on what they allow.
 func ignoreFormats(c *jsonschema.Schema) {
 	seen, todo := map[*jsonschema.Schema]bool{}, []*jsonschema.Schema{c}
 	for len(todo) > 0 {
@@ -227,7 +227,7 @@ func ignoreFormats(c *jsonschema.Schema) {
 	}
 }
 
-// appendSchemas appends what is a schema or a list of them.
+// appendSchemas appends v if it is a schema or a list of schemas.
 func appendSchemas(list []*jsonschema.Schema, v any) []*jsonschema.Schema {
 	switch v := v.(type) {
 	case *jsonschema.Schema:
@@ -238,5 +238,5 @@ func appendSchemas(list []*jsonschema.Schema, v any) []*jsonschema.Schema {
 	return list
 }
 
-// toolName is how messages name a tool: its exact path on one line.
+// toolName returns the exact path of a tool on one line, for messages.
 func toolName(t *tool.Tool) string { return oneLine(t.Path(), 160) }

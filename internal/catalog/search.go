@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// An index answers queries on the tools of one View. It is made when the first query comes.
+// An index answers queries on the tools of one View. It is built on the first query.
 //
-// A query is a few terms. For each term, the words of tools that answer it are looked up: the word
-// itself, what the thesaurus has for it, words of like meaning by their vectors, and, for a word
-// that nobody knows, words that differ by a slip of the finger. A tool gets for each term what the
-// best of these is worth in it (BM25F), and for the whole query how near its own meaning is, and a
-// little how near that of its upstream is.
+// A query consists of a few terms. For each term, the index looks up the matching words of tools:
+// the word itself, its synonyms in the thesaurus, words with a similar meaning according to their
+// vectors, and for an unknown word, words that differ by typing errors. For each term, a tool gets
+// the weight of the best of these matches (BM25F). For the whole query, it gets the similarity of
+// its own meaning, and with a small weight that of its upstream.
 type index struct {
 	once      sync.Once
 	upstreams []*upstream
@@ -21,18 +21,18 @@ type index struct {
 	lexicon   func() *lexicon
 
 	entries  []*Entry
-	names    map[string][]int32 // tools by what they are called, squashed
+	names    map[string][]int32 // tools by name, squashed
 	terms    map[string]int32   // by stem
-	surfaces []docTerm          // by term, as all below
+	surfaces []docTerm          // by term, as are posts and idf
 	posts    [][]posting
 	idf      []float32
 
 	centers []float32 // meanings of the tools
 	hubs    []float32 // by tool: how much nearer than others it is to any word
 	domains []float32 // meanings of the upstreams
-	domain  []int32   // upstream by tool
-	meant   []int32   // terms whose meaning is known
-	vectors []float32 // their meanings, in this order
+	domain  []int32   // index of the upstream, by tool
+	meant   []int32   // terms with a known meaning
+	vectors []float32 // their meanings, in the order of meant
 
 	mu         sync.Mutex
 	neighbours map[string][]neighbour // by English word
@@ -43,19 +43,20 @@ type posting struct {
 	weight float32
 }
 
-// tuning are the ranker's numbers. TestSearchQuality says on which sets they were chosen.
+// tuning holds the ranker's parameters. TestSearchQuality documents the data sets on which they
+// were chosen.
 type tuning struct {
-	K1       float32 // how soon more occurrences count no more (BM25)
-	Synonym  float32 // what a synonym counts, of the word itself
-	Near     float32 // what a word of like meaning counts at most
-	NearFrom float32 // likeness at which it begins to count
-	Center   float32 // what the likeness of the whole counts
-	Hub      float32 // how much of that is taken off a tool that is near to any word
-	Domain   float32 // what the likeness to the upstream counts
-	Typo     float32 // what a word counts that differs by a slip of the finger
-	Weak     float32 // what words count that hardly say anything
-	Common   float32 // how much stand-ins that are in many tools count less
-	Unknown  float32 // what words count that no tool has
+	K1       float32 // saturation of repeated occurrences (BM25)
+	Synonym  float32 // weight of a synonym, relative to the word itself
+	Near     float32 // maximum weight of a word with a similar meaning
+	NearFrom float32 // similarity from which such a word counts
+	Center   float32 // weight of the similarity to the whole query
+	Hub      float32 // fraction of it that is subtracted for a tool that is near to any word
+	Domain   float32 // weight of the similarity to the upstream
+	Typo     float32 // weight of a word that differs by a typing error
+	Weak     float32 // weight of words with little meaning
+	Common   float32 // reduction for substitutes that occur in many tools
+	Unknown  float32 // weight of words that occur in no tool
 }
 
 func tuned() tuning {
@@ -66,27 +67,26 @@ const (
 	maxQuery      = 2000 // bytes
 	maxQueryWords = 64
 	maxQueryTerms = 16
-	exactName     = 100 // score of a tool whose name is the query
-	faint         = 0.2 // a score below which nothing was really found
+	exactName     = 100 // score of a tool whose name equals the query
+	faint         = 0.2 // minimum score of a real match
 )
 
-// Search gives the tools that fit the query best, best first, at most limit. For a query with a
-// word in it there is always something, if only what is called most alike; for an empty one there
-// is nothing.
+// Search returns the best matches for the query, best first, at most limit. A query that contains a
+// word always has results, even if only the most similar names. An empty query has none.
 func (v *View) Search(query string, limit int) []Hit {
 	hits, _ := v.find(query, limit)
 	return hits
 }
 
-// Warm makes the index that Search needs, if it is not made yet, so that the first query needn't
-// wait for it: about half a second for 10,000 tools. It returns when the index is made.
+// Warm builds the index for Search unless it is built already, so that the first query needn't wait
+// for it: about half a second for 10,000 tools. It returns when the index is built.
 func (v *View) Warm() {
 	if len(v.entries) > 0 {
 		v.index.once.Do(v.index.build)
 	}
 }
 
-// find is Search; found says whether the best hit is one, or merely the nearest.
+// find is Search; found reports whether the best hit is a real match, or merely the nearest.
 func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 	if limit <= 0 || len(v.entries) == 0 || len(splitWords(cutQuery(query))) == 0 {
 		return nil, false
@@ -107,7 +107,7 @@ func (v *View) find(query string, limit int) (hits []Hit, found bool) {
 	return distinct(hits, limit), false
 }
 
-// distinct gives the first n different tools of hits.
+// distinct returns the first n different tools of hits.
 func distinct(hits []Hit, n int) []Hit {
 	seen := map[*Entry]bool{}
 	var out []Hit
@@ -122,7 +122,7 @@ func distinct(hits []Hit, n int) []Hit {
 
 func cutQuery(q string) string { return q[:min(len(q), maxQuery)] }
 
-// build reads the tools.
+// build indexes the tools.
 func (x *index) build() {
 	x.words = loadVectors()
 	x.terms, x.names = map[string]int32{}, map[string][]int32{}
@@ -156,7 +156,7 @@ func (x *index) build() {
 	x.weigh()
 }
 
-// weigh sets what follows from all tools together.
+// weigh computes the values that depend on all tools together.
 func (x *index) weigh() {
 	n, dims := float64(len(x.entries)), x.words.dims
 	x.idf = make([]float32, len(x.posts))
@@ -188,15 +188,16 @@ func (x *index) weigh() {
 	x.weighHubs()
 }
 
-// A tool that is said in many or general words is near to every query. How near is known from
-// common words: it is the mean likeness of the nearest of them (as in CSLS, Conneau et al., 2018).
+// A tool that is described in many or general words is near to every query. How near is determined
+// with common words: it is the mean similarity of the nearest ones (as in CSLS, Conneau et al.,
+// 2018).
 const (
 	hubFrom, hubTo, hubStep = 100, 3000, 16 // ranks of these words
 	hubNearest              = 5
 	hubWorkers              = 4
 )
 
-// weighHubs sets hubs, of which the mean is 0.
+// weighHubs computes hubs, whose mean is 0.
 func (x *index) weighHubs() {
 	dims := x.words.dims
 	var common []float32
@@ -225,9 +226,9 @@ func (x *index) weighHubs() {
 	}
 }
 
-// nearness gives the mean likeness of v to the nearest vectors of a list.
+// nearness returns the mean similarity of v to the nearest vectors of a list.
 func nearness(v, list []float32) float32 {
-	var best [hubNearest]float32 // the smallest first
+	var best [hubNearest]float32 // smallest first
 	for ; len(list) > 0; list = list[len(v):] {
 		l := dot(v, list)
 		if l <= best[0] {
@@ -246,7 +247,7 @@ func nearness(v, list []float32) float32 {
 	return sum / hubNearest
 }
 
-// search gives the limit best tools of those that are not hidden, of which there is at least one.
+// search returns the limit best tools that are not hidden, of which there is at least one.
 func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool) []Hit {
 	terms := x.parse(cutQuery(query), t)
 	scores := make([]float32, len(x.entries))
@@ -295,7 +296,7 @@ func (x *index) addMeaning(scores, center []float32, t tuning) {
 	}
 }
 
-// top gives the limit best tools; of equal ones, the first.
+// top returns the limit best tools; of equal ones, the first.
 func (x *index) top(scores []float32, limit int, hidden map[*Entry]bool) []Hit {
 	h := make(worst, 0, min(limit, len(scores))+1)
 	for i, s := range scores {
@@ -334,7 +335,7 @@ func (h worst) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 // Push appends x (heap.Interface).
 func (h *worst) Push(x any) { *h = append(*h, x.(scored)) }
 
-// Pop takes the last off (heap.Interface).
+// Pop removes and returns the last element (heap.Interface).
 func (h *worst) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]

@@ -6,19 +6,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Found is a hit of a search as a program gets it.
+// A Found is a search hit as programs receive it.
 type Found struct {
 	Path        string `json:"path"`
-	Name        string `json:"name"` // of the tool, at its upstream
+	Name        string `json:"name"` // name of the tool at its upstream
 	Upstream    string `json:"upstream"`
 	Description string `json:"description"`
 	Call        string `json:"call,omitempty"`    // the typed call
-	Example     string `json:"example,omitempty"` // one call
-	Note        string `json:"note,omitempty"`    // on all hits; of the first only
+	Example     string `json:"example,omitempty"` // an example call
+	Note        string `json:"note,omitempty"`    // about all hits; set on the first only
 }
 
-// list returns the hits of a query as a list for a program, beside the text that an agent would
-// read.
+// list returns the hits of a query as a list for a program, together with the text that an agent
+// would read.
 func (c *Catalog) list(v *View, query string, limit int, text, language string) (*tool.Result, error) {
 	hits, fits := v.find(query, min(limit, maxHits))
 	if len(hits) == 0 {

@@ -10,15 +10,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on an answer of search.
+// Limits of a search answer.
 const (
 	defaultHits  = 5
 	maxHits      = 50
 	maxOneLine   = 200    // bytes of a tool's description
 	maxCode      = 4_000  // bytes of a typed call
 	maxExample   = 1_000  // bytes
-	maxAnswer    = 48_000 // bytes of all hits; one that does not fit is shown in brief, or else left out
-	maxAbsent    = 1_000  // bytes on upstreams that are not there
+	maxAnswer    = 48_000 // bytes of all hits; a hit that does not fit is shortened or omitted
+	maxAbsent    = 1_000  // bytes about unavailable upstreams
 	maxUpstreams = 200    // in an overview
 )
 
@@ -30,16 +30,16 @@ const searchSchema = `{"type":"object","properties":{` +
 	`"detail":{"type":"string","enum":["brief","full"],"description":"brief: path and description only; default full"}},` +
 	`"additionalProperties":false}`
 
-// SearchDefinition gives the definition of the tool that SearchTool is.
+// SearchDefinition returns the definition of the tool that SearchTool implements.
 func SearchDefinition() *tool.Tool {
 	yes, no := true, false
 	return &tool.Tool{Upstream: tool.Own, Name: "search", Title: "Search tools", Description: searchDescription,
 		InputSchema: json.RawMessage(searchSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no}}
 }
 
-// SearchTool gives the tool `search`: {query, limit?, detail?} to text, with calls in the language
-// of the program that asks. The same catalog gives the same bytes for the same query. It searches
-// what visible gives for whoever asks; everything, where that is nil.
+// SearchTool returns the tool `search`: {query, limit?, detail?} to text, with calls in the
+// language of the calling program. The answer to a query depends only on the catalog. It searches
+// the view that visible returns for the caller, or everything if visible is nil.
 func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	if visible == nil {
 		visible = func(tool.Principal) *View { return c.View() }
@@ -52,7 +52,7 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 		}
 		in := struct {
 			Query  string  `json:"query"`
-			Limit  float64 `json:"limit"` // a whole number, that may be written 5.0
+			Limit  float64 `json:"limit"` // an integer, which may be written 5.0
 			Detail string  `json:"detail"`
 		}{Limit: defaultHits}
 		if len(call.Arguments) > 0 {
@@ -72,7 +72,7 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	})
 }
 
-// answer writes what a query finds.
+// answer formats the results of a query.
 func (c *Catalog) answer(v *View, query string, limit int, full bool, language string) string {
 	hits, found := v.find(query, min(limit, maxHits))
 	var b strings.Builder
@@ -105,7 +105,7 @@ func (c *Catalog) answer(v *View, query string, limit int, full bool, language s
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// hit writes one tool: its path and description, and in full the typed call.
+// hit formats one tool: its path and description, and if full is set its typed call.
 func (c *Catalog) hit(e *Entry, full bool, language string) string {
 	var b strings.Builder
 	b.WriteString(e.Path())
@@ -144,7 +144,7 @@ func (c *Catalog) describe(e *Entry, language string) Signature {
 	return plainSignature(e)
 }
 
-// overview writes which upstreams there are, how they are, and how many tools they have.
+// overview lists the upstreams, their states and the numbers of their tools.
 func (v *View) overview() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s. Search with a query for typed calls.\n", prose.Count(len(v.upstreams), "upstream"), prose.Count(len(v.entries), "tool"))
@@ -162,8 +162,8 @@ func (v *View) overview() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// absent writes the upstreams that are not there, with the reason; after hits, only those without
-// any tools to search.
+// absent lists the unavailable upstreams, with the reason. If there were hits, it lists only those
+// without any tools to search.
 func (v *View) absent(found bool) string {
 	var b strings.Builder
 	for _, u := range v.upstreams {
@@ -177,7 +177,7 @@ func (v *View) absent(found bool) string {
 	return b.String()
 }
 
-// state says in a few words how u is.
+// state describes the health of u in a few words.
 func state(u *upstream) string {
 	text := string(u.health.State)
 	if text == "" {
@@ -195,8 +195,8 @@ func state(u *upstream) string {
 	return text
 }
 
-// summary makes one line of a description: its first sentence, where that is not too short to say
-// something.
+// summary shortens a description to one line: its first sentence, unless that is too short to be
+// useful.
 func summary(s string) string {
 	line := oneLine(s, 4*maxOneLine)
 	for from := 24; from < len(line); {
@@ -213,7 +213,7 @@ func summary(s string) string {
 	return cut(strings.TrimSuffix(line, "."), maxOneLine)
 }
 
-// lines takes out of code what is not visible, but for ends of lines and tabs, and cuts it to n
+// lines removes invisible characters except line ends and tabs from code, and truncates it to n
 // bytes.
 func lines(s string, n int) string {
 	s = strings.Map(func(r rune) rune {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxPlainArguments bounds the arguments that a plain signature names.
+// maxPlainArguments is the maximum number of arguments that a plain signature lists.
 const maxPlainArguments = 40
 
-// plainSignature is what search shows where nobody writes types: the arguments by name, with their
-// simple types.
+// plainSignature returns the signature that search shows without Config.Describe: the arguments by
+// name, with their simple types.
 func plainSignature(e *Entry) Signature {
 	d := decoder{depth: maxSchemaDepth, nodes: maxSchemaNodes}
 	var schema map[string]any
@@ -72,7 +72,7 @@ func plainSignature(e *Entry) Signature {
 	return s
 }
 
-// plainType gives the type that a schema says outright, and a value of it.
+// plainType returns the type that a schema specifies directly, and a sample value of it.
 func plainType(v any) (typ, value string) {
 	s, _ := v.(map[string]any)
 	if values, ok := s["enum"].([]any); ok && len(values) > 0 && len(values) <= 12 {

@@ -12,9 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// notFound says that path names no tool, what is nearest, and how its upstream is. Of an upstream
-// that never told its tools nobody knows whether it has the one that is asked for: then the error
-// is that it can't be reached.
+// notFound returns the error for a path that names no tool. It mentions the nearest names and the
+// state of the upstream. If an upstream has never listed its tools, it is unknown whether it has
+// this one: the error then is that the upstream is unavailable.
 func (v *View) notFound(path string) *tool.Error {
 	asked := strings.TrimPrefix(path, "tools.")
 	space, _, dotted := strings.Cut(asked, ".")
@@ -47,11 +47,11 @@ func (v *View) notFound(path string) *tool.Error {
 	return &tool.Error{Kind: kind, Msg: msg + " Use search to find tools by what they do."}
 }
 
-// troubled says whether an upstream is anything but ready.
+// troubled reports whether an upstream is in any state other than ready.
 func (u *upstream) troubled() bool { return u.health.State != tool.Ready && u.health.State != "" }
 
-// upstreamOf gives the upstream that path begins with, the longest name first, and what comes after
-// it.
+// upstreamOf returns the upstream whose name is the longest prefix of path, and the rest of the
+// path.
 func (v *View) upstreamOf(path string) (u *upstream, rest string) {
 	for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
 		u := v.byName[path[:end]]
@@ -77,8 +77,8 @@ func (v *View) nearUpstream(space string) *upstream {
 	return best
 }
 
-// nearest gives the safe paths of up to three tools whose names are most like path; those of u,
-// where it is not nil, go before others.
+// nearest returns the safe paths of up to three tools with the names most similar to path. If u is
+// not nil, its tools are preferred.
 func (v *View) nearest(path string, u *upstream) []string {
 	_, member, dotted := cutLast(path)
 	type near struct {
@@ -126,20 +126,19 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// A spelling is a name that others are compared with: it is taken apart once.
+// A spelling is a name, split once, to be compared with others.
 type spelling struct {
 	letters []byte
 	words   []string
 }
 
-// spellingOf takes a name apart. Of one that is longer than any tool's only the beginning counts.
+// spellingOf splits a name. Of an overlong name only the beginning counts.
 func spellingOf(name string) spelling {
 	name = name[:min(len(name), 2*maxKept)]
 	return spelling{squash(name), splitWords(name)}
 }
 
-// like returns how alike two names are, from 0 to 1: by the letters, and by the words whatever
-// their order.
+// like returns the similarity of two names, from 0 to 1, by letters and by words in any order.
 func (a spelling) like(b string) float64 {
 	x, y := a.letters, squash(b)
 	if len(x) == 0 || len(y) == 0 {
@@ -156,7 +155,7 @@ func (a spelling) like(b string) float64 {
 	return max(letters, wordsLikeness(a.words, splitWords(b))*0.95)
 }
 
-// squash gives the letters and digits of s in lower case, at most 64.
+// squash returns the letters and digits of s in lower case, at most 64 bytes.
 func squash(s string) []byte {
 	out := make([]byte, 0, 64)
 	for _, r := range s {
@@ -185,7 +184,7 @@ func sharedLetters(x, y []byte) int {
 	return n
 }
 
-// wordsLikeness is Dice's coefficient of the words of two names.
+// wordsLikeness returns Dice's coefficient of the words of two names.
 func wordsLikeness(x, y []string) float64 {
 	if len(x) == 0 || len(y) == 0 || len(x) > 32 || len(y) > 32 {
 		return 0
@@ -199,9 +198,9 @@ func wordsLikeness(x, y []string) float64 {
 	return 2 * float64(n) / float64(len(x)+len(y))
 }
 
-// Distance is the number of bytes to insert, delete, change or swap with their neighbours that make
-// b of a, or more than limit where that is certain at once or one of them is over 64 long. It is
-// for did-you-means.
+// Distance returns the number of bytes to insert, delete, replace or swap with a neighbor that turn
+// a into b. It returns more than limit if that is immediately certain or one of them is longer than
+// 64. It is for "did you mean" suggestions.
 func Distance(a, b string, limit int) int {
 	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > limit || len(b)-len(a) > limit {
 		return limit + 1
@@ -209,8 +208,8 @@ func Distance(a, b string, limit int) int {
 	return distance([]byte(a), []byte(b))
 }
 
-// distance is the number of letters to insert, delete, change or swap with their neighbours
-// (optimal string alignment). Both are at most 64 long.
+// distance returns the number of bytes to insert, delete, replace or swap with a neighbor (optimal
+// string alignment). Both slices have at most 64 bytes.
 func distance(a, b []byte) int {
 	var rows [3][66]int
 	before, last, row := &rows[0], &rows[1], &rows[2]
@@ -235,7 +234,7 @@ func distance(a, b []byte) int {
 	return last[len(b)]
 }
 
-// nearestName gives the one of names that is most like s, or "".
+// nearestName returns the most similar of names, or "" if none is similar.
 func nearestName(s string, names []string) string {
 	best, bestScore := "", 0.6
 	asked := spellingOf(s)
@@ -247,7 +246,7 @@ func nearestName(s string, names []string) string {
 	return best
 }
 
-// healthLine says how an upstream is.
+// healthLine describes the state of an upstream.
 func healthLine(u *upstream) string {
 	return fmt.Sprintf("upstream %s: %s", quoteShort(u.name), state(u))
 }
@@ -259,10 +258,10 @@ func orList(items []string) string {
 	return strings.Join(items[:len(items)-1], ", ") + " or " + items[len(items)-1]
 }
 
-// quoteShort quotes s for a message, cut to 80 bytes.
+// quoteShort quotes s for a message, truncated to 80 bytes.
 func quoteShort(s string) string { return fmt.Sprintf("%q", cut(s, 80)) }
 
-// cut shortens s to n bytes, at a letter's edge, with an ellipsis.
+// cut truncates s to n bytes, at a character boundary, with an ellipsis.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -274,12 +273,12 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// invisible says whether r is no letter, mark, number, sign or space: control characters, and those
-// that change the direction of text or hide in it.
+// invisible reports whether r is not a letter, mark, number, symbol or space: control characters,
+// and characters that change the direction of text or are hidden in it.
 func invisible(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
 
-// oneLine makes text from outside one line of at most n bytes: spaces joined, what is not visible
-// taken out.
+// oneLine converts untrusted text to one line of at most n bytes: white space is collapsed, and
+// invisible characters are removed.
 func oneLine(s string, n int) string {
 	var b strings.Builder
 	space := false

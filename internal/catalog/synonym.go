@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// thesaurus holds what developers and offices call the same thing: one group a line, whose words
-// stand for each other. What is before a '>' stands for what is after it, but not the other way
-// round. Words of a phrase are joined by '_'.
+// thesaurus holds synonyms used by developers and in offices: one group per line, whose words are
+// interchangeable. Words before a '>' can be replaced by those after it, but not vice versa. The
+// words of a phrase are joined by '_'.
 //
 //go:embed thesaurus.txt
 var thesaurus string
 
-// products says what well-known products are about, as tools often leave that out.
+// products describes well-known products, since their tools often don't mention their subject.
 var products = map[string]string{
 	"github": "repository code git project software", "gitlab": "repository code git project software",
 	"slack": "chat message team colleague", "discord": "chat message community server", "teams": "chat message meeting",
@@ -43,10 +43,10 @@ var products = map[string]string{
 	"reddit": "social post", "deepl": "translation language", "memory": "knowledge remember fact", "git": "repository commit version",
 }
 
-// A lexicon is the thesaurus by stems.
+// A lexicon is the thesaurus indexed by stems.
 type lexicon struct {
-	same    map[string][]string // stem or phrase of stems to the stems that stand for it
-	longest int                 // words of the longest phrase
+	same    map[string][]string // stem or phrase of stems to its synonyms
+	longest int                 // number of words in the longest phrase
 }
 
 func newLexicon() *lexicon {
@@ -70,8 +70,8 @@ func newLexicon() *lexicon {
 	return l
 }
 
-// stemPhrases gives the words and phrases of a line, stemmed; the words of a phrase are parted by
-// one space.
+// stemPhrases returns the stemmed words and phrases of a line. The words of a phrase are separated
+// by one space.
 func stemPhrases(line string) []string {
 	var out []string
 	for _, f := range strings.Fields(line) {
@@ -84,8 +84,8 @@ func stemPhrases(line string) []string {
 	return out
 }
 
-// phrase says how many words at the beginning of stems are a phrase of the thesaurus; 0 where none
-// are.
+// phrase returns how many words at the start of stems form a phrase of the thesaurus, or 0 if none
+// do.
 func (l *lexicon) phrase(stems []string) int {
 	for n := min(l.longest, len(stems)); n > 1; n-- {
 		if len(l.same[strings.Join(stems[:n], " ")]) > 0 {

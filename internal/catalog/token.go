@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/lazily"
 )
 
-// splitWords gives the words of a name or text in lower case: parted by all that is no letter or
-// digit, and inside of camelCase and HTTPServer.
+// splitWords returns the words of a name or text in lower case. It splits at characters other than
+// letters and digits, and inside camelCase and HTTPServer.
 func splitWords(s string) []string {
 	var out []string
 	start := -1
@@ -41,7 +41,7 @@ func splitWords(s string) []string {
 	return out
 }
 
-// stem takes the ending off an English word; other words stay as they are.
+// stem removes the ending of an English word; other words are unchanged.
 func stem(w string) string {
 	if len(w) < 3 || len(w) > 40 {
 		return w
@@ -56,7 +56,7 @@ func stem(w string) string {
 	return env.Current()
 }
 
-// stopWords say nothing about what a tool does.
+// stopWords say nothing about the function of a tool.
 var stopWords = lazily.Words(`a an the this that these those there here and or but nor so if then than as at by for from in into of off
 	on onto out over to under up upon with within without about above after again against all also am any are aren be
 	because been before being below between both can cannot could couldn did didn do does doesn doing don down during each

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// vectorData holds words and what they mean, as vectors: words that are used alike point the same
-// way. Its origin, licence and how it was made are in third_party/wordvectors.
+// vectorData holds words and their meanings as vectors: words with similar usage have similar
+// directions. Its origin, license and generation are described in third_party/wordvectors.
 //
-// It is "BWV2", the number of words n and of dimensions d, n+1 offsets of words, n ranks by
-// frequency (uint16), the words in alphabetic order, and n*d components, of 4 bits each: 8 more
-// than the number, of two in a byte the first the lower. All numbers are little-endian and without
-// a sign; where nothing is said they have 4 bytes.
+// The format is "BWV2", the number of words n and of dimensions d, n+1 offsets of words, n ranks by
+// frequency (uint16), the words in alphabetical order, and n*d components. A component has 4 bits
+// that hold its value plus 8; the first of two in a byte is the lower half. All numbers are
+// little-endian and unsigned, and have 4 bytes unless noted otherwise.
 //
 //go:embed vectors.bin
 var vectorData string
@@ -23,7 +23,7 @@ type wordVectors struct {
 	offsets, ranks, text, parts string
 }
 
-// loadVectors gives the embedded vectors. It copies nothing.
+// loadVectors returns the embedded vectors, without copying them.
 func loadVectors() wordVectors {
 	const head = 12
 	w := wordVectors{n: le32(vectorData[4:]), dims: le32(vectorData[8:])}
@@ -40,7 +40,7 @@ func (w wordVectors) word(i int) string {
 	return w.text[le32(w.offsets[4*i:]):le32(w.offsets[4*i+4:])]
 }
 
-// find gives the number of a word, or -1.
+// find returns the index of a word, or -1.
 func (w wordVectors) find(word string) int {
 	if i := w.from(word); i < w.n && w.word(i) == word {
 		return i
@@ -48,7 +48,7 @@ func (w wordVectors) find(word string) int {
 	return -1
 }
 
-// from gives the number of the first word that is not before word.
+// from returns the index of the first word that is not less than word.
 func (w wordVectors) from(word string) int {
 	lo, hi := 0, w.n
 	for lo < hi {
@@ -62,11 +62,11 @@ func (w wordVectors) from(word string) int {
 	return lo
 }
 
-// rank says how many words are more frequent than word i in English; at most 65535.
+// rank returns how many words are more frequent in English than word i, at most 65535.
 func (w wordVectors) rank(i int) int { return int(w.ranks[2*i]) | int(w.ranks[2*i+1])<<8 }
 
-// meaning gives the vector of a word; where there is none, that of its singular, or of the two
-// words that it is joined of (payslip: pay, slip). It is nil where nothing is known.
+// meaning returns the vector of a word. If there is none, it returns the vector of the word's
+// singular or of its two parts (payslip: pay, slip), or nil.
 func (w wordVectors) meaning(word string) []float32 {
 	if i := w.find(word); i >= 0 {
 		return w.vector(i)
@@ -93,14 +93,15 @@ func (w wordVectors) meaning(word string) []float32 {
 	return v
 }
 
-// What the parts of a joined word are: not too short, and frequent enough.
+// Limits for the parts of a compound word: minimum length and maximum rank.
 const (
 	minPart     = 3
 	maxPartRank = 10000
 )
 
-// rarity says how much the word i tells, as it is rare in English: up to 1, also for a word without
-// number (-1). The most frequent words, which are in any text, tell next to nothing.
+// rarity returns how informative the word i is, given its frequency in English. It is 1 at most,
+// also for an unknown word (-1). The most frequent words, which occur in any text, have almost no
+// information.
 func (w wordVectors) rarity(i int) float32 {
 	const rare, filler = 40000, 50 // ranks
 	if i < 0 {
@@ -110,7 +111,7 @@ func (w wordVectors) rarity(i int) float32 {
 	return float32(math.Log(r+20) / math.Log(rare) * (r + 10) / (r + 10 + filler))
 }
 
-// vector gives the vector of word i, of length 1.
+// vector returns the vector of word i, normalized to length 1.
 func (w wordVectors) vector(i int) []float32 {
 	out := make([]float32, w.dims)
 	part := w.parts[i*w.dims/2:][:w.dims/2]
@@ -121,7 +122,7 @@ func (w wordVectors) vector(i int) []float32 {
 	return out
 }
 
-// normalize makes v a vector of length 1, if it has a length.
+// normalize scales v to length 1, unless it is zero.
 func normalize(v []float32) {
 	n := math.Sqrt(float64(dot(v, v)))
 	if n == 0 {
@@ -132,7 +133,7 @@ func normalize(v []float32) {
 	}
 }
 
-// dot gives the inner product; b is at least as long as a.
+// dot returns the inner product; b is at least as long as a.
 func dot(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	b = b[:len(a)]
@@ -149,7 +150,7 @@ func dot(a, b []float32) float32 {
 	return s0 + s1 + s2 + s3
 }
 
-// add adds b times by to a, of the same length; b may also be nil.
+// add adds b scaled by by to a, which has the same length; b may also be nil.
 func add(a, b []float32, by float32) {
 	for i := range b {
 		a[i] += b[i] * by

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Entry is one tool in a View, with its names. It does not change.
+// An Entry is one tool in a View, with its names. It is immutable.
 type Entry struct {
 	Tool      *tool.Tool
 	Namespace string // the upstream as a JavaScript identifier
@@ -21,22 +21,22 @@ type Entry struct {
 	parameters *parameters
 }
 
-// Path is the name that programs use: "<namespace>.<member>". Resolve finds the entry by it.
+// Path returns the name that programs use, "<namespace>.<member>". Resolve accepts it.
 func (e *Entry) Path() string { return e.Namespace + "." + e.Member }
 
-// Validate checks the arguments of a call against the tool's JSON Schema; nil arguments are {}. The
-// error is a
-// *tool.Error of kind Invalid that names each wrong argument, what was expected and what is nearest.
+// Validate checks the arguments of a call against the tool's JSON Schema; nil arguments mean {}.
+// The error is a *tool.Error of kind Invalid that lists each wrong argument, the expected value and
+// the nearest match.
 func (e *Entry) Validate(args json.RawMessage) error {
 	s := e.schema
 	if s == nil {
-		s = &schema{} // an entry made outside a catalog
+		s = &schema{} // an entry created outside a catalog
 	}
 	return s.validate(e.Tool, args)
 }
 
-// Fill returns the arguments of a call with the defaults of those that the schema requires and that
-// are not given. nil arguments are {} where there is something to fill in.
+// Fill returns the arguments of a call with the defaults of missing arguments that the schema
+// requires. If there is a default to fill in, nil arguments mean {}.
 func (e *Entry) Fill(args json.RawMessage) json.RawMessage {
 	if e.schema == nil {
 		return args
@@ -51,8 +51,8 @@ func (e *Entry) Fill(args json.RawMessage) json.RawMessage {
 	return d.fill(args)
 }
 
-// Doubt returns a note on arguments that the tool's schema allows without declaring them, as names
-// that are misspelled; empty where there are none.
+// Doubt returns a note on arguments that the tool's schema allows but doesn't declare, such as
+// misspelled names. It is empty if there are none.
 func (e *Entry) Doubt(args json.RawMessage) string {
 	if e.schema == nil {
 		return ""
@@ -64,8 +64,8 @@ func (e *Entry) Doubt(args json.RawMessage) string {
 	return e.Path() + ": " + text
 }
 
-// Takes writes the arguments that the tool's schema declares, in one line: { owner: string, state?:
-// one of "open", "closed" }. It is empty where the schema declares none.
+// Takes lists the arguments that the tool's schema declares, in one line: { owner: string, state?:
+// one of "open", "closed" }. It is empty if the schema declares none.
 func (e *Entry) Takes() string {
 	s := e.schema
 	if s == nil {
@@ -77,31 +77,31 @@ func (e *Entry) Takes() string {
 	return takes(s.compiled)
 }
 
-// UpstreamInfo is what a View knows of an upstream.
+// UpstreamInfo describes an upstream in a View.
 type UpstreamInfo struct {
 	Name      string
 	Namespace string
 	Health    tool.Health
-	Tools     int // how many it has
+	Tools     int // number of tools
 }
 
-// A View is the catalog at one moment. It does not change, and is safe for concurrent use.
+// A View is a snapshot of the catalog. It is immutable, and safe for concurrent use.
 type View struct {
-	upstreams   []*upstream // by name, without the reserved one
+	upstreams   []*upstream // sorted by name, without the reserved one
 	byName      map[string]*upstream
 	byNamespace map[string]*upstream
 	byComposed  map[string]*Entry
-	entries     []*Entry        // without those of the reserved upstream
-	index       *index          // for search; Views that have the same entries share it
-	hidden      map[*Entry]bool // what Only left out
-	whole       *View           // of which this is a part; nil for a whole one
+	entries     []*Entry        // without the tools of the reserved upstream
+	index       *index          // for search; shared by Views with the same entries
+	hidden      map[*Entry]bool // entries removed by Only
+	whole       *View           // the View that Only filtered; nil for an unfiltered one
 
 	forms *lazyForms
 }
 
-// Only gives the View without the entries that keep refuses, and without the upstreams of which
-// none is left; v itself where it refuses none. Names stay what they are, and searches share their
-// index with v.
+// Only returns the View without the entries that keep rejects, and without the upstreams that have
+// none left. It returns v itself if keep rejects none. Names are unchanged, and searches share the
+// index of v.
 func (v *View) Only(keep func(*Entry) bool) *View {
 	hidden := map[*Entry]bool{}
 	for _, u := range v.byName {
@@ -139,13 +139,13 @@ func (v *View) Only(keep func(*Entry) bool) *View {
 	return next
 }
 
-// Same reports whether both are the same View, or the same View with the same entries left out.
+// Same reports whether both are the same View, or the same View with the same entries removed.
 func (v *View) Same(o *View) bool {
 	return v == o || v.whole != nil && v.whole == o.whole && maps.Equal(v.hidden, o.hidden)
 }
 
-// Entry gives the entry of a tool by the names of its upstream and itself, our own too; nil where
-// there is none.
+// Entry returns the entry of a tool by the names of its upstream and of the tool, including
+// Biplane's own tools. It returns nil if there is none.
 func (v *View) Entry(upstream, name string) *Entry {
 	if u := v.byName[upstream]; u != nil {
 		return u.byTool[name]
@@ -153,11 +153,11 @@ func (v *View) Entry(upstream, name string) *Entry {
 	return nil
 }
 
-// Entries gives all tools, by the names of upstream and tool; without our own. The slice is not to
-// be changed.
+// Entries returns all tools except Biplane's own, sorted by the names of upstream and tool. The
+// caller must not change the slice.
 func (v *View) Entries() []*Entry { return v.entries }
 
-// Upstreams gives all upstreams by name; without our own.
+// Upstreams returns all upstreams except Biplane itself, sorted by name.
 func (v *View) Upstreams() []UpstreamInfo {
 	out := make([]UpstreamInfo, len(v.upstreams))
 	for i, u := range v.upstreams {
@@ -166,10 +166,10 @@ func (v *View) Upstreams() []UpstreamInfo {
 	return out
 }
 
-// Resolve finds the tool that path names: its exact path, its safe path ("github.list_issues"),
-// that with "tools." in front, or its composed name. A path that names none is an error of kind
-// NotFound that says what is nearest, and how the upstream is; one that names several (names may
-// hold dots) is an error that gives their safe paths.
+// Resolve returns the tool with a path: its exact path, its safe path ("github.list_issues"),
+// optionally prefixed with "tools.", or its composed name. For an unknown path, the error is of
+// kind NotFound, and mentions the nearest names and the upstream's state. If a path is ambiguous
+// (names may contain dots), the error lists the safe paths.
 func (v *View) Resolve(path string) (*Entry, error) {
 	if len(path) > maxPath {
 		return nil, tool.Errorf(tool.NotFound, "no tool has a name of %d bytes: %s", len(path), quoteShort(path))
@@ -184,12 +184,13 @@ func (v *View) Resolve(path string) (*Entry, error) {
 	return e, err
 }
 
-// plain returns the tool that path names in the plain form; nil and no error where there is none.
+// plain returns the tool with a path in the plain form. It returns nil without an error if there is
+// none.
 func (v *View) plain(path string) (*Entry, error) {
 	named, near := v.lookup(path)
 	var rest, nearRest []*Entry
 	if after, ok := strings.CutPrefix(path, "tools."); ok {
-		if e := v.bySafePath(after); e != nil { // as programs write it
+		if e := v.bySafePath(after); e != nil { // the form used in programs
 			named = append(named, e)
 		}
 		rest, nearRest = v.lookup(after)
@@ -209,9 +210,10 @@ func (v *View) plain(path string) (*Entry, error) {
 
 const maxPath = 1024 // bytes
 
-// lookup tries each dot of path as the one between upstream and tool. It gives the tools whose
-// exact or safe path it is (a safe path has one dot and is no other tool's exact path, see
-// safeNames, so what it means never changes), and those near it: half of it is exact, half safe.
+// lookup tries each dot of path as the separator between upstream and tool. named are the tools
+// whose exact or safe path it is. A safe path has one dot and is no other tool's exact path (see
+// safeNames), so its meaning never changes. near are the tools for which one half is exact and the
+// other safe.
 func (v *View) lookup(path string) (named, near []*Entry) {
 	for i := range len(path) {
 		if path[i] != '.' {
@@ -236,7 +238,7 @@ func (v *View) lookup(path string) (named, near []*Entry) {
 	return named, near
 }
 
-// bySafePath gives the tool of a safe path, nil if it is none.
+// bySafePath returns the tool with a safe path, or nil.
 func (v *View) bySafePath(path string) *Entry {
 	left, right, _ := strings.Cut(path, ".")
 	if u := v.byNamespace[left]; u != nil {
@@ -255,8 +257,8 @@ func dedupe(es []*Entry) []*Entry {
 	return out
 }
 
-// withUpstream gives v with u in the place of the upstream of the same name, whose tools are the
-// same.
+// withUpstream returns a copy of v in which u replaces the upstream with the same name and the same
+// tools.
 func (v *View) withUpstream(u *upstream) *View {
 	next := *v
 	next.byName = maps.Clone(v.byName)
@@ -272,8 +274,8 @@ func (v *View) withUpstream(u *upstream) *View {
 	return &next
 }
 
-// assemble makes a View of sources, whose names and entries it sets anew. What did not change since
-// old is taken from there.
+// assemble builds a View of sources, and assigns their names and entries. Unchanged parts are
+// reused from old.
 func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 	v := &View{
 		byName:      make(map[string]*upstream, len(sources)),
@@ -308,7 +310,8 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 	return v
 }
 
-// enter makes the entries of u, with the first of the composed names; it gives the others back.
+// enter creates the entries of u, with the first of the composed names, and returns the remaining
+// names.
 func (u *upstream) enter(composed []string, old *View) []string {
 	mine, rest := composed[:len(u.block.tools)], composed[len(u.block.tools):]
 	if old != nil {
@@ -330,10 +333,10 @@ func (u *upstream) enter(composed []string, old *View) []string {
 	return rest
 }
 
-// A Hit is one answer of Search.
+// A Hit is one result of Search.
 type Hit struct {
 	Entry *Entry
-	Score float64 // larger is better; comparable within one answer only
+	Score float64 // larger is better; comparable only within one result list
 }
 
 func byScore(a, b Hit) int {
