@@ -10,29 +10,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What a Breaker takes for a failure, and how it acts on it.
+// Parameters of a Breaker.
 const (
-	// failures in a row are as many as an upstream may have before calls are kept away from it.
+	// failures is how many calls in a row an upstream may fail before calls to it are blocked.
 	failures = 8
-	// firstRest and longestRest are for how long they are, at first and, doubling, at most.
+	// firstRest and longestRest are the initial and the maximum time for which they are blocked; it
+	// doubles each time.
 	firstRest   = 2 * time.Second
 	longestRest = time.Minute
-	// repeats is how often one call may fail in the same way before it is not made again for
-	// repeatRest.
+	// repeats is how often a call may fail in the same way before it is blocked for repeatRest.
 	repeats    = 10
 	repeatRest = time.Minute
-	// remembered is how many failing calls a Breaker keeps in mind.
+	// remembered is the maximum number of failing calls that a Breaker remembers.
 	remembered = 4096
 )
 
-// A Breaker keeps calls away from what fails: from an upstream that has not answered for a while,
-// except for one call now and then that tries whether it is back; and from a tool that gave the
-// same error to the same call many times in a row, which a program in a loop would go on asking. An
-// error that the upstream answered is an answer.
+// A Breaker blocks calls that are likely to fail. It blocks calls to an upstream that has not
+// answered for a while, except for an occasional trial call. It also blocks a call that has
+// received the same error from the tool many times in a row, which a program in a loop would
+// repeat. An error returned by the upstream counts as an answer.
 //
-// Calls of one principal that are not answered keep only that principal's calls away: they may be
-// what the upstream can't answer. Calls of others must fail as often, with no answer to anybody in
-// between, before they are refused too. It is safe for concurrent use.
+// Unanswered calls of one principal only block that principal's calls, since these calls may be the
+// cause. Calls of others are only blocked after as many failures of their own, without any answer
+// in between. It is safe for concurrent use.
 type Breaker struct {
 	now func() time.Time
 
@@ -41,22 +41,22 @@ type Breaker struct {
 	calls     map[[sha256.Size]byte]*loop
 }
 
-// A circuit is how an upstream has done since it answered last.
+// A circuit is the state of an upstream since its last answer.
 type circuit struct {
-	first       string // principal of the first call that it did not answer
-	own, others streak // calls of that principal; of everybody else
+	first       string // principal of the first unanswered call
+	own, others streak // calls of that principal; of all others
 }
 
-// A streak is calls in a row that were not answered.
+// A streak is a series of unanswered calls.
 type streak struct {
 	failed int
 	rest   time.Duration
-	until  time.Time // no call is sent before, except one
+	until  time.Time // no call is sent before, except a trial
 	trying bool
-	last   string // what the last one failed with
+	last   string // error of the last one
 }
 
-// of returns the streak that decides on calls of a principal.
+// of returns the streak that decides whether a principal's calls are allowed.
 func (u *circuit) of(principal string) *streak {
 	if principal == u.first && u.others.failed < failures {
 		return &u.own
@@ -64,14 +64,14 @@ func (u *circuit) of(principal string) *streak {
 	return &u.others
 }
 
-// A loop is how one call of a principal has done.
+// A loop is the failure history of one call of a principal.
 type loop struct {
 	failed int
 	error  string
 	at     time.Time
 }
 
-// NewBreaker makes a Breaker. now may be nil.
+// NewBreaker returns a new Breaker. now may be nil.
 func NewBreaker(now func() time.Time) *Breaker {
 	if now == nil {
 		now = time.Now
@@ -79,7 +79,8 @@ func NewBreaker(now func() time.Time) *Breaker {
 	return &Breaker{now: now, upstreams: map[string]*circuit{}, calls: map[[sha256.Size]byte]*loop{}}
 }
 
-// Allow reports why a call is not to be made; else done is told how it ended.
+// Allow returns an error if the call must not be made. Otherwise the caller must pass the call's
+// result to done.
 func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error) {
 	id := identity(c)
 	b.mu.Lock()
@@ -92,7 +93,7 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 				Msg: fmt.Sprintf("%s failed %d times in a row with these arguments (%s): change the call, or try again in %s", c.Tool.Path(), l.failed, l.error, span(wait)),
 			}
 		}
-		l.failed = repeats - 1 // once more
+		l.failed = repeats - 1 // allow another attempt
 	}
 	var trial *streak
 	if u := b.upstreams[c.Tool.Upstream]; u != nil {
@@ -106,7 +107,7 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 	return func(r *tool.Result, err error) { b.done(c, id, trial, r, err) }, nil
 }
 
-// refused is the error of a call that is not sent.
+// refused returns the error of a call that is not sent.
 func (s *streak) refused(c *tool.Call, wait time.Duration) error {
 	return &tool.Error{
 		Kind: tool.Unavailable, Unsent: true, RetryAfter: wait,
@@ -115,7 +116,7 @@ func (s *streak) refused(c *tool.Call, wait time.Duration) error {
 	}
 }
 
-// done notes how a call ended.
+// done records the result of a call.
 func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *tool.Result, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,13 +124,13 @@ func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *too
 		trial.trying = false
 	}
 	e := tool.AsError(err)
-	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // the upstream had no say in it
+	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // unrelated to the upstream
 		return
 	}
 	now := b.now()
 	b.note(id, reason(r, e), now)
 	if e == nil || e.Answered || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
-		delete(b.upstreams, c.Tool.Upstream) // it answers
+		delete(b.upstreams, c.Tool.Upstream) // the upstream answers
 		return
 	}
 	u := b.upstreams[c.Tool.Upstream]
@@ -138,7 +139,7 @@ func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *too
 		b.upstreams[c.Tool.Upstream] = u
 	}
 	s := u.of(c.Principal.ID)
-	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // that was about the last call, not about this one
+	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // the suffix was about the last call, not about this one
 	if trial == s {
 		s.rest = min(2*s.rest, longestRest)
 	}
@@ -147,7 +148,7 @@ func (b *Breaker) done(c *tool.Call, id [sha256.Size]byte, trial *streak, r *too
 	}
 }
 
-// note notes a failure of a call, or that it went well: no reason. b.mu is held.
+// note records a failure of a call, or its success if reason is empty. b.mu is held.
 func (b *Breaker) note(id [sha256.Size]byte, reason string, now time.Time) {
 	l := b.calls[id]
 	switch {
@@ -156,7 +157,7 @@ func (b *Breaker) note(id [sha256.Size]byte, reason string, now time.Time) {
 		return
 	case l == nil:
 		if len(b.calls) >= remembered {
-			for k, l := range b.calls { // the oldest are not worth an order of their own
+			for k, l := range b.calls { // in any order: tracking the oldest is not worth it
 				if delete(b.calls, k); l.at.Before(now.Add(-repeatRest)) || len(b.calls) < remembered/2 {
 					break
 				}
@@ -171,7 +172,8 @@ func (b *Breaker) note(id [sha256.Size]byte, reason string, now time.Time) {
 	l.error, l.at = reason, now
 }
 
-// reason is why a call failed; empty when it did not, or when its failure says nothing of the call.
+// reason returns why a call failed. It is empty if the call succeeded, or if the failure is
+// unrelated to the call.
 func reason(r *tool.Result, e *tool.Error) string {
 	text := ""
 	switch {
@@ -193,7 +195,7 @@ func reason(r *tool.Result, e *tool.Error) string {
 	return text
 }
 
-// identity is that of a call, whoever's execution makes it: who, what, with which arguments.
+// identity returns a hash of a call's principal, tool and arguments, the same for all executions.
 func identity(c *tool.Call) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %s", c.Principal.ID, c.Tool.Path(), c.Arguments))
 }

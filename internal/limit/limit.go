@@ -1,10 +1,10 @@
-// Package limit bounds how much is used: calls, executions, CPU time, tokens and bytes over windows
-// of time, by principal, group, upstream and tool, and how much goes on at once. It also keeps
-// calls away from an upstream that fails, and from being made again and again where they only fail.
+// Package limit limits usage: calls, executions, CPU time, tokens and bytes over windows of time,
+// by principal, group, upstream and tool, and the number of concurrent executions. It also blocks
+// calls to an upstream that fails, and repeated calls that only fail.
 //
-// Rates are held by GCRA (the generic cell rate algorithm, ITU-T I.371, annex A): for each thing
-// that is bounded one time is kept, at which all that was used would have been used up at an even
-// pace. That time is in the Store, so that a restart gives nobody a fresh start.
+// Rates are limited with GCRA (the generic cell rate algorithm, ITU-T I.371, annex A). It keeps one
+// time per limited item, at which everything used so far would be used up at an even rate. That
+// time is in the Store, so that a restart doesn't reset the limits.
 package limit
 
 import (
@@ -21,59 +21,59 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A What is what a Rule bounds.
+// A What is the quantity that a Rule limits.
 type What string
 
-// What can be bounded.
+// The quantities that can be limited.
 const (
 	Calls      What = "calls"      // of tools of upstreams
 	Executions What = "executions" // of programs
-	Concurrent What = "concurrent" // executions under way at once
+	Concurrent What = "concurrent" // concurrent executions
 	CPU        What = "cpu"        // seconds of CPU time of programs, and of the host for calls
-	Tokens     What = "tokens"     // of answers to the model
+	Tokens     What = "tokens"     // in answers to the model
 	Egress     What = "egress"     // bytes of arguments sent to upstreams
 )
 
-// Whats gives all of them.
+// Whats returns all quantities.
 func Whats() []What { return []What{Calls, Executions, Concurrent, CPU, Tokens, Egress} }
 
-// A Per is whom, or what, a Rule's bound is for.
+// A Per is the scope of a Rule's limit.
 type Per string
 
-// What a bound can be for.
+// The scopes of limits.
 const (
-	PerPrincipal Per = "principal" // each principal has all of it; the default
+	PerPrincipal Per = "principal" // each principal has its own limit; the default
 	PerGroup     Per = "group"     // each group of principals
 	PerUpstream  Per = "upstream"
 	PerTool      Per = "tool"
-	PerAll       Per = "all" // everybody shares it
+	PerAll       Per = "all" // shared by everyone
 )
 
-// Pers gives all of them.
+// Pers returns all scopes.
 func Pers() []Per { return []Per{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
 
-// A Rule bounds how much of something is used in any window of time: at once at most Max, and over
-// long times Max in a Window.
+// A Rule limits usage in any window of time. Up to Max may be used at once, and in the long run Max
+// per Window.
 type Rule struct {
 	What   What
 	Max    float64
 	Window time.Duration // 0 for Concurrent
 	Per    Per
-	// Whom it is for; empty: all.
-	Principal string // pattern of an ID, as of path.Match
+	// To whom it applies; empty: everyone.
+	Principal string // pattern of an ID, as in path.Match
 	Group     string
 	Tools     string // pattern of paths, "github.*"; for Calls and Egress
-	// Policy is the id of the policy that the rule is of; empty for those of the configuration.
+	// Policy is the id of the rule's policy; empty for rules of the configuration.
 	Policy string
 }
 
-// ruleOf is a bound of a policy as a Rule. Its key has the policy's id and the bound, and not the
-// policy's version: a changed policy gives nobody a fresh start.
+// ruleOf converts a bound of a policy to a Rule. The rule's key has the policy's id and the bound,
+// but not the policy's version, so that changing a policy doesn't reset its limits.
 func ruleOf(b tool.Bound) *Rule {
 	return &Rule{What: What(b.What), Max: b.Max, Window: b.Window, Per: Per(b.Per), Policy: b.Policy}
 }
 
-// String writes the rule as a person would say it.
+// String returns the rule in readable form.
 func (r *Rule) String() string {
 	s := fmt.Sprintf("%s %s", amount(r.Max), r.unit())
 	if r.Window > 0 {
@@ -103,7 +103,8 @@ func (r *Rule) unit() string {
 	return string(r.What)
 }
 
-// key names what the rule counts for a call: its own text, which is what it bounds, and for whom.
+// key returns the counters that a call uses: the rule's text, and the principal, group, upstream or
+// tool that the limit is for.
 func (r *Rule) key(c *tool.Call) (keys []string) {
 	head := fmt.Sprintf("%s|%v|%s|%s|%s|%s|%s|", r.What, r.Max, r.Window, r.Per, r.Principal, r.Group, r.Tools)
 	if r.Policy != "" {
@@ -127,7 +128,7 @@ func (r *Rule) key(c *tool.Call) (keys []string) {
 	return []string{head + c.Principal.ID}
 }
 
-// counts reports whether the rule is about a call.
+// counts reports whether the rule applies to a call.
 func (r *Rule) counts(c *tool.Call, what What) bool {
 	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
 		return false
@@ -135,20 +136,20 @@ func (r *Rule) counts(c *tool.Call, what What) bool {
 	return matches(r.Principal, c.Principal.ID) && r.Fits(c.Tool)
 }
 
-// Fits reports whether the rule's pattern of tools is about a tool, in any spelling of its path.
+// Fits reports whether the rule's pattern matches a tool, in any spelling of its path.
 func (r *Rule) Fits(t *tool.Tool) bool {
 	if matches(r.Tools, t.Path()) || matches(r.Tools, asNamed(t)) {
 		return true
 	}
-	if strings.ContainsAny(r.Tools, `?[\`) { // in another spelling they would mean something else
+	if strings.ContainsAny(r.Tools, `?[\`) { // in another spelling these would have a different meaning
 		return false
 	}
 	pattern := tool.SnakePattern(r.Tools)
 	return slices.ContainsFunc(t.Spellings()[1:], func(path string) bool { return matches(pattern, path) })
 }
 
-// asNamed is the path of a tool as programs write it: a rule that says "shop.get_order" is about
-// "shop.get-order", too.
+// asNamed returns the path of a tool as written in programs: a rule for "shop.get_order" also
+// applies to "shop.get-order".
 func asNamed(t *tool.Tool) string {
 	return t.Upstream + "." + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -158,7 +159,7 @@ func asNamed(t *tool.Tool) string {
 	}, t.Name)
 }
 
-// matches reports whether a pattern, which is empty or was checked, matches s.
+// matches reports whether a pattern, which is empty or valid, matches s.
 func matches(pattern, s string) bool {
 	if pattern == "" || pattern == "*" {
 		return true
@@ -167,7 +168,7 @@ func matches(pattern, s string) bool {
 	return err == nil && ok
 }
 
-// Check reports why a rule makes no sense.
+// Check returns an error if the rule is invalid.
 func (r *Rule) Check() error {
 	switch {
 	case !slices.Contains(Whats(), r.What):
@@ -193,37 +194,38 @@ func (r *Rule) Check() error {
 	return nil
 }
 
-// A Store keeps what was used. It is safe for concurrent use.
+// A Store stores usage. It is safe for concurrent use.
 type Store interface {
-	// Load returns the time that is kept under each key, except those before now. It also returns
-	// when it was last found that times can't be trusted; zero: never. Everything counts as used up
-	// then.
+	// Load returns the times stored under all keys, except those before now. It also returns when
+	// the stored times were last found to be unreliable, or zero if never. Every limit counts as
+	// used up at that time.
 	Load(ctx context.Context, now time.Time) (times map[string]time.Time, doubt time.Time, err error)
-	// Save keeps times under their keys. It doesn't wait for the disk.
+	// Save stores times under their keys. It doesn't wait for the disk.
 	Save(ctx context.Context, times map[string]time.Time) error
 }
 
-// Config makes a Limiter.
+// Config configures a Limiter.
 type Config struct {
 	Rules []Rule
-	Store Store // nil: what was used is forgotten with the process
+	Store Store // nil: usage is forgotten when the process ends
 	Now   func() time.Time
 }
 
-// A Limiter holds limits, and keeps calls away from what fails. It is safe for concurrent use.
+// A Limiter enforces limits, and blocks calls that are likely to fail. It is safe for concurrent
+// use.
 type Limiter struct {
 	cfg     Config
 	breaker *Breaker
 
 	mu    sync.Mutex
-	doubt time.Time            // everything was used up then
-	times map[string]time.Time // by key, when what was used would be used up at an even pace (GCRA's TAT)
-	now   map[string]float64   // by key, how much goes on
+	doubt time.Time            // every limit was used up at this time
+	times map[string]time.Time // by key, when the usage would be used up at an even rate (GCRA's TAT)
+	now   map[string]float64   // by key, the number of concurrent uses
 	swept time.Time
-	known bool // what was used before has been read
+	known bool // previous usage has been loaded
 }
 
-// New makes a Limiter.
+// New returns a new Limiter.
 func New(ctx context.Context, cfg Config) (*Limiter, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -237,7 +239,7 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 		}
 	}
 	l := &Limiter{cfg: cfg, breaker: NewBreaker(cfg.Now), times: map[string]time.Time{}, now: map[string]float64{}, swept: cfg.Now()}
-	if len(cfg.Rules) > 0 { // a data folder that can't be read is said at start
+	if len(cfg.Rules) > 0 { // report an unreadable data folder at startup
 		if err := l.recall(ctx); err != nil {
 			return nil, err
 		}
@@ -245,8 +247,8 @@ func New(ctx context.Context, cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// recall reads what was used before; once, and not before there is a rule. l.mu is held, or nobody
-// else has l.
+// recall loads the previous usage, once, and not before there is a rule. l.mu is held, or l is not
+// shared yet.
 func (l *Limiter) recall(ctx context.Context) error {
 	if l.known || l.cfg.Store == nil {
 		return nil
@@ -261,10 +263,10 @@ func (l *Limiter) recall(ctx context.Context) error {
 	return nil
 }
 
-// Counts reports whether some rule bounds what of what a call uses.
+// Counts reports whether any rule limits what for a call.
 func (l *Limiter) Counts(c *tool.Call, what What) bool { return len(l.uses(c, nil, what, 0)) > 0 }
 
-// Guard makes a call of an upstream's tool where the limits and the breaker allow it.
+// Guard makes a call of an upstream's tool if the limits and the breaker allow it.
 func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
 	noted, err := l.breaker.Allow(c)
 	if err != nil {
@@ -277,7 +279,7 @@ func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Re
 	}
 	r, err := call()
 	done(Spent{Nothing: err != nil && tool.AsError(err).Unsent})
-	if err != nil && ctx.Err() != nil { // whoever asked gave up: that says nothing of the upstream
+	if err != nil && ctx.Err() != nil { // the caller gave up, which says nothing about the upstream
 		noted(nil, nil)
 	} else {
 		noted(r, err)
@@ -285,16 +287,17 @@ func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Re
 	return r, err
 }
 
-// A use is one rule's view of one use.
+// A use is the cost of one use for one rule.
 type use struct {
 	rule *Rule
 	key  string
 	cost float64
 }
 
-// Take uses what a call is about to: one call and the bytes of its arguments, or one execution.
-// Where that would be over a limit nothing is used, and the error, of kind Limit, says how long to
-// wait. done is told when it is over, with what else it used, or that nothing came of it.
+// Take charges what a call is about to use: one call and the bytes of its arguments, or one
+// execution. If that exceeds a limit, nothing is charged, and the error, of kind Limit, says how
+// long to wait. The caller must call done at the end, with the additional usage or the fact that
+// nothing was sent.
 func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done func(Spent), err error) {
 	if len(l.cfg.Rules) == 0 && len(c.Grant.Bounds) == 0 {
 		return func(Spent) {}, nil
@@ -304,7 +307,7 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 		uses = l.uses(c, nil, Executions, 1)
 		under = l.uses(c, nil, Concurrent, 1)
 		for _, w := range []What{CPU, Tokens} {
-			uses = l.uses(c, uses, w, 0) // what it will be nobody knows: what was used up is waited for
+			uses = l.uses(c, uses, w, 0) // the cost is unknown: wait until earlier usage is within the limit
 		}
 	} else {
 		uses = l.uses(c, nil, Calls, 1)
@@ -336,8 +339,8 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	return l.ending(ctx, c, uses, under), nil
 }
 
-// Resume counts an execution that goes on after a restart among those that are under way, whatever
-// the limits say: it was let through when it began, and used a place then. done is that of Take.
+// Resume counts an execution that continues after a restart as under way, regardless of the limits:
+// it was allowed when it began. done is as in Take.
 func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
 	under := l.uses(c, nil, Concurrent, 1)
 	l.mu.Lock()
@@ -348,11 +351,11 @@ func (l *Limiter) Resume(ctx context.Context, c *tool.Call) (done func(Spent)) {
 	return l.ending(ctx, c, nil, under)
 }
 
-// execute is what CPU time counts for, whatever it is used for.
+// execute is the tool to which CPU time is charged, for any use.
 var execute = &tool.Tool{Upstream: tool.Own, Name: "execute"}
 
-// Spend counts CPU time that the host used for a principal outside of an execution, whatever the
-// limits say.
+// Spend charges CPU time that the host used for a principal outside of an execution, regardless of
+// the limits.
 func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Duration) {
 	c := &tool.Call{Principal: who, Tool: execute}
 	uses := l.uses(c, nil, CPU, cpu.Seconds())
@@ -361,11 +364,11 @@ func (l *Limiter) Spend(ctx context.Context, who tool.Principal, cpu time.Durati
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// where it can't be kept it counts as long as this process lives
+	// if it can't be stored, it still counts until this process ends
 	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
-// Afford returns an error, of the kind Limit, if the CPU time of a call's principal is used up.
+// Afford returns an error of kind Limit if the CPU time of a call's principal is used up.
 func (l *Limiter) Afford(ctx context.Context, c *tool.Call) error {
 	uses := l.uses(c, nil, CPU, 0)
 	if len(uses) == 0 {
@@ -385,14 +388,14 @@ func (l *Limiter) Afford(ctx context.Context, c *tool.Call) error {
 	return nil
 }
 
-// Spent is what a use came to that only its end tells.
+// Spent is usage that is only known at the end.
 type Spent struct {
 	CPU     time.Duration // of an execution
 	Tokens  int           // of its answer
-	Nothing bool          // it was a call, and nothing was sent: what it took is given back
+	Nothing bool          // a call was not sent: its charge is refunded
 }
 
-// ending gives what is told when a use is over; once.
+// ending returns the function that ends a use; only its first call has an effect.
 func (l *Limiter) ending(ctx context.Context, c *tool.Call, uses, under []use) func(Spent) {
 	var once sync.Once
 	return func(s Spent) { once.Do(func() { l.done(ctx, c, uses, under, s) }) }
@@ -414,13 +417,12 @@ func (l *Limiter) done(ctx context.Context, c *tool.Call, taken, under []use, s 
 			delete(l.now, u.key)
 		}
 	}
-	// What was used was used: where it can't be kept it still counts, as long as this process
-	// lives.
+	// It was used in any case: if it can't be stored, it still counts until this process ends.
 	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
-// uses adds to to what a call uses of each rule that bounds what: those of the configuration, and
-// those of the policies that allowed it.
+// uses appends to to the costs of a call for each rule that limits what: the rules of the
+// configuration, and those of the policies that allowed the call.
 func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 	add := func(r *Rule) {
 		for _, k := range r.key(c) {
@@ -440,20 +442,20 @@ func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 	return to
 }
 
-// wait gives how long it takes until u is within its rule. l.mu is held.
+// wait returns how long it takes until u is within its rule. l.mu is held.
 func (l *Limiter) wait(u use, now time.Time) time.Duration {
 	tat := l.used(u, now)
-	// A single use that is larger than the whole bound waits until nothing is used, or it would
-	// wait for ever.
+	// A single use that exceeds the whole limit waits until nothing is used, as it would wait
+	// forever otherwise.
 	cost := min(u.cost, u.rule.Max)
 	free := u.rule.Window - time.Duration(cost*float64(u.rule.Window)/u.rule.Max)
 	if u.cost == 0 {
-		free-- // it waits until there is room for something
+		free-- // wait until there is room for something
 	}
 	return tat.Sub(now) - free
 }
 
-// used gives the time at which all that was used is used up. l.mu is held.
+// used returns the time at which all usage so far is used up. l.mu is held.
 func (l *Limiter) used(u use, now time.Time) time.Time {
 	tat := l.times[u.key]
 	if full := l.doubt.Add(u.rule.Window); !l.doubt.IsZero() && tat.Before(full) {
@@ -463,20 +465,20 @@ func (l *Limiter) used(u use, now time.Time) time.Time {
 	case tat.Before(now):
 		return now
 	case tat.After(most) && (u.rule.What == Calls || u.rule.What == Executions):
-		tat = most // nobody is let through beyond it: the clock was ahead when that was kept
+		tat = most // no use goes beyond it, so the clock was ahead when it was stored
 		l.times[u.key] = tat
 	}
 	return tat
 }
 
-// takes is for how much of the time a use counts, or, where its cost is less than nothing, is given
-// back: a century at most, which is within what a Duration holds.
+// takes returns the time that a use costs, negative for a refund. It is at most a century, which
+// fits into a Duration.
 func (u *use) takes() time.Duration {
 	const most = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(u.cost*float64(u.rule.Window)/u.rule.Max, float64(most)))
 }
 
-// charge uses. l.mu is held.
+// charge adds the costs of uses and stores the new times. l.mu is held.
 func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
 	changed := map[string]time.Time{}
 	for _, u := range uses {
@@ -492,7 +494,7 @@ func (l *Limiter) charge(ctx context.Context, uses []use, now time.Time) error {
 	return l.cfg.Store.Save(ctx, changed)
 }
 
-// sweep forgets what is used up, now and then. l.mu is held.
+// sweep removes expired times, at most once a minute. l.mu is held.
 func (l *Limiter) sweep(now time.Time) {
 	if now.Sub(l.swept) < time.Minute {
 		return
@@ -505,7 +507,7 @@ func (l *Limiter) sweep(now time.Time) {
 	}
 }
 
-// over is the error of a call that is over a limit.
+// over returns the error of a call that exceeds a limit.
 func over(r *Rule, c *tool.Call, wait time.Duration) error {
 	then := "when one of them has ended"
 	if r.What != Concurrent {
@@ -518,7 +520,7 @@ func over(r *Rule, c *tool.Call, wait time.Duration) error {
 	}
 }
 
-// span writes a time for people.
+// span formats a duration for people.
 func span(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -6,13 +6,13 @@ import (
 	"maps"
 )
 
-// A Cache keeps values that principals share room for, bounded in number and size. A principal that
-// is alone may have all of it. When there is too much, the oldest values of the principal with the
-// most make room, so that nobody loses anything to one with more. It is not safe for concurrent
-// use.
+// A Cache stores values in room shared by principals, limited in number and size. A single
+// principal may use all of it. When the room is exceeded, the oldest values of the principal with
+// the most are evicted, so that no one loses values to a principal that has more. It is not safe
+// for concurrent use.
 type Cache[K comparable, V any] struct {
-	most int   // values
-	size int64 // bytes of all of them
+	most int   // maximum number of values
+	size int64 // maximum total size, in bytes
 
 	used   int64
 	clock  int64
@@ -20,9 +20,9 @@ type Cache[K comparable, V any] struct {
 	owners map[string]*share
 }
 
-// A share is what a Cache keeps for one principal.
+// A share holds the values of one principal.
 type share struct {
-	values list.List // of *cached, the oldest first
+	values list.List // of *cached, oldest first
 	size   int64
 }
 
@@ -31,11 +31,11 @@ type cached[K comparable, V any] struct {
 	owner string
 	value V
 	size  int64
-	at    int64 // of Cache.clock
+	at    int64 // value of Cache.clock at the last use
 }
 
-// NewCache makes a Cache of so many values that have so many bytes in all; 0 bytes: only their
-// number is bounded.
+// NewCache returns a Cache for at most most values with a total size of at most size bytes. If size
+// is 0, only the number is limited.
 func NewCache[K comparable, V any](most int, size int64) *Cache[K, V] {
 	return &Cache[K, V]{most: most, size: size, by: map[K]*list.Element{}, owners: map[string]*share{}}
 }
@@ -46,7 +46,7 @@ func (c *Cache[K, V]) Len() int { return len(c.by) }
 // Keys iterates over the keys.
 func (c *Cache[K, V]) Keys() iter.Seq[K] { return maps.Keys(c.by) }
 
-// Get returns the value of a key, without making it newer.
+// Get returns the value of a key, without marking it as used.
 func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	if e := c.by[key]; e != nil {
 		return e.Value.(*cached[K, V]).value, true
@@ -54,7 +54,7 @@ func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	return v, false
 }
 
-// Use returns the value of a key, which becomes the newest.
+// Use returns the value of a key and makes it the newest.
 func (c *Cache[K, V]) Use(key K) (v V, ok bool) {
 	e := c.by[key]
 	if e == nil {
@@ -67,8 +67,8 @@ func (c *Cache[K, V]) Use(key K) (v V, ok bool) {
 	return one.value, true
 }
 
-// Put keeps the value of a key for its owner, and returns the values that made room for it. Among
-// these may be the value itself if it alone is too large.
+// Put stores the value of a key for its owner, and returns the evicted values. These include the
+// value itself if it alone is too large.
 func (c *Cache[K, V]) Put(owner string, key K, value V, size int64) (out []V) {
 	c.Remove(key)
 	s := c.owners[owner]
@@ -94,7 +94,7 @@ func (c *Cache[K, V]) Put(owner string, key K, value V, size int64) (out []V) {
 	return out
 }
 
-// evict removes the oldest value but newest, of the owner that has most of it.
+// evict removes the oldest value, except newest, of the owner for which has is largest.
 func (c *Cache[K, V]) evict(newest *list.Element, has func(*share) int64) V {
 	var victim *list.Element
 	most := int64(-1)
@@ -129,7 +129,7 @@ func (c *Cache[K, V]) Remove(key K) (v V, ok bool) {
 	return one.value, true
 }
 
-// Oldest returns the oldest value of all, and its key.
+// Oldest returns the oldest value and its key.
 func (c *Cache[K, V]) Oldest() (key K, value V, ok bool) {
 	var oldest *cached[K, V]
 	for _, s := range c.owners {

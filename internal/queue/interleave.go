@@ -2,8 +2,9 @@ package queue
 
 import "slices"
 
-// Interleave returns all in turns of those who own them: the first of each owner, then the second
-// of each. The order of one owner's is kept, and owners come in the order of their first.
+// Interleave returns the elements of all, alternating between owners: the first of each owner, then
+// the second of each, and so on. The order within an owner is kept, and owners are in the order of
+// their first elements.
 func Interleave[T any](all []T, owner func(*T) string) []T {
 	var owners []string
 	of := map[string][]T{}

@@ -1,6 +1,6 @@
-// Package queue divides what all principals share: the slots of programs, for which they wait in
-// turns (Fair), and any other bound (Shares). It also has an order for those that want one thing
-// (Turns).
+// Package queue divides resources that all principals share: execution slots, for which programs
+// queue (Fair), and any other limited resource (Shares). It also limits concurrency in order of
+// arrival (Turns).
 package queue
 
 import (
@@ -11,32 +11,32 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Fair queue bounds how many executions are under way. Slots are shared as Shares are, with a
-// reserve where there are eight or more. Where principals wait, they take turns, so that one with a
-// hundred programs doesn't keep another's only one waiting.
+// A Fair queue limits the number of concurrent executions. Slots are shared as in Shares, with a
+// reserve if there are at least eight. Waiting principals take turns, so that a principal with a
+// hundred programs doesn't delay the only program of another.
 type Fair struct {
-	max int // waiting at most
+	max int // maximum number of waiting executions
 
 	mu      sync.Mutex
 	under   *Shares
 	waiting map[string][]*waiter // by principal, in order of arrival
-	turn    []string             // principals that wait, whose turn is next first
+	turn    []string             // waiting principals; the next one in turn is first
 	length  int
 }
 
 // A waiter is an execution that waits for a slot.
 type waiter struct {
-	done chan struct{} // closed when it has a slot, or err says why it gets none
+	done chan struct{} // closed when it has a slot, or when err is set
 	err  error
-	must bool // it had a slot before, and is never refused
+	must bool // it had a slot before, and is never rejected
 }
 
-// New makes a queue of so many slots, for which so many may wait at most.
+// New returns a queue with slots slots, for which at most waiting executions can wait.
 func New(slots, waiting int) *Fair {
 	return &Fair{max: waiting, under: newShares("executions", "under way", int64(slots), int64(slots/spare)), waiting: map[string][]*waiter{}}
 }
 
-// Enter waits for a slot until ctx is done. A nil error means that Leave must follow.
+// Enter waits for a slot until ctx is done. If the error is nil, the caller must call Leave.
 func (q *Fair) Enter(ctx context.Context, principal string) error {
 	return q.wait(ctx, principal, false)
 }
@@ -69,14 +69,15 @@ func (q *Fair) wait(ctx context.Context, principal string, must bool) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.forget(principal, w):
-	case w.err == nil: // the slot came at the same moment: pass it on
+	case w.err == nil: // the slot arrived at the same time: pass it on
 		q.leave(principal)
 	}
 	return context.Cause(ctx)
 }
 
-// room refuses the newest waiting execution of the principal with the most, where that is over
-// twice what principal would have. Otherwise it returns why principal is refused. q.mu is held.
+// room rejects the newest waiting execution of the principal with the most, if that principal has
+// more than twice as many as the given one would have. Otherwise it returns the error with which
+// the given principal is rejected. q.mu is held.
 func (q *Fair) room(principal string) error {
 	greediest, most := principal, 2*(len(q.waiting[principal])+1)
 	for p, all := range q.waiting {
@@ -104,19 +105,19 @@ func (q *Fair) room(principal string) error {
 	return tool.Over("queue", "%d programs are waiting to run already, in the gateway's queue: try again later", q.length)
 }
 
-// Rejoin is Enter for what had a slot before: it is not refused for the number of those that wait.
+// Rejoin is Enter for an execution that had a slot before. It is not rejected if the queue is full.
 func (q *Fair) Rejoin(ctx context.Context, principal string) error {
 	return q.wait(ctx, principal, true)
 }
 
-// Leave returns a slot of principal.
+// Leave releases a slot of principal.
 func (q *Fair) Leave(principal string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.leave(principal)
 }
 
-// Load says how many are under way, and how many wait.
+// Load returns how many executions are under way, and how many wait.
 func (q *Fair) Load() (under, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,15 +125,15 @@ func (q *Fair) Load() (under, waiting int) {
 	return int(used), q.length
 }
 
-// leave returns a slot, and hands out what is free to those whose turn it is. q.mu is held.
+// leave releases a slot, and assigns free slots to the waiting principals in turn. q.mu is held.
 func (q *Fair) leave(principal string) {
 	q.under.Give(principal, 1)
 	for q.next() {
 	}
 }
 
-// next gives a slot to the first principal in turn that may have one, and reports whether there was
-// one. q.mu is held.
+// next assigns a slot to the first principal in turn that may have one, and reports whether it
+// assigned one. q.mu is held.
 func (q *Fair) next() bool {
 	for _, p := range q.turn {
 		if q.under.Take(p, 1) != nil {
@@ -140,7 +141,7 @@ func (q *Fair) next() bool {
 		}
 		w := q.waiting[p][0]
 		q.forget(p, w)
-		if len(q.waiting[p]) > 0 { // its next turn comes after the others'
+		if len(q.waiting[p]) > 0 { // its next turn comes after those of the others
 			q.turn = append(slices.DeleteFunc(q.turn, func(o string) bool { return o == p }), p)
 		}
 		close(w.done)

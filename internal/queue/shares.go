@@ -11,29 +11,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// spare is which part of a bound is kept beside it, as a reserve for those who hold little.
+// spare is the divisor that determines the size of the reserve.
 const spare = 8
 
-// Shares divides a bound that all principals share: requests under way, sessions, bytes held.
+// Shares divides a resource among principals: requests under way, sessions, bytes held.
 //
-// A principal that is alone may hold all of Size. An eighth of it is kept beside it, so that
-// another one always finds room. Under contention, a principal may hold at most eight times what is
-// still free: those that hold most are refused first, and two that want everything end with equal
-// shares. This is the dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998). It
-// needs no list of principals, and nothing is taken away from what is under way.
+// A single principal may hold all of Size. In addition, an eighth of it is kept as a reserve, so
+// that another principal always finds room. Under contention, a principal may hold at most eight
+// times what is still free. The principals that hold most are thus refused first, and two that want
+// everything end up with equal shares. This is the dynamic threshold of shared-memory switches
+// (Choudhury and Hahne, 1998). It needs no list of principals, and nothing under way is revoked.
 type Shares struct {
-	what  string // what is counted: "calls"
-	state string // how it is while it counts: "under way"
+	what  string // the counted items: "calls"
+	state string // their state while they count: "under way"
 	size  int64
-	total int64 // size and the reserve
+	total int64 // size plus the reserve
 
 	mu   sync.Mutex
 	used int64
-	held map[string]int64 // by principal; none is zero
+	held map[string]int64 // by principal; no value is zero
 }
 
-// NewShares makes a bound of size. Errors say what is bounded, "calls", and how it is while it
-// counts, "under way".
+// NewShares returns Shares of size. For error texts, what names the counted items, "calls", and
+// state their state while they count, "under way".
 func NewShares(what, state string, size int64) *Shares {
 	return newShares(what, state, size, (size+spare-1)/spare)
 }
@@ -42,10 +42,10 @@ func newShares(what, state string, size, reserve int64) *Shares {
 	return &Shares{what: what, state: state, size: size, total: size + reserve, held: map[string]int64{}}
 }
 
-// Size returns what a principal may hold that is alone.
+// Size returns how much a single principal may hold.
 func (s *Shares) Size() int64 { return s.size }
 
-// Load returns how much is held by all, and how many principals hold it.
+// Load returns how much is held in total, and by how many principals.
 func (s *Shares) Load() (used int64, holders int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,8 @@ func (s *Shares) Held(who string) int64 {
 	return s.held[who]
 }
 
-// More returns the principals that hold more than who, those with the most first, and then who: in
-// this order they make room for who.
+// More returns the principals that hold more than who, in descending order, and then who. This is
+// the order in which they make room for who.
 func (s *Shares) More(who string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *Shares) More(who string) []string {
 	return append(all, who)
 }
 
-// Take holds n more for a principal, until Give. An error, of the kind Limit, says whose limit was
-// reached.
+// Take reserves n more for a principal, until Give. The error's kind is Limit if the principal's
+// own share is used up, and Unavailable if the total is.
 func (s *Shares) Take(who string, n int64) error {
 	if n <= 0 {
 		return nil
@@ -90,10 +90,10 @@ func (s *Shares) Take(who string, n int64) error {
 	return s.over(s.held[who])
 }
 
-// over is the error of a principal that can't hold more. s.mu is held.
+// over returns the error of a principal that can't hold more. s.mu is held.
 func (s *Shares) over(mine int64) error {
 	e := &tool.Error{Kind: tool.Unavailable, Unsent: true, RetryAfter: time.Second}
-	if mine > 0 && mine*int64(len(s.held)) >= s.used || mine >= s.size { // no less than the others have on average
+	if mine > 0 && mine*int64(len(s.held)) >= s.used || mine >= s.size { // at least the average of all principals
 		e.Kind = tool.Limit
 		e.Msg = fmt.Sprintf("%d %s are %s for you, which is your share of the gateway's %d: wait for some of yours to end", mine, s.what, s.state, s.size)
 		return e
@@ -109,8 +109,8 @@ func (s *Shares) fits(who string, n int64) bool {
 	return free >= 0 && mine <= s.size && (mine <= spare*free || s.held[who] == 0 || s.total == s.size)
 }
 
-// Add holds n more for a principal, whatever the bound: for what has its place already, as after a
-// restart.
+// Add reserves n more for a principal, regardless of the limit. It is for items that already have a
+// place, for example after a restart.
 func (s *Shares) Add(who string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Shares) Add(who string, n int64) {
 	s.held[who] += n
 }
 
-// Give returns n of what a principal holds.
+// Give releases n of what a principal holds.
 func (s *Shares) Give(who string, n int64) {
 	if n == 0 {
 		return
@@ -134,14 +134,15 @@ func (s *Shares) Give(who string, n int64) {
 	}
 }
 
-// ReadAll reads r to its end. What was read counts as held until release, also after an error.
+// ReadAll reads r to its end. The bytes read count as held until release is called, also after an
+// error.
 func (s *Shares) ReadAll(who string, r io.Reader) (b []byte, release func(), err error) {
 	c := &counted{r: r, s: s, who: who}
 	b, err = io.ReadAll(c)
 	return b, c.release, err
 }
 
-// counted takes a share of what it reads.
+// A counted is a reader that reserves a share for the bytes it reads.
 type counted struct {
 	r   io.Reader
 	s   *Shares
@@ -149,7 +150,7 @@ type counted struct {
 	n   int64
 }
 
-// Read reads.
+// Read reads from r and reserves the bytes.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if over := c.s.Take(c.who, int64(n)); over != nil {

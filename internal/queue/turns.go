@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Turns lets so many go on at once, the others in the order in which they came.
+// Turns limits concurrency; the others wait in order of arrival.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting []chan struct{}
 }
 
-// NewTurns makes those of which n go on at once.
+// NewTurns returns Turns of which n can be active at once.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
-// Join gives a turn, which has come when it is closed. Whoever joined leaves, whether its turn came
-// or not.
+// Join returns a channel that is closed when the caller's turn comes. The caller must call Leave in
+// any case, even if its turn never came.
 func (t *Turns) Join() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *Turns) Join() chan struct{} {
 	return turn
 }
 
-// Leave gives up a turn, or the wait for it.
+// Leave ends a turn, or stops waiting for it.
 func (t *Turns) Leave(turn chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
