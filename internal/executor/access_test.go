@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A warden refuses to have some files written.
+// A warden denies writing some files.
 type warden struct {
 	mu      sync.Mutex
 	barred  string
@@ -35,8 +35,9 @@ func (w *warden) Refused(_ context.Context, u vfs.Use, _ error) {
 	w.refused = append(w.refused, fmt.Sprintf("%s %s", u.Path, u.Principal.ID))
 }
 
-// What a program was refused, and what it was allowed, before its process ended is so after it,
-// whatever the policies are by then; what it does from there on is decided on by the new ones.
+// TestRecoveryDoesNotDecideOnFilesAgain checks that decisions made before the process ended stand
+// afterwards, whatever the policies are by then. Later file operations are decided by the new
+// policies.
 func TestRecoveryDoesNotDecideOnFilesAgain(t *testing.T) {
 	w := &warden{barred: "workspace/no"}
 	s := newScene(t, func(cfg *executor.Config) { cfg.Access = w })

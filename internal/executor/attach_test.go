@@ -7,8 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 )
 
-// Files that were sent along are there again for a program that goes on in another process, and in
-// its session afterwards.
+// TestFilesAfterADeath checks that attached files are available to a program that continues in
+// another process, and in its session afterwards.
 func TestFilesAfterADeath(t *testing.T) {
 	went := 0
 	for dies := 2; dies <= 8; dies += 2 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkExecute is what a user waits for: from the text of a program to its answer.
+// BenchmarkExecute measures what a user waits for: from the text of a program to its answer.
 func BenchmarkExecute(b *testing.B) {
 	for _, c := range []struct{ name, code string }{
 		{"expression", `1 + 1`},

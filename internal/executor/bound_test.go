@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/executor"
 )
 
-// bounded are programs that reach one bound each, which the answer names first, and its meta data
-// too.
+// bounded are programs that each reach one limit, which the first line of the answer and the
+// metadata name.
 var bounded = []struct{ name, language, code, kind, limit string }{
 	{"memory", "typescript", `const all = []; for (;;) all.push(new Array(1e5).fill(7))`, "limit", "memory"},
 	{"memory", "python", "a = []\nwhile True:\n    a.append(bytearray(1000000))", "limit", "memory"},
@@ -67,8 +67,8 @@ func TestEachLimitIsNamed(t *testing.T) {
 	}
 }
 
-// An answer says how much of the console isn't there: of a program that ended well, and of one that
-// would have gone on for ever.
+// TestDroppedConsole checks that answers say how much console output was dropped, both for a
+// program that succeeds and for an endless one.
 func TestDroppedConsole(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Console = 16 << 10 })
 	for _, c := range []struct {
@@ -94,7 +94,8 @@ func TestDroppedConsole(t *testing.T) {
 	}
 }
 
-// What a program can catch is an error of its language, and costs it nothing.
+// TestLimitsThatAreCaught checks that limits that a program can catch are errors of its language,
+// and have no other cost.
 func TestLimitsThatAreCaught(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Calls, c.Limits.Sessions.Files = 3, 5 })
 	for _, c := range []struct{ language, code, want string }{

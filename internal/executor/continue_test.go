@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sortedDoor makes calls as the gateway does: it says which tool a call reaches before it leaves.
-// box.one only reads.
+// sortedDoor wraps the Door like the gateway: it reports which tool a call reaches before sending
+// it. box.one only reads.
 func sortedDoor(c *executor.Config) {
 	yes := true
 	door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
@@ -29,8 +29,8 @@ func sortedDoor(c *executor.Config) {
 	c.Door = func() tool.Caller { return door }
 }
 
-// The answer of a program that failed names its execution, and a corrected program that comes after
-// it repeats none of its calls.
+// TestFailureSaysHowToContinue checks that the answer of a failed program names its execution, and
+// that a corrected program sent with after repeats none of its calls.
 func TestFailureSaysHowToContinue(t *testing.T) {
 	s := realStage(t, sortedDoor)
 	for _, c := range []struct {
@@ -68,7 +68,8 @@ func TestFailureSaysHowToContinue(t *testing.T) {
 	}
 }
 
-// Of a call that an earlier execution made, the program that came after it changed nothing.
+// TestReusedCallsChangeNothing checks that a call reused from an earlier execution doesn't count as
+// a change of the new program.
 func TestReusedCallsChangeNothing(t *testing.T) {
 	s := realStage(t, sortedDoor)
 	o := s.try(t.Context(), ann, "", `await box.slow(); throw new Error("no")`)
@@ -78,7 +79,8 @@ func TestReusedCallsChangeNothing(t *testing.T) {
 	lacks(t, o.text, "must not repeat")
 }
 
-// Nothing is kept without a journal, so that after can't name the execution.
+// TestFailureWithoutJournal checks that without a journal, the answer says that calls are not kept,
+// so that a corrected program repeats them.
 func TestFailureWithoutJournal(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`await box.text(); throw new Error("no")`)
@@ -98,7 +100,8 @@ func TestUnknownExecution(t *testing.T) {
 	lacks(t, err.Error(), "; run the program again")
 }
 
-// A session is new once, whatever languages its programs are written in.
+// TestOtherLanguageInASession checks that a session is reported as new only once, whatever the
+// languages of its programs.
 func TestOtherLanguageInASession(t *testing.T) {
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{

@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// through has all calls of a scene's programs go through f.
+// through routes all calls of a scene's programs through f.
 func through(f func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error)) func(*executor.Config) {
 	return func(cfg *executor.Config) {
 		door := cfg.Door()
@@ -21,8 +21,9 @@ func through(f func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.
 	}
 }
 
-// A call that left, and was never answered, is not repeated by a corrected program: it may have
-// taken effect. One that surely didn't leave, was reported as failed, or only reads, is made again.
+// TestAfterDoubt checks that a corrected program does not repeat a call that was sent but never
+// answered: it may have taken effect. A call that was certainly not sent, was reported as failed,
+// or only reads, is made again.
 func TestAfterDoubt(t *testing.T) {
 	var fail atomic.Pointer[tool.Error]
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {
@@ -63,8 +64,8 @@ func TestAfterDoubt(t *testing.T) {
 	}
 }
 
-// A call that only read when it was sent, and may write by now, is not made again after a crash,
-// however often that comes.
+// TestRecoveryOfAChangedTool checks that a call that was read-only when it was sent, but may write
+// now, is never repeated after a crash.
 func TestRecoveryOfAChangedTool(t *testing.T) {
 	var turned atomic.Bool
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {
@@ -112,7 +113,8 @@ func TestRecoveryOfAChangedTool(t *testing.T) {
 	}
 }
 
-// A corrected program that was under way goes on only while it is known what it corrects.
+// TestRecoveryWithoutWhatItCorrects checks that a corrected program is recovered only while the
+// execution that it corrects is still known.
 func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
 	s := newScene(t, nil)
 	first, _, err := s.execute(map[string]any{"code": `await box.write({ n: 1 }); throw new Error("no")`})

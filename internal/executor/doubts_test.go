@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tool that allows arguments which it doesn't declare ignores a wrong name without a word: the
-// answer has the word.
+// TestUndeclaredArguments checks that the answer mentions wrong argument names, which a tool that
+// allows undeclared arguments silently ignores.
 func TestUndeclaredArguments(t *testing.T) {
 	a := standard()
 	a["open"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) { return tool.Text(false, "text"), nil }
@@ -22,7 +22,7 @@ func TestUndeclaredArguments(t *testing.T) {
 		{"typescript", `await box.open({ path: "a", heads: 1 })`, "note: box.open: argument heads is not declared; did you mean head?"},
 		{"typescript", `await box.open({ path: "a", head: 1 })`, ""},
 		{"typescript", `await box.echo({ anything: 1 })`, ""},
-		{"typescript", `await callTool(["box.open"].pop(), { lines: 1 }).catch(() => 1)`, ""}, // it was not made
+		{"typescript", `await callTool(["box.open"].pop(), { lines: 1 }).catch(() => 1)`, ""}, // the call was not made
 	} {
 		res, err := r.execute(t.Context(), map[string]any{"code": c.code, "language": c.language})
 		if err != nil {

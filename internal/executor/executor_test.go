@@ -79,7 +79,7 @@ func TestBlocksOfAnAnswer(t *testing.T) {
 	holds(t, texts[2], "2 calls:", "note: not awaited by the program: 2 calls (box.text, box.fail)")
 }
 
-// Protections that are not armed are told of with every result.
+// TestMissingProtections checks that every result mentions missing protections.
 func TestMissingProtections(t *testing.T) {
 	d, err := driver()
 	if err != nil {
@@ -94,7 +94,7 @@ func TestMissingProtections(t *testing.T) {
 	}
 }
 
-// A lame driver can't say what it can do, the first few times.
+// A lame driver fails the first few probes.
 type lame struct {
 	sandbox.Driver
 	errs []error
@@ -109,7 +109,8 @@ func (l *lame) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	return l.Driver.Probe(ctx)
 }
 
-// What keeps a driver from running programs may pass.
+// TestProbeThatFailsOnce checks that a driver's temporary failure doesn't keep programs from
+// running.
 func TestProbeThatFailsOnce(t *testing.T) {
 	d, err := driver()
 	if err != nil {
@@ -211,7 +212,8 @@ func TestCancel(t *testing.T) {
 	eventually(t, "no call is under way", func() bool { return r.in.Load() == 0 })
 }
 
-// A stack trace that a program looks at itself speaks of the agent's text too.
+// TestStacksOfTheProgram checks that a stack trace inspected by the program itself refers to the
+// agent's text, too.
 func TestStacksOfTheProgram(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run("interface X { a: number }\n\nfunction f(): string {\n  const e = new Error('s');\n  console.log('seen', e.stack);\n  return e.stack!\n}\nreturn [f(), 'at (program.js:1:1)']")
@@ -233,7 +235,7 @@ func TestManyNotes(t *testing.T) {
 	}
 }
 
-// Calls that were refused before anything was sent are not among those that were made.
+// TestCallsThatWereNotMade checks that calls refused before they were sent don't count as made.
 func TestCallsThatWereNotMade(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	const refused = `const id = ["x"].pop(), name = ["box.ekko"].pop(); for (const f of [() => box.strict({ id }), () => box.down(), () => callTool(name)]) await f().catch(() => {});`
@@ -264,7 +266,8 @@ func TestCallsThatWereNotMade(t *testing.T) {
 	holds(t, texts[len(texts)-1], "1 call not made: box.strict", "not awaited by the program: 1 call (box.strict); they were awaited")
 }
 
-// The message of a program that can't run is alone; its place is apart, and the agent reads all.
+// TestPlacesApartFromMessages checks that the error message of an invalid program contains no
+// position. The position is separate, and the agent sees both.
 func TestPlacesApartFromMessages(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(), map[string]any{"code": "await box.ecko({})\n\nawait box.txet({})"})
@@ -285,7 +288,7 @@ func TestPlacesApartFromMessages(t *testing.T) {
 	holds(t, strings.Join(e.Notes, "\n"), "at line 3, column ", "> 3 | await box.txet")
 }
 
-// What was cut before it came here counts, too.
+// TestSizeOfTheConsole checks that text that the guest truncated is counted, too.
 func TestSizeOfTheConsole(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`console.log("x".repeat(100_000)); return 1`)

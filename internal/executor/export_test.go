@@ -1,11 +1,11 @@
 package executor
 
-// Waiting says how many use a session of a principal, or wait for it.
+// Waiting returns how many programs use or wait for a session of a principal.
 func (x *Executor) Waiting(name, principal string) int {
 	return x.live.Users(principal, name)
 }
 
-// Spoke reports whether a program of a principal's that is under way has said its last word.
+// Spoke reports whether a program of the principal that is under way has sent its last message.
 func (x *Executor) Spoke(principal string) bool {
 	for _, r := range x.history.live() {
 		r.mu.Lock()

@@ -17,8 +17,8 @@ import (
 
 var eve = tool.Principal{ID: "local:eve"}
 
-// What one principal's executions leave, however many there are, takes the place of that
-// principal's only.
+// TestWhatIsKeptIsShared checks that many executions of one principal don't evict the only one of
+// another.
 func TestWhatIsKeptIsShared(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Limits.Kept, c.Limits.KeptBytes, c.Limits.OutputTokens = 8, 64<<10, 20
@@ -58,8 +58,8 @@ func TestWhatIsKeptIsShared(t *testing.T) {
 	}
 }
 
-// Sessions of one principal that nobody uses leave the memory before those of another that has
-// fewer.
+// TestSessionsInMemoryAreShared checks that idle sessions of one principal are evicted before those
+// of another that has fewer.
 func TestSessionsInMemoryAreShared(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Hot = 4 })
 	s.do("work", op{Set: "x=1"})
@@ -74,7 +74,8 @@ func TestSessionsInMemoryAreShared(t *testing.T) {
 	}
 }
 
-// What the host computes for a program counts as its CPU time, and ends it when that is too much.
+// TestHostWorkCounts checks that host time spent on a program counts as its CPU time, and ends the
+// program when it exceeds the limit.
 func TestHostWorkCounts(t *testing.T) {
 	a := standard()
 	a["work"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {

@@ -105,8 +105,8 @@ func formTools() []formTool {
 	}
 }
 
-// A formRig is an executor behind a door that resolves, validates and notes calls as the gateway
-// does. The upstream "secret" is hidden from everyone.
+// A formRig is an executor behind a door that resolves, validates and records calls like the
+// gateway. The upstream "secret" is hidden from everyone.
 type formRig struct {
 	rig
 	catalog *catalog.Catalog
@@ -172,7 +172,7 @@ func newFormRig(t testing.TB) *formRig {
 	return r
 }
 
-// do runs a program and returns its blocks of text, whether it failed, and the calls that it made.
+// do runs a program and returns its text blocks, whether it failed, and the calls that it made.
 func (r *formRig) do(language, code string) (texts []string, failed bool, calls []string) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -187,11 +187,11 @@ func (r *formRig) do(language, code string) (texts []string, failed bool, calls 
 	return textsOf(r.t, res), res.IsError, slices.Clone(r.asked)
 }
 
-const least = 0.95 // of the programs of other systems run unchanged; it may only rise
+const least = 0.95 // the fraction of other systems' programs that run unchanged; it may only rise
 
-// TestForms runs programs in the forms of other systems, as they are. A file of testdata/forms is
-// one system, whose name and source stand in its comment; a program is a .js or .py file, and the
-// comment in its last line says what it comes to.
+// TestForms runs programs in the forms of other systems, unchanged. Each archive in testdata/forms
+// is one system, whose name and source are in the archive's comment. Its files are programs; the
+// comment in a program's last line is the expected result.
 func TestForms(t *testing.T) {
 	files, err := filepath.Glob("testdata/forms/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -236,8 +236,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A call in another form is the plain call for policy and record, and what is hidden or in doubt
-// stays so.
+// TestFormsArePlain checks that policy and audit records see the plain form of a call in another
+// form, and that hidden or ambiguous tools stay unreachable.
 func TestFormsArePlain(t *testing.T) {
 	r := newFormRig(t)
 	for code, want := range map[string]string{
@@ -282,7 +282,8 @@ func TestFormsInDoubt(t *testing.T) {
 	holds(t, texts[0], "names more than one tool", "east.status", "west.status")
 }
 
-// What a program declares is its own, whatever the name.
+// TestFormsCaptureNothing checks that a program's own declarations take precedence, whatever their
+// names.
 func TestFormsCaptureNothing(t *testing.T) {
 	r := newFormRig(t)
 	for _, x := range []struct{ language, code, want string }{
@@ -326,7 +327,8 @@ func TestFormsCaptureNothing(t *testing.T) {
 	}
 }
 
-// A program that catches what exit throws has ended all the same: it calls nothing more.
+// TestExitIsFinal checks that a program that catches the exception of exit has ended all the same:
+// it makes no more calls.
 func TestExitIsFinal(t *testing.T) {
 	r := newFormRig(t)
 	for _, code := range []string{
@@ -340,8 +342,8 @@ func TestExitIsFinal(t *testing.T) {
 	}
 }
 
-// A program for calls that stand still has them one after another, and an await only where the
-// language has one.
+// TestFormsStandStill checks that programs written for blocking calls make them one after another,
+// with an await only if the language has one.
 func TestFormsStandStill(t *testing.T) {
 	r := newFormRig(t)
 	for code, want := range map[string]string{
@@ -360,7 +362,8 @@ func TestFormsStandStill(t *testing.T) {
 	}
 }
 
-// What map and its like pass to their function is no list of arguments.
+// TestFormsAsCallbacks checks that the arguments that map and similar functions pass to a callback
+// are not treated as positional arguments.
 func TestFormsAsCallbacks(t *testing.T) {
 	r := newFormRig(t)
 	for _, code := range []string{
@@ -377,7 +380,8 @@ func TestFormsAsCallbacks(t *testing.T) {
 	}
 }
 
-// A program that ends by making a generator has not run it.
+// TestFormsLeaveGeneratorsAlone checks that a program that ends by creating a generator does not
+// run it.
 func TestFormsLeaveGeneratorsAlone(t *testing.T) {
 	r := newFormRig(t)
 	for _, code := range []string{

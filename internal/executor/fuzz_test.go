@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A parrot is a driver whose guests say what they were made to say, and then listen to the end.
+// A parrot is a driver whose guests send given messages, and then read their input to the end.
 type parrot struct{ says []byte }
 
 func (p parrot) Probe(context.Context) (sandbox.Capabilities, error) {
@@ -31,7 +31,7 @@ func (p parrot) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
 	return 0, nil
 }
 
-// FuzzGuest lets a guest say anything: whatever it is, execute answers, and answers well formed.
+// FuzzGuest checks that execute gives a well-formed answer whatever the guest sends.
 func FuzzGuest(f *testing.F) {
 	for _, s := range []string{
 		`{"done":{"value":1}}`, `{"done":{}}`, `{"fail":{"error":{"message":"x","stack":"at f (program.js:1:2)"}}}`,

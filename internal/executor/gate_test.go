@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A gated is a scene at whose door calls of box.write wait at a real gate, which outlives its
-// processes.
+// A gated is a scene in which calls of box.write wait at a real approval gate, which outlives the
+// scene's processes.
 type gated struct {
 	*scene
 	gate *approval.Gate
@@ -55,7 +55,7 @@ func newGated(t testing.TB, tweak func(*executor.Config)) *gated {
 	return g
 }
 
-// pending gives what waits, once there are n.
+// pending returns the pending requests as soon as there are n.
 func (g *gated) pending(n int) (all []approval.Request) {
 	g.t.Helper()
 	eventually(g.t, fmt.Sprint(n, " calls wait"), func() bool {
@@ -75,7 +75,7 @@ func (g *gated) approve(id string) {
 	}
 }
 
-// listed reports whether a list of executions in a state has one.
+// listed reports whether a list of executions with a state contains the execution.
 func (g *gated) listed(id string, state journal.State) bool {
 	g.t.Helper()
 	all, err := g.x.Executions(context.Background(), g.who, journal.Query{State: state})
@@ -85,7 +85,7 @@ func (g *gated) listed(id string, state journal.State) bool {
 	return len(all) == 1 && all[0].ID == id && all[0].State == state
 }
 
-// begin runs a program whose answer is not waited for.
+// begin starts a program and returns without waiting for its answer.
 func (g *gated) begin(code string) (answer chan string) {
 	answer = make(chan string, 1)
 	go func() {
@@ -99,10 +99,11 @@ func (g *gated) begin(code string) (answer chan string) {
 	return answer
 }
 
-// Who lists executions, or watches one, is told when it begins to wait for people and when it no
-// longer does, whatever brings that about: here the answer of another call, and another call.
+// TestItIsToldThatItWaits checks that lists and watchers of executions report when one begins to
+// wait for people and when it no longer does, whatever the cause: here the answer of another call,
+// and another call.
 func TestItIsToldThatItWaits(t *testing.T) {
-	// until it makes the other call; a slow machine takes longer to tell
+	// ms is the delay before the other call; a slow machine needs longer to report the state
 	for ms := 600; !toldThatItWaits(t, ms); ms *= 4 {
 		if ms > 20_000 {
 			t.Fatal("nobody is told that it waits")
@@ -112,7 +113,7 @@ func TestItIsToldThatItWaits(t *testing.T) {
 
 func toldThatItWaits(t *testing.T, ms int) bool {
 	t.Helper()
-	g := newGated(t, func(c *executor.Config) { c.Limits.Sessions.SuspendAfter = -1 }) // what is suspended waits, too
+	g := newGated(t, func(c *executor.Config) { c.Limits.Sessions.SuspendAfter = -1 }) // suspended programs wait, too
 	first, second := make(chan struct{}), make(chan struct{})
 	g.hold["box.read"], g.hold["box.image"] = first, second
 	answer := g.begin(fmt.Sprintf(`await Promise.all([box.write({n: 1}), (async () => {
@@ -163,7 +164,8 @@ func toldThatItWaits(t *testing.T, ms int) bool {
 	return inTime
 }
 
-// All who wait for a program, to ask about what it waits for, are told when it does.
+// TestAllAreToldThatItWaits checks that all callers who wait for a program are notified when it
+// waits for people.
 func TestAllAreToldThatItWaits(t *testing.T) {
 	within := time.Second
 	g := newGated(t, func(c *executor.Config) { c.AnswerWithin = within })
@@ -182,7 +184,7 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 	var all, wait sync.WaitGroup
 	for range 3 {
 		wait.Add(1)
-		told := sync.OnceFunc(wait.Done) // of its progress: it waits
+		told := sync.OnceFunc(wait.Done) // progress reports that it waits
 		all.Go(func() {
 			raw, _ := json.Marshal(map[string]string{"execution": id})
 			res, err := g.x.Resume().Call(ctx, &tool.Call{Path: "biplane.resume", Arguments: raw, Principal: g.who, InPlace: true, Progress: func(tool.Progress) { told() }})
@@ -198,8 +200,8 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 	g.ended(id)
 }
 
-// A program that has ended waits for nobody: what it didn't wait for itself is given up, and its
-// answer says so.
+// TestAnEndedProgramWaitsForNobody checks that a program that has ended doesn't wait for people:
+// calls that it didn't await are abandoned, and its answer says so.
 func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 	g := newGated(t, nil)
 	answer := <-g.begin(`box.write({n: 1}); await box.read({}); throw new Error("enough")`)
@@ -212,8 +214,8 @@ func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 	}
 }
 
-// The time in which people think is none of the execution's, also when another process takes it up
-// after that.
+// TestTimeOfPeopleIsNotItsOwn checks that the time that people take to decide doesn't count against
+// the execution's limits, also if another process then recovers it.
 func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
 	var mu sync.Mutex
 	var later time.Duration
@@ -242,9 +244,9 @@ func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
 
 var asked = regexp.MustCompile(`request (apr_[a-z0-9]+)`)
 
-// Whatever people decide, whoever asks meanwhile, and whenever the process ends: what is approved
-// is made once, nothing else is; an answer names what waits, and nothing that somebody decided on
-// before it was asked for; all comes to its end, and nothing is left pending.
+// TestHeldInAnyOrder checks random sequences of decisions, callers and crashes. Approved calls are
+// made once, others never. An answer names the pending requests, but none that were decided before
+// it was requested. Every execution ends, and nothing is left pending.
 func TestHeldInAnyOrder(t *testing.T) {
 	for seed := range uint64(3) {
 		heldInAnyOrder(t, rand.New(rand.NewPCG(seed, 7)))
@@ -267,7 +269,7 @@ return [...one, ...two].map(say)`})
 	}
 	id := executionOf(res)
 	var mu sync.Mutex
-	decided := map[string]bool{} // and whoever decided has been answered
+	decided := map[string]bool{} // and the decision has been answered
 	approved := map[string]bool{}
 	resume := func(ctx context.Context, inPlace bool) (done bool) {
 		mu.Lock()

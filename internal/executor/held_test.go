@@ -12,13 +12,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A desk is a door at which calls of box.write wait for a person.
+// A desk is a tool.Caller at which calls of box.write wait for a person.
 type desk struct {
 	tool.Caller
 	mu    sync.Mutex
 	calls []*tool.Call
-	said  map[string]chan error // by the call's arguments
-	ready func(c *tool.Call)    // waits until a call may say that it waits for a person; may be nil
+	said  map[string]chan error // by the arguments of the call
+	ready func(c *tool.Call)    // waits until a call may report that it waits for a person; may be nil
 }
 
 func newDesk(door tool.Caller) *desk { return &desk{Caller: door, said: map[string]chan error{}} }
@@ -70,7 +70,7 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 	i := strings.Index(texts[0], "ex_")
 	id := strings.FieldsFunc(texts[0][i:], func(c rune) bool { return c == ' ' || c == '"' })[0]
 	deadline := time.Now().Add(2 * time.Minute)
-	for { // both are there, and say whose they are
+	for { // until both calls have arrived
 		d.mu.Lock()
 		n := len(d.calls)
 		d.mu.Unlock()
@@ -94,8 +94,8 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// A program that makes more calls together than may be under way at once is answered for, too: the
-// others wait for those.
+// TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay checks that execute also answers if a
+// program makes more concurrent calls than may be under way: the others are queued behind these.
 func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 	var d *desk
 	r := newRig(t, standard(), func(c *executor.Config) {
@@ -104,7 +104,7 @@ func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
 		c.AnswerWithin = time.Minute
 		c.Limits.Concurrency = 2
 	})
-	d.ready = func(c *tool.Call) { // once all five are known
+	d.ready = func(c *tool.Call) { // as soon as all five are known
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if e, ok := r.x.Execution(c.Parent); ok && len(e.Calls) == 5 {
 				return

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What an execution may take in all stands still while people think.
+// TestTotalStandsStill checks that an execution's total time limit is paused while people decide.
 func TestTotalStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{x: &Executor{cfg: Config{Now: time.Now}}, exec: execution.Execution{Calls: make([]execution.Call, 2)}, outstanding: 2}
@@ -52,7 +52,7 @@ func TestTotalStandsStill(t *testing.T) {
 	})
 }
 
-// A twoCalls is a oneCall whose guest makes two calls at once.
+// A twoCalls is a oneCall whose guest makes two concurrent calls.
 type twoCalls struct{ oneCall }
 
 func (twoCalls) Create(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
@@ -71,8 +71,8 @@ func (twoCalls) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 	return 0, err
 }
 
-// What was decided on meanwhile is under way: the answer waits for it, and says what waits for
-// people then.
+// TestAnswersOnceNothingIsUnderWay checks that calls approved in the meantime are under way: the
+// answer waits for them, and then reports which requests are pending.
 func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Bool
@@ -82,7 +82,7 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
-			time.Sleep(heldPatience / 2) // the program has said that it waits, and is about to be answered so
+			time.Sleep(heldPatience / 2) // the program has reported that it waits, and execute is about to answer so
 			c.Held(nil)
 			time.Sleep(3 * heldPatience)
 			made.Store(true)
@@ -100,8 +100,8 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 	})
 }
 
-// Busy counts a suspended program until it is known that it waits for people alone, also while it
-// is about to go on with an answer.
+// TestBusy checks that Busy counts a suspended program until it is known to wait only for people,
+// and also while it is about to continue with an answer.
 func TestBusy(t *testing.T) {
 	x := &Executor{cfg: Config{Now: time.Now}, history: newHistory(1, 1, time.Hour, time.Now)}
 	r := &run{x: x, id: "ex_1", exec: execution.Execution{Calls: make([]execution.Call, 2)}}

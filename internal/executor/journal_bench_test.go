@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/executor"
 )
 
-// What the journal costs: a program without calls, one with ten that only read, and one with ten
-// that may write.
+// BenchmarkJournal measures the cost of the journal: for a program without calls, one with ten
+// read-only calls, and one with ten calls that may write.
 func BenchmarkJournal(b *testing.B) {
 	for _, c := range []struct{ name, code string }{
 		{"none", `return 1 + 1`},
@@ -42,8 +42,8 @@ func BenchmarkJournal(b *testing.B) {
 	}
 }
 
-// cpuTime is the CPU time of this process so far, which other processes change less than the time
-// on the wall.
+// cpuTime returns the CPU time that this process has used, which is affected less by other
+// processes than wall time.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

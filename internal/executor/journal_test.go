@@ -21,8 +21,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A scene is an executor with the real engine, a real store and a door that counts, whose process
-// can die: then nothing of it is written any more, and another one comes in its place.
+// A scene is an executor with the real engine, a real store and a door that counts calls. Its
+// process can crash: from then on it writes nothing, and another process replaces it.
 type scene struct {
 	t     testing.TB
 	dir   string
@@ -35,19 +35,19 @@ type scene struct {
 	mu    sync.Mutex
 	made  map[string]int // calls that reached the tool, by tool and arguments
 	order []string
-	hold  map[string]chan struct{} // tools that answer when it is closed, or their context is done
+	hold  map[string]chan struct{} // tools that answer when the channel is closed, or when their context is done
 	wait  func(c *tool.Call) time.Duration
-	reach chan string // told of each call that reaches its tool; may be nil
+	reach chan string // receives each call that reaches its tool; may be nil
 	dead  *mortal
 }
 
-// A mortal is a store of journals that dies at its n-th write: from then on it takes nothing, like
-// a process that is gone.
+// A mortal is a store of journals that crashes at its n-th write: from then on it accepts nothing,
+// like a process that is gone.
 type mortal struct {
 	journal.Store
 	mu     sync.Mutex
 	writes int
-	dies   int // at this write; 0: never
+	dies   int // number of the write; 0: never
 	died   chan struct{}
 }
 
@@ -66,7 +66,8 @@ func (m *mortal) Write(w *journal.Write) journal.Pending {
 	return m.Store.Write(w)
 }
 
-// nothing is what waits for ever, since its process is gone; for tests it gives an error.
+// nothing is a Pending that never completes, since its process is gone; in tests it returns an
+// error.
 type nothing struct{}
 
 func (nothing) Wait() error { return errDead }
@@ -90,7 +91,7 @@ func newScene(t testing.TB, tweak func(*executor.Config)) *scene {
 
 var yes = true
 
-// sceneTools are what programs can call: box.write may write, box.read only reads.
+// sceneTools returns the tools that programs can call: box.write may write, box.read only reads.
 func sceneTools() []*tool.Tool {
 	schema := json.RawMessage(`{"type":"object"}`)
 	return []*tool.Tool{
@@ -102,8 +103,8 @@ func sceneTools() []*tool.Tool {
 	}
 }
 
-// start opens the store and makes the executor of a process whose journal dies at a write; 0:
-// never.
+// start opens the store and creates the executor of a process that crashes at a given write of its
+// journal; 0: never.
 func (s *scene) start(dies int) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -145,8 +146,8 @@ func (s *scene) stop() {
 	}
 }
 
-// door is the gateway of the scene: it says that a call leaves, makes sure of its intent, and
-// counts.
+// door is the gateway of the scene: it reports that a call is sent, ensures that its intent is
+// stored, and counts it.
 func (s *scene) door(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	var found *tool.Tool
 	for _, t := range sceneTools() {
@@ -206,14 +207,14 @@ func (s *scene) result(name string, args json.RawMessage) (*tool.Result, error) 
 	return tool.ParseResult(json.RawMessage(fmt.Sprintf(`{"content":[],"structuredContent":{"of":%q,"args":%s,"n":9007199254740993}}`, name, orEmpty(args))))
 }
 
-// count says how often a call reached its tool.
+// count returns how often a call reached its tool.
 func (s *scene) count(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.made[key]
 }
 
-// execute runs a program to its end, or its executor's, and gives its id and answer.
+// execute runs a program until it or its executor ends, and returns its id and answer.
 func (s *scene) execute(args map[string]any) (string, *tool.Result, error) {
 	s.t.Helper()
 	raw, err := tool.Marshal(args)
@@ -224,7 +225,7 @@ func (s *scene) execute(args map[string]any) (string, *tool.Result, error) {
 	return executionOf(res), res, err
 }
 
-// executionOf gives the execution's id of an answer.
+// executionOf returns the execution id of an answer.
 func executionOf(res *tool.Result) string {
 	if res == nil {
 		return ""
@@ -236,7 +237,7 @@ func executionOf(res *tool.Result) string {
 	return m.Meta["biplane.dev/execution"].ID
 }
 
-// crash ends the process of the executor, as far as its store can tell, and begins another.
+// crash ends the executor's process, from the perspective of its store, and starts another one.
 func (s *scene) crash(dies int) {
 	s.t.Helper()
 	s.stop()
@@ -246,7 +247,7 @@ func (s *scene) crash(dies int) {
 	}
 }
 
-// ended waits until an execution has ended, and gives it.
+// ended waits until an execution has ended, and returns it.
 func (s *scene) ended(id string) *execution.Details {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -271,9 +272,9 @@ for (const n of [6, 7]) rest.push(await box.write({ n }));
 const last = await Promise.all([8, 9, 10].map(async (n) => { await box.read({ n }); return box.write({ n }); }));
 return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
 
-// At each write of its journal the process of an execution with ten writes dies. Each write is made
-// once, or not, and none twice; an execution that goes on comes to its end, and one that can't
-// names the call.
+// TestDeathAtEachWrite crashes the process of an execution with ten writing calls at each write of
+// its journal. No call may be made more than once. An execution that can be recovered must end, and
+// one that can't must name the call.
 func TestDeathAtEachWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -281,7 +282,8 @@ func TestDeathAtEachWrite(t *testing.T) {
 	deathAtEachWrite(t, "", map[string]any{"code": tenWrites})
 }
 
-// In a session the program has also changed it once, or not at all.
+// TestDeathAtEachWriteInASession also checks that the program has changed its session once, or not
+// at all.
 func TestDeathAtEachWriteInASession(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -289,7 +291,7 @@ func TestDeathAtEachWriteInASession(t *testing.T) {
 	deathAtEachWrite(t, "s", map[string]any{"code": "runs++; " + strings.Replace(tenWrites, "return [", "[", 1), "session": "s"})
 }
 
-// Python asks for its files, sleeps and calls that it can't await.
+// TestDeathAtEachWriteInPython uses file operations, sleeps and blocking calls.
 func TestDeathAtEachWriteInPython(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -336,7 +338,7 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 		case <-s.dead.died:
 		case err := <-over:
 			select {
-			case <-s.dead.died: // and the program ended at once
+			case <-s.dead.died: // and the program ended at the same time
 				over <- err
 			default:
 				if finished = true; err != nil {
@@ -399,8 +401,8 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 	}
 }
 
-// A journal that grows too large is given up; the execution goes on and says so, and its calls are
-// known all the same.
+// TestJournalIsBounded checks that a journal that grows too large is abandoned. The execution
+// continues and reports this, and its calls are still known.
 func TestJournalIsBounded(t *testing.T) {
 	s := newScene(t, func(c *executor.Config) { c.Limits.Journal.Execution = 400 << 10 })
 	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await box.write({ n: 1 }); return "through"`})
@@ -433,7 +435,8 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// Executions are thrown away when they are too old or too many, and what only they referred to.
+// TestRetention checks that executions that are too old or too many are deleted, with everything
+// that only they reference.
 func TestRetention(t *testing.T) {
 	s := newScene(t, nil)
 	big := func(n int) string {
@@ -451,7 +454,7 @@ func TestRetention(t *testing.T) {
 		if err != nil || len(all) != len(ids) {
 			t.Fatalf("%d are there: %v", len(all), err)
 		}
-		for i, e := range all { // the newest first
+		for i, e := range all { // newest first
 			if e.ID != ids[i] {
 				t.Errorf("%d is %s, want %s", i, e.ID, ids[i])
 			}
@@ -467,7 +470,7 @@ func TestRetention(t *testing.T) {
 	}
 	trim(time.Time{}, 250_000, 1)
 	there(third, second)
-	if got := s.replayed(second, execution.ReplayOptions{}); !got.Same { // the result that it shared is still there
+	if got := s.replayed(second, execution.ReplayOptions{}); !got.Same { // the result that it shared still exists
 		t.Errorf("%+v", got)
 	}
 	trim(time.Now().Add(time.Hour), 1<<30, 2)

@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestMain lets the test binary be a process that runs programs in sessions of a data folder until
-// it is killed.
+// TestMain lets the test binary act as a process that runs programs in sessions of a data folder
+// until it is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EXECUTOR_TEST_RUN"); dir != "" {
 		if err := runUntilKilled(dir); err != nil {
@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runUntilKilled runs in each of a few sessions one program after the other: the n-th appends n to
-// a variable and to a file that is too large for the database, and says so before and after.
+// runUntilKilled runs programs in a few sessions, one at a time in each. The n-th program of a
+// session appends n to a variable and to a file that is too large for the database. A line is
+// printed before and after each program.
 func runUntilKilled(dir string) error {
 	ctx := context.Background()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
@@ -84,7 +85,8 @@ func runForever(ctx context.Context, x *executor.Executor, name string) error {
 	}
 }
 
-// Whenever the process is killed, what was acknowledged is there, and at most the program after it.
+// TestKill checks that after the process is killed at any time, all acknowledged changes exist, and
+// at most those of one more program.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -132,7 +134,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// wantAll wants what n programs left: read through a fork, which is no program of the session.
+// wantAll checks the results of n programs. It reads them in a fork, so as not to add a program to
+// the session.
 func (s *stage) wantAll(name string, n int) {
 	s.t.Helper()
 	var want strings.Builder
@@ -154,7 +157,7 @@ func (s *stage) wantAll(name string, n int) {
 	}
 }
 
-// killAtRandom runs the other process for so many of its lines, and a little, and kills it.
+// killAtRandom runs the other process until it has printed lines lines, and kills it.
 func killAtRandom(t *testing.T, dir string, lines int, done, begun map[string]int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -181,7 +184,7 @@ func killAtRandom(t *testing.T, dir string, lines int, done, begun map[string]in
 			begun[name] = n
 		}
 		if lines--; lines == 0 {
-			if err := cmd.Process.Kill(); err != nil { // what it wrote until now is read to its end
+			if err := cmd.Process.Kill(); err != nil { // its output so far is read to the end
 				t.Error(err)
 			}
 		}

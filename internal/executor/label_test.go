@@ -16,11 +16,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A customs is a door whose tools box.LABEL bring data of that label, and which notes what whoever
-// calls has read.
+// A customs is a door whose tools box.LABEL return data with that label, and which records the
+// labels of the calls.
 type customs struct {
 	mu  sync.Mutex
-	saw []string // the labels at each call of box.out, with commas
+	saw []string // labels at each call of box.out, separated by commas
 }
 
 func (c *customs) door(cfg *executor.Config) {
@@ -40,7 +40,7 @@ func (c *customs) door(cfg *executor.Config) {
 	cfg.Door = func() tool.Caller { return door }
 }
 
-// last gives what whoever called box.out last had read.
+// last returns the labels of the last call of box.out.
 func (c *customs) last() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *customs) last() string {
 	return c.saw[len(c.saw)-1]
 }
 
-// from runs a program for a connection that carries labels.
+// from runs a program on a connection that carries labels.
 func (s *stage) from(conn *tool.Labels, args map[string]any) (*tool.Result, error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
@@ -112,7 +112,8 @@ func TestSessionsCarryLabels(t *testing.T) {
 	}
 }
 
-// What comes when a program has ended is its session's too.
+// TestLateAnswersCarryLabels checks that the labels of answers that arrive after a program has
+// ended are added to its session.
 func TestLateAnswersCarryLabels(t *testing.T) {
 	inside, ended := make(chan struct{}), make(chan struct{})
 	s := newStage(t, func(cfg *executor.Config) {
@@ -139,8 +140,8 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 	}
 }
 
-// A session whose first program failed is none, but who names it again carries on what that one
-// read.
+// TestLabelsOfSessionsThatNeverCameToBe checks that if a session's first program fails, there is no
+// session, but the next program that names it carries the labels of what the first one read.
 func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)
@@ -152,14 +153,15 @@ func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 	}
 	s.bad("other", read1("pii"), op{Fail: "on purpose"})
 	s.pass(40 * 24 * 3600e9)
-	s.bad("third", read1("pii"), op{Fail: "on purpose"}) // what is too old is forgotten on the way
+	s.bad("third", read1("pii"), op{Fail: "on purpose"}) // expired entries are removed on the way
 	s.restart()
 	if s.do("other", out); c.last() != "" {
 		t.Errorf("after 40 days: %q", c.last())
 	}
 }
 
-// A session that was changed in the store can't lose labels of what it holds.
+// TestLabelsOfTheStateAreSealed checks that a session that was modified in the store can't lose the
+// labels of its data.
 func TestLabelsOfTheStateAreSealed(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)
@@ -167,7 +169,7 @@ func TestLabelsOfTheStateAreSealed(t *testing.T) {
 	s.stop()
 	s.execSQL(`DELETE FROM session_label`)
 	s.start()
-	s.bad("work", out) // which of them are missing isn't known
+	s.bad("work", out) // it is unknown which of them are missing
 	if c.last() != "nothing called" {
 		t.Errorf("%q", c.last())
 	}
@@ -217,7 +219,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 	}
 }
 
-// What can't be kept on record as read is not read.
+// TestWithoutLabelsNothingIsTold checks that data is not returned if its labels can't be stored.
 func TestWithoutLabelsNothingIsTold(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)
@@ -231,7 +233,7 @@ func TestWithoutLabelsNothingIsTold(t *testing.T) {
 	}
 }
 
-// What an execution leaves under a handle carries the labels to whoever reads it.
+// TestLeftoversCarryLabels checks that readers of a leftover receive its labels.
 func TestLeftoversCarryLabels(t *testing.T) {
 	a := standard()
 	a["pii"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
@@ -256,8 +258,8 @@ func TestLeftoversCarryLabels(t *testing.T) {
 	}
 }
 
-// Whatever programs do, forks, failures and restarts between them: labels only grow, and each call
-// says all of them.
+// TestLabelsOnlyGrow checks that for any sequence of programs, forks, failures and restarts, labels
+// only grow, and each call carries all of them.
 func TestLabelsOnlyGrow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -336,7 +338,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 				_, _ = s.file(names.Draw(t, "session"), sandbox.File{Op: "write", Path: "f", Data: "x"})
 			},
 			"restart": func(t *rapid.T) {
-				if rapid.IntRange(0, 4).Draw(t, "really") == 4 { // it takes longer than all else
+				if rapid.IntRange(0, 4).Draw(t, "really") == 4 { // it takes longer than everything else
 					s.restart()
 				}
 			},
@@ -363,8 +365,8 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	})
 }
 
-// A program that goes on when its process has died carries on what it had read, and so does its
-// session.
+// TestLabelsSurviveACrash checks that a program that is recovered after a crash still carries the
+// labels of what it had read, and so does its session.
 func TestLabelsSurviveACrash(t *testing.T) {
 	for _, session := range []string{"", "work"} {
 		var mu sync.Mutex
@@ -394,7 +396,7 @@ func TestLabelsSurviveACrash(t *testing.T) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			_, _, _ = s.execute(args) // its process dies
+			_, _, _ = s.execute(args) // its process crashes
 		}()
 		for <-s.reach != "box.image {}" {
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// hostile are programs that want to do harm; each must end in a clear error.
+// hostile are malicious programs; each must end in a clear error.
 var hostile = map[string]struct{ code, want string }{
 	"endless loop":       {`while (true) {}`, "CPU time"},
 	"async endless loop": {`async function f() { for (;;) await null } await f()`, "CPU time"},
@@ -159,7 +159,7 @@ func TestOwnTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, textsOf(t, res)[0], "own time of 100ms is over")
-	for ms := 300; ; ms *= 4 { // a slow machine takes some of it until the call is made
+	for ms := 300; ; ms *= 4 { // on a slow machine, part of it passes before the call is made
 		res, err = r.execute(t.Context(), map[string]any{"code": fmt.Sprintf(`return await box.wait({ MS: %d })`, 2*ms), "timeout_seconds": float64(ms) / 1000})
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestOwnTime(t *testing.T) {
 }
 
 func TestTotalTime(t *testing.T) {
-	for total := 100 * time.Millisecond; ; total *= 4 { // a slow machine takes some of it until the call is made
+	for total := 100 * time.Millisecond; ; total *= 4 { // on a slow machine, part of it passes before the call is made
 		r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Total = total })
 		text := r.failure(`await box.never()`)
 		if holds(t, text, "took longer than "+total.String()+" in all"); strings.Contains(text, "box.never {} -> ") {
@@ -218,7 +218,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("an unknown argument: %v", err)
 	}
 	close(gate)
-	for range 2 { // as often as it is asked
+	for range 2 { // each time it is called
 		eventually(t, "it is done", func() bool {
 			res, err = resume(ann, args)
 			if err != nil {
@@ -237,7 +237,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestStop stops programs that run, that wait, and that somebody else's are.
+// TestStop stops programs that run, that wait, and that belong to someone else.
 func TestStop(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
 	for _, code := range []string{`for (;;);`, `await box.never()`, `await new Promise((r) => setTimeout(r, 1e6))`} {
@@ -264,7 +264,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestStopAtTheEnd: what goes on with the next process was not stopped, and Stop says so.
+// TestStopAtTheEnd checks that Stop reports an execution that continues in the next process as not
+// stopped.
 func TestStopAtTheEnd(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) { c.AnswerWithin = 20 * time.Millisecond })
 	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}))
@@ -434,7 +435,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// kept runs a program whose value is too large to show, and gives its handle.
+// kept runs a program whose value is too large to show, and returns its handle.
 func (r *rig) kept(code string) string {
 	r.t.Helper()
 	m := regexp.MustCompile(`readResult\("(res_\w+)"`).FindStringSubmatch(r.value(code))
@@ -467,7 +468,8 @@ func TestReadResultBounds(t *testing.T) {
 	}
 }
 
-// A program that asks for far more than it reads must not make the host hold it all.
+// TestReadResultFlood checks that the host doesn't have to hold everything for a program that
+// requests far more than it reads.
 func TestReadResultFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -502,8 +504,7 @@ func TestValueOfManyItems(t *testing.T) {
 	}
 }
 
-// heapPeak gives by how much the heap grew at most while f ran, garbage that was not collected yet
-// included.
+// heapPeak returns how much the heap grew at most while f ran, including uncollected garbage.
 func heapPeak(t *testing.T, f func()) (peak uint64) {
 	t.Helper()
 	var m runtime.MemStats
@@ -541,21 +542,23 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// The limit that ended a program is what is told, whatever its calls come to afterwards.
+// TestLimitWithCallsUnderWay checks that the limit that ended a program is reported, whatever the
+// outcomes of its calls afterwards.
 func TestLimitWithCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 100 * time.Millisecond })
 	holds(t, r.failure(`box.never(); await box.text(); for (;;);`), "CPU time", "box.never {} -> canceled")
 }
 
-// Calls that wait for their turn when the program fails are not made, and the agent is told.
+// TestCallsAfterTheEnd checks that calls that are still queued when the program fails are not made,
+// and that the agent is told.
 func TestCallsAfterTheEnd(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Concurrency = 2 })
 	text := r.failure(`const all = [box.fail()];
 		for (let i = 0; i < 10; i++) all.push(box.wait({ ms: 2000 }));
 		await Promise.all(all)`)
 	r.mu.Lock()
-	n := len(r.calls) // the turn of the call that failed may come to another before the program hears of it
+	n := len(r.calls) // another call may get the failed call's turn before the program receives the error
 	r.mu.Unlock()
 	if n < 2 || n > 3 {
 		t.Errorf("%d calls came through the door", n)
@@ -563,7 +566,7 @@ func TestCallsAfterTheEnd(t *testing.T) {
 	holds(t, text, "no such record", fmt.Sprintf("%d calls were made before", n), `box.wait {"ms":2000} -> not made: the program ended before its turn came`)
 }
 
-// A lingering driver makes no sandbox before nobody wants it any more.
+// A lingering driver creates a sandbox only after its context is done.
 type lingering struct{ enclosed }
 
 func (l lingering) Create(ctx context.Context, _ sandbox.Spec) (sandbox.Sandbox, error) {
@@ -571,7 +574,8 @@ func (l lingering) Create(ctx context.Context, _ sandbox.Spec) (sandbox.Sandbox,
 	return nil, ctx.Err()
 }
 
-// What ends an execution before its program runs is what its answer says.
+// TestCutShortBeforeItRuns checks that the answer reports why an execution ended before its program
+// ran.
 func TestCutShortBeforeItRuns(t *testing.T) {
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Driver = lingering{c.Driver.(enclosed)}

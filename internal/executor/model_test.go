@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A truth is what a session must hold.
+// A truth is the expected state of a session.
 type truth struct {
 	vars  map[string]string // by language and name
 	files map[string]string
@@ -23,14 +23,14 @@ func (t *truth) clone() *truth {
 	return &truth{maps.Clone(t.vars), maps.Clone(t.files), t.runs}
 }
 
-// Whatever is done to sessions, in whatever order, they hold what their programs that ended well
-// have left.
+// TestSessionsAgainstModel checks that after any sequence of operations, sessions hold exactly the
+// results of their successful programs.
 func TestSessionsAgainstModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
 	base := newStage(t, nil)
-	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // a check is a few dozen programs
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // a check runs a few dozen programs
 		defer f.Value.Set(f.DefValue)
 		_ = f.Value.Set("25")
 	}
@@ -131,7 +131,8 @@ func TestSessionsAgainstModel(t *testing.T) {
 	})
 }
 
-// randomOps makes a program, and does to next what it will. over is closed when it has ended.
+// randomOps generates a program, and applies its effects to next. over is closed when the program
+// has ended.
 func randomOps(t *rapid.T, next *truth, language string, s *stage, over <-chan struct{}) (list []op, fails bool) {
 	for range rapid.IntRange(0, 6).Draw(t, "ops") {
 		name := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")
@@ -158,7 +159,7 @@ func randomOps(t *rapid.T, next *truth, language string, s *stage, over <-chan s
 			time.AfterFunc(3*time.Millisecond, func() {
 				select {
 				case s.slow <- struct{}{}:
-				case <-over: // the program failed before it
+				case <-over: // the program failed earlier
 				}
 			})
 			list = append(list, op{Call: "box.slow"}, op{Set: "_="})
@@ -171,7 +172,7 @@ func randomOps(t *rapid.T, next *truth, language string, s *stage, over <-chan s
 	return list, false
 }
 
-// agree looks at one session through all that there is to look through.
+// agree compares the list of sessions, and one session's files and variables, with the model.
 func agree(t *rapid.T, s *stage, model map[string]*truth) {
 	all, err := s.x.Sessions().List(s.t.Context(), ann)
 	if err != nil || len(all) != len(model) {

@@ -12,11 +12,11 @@ import (
 
 func napping(c *executor.Config) { c.Limits.Sessions.SuspendAfter = 20 * time.Millisecond }
 
-// suspended waits until the one program that runs is in the store, and nowhere else.
+// suspended waits until the only running program is in the store, and no longer in memory.
 func (s *stage) suspended() {
 	s.t.Helper()
 	eventually(s.t, "the program is suspended", func() bool {
-		run, _ := s.x.Load() // it gives its turn away at last
+		run, _ := s.x.Load() // it releases its slot last
 		return s.p.open.Load() == 0 && s.inside.Load() > 0 && run == 0 && blobs(s.t, s) > 0
 	})
 }
@@ -77,7 +77,8 @@ func TestSuspendedProgramsCanBeStopped(t *testing.T) {
 	}
 }
 
-// What is suspended is answered for like what is not, and resumed.
+// TestSuspendedProgramsAreAnsweredFor checks that suspended programs are answered for and resumed
+// like others.
 func TestSuspendedProgramsAreAnsweredFor(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 200 * time.Millisecond })
 	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}, op{Set: "x=1"}, op{Get: "x"}))
@@ -103,10 +104,11 @@ func TestSuspendedProgramsAreAnsweredFor(t *testing.T) {
 	}
 }
 
-// A timer wakes a suspended program, and one that goes off soon keeps it from being suspended.
+// TestTimersOfSuspendedPrograms checks that a timer wakes a suspended program, and that a timer
+// that expires soon prevents suspension.
 func TestTimersOfSuspendedPrograms(t *testing.T) {
 	s := newStage(t, napping)
-	for ms := 150.0; s.p.back.Load() == 0; ms *= 4 { // on a slow machine it goes off before the program is suspended
+	for ms := 150.0; s.p.back.Load() == 0; ms *= 4 { // on a slow machine it expires before the program is suspended
 		if ms > 20_000 {
 			t.Fatal("it is not suspended while it waits for its timer")
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Whose an execution is stands in its journal: what the database says of it in the clear lets
-// nobody else read it.
+// TestExecutionsStayWithWhoBeganThem checks that an execution's owner is read from its journal:
+// changing the unencrypted column of the database gives no one else access.
 func TestExecutionsStayWithWhoBeganThem(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)

@@ -15,8 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A oneCall is a sandbox whose guest makes one call, and ends with its answer. It has no time of
-// its own but synctest's.
+// A oneCall is a sandbox whose guest makes one call, and ends with its answer. It uses only
+// synctest's time.
 type oneCall struct{}
 
 func (oneCall) Probe(context.Context) (sandbox.Capabilities, error) {
@@ -38,12 +38,12 @@ func (oneCall) Run(_ context.Context, cmd *sandbox.Cmd) (int, error) {
 
 func (oneCall) Prepare(program.Request) (*program.Program, error) { return &program.Program{}, nil }
 
-// A client that renews its patience at each progress never waits long for one, in execute and in
-// resume; what the tool says of its progress is told at once.
+// TestProgressNeverStops checks that a client that extends its timeout on progress never waits long
+// for it, in execute and in resume. Progress reported by the tool is passed on immediately.
 func TestProgressNeverStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
-			<-time.After(20 * time.Second) // of the bubble
+			<-time.After(20 * time.Second) // fake time
 			c.Progress(tool.Progress{Done: 40, Total: 100})
 			<-time.After(60 * time.Second)
 			c.Progress(tool.Progress{Done: 90, Total: 100, Message: "upload\ning"})

@@ -15,8 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// genJSON makes JSON values: integers of any size, numbers that JavaScript has, odd names and
-// strings.
+// genJSON generates JSON values: integers of any size, numbers that JavaScript can represent,
+// unusual names and strings.
 func genJSON(depth int) *rapid.Generator[json.RawMessage] {
 	return rapid.Custom(func(t *rapid.T) json.RawMessage {
 		kind := rapid.IntRange(0, 7).Draw(t, "kind")
@@ -72,7 +72,7 @@ func quote(s string) json.RawMessage {
 }
 
 // meaning decodes JSON so that equal values are deeply equal: integers exactly, other numbers as
-// doubles.
+// float64.
 func meaning(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -109,8 +109,8 @@ func normal(v any) any {
 	return v
 }
 
-// What a tool answers with, passed through a program as a result, as arguments of another call and
-// as the value, is what the agent gets.
+// TestValuesPassUnchanged checks that a tool's answer reaches the agent unchanged when a program
+// passes it on as a result, as arguments of another call and as its value.
 func TestValuesPassUnchanged(t *testing.T) {
 	var given json.RawMessage
 	a := standard()

@@ -18,18 +18,18 @@ import (
 )
 
 // A puppet is a driver whose guests are small deterministic machines: a program is a list of ops,
-// and the machine's whole state is a JSON object. It does all that a driver can do, fast, so that
-// tests can look at what the executor makes of it; what real engines do is tested with real
-// engines.
+// and the machine's whole state is a JSON object. It supports everything that a driver can do,
+// fast, so that tests can check how the executor uses it. The behavior of real engines is tested
+// with real engines.
 type puppet struct {
-	engine string       // the build; snapshots of another one are refused
+	engine string       // the build; snapshots of other builds are refused
 	open   atomic.Int64 // sandboxes that are not closed
 	made   atomic.Int64 // sandboxes that were created
 	back   atomic.Int64 // sandboxes that were restored
 	forked atomic.Int64
-	crash  atomic.Int64  // sandboxes made before the crash-th are lost
-	spin   chan struct{} // told of each op "spin" that has begun; may be nil
-	plain  bool          // it keeps nothing: no snapshots
+	crash  atomic.Int64  // sandboxes created before the crash-th are lost
+	spin   chan struct{} // receives each op "spin" that has started; may be nil
+	plain  bool          // no snapshots
 }
 
 func (p *puppet) Probe(context.Context) (sandbox.Capabilities, error) {
@@ -44,7 +44,7 @@ func (p *puppet) Create(_ context.Context, spec sandbox.Spec) (sandbox.Sandbox, 
 	return p.box(machine{Runtime: spec.Runtime, Vars: map[string]string{}}), nil
 }
 
-// plainBox hides what a box can do beside Run.
+// plainBox hides all methods of a box except those of sandbox.Sandbox.
 type plainBox struct{ sandbox.Sandbox }
 
 func (p *puppet) box(m machine) *puppetBox {
@@ -78,23 +78,23 @@ type machine struct {
 	Ops     []op
 	Out     []string
 	Wants   map[int64]bool // calls and files that are not answered
-	Failed  string         // of one that was answered with an error
+	Failed  string         // error of a call or file that was answered with one
 	Asleep  bool
 	Active  bool // a program is under way
 	Next    int64
 	Seed    string
-	Heard   int // lines
+	Heard   int // number of lines
 }
 
-// An op is one step of a program; the program waits until all calls before it are answered, unless
-// Stray.
+// An op is one step of a program. The program waits until all earlier calls are answered, unless
+// Stray is set.
 type op struct {
-	Set   string        `json:"set,omitempty"` // "name=value"; with + in front of the value it is appended
+	Set   string        `json:"set,omitempty"` // "name=value"; "name=+value" appends the value
 	Get   string        `json:"get,omitempty"` // adds the variable to the value
 	Call  string        `json:"call,omitempty"`
-	Stray bool          `json:"stray,omitempty"` // of a call: nobody waits for it
+	Stray bool          `json:"stray,omitempty"` // a call that no one awaits
 	File  *sandbox.File `json:"file,omitempty"`
-	Ask   bool          `json:"ask,omitempty"` // of a call or file: ask
+	Ask   bool          `json:"ask,omitempty"` // blocking call or file operation
 	Sleep float64       `json:"sleep,omitempty"`
 	Timer float64       `json:"timer,omitempty"`
 	Fail  string        `json:"fail,omitempty"`
@@ -258,7 +258,7 @@ func (m *machine) answered(a *sandbox.Answer) {
 	m.Vars["_"] = string(a.Value)
 }
 
-// step goes on until something must be waited for.
+// step runs until the program has to wait.
 func (b *puppetBox) step(ctx context.Context, cmd *sandbox.Cmd) error {
 	m := &b.m
 	if !m.Active || len(m.Wants) > 0 || m.Asleep {
@@ -348,7 +348,7 @@ func (b *puppetBox) request(ctx context.Context, cmd *sandbox.Cmd, o op) (wait b
 	return !o.Stray, say(cmd.Guest, g)
 }
 
-// verbatim prepares nothing: the program's text is what the puppet gets.
+// verbatim is a Preparer that passes the program's text to the puppet unchanged.
 type verbatim struct{}
 
 func (verbatim) Prepare(q program.Request) (*program.Program, error) {

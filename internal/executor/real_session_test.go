@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// realStage is a stage with the real engine and real preparation; box.one, box.slow and box.gate
-// are its tools.
+// realStage returns a stage with the real engine and real preparation, and the tools box.one,
+// box.slow and box.gate.
 func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	t.Helper()
 	d, err := driver()
@@ -34,7 +34,7 @@ func realStage(t testing.TB, tweak func(*executor.Config)) *stage {
 	})
 }
 
-// code runs a program that must end well, and gives its value as JSON.
+// code runs a program that must succeed, and returns its value as JSON.
 func (s *stage) code(session, language, code string) string {
 	s.t.Helper()
 	o := s.try(s.t.Context(), ann, session, code, "language", language)
@@ -91,8 +91,8 @@ func TestRealSessions(t *testing.T) {
 	}
 }
 
-// The folder in which a program begins lists what its relative names reach, in both languages, and
-// a walk finds each file once.
+// TestRealRoot checks that a program's initial directory lists what its relative names reach, in
+// both languages, and that a walk finds each file once.
 func TestRealRoot(t *testing.T) {
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
@@ -156,9 +156,9 @@ func TestRealProgramsAreSuspended(t *testing.T) {
 	}
 }
 
-// A program that computed for longer than it would wait, while a call was under way, is to be
-// suspended when it comes to stand still for another call, which it can't be: the answer of that
-// one comes as if nothing had been.
+// TestRealProgramsStandStill checks a program that computes for longer than the suspension delay
+// while a call is under way, and then blocks on another call. It is then due to be suspended, but
+// can't be. The blocking call must return normally.
 func TestRealProgramsStandStill(t *testing.T) {
 	s := realStage(t, napping)
 	code := `import asyncio
@@ -181,8 +181,8 @@ def still(x):
 	}
 }
 
-// A session is rebuilt, by the real engine, from what its programs heard: the damaged state is made
-// anew, byte for byte as far as programs can tell.
+// TestRealRebuild checks that the real engine rebuilds a session with damaged state from what its
+// programs received, byte for byte as far as programs can tell.
 func TestRealRebuild(t *testing.T) {
 	s := realStage(t, nil)
 	for language, list := range map[string][]string{

@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// randomProgram writes a program of random steps: calls, in parallel and not, that take their time
-// and fail, timers, files, randomness and the clock.
+// randomProgram returns a program of random steps: sequential and concurrent calls with delays and
+// failures, timers, files, random numbers and the clock.
 func randomProgram(r *rand.Rand, python bool) string {
 	var b strings.Builder
 	put := func(ts, py string) {
@@ -60,7 +60,7 @@ func randomProgram(r *rand.Rand, python bool) string {
 	return b.String()
 }
 
-// replayed replays an execution, which must be possible.
+// replayed replays an execution, which must succeed.
 func (s *scene) replayed(id string, o execution.ReplayOptions) *execution.Replayed {
 	s.t.Helper()
 	r, err := s.x.Replay(s.t.Context(), s.who, id, o)
@@ -70,9 +70,9 @@ func (s *scene) replayed(id string, o execution.ReplayOptions) *execution.Replay
 	return r
 }
 
-// Random programs in both languages, with parallel calls of random delay and failure, come to the
-// same bytes in a replay, and to the same when they are run as a changed program, too, where
-// nothing in them depends on time.
+// TestReplayGivesTheSameBytes checks that random programs in both languages, with concurrent calls
+// of random delay and failure, have byte-identical replays. Programs that don't depend on time have
+// the same result when run as a changed program, too.
 func TestReplayGivesTheSameBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -114,7 +114,8 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-// A changed program is answered from the record, until its first call that isn't there.
+// TestReplayOfAChangedProgram checks that a changed program is answered from the journal until its
+// first call that is not recorded.
 func TestReplayOfAChangedProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -156,7 +157,8 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 	}
 }
 
-// A program of a session is replayed in the state that it began from, whatever came after it.
+// TestReplayInASession checks that a program in a session is replayed from its initial state,
+// whatever came after it.
 func TestReplayInASession(t *testing.T) {
 	s := newScene(t, nil)
 	var ids []string
@@ -184,7 +186,8 @@ func TestReplayInASession(t *testing.T) {
 	}
 }
 
-// What an execution answered is there after a restart, for whoever began it only.
+// TestResumeAfterRestart checks that an execution's answer is available after a restart, only to
+// its owner.
 func TestResumeAfterRestart(t *testing.T) {
 	s := newScene(t, nil)
 	id, res, err := s.execute(map[string]any{"code": `console.log("hello"); return box.big({ n: 1 })`})
@@ -211,7 +214,8 @@ func TestResumeAfterRestart(t *testing.T) {
 	}
 }
 
-// A corrected program makes no call again that was done, and what it is told names them.
+// TestAfter checks that a corrected program repeats no completed call, and that its answer names
+// these calls.
 func TestAfter(t *testing.T) {
 	s := newScene(t, nil)
 	s.who.Client = "test/1"
@@ -237,7 +241,7 @@ func TestAfter(t *testing.T) {
 	if n := s.count(`box.write {"id":9007199254740993,"n":2}`) + s.count(`box.write {"n":2,"id":9007199254740993}`); n != 3 {
 		t.Errorf("%d writes: %v", n, s.order)
 	}
-	// Chains: what the first did is known to the third, once.
+	// Chains: the third execution knows the results of the first, once.
 	s.crash(0)
 	_, text = run(second, `await box.write({ n: 1, id: 9007199254740993n }); await box.write({ n: 1, id: 9007199254740993n }); await box.write({ n: 1, id: 9007199254740992n });`)
 	holds(t, text, "from "+first+": 1 call was not made again: box.write")
@@ -256,15 +260,15 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// waitFor waits for a call to reach its tool.
+// waitFor waits until a call reaches its tool.
 func (s *scene) waitFor(key string) {
 	s.t.Helper()
 	eventually(s.t, key, func() bool { return s.count(key) > 0 })
 }
 
-// A process that ends while a program waits for a tool that only reads is no loss: the next one
-// makes that call again. The program's session is held until then, and a program behind it runs
-// after it.
+// TestRecoveryInASession checks that if the process ends while a program waits for a read-only
+// tool, the next process makes that call again. The program's session is held until then, and a
+// program queued behind it runs after it.
 func TestRecoveryInASession(t *testing.T) {
 	s := newScene(t, nil)
 	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil || res.IsError {
@@ -311,8 +315,8 @@ func TestRecoveryInASession(t *testing.T) {
 	}
 }
 
-// A write of which nobody knows whether it took effect is named, and not made again: not by the
-// program, nor by one after it.
+// TestUnknownOutcome checks that a writing call with an unknown outcome is reported, and not
+// repeated, neither by the program nor by a later one.
 func TestUnknownOutcome(t *testing.T) {
 	s := newScene(t, nil)
 	gate := make(chan struct{})
@@ -352,7 +356,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// otherBuild is a driver whose engine is another build.
+// otherBuild is a driver whose engine is a different build.
 type otherBuild struct{ enclosed }
 
 func (o otherBuild) Probe(ctx context.Context) (sandbox.Capabilities, error) {
@@ -361,8 +365,8 @@ func (o otherBuild) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	return caps, err
 }
 
-// After an upgrade a program can't go on in another build of the engine; the calls that it had made
-// are told all the same.
+// TestRecoveryInAnotherBuild checks that after an upgrade, a program can't continue in another
+// build of the engine, but that the calls that it had made are reported.
 func TestRecoveryInAnotherBuild(t *testing.T) {
 	upgraded := false
 	told := make(chan *execution.Execution, 2)
@@ -400,7 +404,7 @@ func TestRecoveryInAnotherBuild(t *testing.T) {
 	}
 }
 
-// fullStore refuses all writes while it is full.
+// fullStore rejects all writes while it is full.
 type fullStore struct {
 	journal.Store
 	full *atomic.Bool
@@ -413,8 +417,8 @@ func (f fullStore) Write(w *journal.Write) journal.Pending {
 	return f.Store.Write(w)
 }
 
-// An execution that was answered, and whose end could not be written, is known to have ended once
-// something can be: it is not taken up.
+// TestEndThatCanNotBeWritten checks an execution that was answered, but whose end could not be
+// stored. Once writes succeed again it is recorded as ended, and it is not recovered.
 func TestEndThatCanNotBeWritten(t *testing.T) {
 	var full atomic.Bool
 	s := newScene(t, func(c *executor.Config) { c.Journal = fullStore{c.Journal, &full} })
@@ -445,12 +449,12 @@ func TestEndThatCanNotBeWritten(t *testing.T) {
 	}
 }
 
-// Timers go on where they were: what was to come in an hour comes then, and what had come does not
-// come again.
+// TestRecoveryOfTimers checks that timers continue where they were: one due in an hour expires
+// then, and one that has expired does not expire again.
 func TestRecoveryOfTimers(t *testing.T) {
 	var mu sync.Mutex
 	var ahead time.Duration
-	var again []string // what is told of executions that go on, and of how they end
+	var again []string // log of executions that continue, and of how they end
 	s := newScene(t, func(c *executor.Config) {
 		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return time.Now().Add(ahead) }
 		c.Readmit = func(call *tool.Call) func(*execution.Execution) {
@@ -483,7 +487,7 @@ func TestRecoveryOfTimers(t *testing.T) {
 		return err == nil && len(d.Calls) == 1 && d.Calls[0].Order == 1
 	})
 	mu.Lock()
-	ahead = time.Hour // the process is down for so long
+	ahead = time.Hour // the process is down for this long
 	mu.Unlock()
 	s.crash(0)
 	<-over
@@ -497,7 +501,8 @@ func TestRecoveryOfTimers(t *testing.T) {
 	})
 }
 
-// An execution with which the process dies again and again is not taken up for ever.
+// TestRecoveryGivesUp checks that an execution that crashes the process again and again is not
+// recovered forever.
 func TestRecoveryGivesUp(t *testing.T) {
 	s := newScene(t, nil)
 	gate := make(chan struct{})
@@ -510,7 +515,7 @@ func TestRecoveryGivesUp(t *testing.T) {
 	}()
 	s.waitFor(`box.read {"n":1}`)
 	for i := range 3 {
-		s.crash(2) // the first write says that it is taken up
+		s.crash(2) // the first write records the recovery
 		eventually(t, "it goes on", func() bool { return s.count(`box.read {"n":1}`) == i+2 })
 		<-s.dead.died
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// driver is the real one, made once: each executor of the tests makes sandboxes of its own.
+// driver is the real driver, created once. Each executor in the tests creates its own sandboxes.
 var driver = sync.OnceValues(func() (*wasm.Driver, error) { return wasm.New(wasm.Config{}) })
 
-// A rig is an executor with the real engine and real preparation, behind a door of the test's own.
+// A rig is an executor with the real engine and real preparation, behind the test's own door.
 type rig struct {
 	t  testing.TB
 	x  *executor.Executor
@@ -34,7 +34,7 @@ type rig struct {
 
 type answers map[string]func(ctx context.Context, c *tool.Call) (*tool.Result, error)
 
-// tools are what programs of the tests may call.
+// tools returns the tools that programs in the tests may call.
 func (a answers) tools() []*tool.Tool {
 	var out []*tool.Tool
 	for name := range a {
@@ -110,8 +110,8 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// enclosed is the engine as it is with a process around it, for which another package has the
-// tests.
+// enclosed makes the engine report no missing protections, as if it ran in a separate process. That
+// is tested in another package.
 type enclosed struct{ *wasm.Driver }
 
 func (e enclosed) Probe(ctx context.Context) (sandbox.Capabilities, error) {
@@ -152,7 +152,7 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 		}
 		return e.Doubt(args)
 	}
-	cfg.Limits.Timeout = 10 * time.Minute // other limits are reached first, on a slow machine too
+	cfg.Limits.Timeout = 10 * time.Minute // other limits are reached first, even on a slow machine
 	if tweak != nil {
 		tweak(&cfg)
 	}
@@ -170,7 +170,7 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 	return r
 }
 
-// named makes box a name of every program, mentioned or not.
+// named makes box available to every program, mentioned or not.
 type named struct{ *program.Preparer }
 
 func (n named) Prepare(q program.Request) (*program.Program, error) {
@@ -185,7 +185,7 @@ func (n named) Prepare(q program.Request) (*program.Program, error) {
 
 var ann = tool.Principal{ID: "local:ann", Client: "test/1"}
 
-// execute runs execute with arguments.
+// execute calls the tool execute with arguments.
 func (r *rig) execute(ctx context.Context, args map[string]any) (*tool.Result, error) {
 	r.t.Helper()
 	raw, err := tool.Marshal(args)
@@ -195,7 +195,7 @@ func (r *rig) execute(ctx context.Context, args map[string]any) (*tool.Result, e
 	return r.x.Execute().Call(ctx, &tool.Call{Path: "biplane.execute", Arguments: raw, Principal: ann})
 }
 
-// run runs a program and gives its answer's blocks of text.
+// run runs a program and returns the text blocks of its answer.
 func (r *rig) run(code string) (texts []string, failed bool) {
 	r.t.Helper()
 	res, err := r.execute(r.t.Context(), map[string]any{"code": code})
@@ -205,7 +205,7 @@ func (r *rig) run(code string) (texts []string, failed bool) {
 	return textsOf(r.t, res), res.IsError
 }
 
-// value runs a program that must end well, and gives its value.
+// value runs a program that must succeed, and returns its value.
 func (r *rig) value(code string) string {
 	r.t.Helper()
 	texts, failed := r.run(code)
@@ -215,7 +215,7 @@ func (r *rig) value(code string) string {
 	return texts[0]
 }
 
-// failure runs a program that must fail, and gives the error text.
+// failure runs a program that must fail, and returns the error text.
 func (r *rig) failure(code string) string {
 	r.t.Helper()
 	texts, failed := r.run(code)
@@ -245,7 +245,7 @@ func textsOf(t testing.TB, res *tool.Result) []string {
 	return out
 }
 
-// idOf gives the execution's id and state from an answer.
+// idOf returns the execution's id and state from an answer.
 func idOf(t testing.TB, res *tool.Result) (id, state string) {
 	t.Helper()
 	var v struct {
@@ -261,7 +261,7 @@ func idOf(t testing.TB, res *tool.Result) (id, state string) {
 	return e.ID, e.State
 }
 
-// eventually waits until ok, which must come.
+// eventually waits until ok returns true, and fails the test if it doesn't.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); <-time.After(time.Millisecond) {

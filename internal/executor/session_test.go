@@ -41,7 +41,8 @@ func TestSessionLivesOn(t *testing.T) {
 	}
 }
 
-// A program that failed, in whatever way, was never there: for variables, for files and for skills.
+// TestFailureTakesBack checks that a program that fails, in any way, has no effect on variables,
+// files or skills.
 func TestFailureTakesBack(t *testing.T) {
 	s := newStage(t, func(c *executor.Config) { c.Limits.Calls = 3 })
 	s.do("work", op{Set: "x=good"}, writeTo("a.txt", "good"), writeTo("skills/k.ts", "export const good = 1"))
@@ -105,7 +106,7 @@ func TestSessionsAreOneAfterTheOther(t *testing.T) {
 	} else {
 		holds(t, o.text, "20 programs wait for session", "another session")
 	}
-	s.want("other", "x", "", "new") // is not held up
+	s.want("other", "x", "", "new") // is not blocked
 	if err := s.x.Sessions().End(t.Context(), ann, "work"); kindOf(err) != tool.Conflict {
 		t.Errorf("end of a session in use: %v", err)
 	}
@@ -169,7 +170,7 @@ func TestSessionsExpire(t *testing.T) {
 	}
 	s.pass(2 * time.Hour)
 	s.restart()
-	s.stop() // at once: a process that lives no longer looks after them when it ends
+	s.stop() // a process that ends right away tidies sessions at its end
 	if n := blobs(t, s); n != 0 {
 		t.Errorf("%d blobs are left", n)
 	}
@@ -271,7 +272,8 @@ func TestForkIsIndependent(t *testing.T) {
 	}
 }
 
-// What a program's calls answered after it had ended, the next program of the session hears.
+// TestLateAnswers checks that the next program of a session receives the answers to calls of an
+// earlier program that arrived after its end.
 func TestLateAnswers(t *testing.T) {
 	s := newStage(t, nil)
 	done := make(chan outcome)
@@ -296,24 +298,24 @@ func TestWithoutSnapshotsThereAreNoSessions(t *testing.T) {
 	holds(t, s.bad("work", op{Get: "x"}).text, "no sessions")
 }
 
-// A session whose guest was in a process that is gone comes back from the store, without a word of
-// failure.
+// TestCrashOfAnIdleGuest checks that a session whose guest was in a crashed process is restored
+// from the store without an error.
 func TestCrashOfAnIdleGuest(t *testing.T) {
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "1"))
 	s.want("work", "x", "1", "memory")
 	s.p.crash.Store(s.p.made.Load() + s.p.back.Load() + 1)
-	s.p.made.Add(1) // what is made from now on is of another process
+	s.p.made.Add(1) // sandboxes created from now on belong to another process
 	s.want("work", "x", "1", "disk")
 	s.want("work", "x", "1", "memory")
 }
 
-// A program whose process went before it began begins in another one, once: a process that goes
-// again has a reason.
+// TestCrashBeforeAProgramBegins checks that a program whose process died before it began is started
+// in another one, but only once: a second crash has a cause.
 func TestCrashBeforeAProgramBegins(t *testing.T) {
 	for _, session := range []string{"", "new"} {
 		s := newStage(t, nil)
-		next := s.p.made.Load() + s.p.back.Load() + 1 // when the next guest is born
+		next := s.p.made.Load() + s.p.back.Load() + 1 // when the next guest is created
 		s.p.crash.Store(next + 2)
 		if o := s.bad(session, op{Set: "x=1"}); !strings.Contains(o.text, "was killed") && !strings.Contains(o.text, "process") {
 			t.Errorf("twice: %s", o.text)

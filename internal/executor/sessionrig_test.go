@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A stage is an executor with a real store and puppets as guests, or another driver.
+// A stage is an executor with a real store, and puppets or another driver's guests.
 type stage struct {
 	t      testing.TB
 	dir    string
@@ -28,11 +28,11 @@ type stage struct {
 	x      *executor.Executor
 	p      *puppet
 	tweak  func(*executor.Config)
-	slow   chan struct{} // tool box.slow answers when it can receive
-	gate   chan struct{} // and box.gate
+	slow   chan struct{} // tool box.slow answers when it can receive from this
+	gate   chan struct{} // the same for box.gate
 	inside atomic.Int64  // calls under way
 	mu     sync.Mutex
-	now    time.Time // zero: the real time
+	now    time.Time // zero: real time
 }
 
 func newStage(t testing.TB, tweak func(*executor.Config)) *stage {
@@ -63,7 +63,7 @@ func (s *stage) pass(d time.Duration) {
 	s.now = now.Add(d)
 }
 
-// start opens the store and makes the executor.
+// start opens the store and creates the executor.
 func (s *stage) start() {
 	s.t.Helper()
 	var err error
@@ -96,7 +96,7 @@ func (s *stage) start() {
 	}
 }
 
-// stop closes both, and looks for what is left.
+// stop closes both, and checks for leaks.
 func (s *stage) stop() {
 	s.t.Helper()
 	if s.x == nil {
@@ -124,7 +124,7 @@ var bob = tool.Principal{ID: "local:bob"}
 
 // An outcome is an answer of execute.
 type outcome struct {
-	value  string // of a program that ended well
+	value  string // of a successful program
 	text   string // all blocks
 	failed bool
 	from   string // where the session came from
@@ -169,7 +169,7 @@ func read(t testing.TB, res *tool.Result) outcome {
 	return o
 }
 
-// do runs a program that must end well.
+// do runs a program that must succeed.
 func (s *stage) do(session string, list ...op) outcome {
 	s.t.Helper()
 	o := s.try(s.t.Context(), ann, session, ops(list...))
@@ -216,7 +216,7 @@ func kindOf(err error) tool.Kind {
 	return tool.AsError(err).Kind
 }
 
-// blobs counts what sessions hold in the store.
+// blobs counts the blobs of sessions in the store.
 func blobs(t testing.TB, s *stage) (n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
@@ -237,7 +237,7 @@ func blobs(t testing.TB, s *stage) (n int) {
 	return n
 }
 
-// execSQL changes the database of a stage that is stopped.
+// execSQL modifies the database of a stopped stage.
 func (s *stage) execSQL(query string) {
 	s.t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(s.dir, "biplane.db"))
@@ -252,7 +252,7 @@ func (s *stage) execSQL(query string) {
 	}
 }
 
-// took is how long the session took to come back and to be stored, in ms.
+// took returns how long restoring and storing the session took, in milliseconds.
 func took(t testing.TB, o outcome) (back, stored float64) {
 	var v struct {
 		Meta map[string]struct {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A program that takes a result for something else is told what the tool returned.
+// TestWrongShapes checks that a program that mistakes the shape of a result is told what the tool
+// returned.
 func TestWrongShapes(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	const object = `box.echo returned {rows: array of 2 {id: number}, total: number}. Results come unwrapped: use this value as it is`
@@ -54,8 +55,8 @@ func TestWrongShapes(t *testing.T) {
 	}
 }
 
-// JSON.parse and json.loads return what a tool returned as it is, and are what the language says
-// for everything else.
+// TestDecodedResults checks that JSON.parse and json.loads return a tool's result unchanged, and
+// behave as usual for all other values.
 func TestDecodedResults(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{
@@ -79,7 +80,8 @@ func TestDecodedResults(t *testing.T) {
 	}
 }
 
-// What a program ends in is its value, a declaration too; the answer says so.
+// TestProgramsThatEndInAnAssignment checks that a program's last statement is its value, even if it
+// is a declaration, and that the answer says so.
 func TestProgramsThatEndInAnAssignment(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{
@@ -103,7 +105,7 @@ func TestProgramsThatEndInAnAssignment(t *testing.T) {
 	}
 }
 
-// Names that aren't there are answered with the upstreams that are, in both languages.
+// TestUnknownNames checks that errors about unknown names list the upstreams, in both languages.
 func TestUnknownNames(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	for language, code := range map[string]string{"python": "bax.echo(n=1)", "typescript": "const f = () => bax;\nf()"} {
@@ -115,7 +117,8 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// A call of what a Python program named function is none of TypeScript.
+// TestPythonNamedFunction checks that a call of a Python function named "function" is not mistaken
+// for TypeScript.
 func TestPythonNamedFunction(t *testing.T) {
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(), map[string]any{"language": "python", "code": "def function(x):\n    return x + 1\nfunction(1)\nfunction (2)"})

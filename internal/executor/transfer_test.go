@@ -29,7 +29,7 @@ func (s *stage) load(name string, file []byte, passphrase string) (*live.Info, e
 	return s.x.Sessions().Import(s.t.Context(), ann, name, bytes.NewReader(file), passphrase)
 }
 
-// made makes a session with something of everything in it.
+// made creates a session that contains something of every kind.
 func (s *stage) made() {
 	s.t.Helper()
 	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "first"), op{File: &sandbox.File{Op: "mkdir", Path: "d"}}, writeTo("d/b.bin", "\x00\x01"))
@@ -100,8 +100,8 @@ func TestExportAndImport(t *testing.T) {
 	other.wantMade("work", "disk")
 }
 
-// A file that is locked with a passphrase may be anyone's work: the labels that it leaves out are
-// added when it is imported.
+// TestLabelsOfAnImport checks that labels are added when a file sealed with a passphrase is
+// imported: anyone may have written it, and omitted labels.
 func TestLabelsOfAnImport(t *testing.T) {
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"})
@@ -122,7 +122,8 @@ func TestLabelsOfAnImport(t *testing.T) {
 	}
 }
 
-// Whatever byte of an exported session is changed, or wherever it is cut, it is refused.
+// TestTamperedExports checks that an exported session is rejected if any byte is changed or it is
+// truncated anywhere.
 func TestTamperedExports(t *testing.T) {
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"})
@@ -161,7 +162,8 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// A session that another build of the engine left is rebuilt from its journal, and says so.
+// TestRebuild checks that a session stored by another build of the engine is rebuilt from its
+// journal, and that this is reported.
 func TestRebuild(t *testing.T) {
 	s := newStage(t, nil)
 	s.made()
@@ -207,8 +209,8 @@ func TestRebuildWithoutJournal(t *testing.T) {
 	s.want("work", "x", "", "new")
 }
 
-// What others changed in the store is refused, or rebuilt where the journal is whole, and can be
-// ended.
+// TestDamagedStore checks that a session that others modified in the store is refused, or rebuilt
+// if its journal is intact, and that it can be deleted.
 func TestDamagedStore(t *testing.T) {
 	s := newStage(t, nil)
 	damage := func(query string) {
