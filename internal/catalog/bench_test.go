@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// largeSources are upstreams with n tools in all, made of those of the evaluation sets and of
-// English words, so that they have as many different words as real ones have, or more.
+// largeSources returns upstreams with n tools in total, composed of the evaluation sets' tools and
+// English words. They have at least as many different words as real ones.
 func largeSources(tb testing.TB, n int) []Source {
 	r := rand.New(rand.NewPCG(3, 4))
 	vectors := loadVectors()
@@ -88,7 +88,7 @@ func BenchmarkIndex10000(b *testing.B) {
 	}
 }
 
-// One upstream of a hundred changes its tools, and a query comes.
+// BenchmarkChange10000 measures a query after one of a hundred upstreams has changed its tools.
 func BenchmarkChange10000(b *testing.B) {
 	sources := largeSources(b, 10_000)
 	c := largeCatalog(b, 10_000)

@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// union returns a schema whose items match one of n branches, each written by branch, and n.
+// union returns a schema whose items match one of n branches. In branch, %d stands for the branch's
+// number.
 func union(n int, branch string) string {
 	var all []string
 	for i := range n {
@@ -19,7 +20,7 @@ func union(n int, branch string) string {
 	return `{"type":"object","properties":{"items":{"type":"array","items":{"anyOf":[` + strings.Join(all, ",") + `]}}}}`
 }
 
-// list returns arguments with n times the item.
+// list returns arguments with n copies of item.
 func list(n int, item string) json.RawMessage {
 	return json.RawMessage(`{"items":[` + strings.Repeat(item+",", n-1) + item + `]}`)
 }
@@ -35,7 +36,8 @@ var branches = map[string]struct{ branch, match, none string }{
 	"referenced":    {`{"allOf":[{"properties":{"a":{"const":%d}}}]}`, `{"a":299}`, `{"a":1000}`},
 }
 
-// A validation ends within its budget, whatever ends the branches of a union.
+// TestLargeUnions checks that a validation stays within its budget, whatever the branches of a
+// union.
 func TestLargeUnions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -56,7 +58,8 @@ func TestLargeUnions(t *testing.T) {
 				} else if kindOf(err) != tool.Invalid {
 					t.Errorf("20,000 of %s, the first of which is wrong: %.300v", item, err)
 				}
-				// To decode objects takes about 15 MB. The errors of the branches took 450 MB.
+				// Decoding the objects takes about 15 MB. Without a limit, the errors of the
+				// branches took 450 MB.
 				if got := allocated(func() { _ = e.Validate(args) }); got > 128<<20 {
 					t.Errorf("20,000 of %s: %d MB were allocated", item, got>>20)
 				}
@@ -65,7 +68,8 @@ func TestLargeUnions(t *testing.T) {
 	}
 }
 
-// The branches of a union that differ by a constant are told apart without an allocation.
+// TestDiscriminationIsCheap checks that branches of a union that differ in a constant are
+// distinguished without allocations.
 func TestDiscriminationIsCheap(t *testing.T) {
 	for _, name := range []string{"const", "enum", "discriminated", "required"} {
 		few, many := entry(t, union(10, strings.ReplaceAll(branches[name].branch, "%d", "1"))), entry(t, union(300, strings.ReplaceAll(branches[name].branch, "%d", "1")))
@@ -86,7 +90,8 @@ func TestDiscriminationIsCheap(t *testing.T) {
 	}
 }
 
-// Two validations of one schema run at the same time, and neither uses the other's budget.
+// TestConcurrentValidations checks that two concurrent validations with one schema have separate
+// budgets.
 func TestConcurrentValidations(t *testing.T) {
 	e := entry(t, union(40, branches["discriminated"].branch))
 	args := list(1000, strings.ReplaceAll(branches["discriminated"].match, "299", "39"))
@@ -101,7 +106,7 @@ func TestConcurrentValidations(t *testing.T) {
 	}
 }
 
-// Arguments have a bounded number of values, however few bytes each has.
+// TestManyValues checks that the number of values in arguments is limited, however small they are.
 func TestManyValues(t *testing.T) {
 	e := entry(t, `{"type":"object"}`)
 	if err := e.Validate(list(200_000, "1")); err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// navigate is how zod 4 writes properties with a default: required, although the server accepts a
-// call without them.
+// navigate is a schema as zod 4 writes it for properties with defaults: they are required, although
+// the server accepts calls without them.
 const navigate = `{"type":"object","additionalProperties":false,"required":["url","fullPage","opts","steps"],"properties":{
 	"url":{"type":"string"},"fullPage":{"type":"boolean","default":false},"opts":{"type":"object","default":{"x":1},"required":["x"],"properties":{"x":{"type":"integer","default":7},"y":{}}},
 	"steps":{"type":"array","default":[],"items":{"type":"object","required":["ms"],"properties":{"ms":{"default":5}}}},"note":{"default":"not filled in"}}}`
@@ -54,7 +54,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// Several wrong names are answered with what was given and what the tool takes.
+// TestSeveralWrongNames checks that the error for several wrong names lists the passed and the
+// accepted arguments.
 func TestSeveralWrongNames(t *testing.T) {
 	e := entry(t, `{"type":"object","required":["owner","repo"],"properties":{"owner":{"type":"string"},"repo":{"type":"string"},"state":{"enum":["open","closed"]}}}`)
 	err := e.Validate(json.RawMessage(`{"organization":"a","project":"b"}`))

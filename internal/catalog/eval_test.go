@@ -16,11 +16,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An evalSet is tools and queries, each with the tools that answer it.
+// An evalSet is a set of tools and queries, each with the expected tools.
 type evalSet struct {
 	view    *View
 	queries []evalQuery
-	hard    []evalQuery // that avoid every word of the tool
+	hard    []evalQuery // without any word of the tool
 }
 
 type evalQuery struct {
@@ -106,7 +106,7 @@ func (s evalSet) onlyHard() evalSet { return evalSet{view: s.view, queries: s.ha
 
 type ranker func(v *View, query string) []string
 
-// measure gives recall at 1 and 5, and the mean reciprocal rank.
+// measure returns recall at 1 and 5, and the mean reciprocal rank.
 func measure(set evalSet, rank ranker, miss func(q evalQuery, got []string)) (r1, r5, mrr float64) {
 	for _, q := range set.queries {
 		got := rank(set.view, q.text)
@@ -138,7 +138,7 @@ func ours(t tuning) ranker {
 	}
 }
 
-// bm25 is the usual ranker, as a measure: on name and description, or also on parameters (as
+// bm25 is the usual ranker, as a baseline: on name and description, or also on parameters (as
 // BM25F).
 func bm25(parameters bool) ranker {
 	return func(v *View, query string) []string {
@@ -191,7 +191,8 @@ func bm25(parameters bool) ranker {
 	}
 }
 
-// covered is a ranker that many gateways have: words found count by field, and all must be found.
+// covered is a ranker used by many gateways: matching words are weighted by field, and all words
+// must match.
 func covered(v *View, query string) []string {
 	var asked []string
 	for _, w := range splitWords(query) {
@@ -229,7 +230,7 @@ func covered(v *View, query string) []string {
 	return out
 }
 
-// withTypos gives the queries of set with one slip of the finger each, in a word of five letters or
+// withTypos returns the queries of set with one typing error each, in a word of five letters or
 // more.
 func withTypos(set evalSet) evalSet {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -261,12 +262,12 @@ func withTypos(set evalSet) evalSet {
 	return out
 }
 
-// TestSearchQuality prints how well search and the usual rankers do. The ranker was tuned on the
-// development sets alone; the second of them was held out once, was read when search did badly on
-// it, and says nothing of queries to come since then. Of the other sets no query was read while
-// tuning, only the scores: a change was kept if it did not lower them all in all, so they are not
-// quite unseen. The hard queries, which avoid every word of the tool, and those with typos have no
-// bound: they show where search degrades.
+// TestSearchQuality prints the scores of search and of the usual rankers. The ranker was tuned only
+// on the development sets. The second of these was originally held out, but was read when search
+// did badly on it, and has not been representative of new queries since then. No query of the other
+// sets was read during tuning, only their scores. A change was kept if it did not lower these
+// overall, so they are not entirely unseen. The hard queries, which avoid every word of the tool,
+// and those with typos have no minimum: they show where search degrades.
 func TestSearchQuality(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -319,7 +320,7 @@ func TestSearchQuality(t *testing.T) {
 	t.Log(b.String())
 }
 
-// TestSearchMisses shows what the development sets miss, where BIPLANE_EVAL is set.
+// TestSearchMisses prints the misses on the development sets, if BIPLANE_EVAL is set.
 func TestSearchMisses(t *testing.T) {
 	if os.Getenv("BIPLANE_EVAL") == "" {
 		t.Skip("shows the misses on the development sets where BIPLANE_EVAL is set")
@@ -332,8 +333,8 @@ func TestSearchMisses(t *testing.T) {
 	}
 }
 
-// The name of a tool finds it, in any spelling; with a typo, or with a word missing, it is still
-// among the first.
+// TestSearchByName checks that a tool's name finds the tool, in any spelling. With a typo or a
+// missing word, the tool is still among the first hits.
 func TestSearchByName(t *testing.T) {
 	var near, all int
 	for _, name := range []string{"dev", "dev-second", "heldout-software", "heldout-work", "heldout-varied", "heldout-last"} {
@@ -360,7 +361,7 @@ func TestSearchByName(t *testing.T) {
 
 func squashed(s string) string { return string(squash(s)) }
 
-// The vectors are those that third_party/wordvectors describes.
+// TestVectors checks that the vectors match their description in third_party/wordvectors.
 func TestVectors(t *testing.T) {
 	origin, err := os.ReadFile(filepath.Join("..", "..", "third_party", "wordvectors", "ORIGIN.md"))
 	if err != nil {
@@ -384,8 +385,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// A View that is warm answers as one that is not; Warm may be called on an empty one, and by
-// several at once.
+// TestWarm checks that Warm does not change the answers of a View, and that it may be called on an
+// empty one, and concurrently.
 func TestWarm(t *testing.T) {
 	New(Config{}).View().Warm()
 	cold, warm := readEval(t, "dev").view, readEval(t, "dev").view

@@ -33,7 +33,7 @@ func TestMembers(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, test := range []struct {
 		tools []string
-		want  map[string]string // exact name to safe one; "*" stands for the digits of a suffix
+		want  map[string]string // exact name to safe name; "*" stands for the digits of a suffix
 	}{
 		{[]string{"list-issues"}, map[string]string{"list-issues": "list_issues"}},
 		{[]string{"a.b/c d"}, map[string]string{"a.b/c d": "a_b_c_d"}},
@@ -83,7 +83,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// nasty draws names that are likely to be trouble.
+// nasty generates names that are likely to cause problems.
 func nasty() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringMatching(`[ab_.\-]{1,4}`),
@@ -142,7 +142,7 @@ func TestNamesProperty(t *testing.T) {
 				}
 				seen[name] = e
 				got, err := v.Resolve(name)
-				if exact[name] && name != e.Path() { // "tools." and a safe path, which is another tool's exact path
+				if exact[name] && name != e.Path() { // "tools." and a safe path, which equals another tool's exact path
 					if kindOf(err) != tool.Conflict {
 						t.Fatalf("%q of two tools resolves to %v, %v", name, got, err)
 					}
@@ -162,7 +162,8 @@ func TestNamesProperty(t *testing.T) {
 	})
 }
 
-// The names are identifiers to a real parser, as members, bindings and exports of a strict module.
+// TestNamesParse checks with a real parser that the names are valid as members, bindings and
+// exports of a strict module.
 func TestNamesParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ups := rapid.SliceOfNDistinct(nasty(), 1, 6, rapid.ID[string]).Draw(t, "upstreams")
@@ -215,7 +216,8 @@ func TestComposed(t *testing.T) {
 	}
 }
 
-// A tool that comes takes no other tool's name, but for one that it collides with.
+// TestNamesStable checks that a new tool changes no other tool's name, except one that it collides
+// with.
 func TestNamesStable(t *testing.T) {
 	c := catalogOf(source("up", "a-b", "c-d", "e"))
 	before := c.View()

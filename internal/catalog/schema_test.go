@@ -88,9 +88,9 @@ func TestValidateManyProblems(t *testing.T) {
 func TestDrafts(t *testing.T) {
 	for _, test := range []struct{ schema, good, bad string }{
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":["x"]}`, `{"a":["x",1]}`},
-		// draft-07, unsaid
+		// draft-07, undeclared
 		{`{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`, `{"a":["x"]}`, `{"a":[1]}`},
-		// draft-04, unsaid
+		// draft-04, undeclared
 		{`{"type":"object","properties":{"n":{"type":"number","minimum":0,"exclusiveMinimum":true}}}`, `{"n":1}`, `{"n":0}`},
 		// unknown
 		{`{"$schema":"https://example.com/dialect","type":"object","properties":{"a":{"type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
@@ -111,7 +111,7 @@ func TestDrafts(t *testing.T) {
 }
 
 func TestBrokenSchemas(t *testing.T) {
-	var bomb strings.Builder // every level doubles the work
+	var bomb strings.Builder // each level doubles the work
 	bomb.WriteString(`{"$ref":"#/$defs/a0","$defs":{`)
 	for i := range 60 {
 		fmt.Fprintf(&bomb, `"a%d":{"anyOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]},`, i, i+1, i+1)

@@ -10,9 +10,8 @@ import (
 	original "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestValidatorIsTheOriginal holds the copy of the validator in third_party, which compiles the
-// metaschemas when they are first needed, to the module that it is made of, for every draft and
-// from several goroutines at once.
+// TestValidatorIsTheOriginal compares the copy of the validator in third_party, which compiles the
+// metaschemas on first use, with the original module, for every draft and concurrently.
 func TestValidatorIsTheOriginal(t *testing.T) {
 	drafts := []string{"http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-06/schema#", "http://json-schema.org/draft-07/schema#",
 		"https://json-schema.org/draft/2019-09/schema", "https://json-schema.org/draft/2020-12/schema", "https://example.com/unknown"}
@@ -78,7 +77,7 @@ func withOriginal(text, value string) string {
 	return told(err)
 }
 
-// told is what an error says, its lines in order: both validators go through maps.
+// told returns the sorted lines of an error text: both validators iterate over maps.
 func told(err error) string {
 	if err == nil {
 		return ""

@@ -97,7 +97,7 @@ func TestNotFound(t *testing.T) {
 func TestSetHealthOnly(t *testing.T) {
 	c := catalogOf(source("a", "x", "y"), source("b", "z"))
 	before := c.View()
-	s := source("a", "y", "x") // equal tools, made anew
+	s := source("a", "y", "x") // equal tools, newly created
 	s.Health = tool.Health{State: tool.Down, Reason: "gone", Stale: true}
 	s.Caller = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return nil, nil })
 	c.Set(s)

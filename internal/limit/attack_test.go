@@ -11,7 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A rule names a tool as its upstream does, or as programs do: neither way leads around it.
+// TestARuleHoldsUnderEachNameOfATool checks that a rule applies whether it spells a tool's name
+// like the upstream or like programs.
 func TestARuleHoldsUnderEachNameOfATool(t *testing.T) {
 	for _, pattern := range []string{"shop.get-order", "shop.get_order", "shop.*", "shop.get?order"} {
 		l := limiter(t, start(), nil, limit.Rule{What: limit.Calls, Max: 1, Window: time.Hour, Tools: pattern})
@@ -27,8 +28,8 @@ func TestARuleHoldsUnderEachNameOfATool(t *testing.T) {
 	}
 }
 
-// What was kept while the clock was years ahead locks nobody out for years, and doesn't let anybody
-// through at once.
+// TestTheClockWasAhead checks usage stored while the clock was years ahead. It must not lock anyone
+// out for years, nor allow anyone through immediately.
 func TestTheClockWasAhead(t *testing.T) {
 	c, s := start(), &memory{}
 	rule := limit.Rule{What: limit.Calls, Max: 2, Window: time.Minute}
@@ -51,7 +52,8 @@ func TestTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// One use that is a million times the bound is not taken for a negative one.
+// TestAHugeUseCounts checks that a use of a million times the limit doesn't overflow to a negative
+// one.
 func TestAHugeUseCounts(t *testing.T) {
 	c := start()
 	l := limiter(t, c, nil, limit.Rule{What: limit.Egress, Max: 1, Window: 400 * 24 * time.Hour})
@@ -65,8 +67,8 @@ func TestAHugeUseCounts(t *testing.T) {
 	}
 }
 
-// An upstream is not kept away from others because of callers that give up soon, nor of calls that
-// were never sent to it.
+// TestWhatSaysNothingOfTheUpstream checks that calls whose callers give up early, and calls that
+// were never sent, don't block an upstream for others.
 func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 	gone, cancel := context.WithTimeoutCause(t.Context(), 0, context.DeadlineExceeded)
 	defer cancel()
@@ -90,8 +92,8 @@ func TestWhatSaysNothingOfTheUpstream(t *testing.T) {
 	}
 }
 
-// An error that the upstream answered is an answer, whatever its code: it keeps nobody away, as
-// often as it comes.
+// TestAnAnsweredErrorIsAnAnswer checks that an error returned by the upstream counts as an answer,
+// whatever its code: it never blocks calls, however often it occurs.
 func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
 	l := limiter(t, start(), nil)
 	answered := &tool.Error{Kind: tool.Unavailable, Answered: true, Msg: "shop.get failed: internal error (JSON-RPC error -32603)"}
@@ -105,9 +107,9 @@ func TestAnAnsweredErrorIsAnAnswer(t *testing.T) {
 	}
 }
 
-// Calls of one principal that are not answered keep its own calls away. Others are served, until
-// theirs fail as often; the text of a refusal says that this call was not sent, and leaves nothing
-// unknown.
+// TestTheBreakerIsPerPrincipalFirst checks that unanswered calls of one principal block its own
+// calls. Others are served until theirs fail as often. The error of a blocked call says that it was
+// not sent, and leaves no doubt about its effect.
 func TestTheBreakerIsPerPrincipalFirst(t *testing.T) {
 	l := limiter(t, start(), nil)
 	timeout := &tool.Error{Kind: tool.Timeout, Msg: "shop.get: no answer within 30 s; whether it took effect is not known"}

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A memory is a Store.
+// A memory is a Store in memory.
 type memory struct {
 	mu    sync.Mutex
 	times map[string]time.Time
@@ -85,7 +85,7 @@ func TestCallsInAWindow(t *testing.T) {
 		}
 	}
 	c.pass(10 * time.Second)
-	l = limiter(t, c, s, rule) // a restart gives nobody a fresh start
+	l = limiter(t, c, s, rule) // a restart doesn't reset the limits
 	if _, err := l.Take(t.Context(), call("ann", "shop.get"), false); tool.AsError(err) == nil || tool.AsError(err).RetryAfter != 10*time.Second {
 		t.Errorf("after a restart: %v", err)
 	}
@@ -125,7 +125,7 @@ func TestPer(t *testing.T) {
 func TestNothingIsUsedWhereOneRuleSaysNo(t *testing.T) {
 	c := start()
 	l := limiter(t, c, nil, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour}, limit.Rule{What: limit.Egress, Max: 10, Window: time.Second})
-	for i := range 2 { // of 7 bytes each
+	for i := range 2 { // 7 bytes each
 		if _, err := l.Take(t.Context(), call("ann", "a.b"), false); (err == nil) != (i == 0) {
 			t.Fatal(i, err)
 		}
@@ -149,7 +149,7 @@ func TestExecutions(t *testing.T) {
 		t.Errorf("a second at once: %v", err)
 	}
 	done(limit.Spent{CPU: 14 * time.Second, Tokens: 500})
-	done(limit.Spent{CPU: time.Hour}) // told twice
+	done(limit.Spent{CPU: time.Hour}) // called twice
 	_, err = l.Take(t.Context(), run, true)
 	if e := tool.AsError(err); e == nil || e.RetryAfter < 4*time.Second || e.RetryAfter > 4*time.Second+time.Millisecond {
 		t.Errorf("what was used up is waited for: %v", err)
@@ -180,7 +180,8 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// However calls come, what is let through stays within what an even pace and one burst allow.
+// TestRateHolds checks that for any sequence of calls, no more are allowed than an even rate plus
+// one burst.
 func TestRateHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 20).Draw(t, "max")
@@ -318,8 +319,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// Bounds of policies hold beside the rules, each policy's for itself, and are not given afresh by a
-// restart.
+// TestBoundsOfPolicies checks that limits of policies apply in addition to the rules, separately
+// for each policy, and that a restart doesn't reset them.
 func TestBoundsOfPolicies(t *testing.T) {
 	c, s := start(), &memory{}
 	l := limiter(t, c, s)
@@ -372,7 +373,8 @@ func TestBoundsOfPolicies(t *testing.T) {
 	}
 }
 
-// Where it is not known what was used, nothing that is bounded is let through.
+// TestBoundsThatCantBeRead checks that nothing with a limit is allowed if previous usage is
+// unknown.
 func TestBoundsThatCantBeRead(t *testing.T) {
 	l := limiter(t, start(), broken{})
 	c := call("ann", "shop.get")
@@ -391,7 +393,7 @@ func (broken) Load(context.Context, time.Time) (map[string]time.Time, time.Time,
 	return nil, time.Time{}, errors.New("disk broken")
 }
 
-// A call of which nothing was sent gives back what it took, and no more.
+// TestNothingSent checks that a call of which nothing was sent is refunded, and no more than that.
 func TestNothingSent(t *testing.T) {
 	c, s := start(), &memory{}
 	l := limiter(t, c, s, limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour}, limit.Rule{What: limit.Egress, Max: 14, Window: time.Hour})
@@ -418,11 +420,12 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-// An execution that goes on after a restart is one of those under way, and what it uses counts.
+// TestResume checks that an execution that continues after a restart counts as under way, and that
+// its usage counts.
 func TestResume(t *testing.T) {
 	l := limiter(t, start(), nil, limit.Rule{What: limit.Concurrent, Max: 1}, limit.Rule{What: limit.CPU, Max: 5, Window: time.Hour}, limit.Rule{What: limit.Executions, Max: 3, Window: time.Hour})
 	one := call("ann", "biplane.execute")
-	// as many as there were: nobody is turned away
+	// as many as there were, regardless of the limit
 	first, second := l.Resume(t.Context(), one), l.Resume(t.Context(), one)
 	first(limit.Spent{})
 	first(limit.Spent{})

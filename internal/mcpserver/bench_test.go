@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// BenchmarkCall measures what this package adds to a call: from the client's bytes to the door and
-// back.
+// BenchmarkCall measures the overhead of this package per call: from the client's bytes to the Door
+// and back.
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 100_000} {
 		res := tool.Text(false, strings.Repeat("x", size))
@@ -40,7 +40,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkList measures tools/list of a catalog of 1,000 upstream tools in mode direct.
+// BenchmarkList measures tools/list with a catalog of 1,000 upstream tools in mode Direct.
 func BenchmarkList(b *testing.B) {
 	cfg := config(newDoor(), mcpserver.Direct)
 	listed := upstreamTools()

@@ -21,7 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
 
-// everythingServer builds the server that the Go SDK has for the conformance suite.
+// everythingServer builds the Go SDK's server for the conformance suite.
 func everythingServer(t testing.TB) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "everything-server")
@@ -32,18 +32,18 @@ func everythingServer(t testing.TB) string {
 	return bin
 }
 
-// whole runs all of Biplane in mode direct, names unprefixed, in front of an upstream, and gives
-// the URL that agents use.
+// whole runs a complete Biplane in mode Direct, with unprefixed names, in front of an upstream. It
+// returns the URL for agents.
 func whole(t *testing.T, command string) (url string) {
 	t.Helper()
 	url, _ = start(t, command, nil)
 	return url
 }
 
-// start is whole with sign-in, where auth says so.
+// start is whole with sign-in, if auth requires it.
 func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *daemon.Daemon) {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "biplane") // a short path: it holds a socket
+	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func start(t *testing.T, command string, auth *settings.Auth) (url string, _ *da
 	return "http://" + d.Addr() + "/mcp", d
 }
 
-// added has the upstream add the tool that the suite has it add again and again, and waits until
-// Biplane has heard of that. Whether the suite is told of the first time, by a subscription that it
-// opens a moment later, would depend on how soon that is.
+// added makes the upstream add the tool that the suite adds repeatedly, and waits until Biplane
+// knows the tool. Otherwise it would depend on timing whether the suite is notified the first time,
+// on a subscription that it opens a moment later.
 func added(t *testing.T, c *api.Client) {
 	t.Helper()
 	const code = `await everything.test_trigger_tool_change({})`
@@ -91,9 +91,9 @@ func added(t *testing.T, c *api.Client) {
 	}
 }
 
-// signedIn gives the URL of a proxy that puts an API key into each request to a Biplane that lets
-// nobody in without one. The suite's scenarios about authorization are for clients and
-// authorization servers: what it asks of servers has to hold with sign-in, too.
+// signedIn returns the URL of a proxy that adds an API key to each request to a Biplane that
+// requires one. The suite's authorization scenarios are for clients and authorization servers, but
+// its requirements for servers must hold with sign-in, too.
 func signedIn(t *testing.T, command string) string {
 	t.Helper()
 	target, d := start(t, command, &settings.Auth{Keys: true})
@@ -115,7 +115,7 @@ func signedIn(t *testing.T, command string) string {
 	return proxy.URL + "/mcp"
 }
 
-// suite runs the MCP conformance suite against url and gives what it prints; err says that it
+// suite runs the MCP conformance suite against url and returns its output; err reports that it
 // failed.
 func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	t.Helper()
@@ -134,10 +134,10 @@ func suite(t *testing.T, url, expected string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestConformance runs the MCP conformance suite's scenarios for servers against all of Biplane, in
-// both eras. What may fail is in testdata/conformance, with the reason; the suite fails for what is
-// not there and fails, and for what is there and passes. BIPLANE_CONFORMANCE_RESULTS names a folder
-// to keep the suite's own results in.
+// TestConformance runs the MCP conformance suite's server scenarios against a complete Biplane, in
+// both eras. Expected failures are in testdata/conformance, with reasons. The suite fails on an
+// unlisted failure and on a listed scenario that passes. BIPLANE_CONFORMANCE_RESULTS is a folder in
+// which to keep the suite's own results.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -166,7 +166,7 @@ func TestConformance(t *testing.T) {
 			t.Fatalf("%v\n%s", err, tail(out, 120))
 		}
 	})
-	// The check can fail, in both ways.
+	// The check must be able to fail, in both ways.
 	for name, c := range map[string]struct{ scenario, expected, complaint string }{
 		"unexpected failure": {"prompts-list", "server: []\n", "Unexpected failures"},
 		"stale expectation":  {"ping", "server:\n  - ping\n", "Stale baseline"},
@@ -184,7 +184,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// reasons checks that each expected failure says why it is one.
+// reasons checks that each expected failure has a reason.
 func reasons(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -199,7 +199,7 @@ func reasons(t *testing.T, file string) {
 	}
 }
 
-// tail gives the last n lines of a text.
+// tail returns the last n lines of a text.
 func tail(s string, n int) string {
 	lines := strings.Split(s, "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

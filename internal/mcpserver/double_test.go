@@ -18,8 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// door is a tool.Caller for tests: it knows tools by path, as the gateway does, and records the
-// calls.
+// door is a tool.Caller for tests. Like the gateway, it finds tools by path; it records the calls.
 type door struct {
 	mu    sync.Mutex
 	tools map[string]tool.CallerFunc
@@ -51,7 +50,7 @@ func (d *door) last(t *testing.T) *tool.Call {
 	return d.calls[len(d.calls)-1]
 }
 
-// own gives definitions like those of Biplane's own tools.
+// own returns definitions like those of Biplane's own tools.
 func own() []*tool.Tool {
 	readOnly := true
 	return []*tool.Tool{
@@ -65,7 +64,7 @@ func own() []*tool.Tool {
 	}
 }
 
-// upstreamTools are two tools of an upstream "up" as the wire gave them.
+// upstreamTools returns two tools of an upstream "up", as received from it.
 func upstreamTools() []mcpserver.Listed {
 	echo := &tool.Tool{Upstream: "up", Name: "echo",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`),
@@ -76,7 +75,7 @@ func upstreamTools() []mcpserver.Listed {
 	return []mcpserver.Listed{{Name: "up_echo", Tool: echo}, {Name: "up_other", Tool: other}}
 }
 
-// config gives a Config over d with all of the above.
+// config returns a Config with d as Door and the tools above.
 func config(d *door, mode mcpserver.Mode) mcpserver.Config {
 	return mcpserver.Config{
 		Door: d, Builtin: own(), Mode: mode, Version: "1.2.3",
@@ -85,22 +84,22 @@ func config(d *door, mode mcpserver.Mode) mcpserver.Config {
 	}
 }
 
-// A peer is a client that sees the bytes. send gives the response to a request, and the
-// notifications before it.
+// A peer is a client that exposes the bytes. call returns the response to a request, and the
+// preceding notifications.
 type peer interface {
 	call(t testing.TB, method, params string) (response string, notes []string)
 }
 
-// stdioPeer speaks over pipes; each method waits for its own answer.
+// stdioPeer communicates over pipes; each method waits for its own answer.
 type stdioPeer struct {
 	in      io.WriteCloser
 	out     *bufio.Reader
-	done    chan error // what ServeStdio gave
+	done    chan error // result of ServeStdio
 	version string
 	next    int
 }
 
-// startStdio connects a client of a revision, with the handshake that the revision wants.
+// startStdio connects a client of a revision, including the revision's handshake.
 func startStdio(t testing.TB, s *mcpserver.Server, version string) *stdioPeer {
 	t.Helper()
 	inR, inW := io.Pipe()
@@ -149,7 +148,7 @@ func (p *stdioPeer) call(t testing.TB, method, params string) (string, []string)
 	}
 }
 
-// httpPeer speaks over HTTP.
+// httpPeer communicates over HTTP.
 type httpPeer struct {
 	url     string
 	client  *http.Client
@@ -166,7 +165,7 @@ func startHTTP(t testing.TB, s *mcpserver.Server, version string) *httpPeer {
 	return dial(t, srv.URL, version)
 }
 
-// dial connects another client to a server that runs.
+// dial connects another client to a running server.
 func dial(t testing.TB, url, version string) *httpPeer {
 	t.Helper()
 	p := &httpPeer{url: url, client: &http.Client{}, version: version}
@@ -182,8 +181,8 @@ func dial(t testing.TB, url, version string) *httpPeer {
 	return p
 }
 
-// post sends a message with the headers that the revision wants, then those in extra ("" removes
-// one).
+// post sends a message with the headers that the revision requires, overridden by those in extra
+// ("" removes one).
 func (p *httpPeer) post(t testing.TB, body string, extra map[string]string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url, strings.NewReader(body))
@@ -240,7 +239,7 @@ func (p *httpPeer) call(t testing.TB, method, params string) (string, []string) 
 	return msgs[len(msgs)-1], msgs[:len(msgs)-1]
 }
 
-// messages gives the messages in a body.
+// messages returns the messages in a body.
 func messages(contentType, body string) []string {
 	if !strings.HasPrefix(contentType, "text/event-stream") {
 		return []string{strings.TrimSuffix(body, "\n")}
@@ -264,8 +263,8 @@ func drain(t testing.TB, res *http.Response) string {
 	return string(b)
 }
 
-// request writes a request. For revisions without sessions, params gets the members of _meta that
-// they want.
+// request returns an encoded request. For revisions without sessions, it adds the required members
+// of _meta to params.
 func request(id int, method, params, version string) string {
 	if params == "" {
 		params = "{}"
@@ -284,7 +283,7 @@ func request(id int, method, params, version string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params)
 }
 
-// fieldOf gives the bytes of a member of an object, nil if it isn't there.
+// fieldOf returns the bytes of a member of an object, or nil if it is missing.
 func fieldOf(t testing.TB, object string, path ...string) json.RawMessage {
 	t.Helper()
 	raw := json.RawMessage(object)
@@ -298,7 +297,7 @@ func fieldOf(t testing.TB, object string, path ...string) json.RawMessage {
 	return raw
 }
 
-// compact gives JSON without white space between its tokens.
+// compact returns JSON without white space between its tokens.
 func compact(t testing.TB, raw []byte) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -308,7 +307,7 @@ func compact(t testing.TB, raw []byte) string {
 	return b.String()
 }
 
-// eventually waits until ok, or fails.
+// eventually waits until ok returns true, or fails the test.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -316,11 +315,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in 30 s: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond) // polling a condition with a deadline
+		time.Sleep(2 * time.Millisecond) // poll, with a deadline
 	}
 }
 
-// peers runs a test over every transport in every era.
+// peers runs a test on every transport in every era.
 func peers(t *testing.T, cfg mcpserver.Config, f func(t *testing.T, p peer, version string)) {
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run("stdio/"+version, func(t *testing.T) { f(t, startStdio(t, mcpserver.New(cfg), version), version) })

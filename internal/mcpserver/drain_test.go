@@ -10,9 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// draining runs Drain while a call of up.echo is under way with each kind of client, and gives what
-// they were answered. What the tool does after started is handle's; during runs once new calls are
-// refused.
+// draining runs Drain while a call of up.echo is under way with each kind of client, and returns
+// their answers. handle is the tool's behavior after the call has started; during runs as soon as
+// new calls are refused.
 func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during func(*httpPeer, *stdioPeer)) map[string]string {
 	t.Helper()
 	d := newDoor()
@@ -63,7 +63,8 @@ func draining(t *testing.T, ctx context.Context, handle tool.CallerFunc, during 
 	return got
 }
 
-// Calls that end in time are answered as ever, while no new ones are taken.
+// TestDrain checks that calls that end in time are answered normally, while no new ones are
+// accepted.
 func TestDrain(t *testing.T) {
 	release := make(chan struct{})
 	got := draining(t, t.Context(), func(context.Context, *tool.Call) (*tool.Result, error) {
@@ -87,7 +88,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Calls that don't end are ended, and whoever waits is told why.
+// TestDrainIsBounded checks that calls that don't end are canceled, and that the answers say why.
 func TestDrainIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := draining(t, ctx, func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {

@@ -56,8 +56,8 @@ func FuzzMembers(f *testing.F) {
 	})
 }
 
-// plain leaves out what a key would have to be escaped for: the keys that insert gets are
-// constants.
+// plain removes characters that would have to be escaped in a key: insert is only called with
+// constant keys.
 func plain(r rune) rune {
 	if r < ' ' || r == '"' || r == '\\' {
 		return -1
@@ -86,8 +86,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzMessage sends any bytes over every transport: each message must be answered or refused, and
-// the server must live.
+// FuzzMessage sends arbitrary bytes on every transport. Each message must be answered or refused,
+// and the server must survive.
 func FuzzMessage(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -107,7 +107,7 @@ func FuzzMessage(f *testing.F) {
 			r.Header.Set("Mcp-Protocol-Version", version)
 			e, _ := readEnvelope(body)
 			if strings.HasPrefix(e.method, "subscriptions/") {
-				return // lasts until the client goes
+				return // ends only when the client disconnects
 			}
 			r.Header.Set("Mcp-Method", e.method)
 			r.Header.Set("Mcp-Name", e.name)
@@ -135,7 +135,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// ids gives the sessions that are open.
+// ids returns the ids of the open sessions.
 func (t *sessions) ids() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

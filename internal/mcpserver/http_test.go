@@ -57,7 +57,7 @@ func TestHostsAndOrigins(t *testing.T) {
 			t.Errorf("Host %s, Origin %s: %d", c.host, c.origin, res.StatusCode)
 		}
 	}
-	// On a listener that others can reach, no page is trusted that the configuration doesn't name.
+	// On a listener that others can reach, only pages named in the configuration are trusted.
 	open := mcpserver.New(config(newDoor(), mcpserver.Code))
 	defer open.Close()
 	for origin, want := range map[string]int{"": 200, "http://biplane.lan": 403} {
@@ -170,10 +170,10 @@ func TestHostileBodies(t *testing.T) {
 				t.Errorf("%s: %s: %d %.200s", version, c.name, res.StatusCode, body)
 			}
 		}
-		// A body of unknown length is bounded too.
+		// A body of unknown length is limited, too.
 		req, _ := http.NewRequest("POST", p.url, io.LimitReader(neverEnding('a'), 8<<20))
 		p.header(t, req.Header, "")
-		if res, err := p.client.Do(req); err == nil { // else the server hung up first
+		if res, err := p.client.Do(req); err == nil { // otherwise the server closed the connection first
 			if drain(t, res); res.StatusCode != 413 {
 				t.Errorf("chunked: %d", res.StatusCode)
 			}
@@ -241,7 +241,7 @@ func TestSessions(t *testing.T) {
 	fresh := map[string]string{"Mcp-Session-Id": ""}
 	broken := request(1, "initialize", `{"protocolVersion":7}`, p.version)
 	for range 5 {
-		status(broken, fresh) // must not take a place
+		status(broken, fresh) // must not occupy a slot
 	}
 	for i, want := range []int{200, 200, 503, 503} {
 		if got := status(initialize, fresh); got != want {
@@ -324,8 +324,8 @@ func TestFloods(t *testing.T) {
 	if !strings.Contains(res, "2 calls are under way") || !strings.Contains(res, `"kind":"limit"`) {
 		t.Errorf("third call: %s", res)
 	}
-	// Slow bodies take the other places; then no request gets in, and those that find none don't
-	// wait for their bodies.
+	// Slow bodies occupy the other slots. Then no request is accepted, and refused ones don't wait
+	// for their bodies.
 	var refused atomic.Int32
 	for range 8 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
@@ -354,7 +354,7 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	cfg := config(newDoor(), mcpserver.Code)
 	cfg.Limits.Memory = 1 << 10
 	p := startHTTP(t, mcpserver.New(cfg), "2026-07-28")
-	for range 3 { // what was held is given back
+	for range 3 { // the memory is released each time
 		res := p.post(t, request(1, "tools/list", `{"x":"`+strings.Repeat("x", 1<<10)+`"}`, p.version), nil)
 		if drain(t, res); res.StatusCode != 503 {
 			t.Errorf("over the bound: %d", res.StatusCode)
@@ -366,8 +366,8 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// The end of a session cancels its calls; a lost connection doesn't, since the client may come back
-// (2025-11-25, basic/transports).
+// TestDeleteCancels checks that the end of a session cancels its calls. A lost connection doesn't,
+// since the client may reconnect (2025-11-25, basic/transports).
 func TestDeleteCancels(t *testing.T) {
 	d := newDoor()
 	started, over := make(chan struct{}), make(chan struct{})
@@ -446,7 +446,7 @@ func TestListChanged(t *testing.T) {
 			t.Errorf("%s: capability %s", mode, got)
 		}
 		if mode == mcpserver.Code {
-			s.ToolsChanged() // nobody to tell
+			s.ToolsChanged() // no one to notify
 			continue
 		}
 		stream, _ := http.NewRequestWithContext(t.Context(), "GET", legacy.url, nil)
@@ -467,7 +467,7 @@ func TestListChanged(t *testing.T) {
 	}
 }
 
-// await reads a stream until a line holds text.
+// await reads from a stream until a line contains text.
 func await(t *testing.T, r *bufio.Reader, text string) {
 	t.Helper()
 	for {

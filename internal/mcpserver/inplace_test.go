@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// one is a single request of an execution.
+// one is a store with a single approval request.
 type one struct {
 	mu sync.Mutex
 	approval.Request
@@ -51,8 +51,8 @@ func (o *one) Decide(_ context.Context, _ approval.Decider, _ string, approve bo
 	return &r, nil
 }
 
-// TestAnswersInTime: a client that isn't told of progress has its answer before it gives up: the
-// form goes, and so does the wait for the program after a decision.
+// TestAnswersInTime checks that a client without progress is answered before it times out: the form
+// is closed, or waiting for the program after a decision ends.
 func TestAnswersInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer bool

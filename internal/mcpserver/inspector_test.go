@@ -23,7 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 )
 
-// stdioEnv makes the test binary a server over its standard input and output.
+// stdioEnv makes the test binary run as a server on its standard input and output.
 const stdioEnv = "BIPLANE_TEST_SERVE_STDIO"
 
 func TestMain(m *testing.M) {
@@ -52,8 +52,8 @@ func serveStdio() int {
 	return 0
 }
 
-// behind gives a Server in mode direct, names unprefixed, in front of an upstream that runs until
-// the test ends.
+// behind returns a Server in mode Direct, with unprefixed names, in front of an upstream that runs
+// until the test ends.
 func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	t.Helper()
 	var s *mcpserver.Server
@@ -104,7 +104,7 @@ func behind(t testing.TB, cfg mcp.Config) *mcpserver.Server {
 	return s
 }
 
-// inspect runs the inspector's command line and gives what it prints.
+// inspect runs the inspector's command line and returns its output.
 func inspect(t *testing.T, args ...string) string {
 	t.Helper()
 	node, cli := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
@@ -151,8 +151,8 @@ func TestInspectorOverStdio(t *testing.T) {
 	}
 }
 
-// TestInterrupt runs the server as a process: nothing but the protocol is on its output, and Ctrl-C
-// ends it cleanly, though a call is under way and the input is still open.
+// TestInterrupt runs the server as a process. Its output contains only protocol messages, and
+// Ctrl-C ends it cleanly, although a call is under way and the input is still open.
 func TestInterrupt(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), stdioEnv+"=1")
@@ -173,7 +173,7 @@ func TestInterrupt(t *testing.T) {
 {"jsonrpc":"2.0","id":2,"method":"ping"}
 `)
 	lines := bufio.NewScanner(out)
-	for range 2 { // of initialize and ping
+	for range 2 { // for initialize and ping
 		if !lines.Scan() || !json.Valid(lines.Bytes()) {
 			t.Fatalf("output %q, %v", lines.Text(), lines.Err())
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What came over a connection is told with each later call of it, and of no other. A request of
-// 2026-07-28 over HTTP is a connection of its own.
+// TestConnectionsCarryLabels checks that the labels of data sent over a connection are passed with
+// each later call on it, and on no other connection. A 2026-07-28 request over HTTP is its own
+// connection.
 func TestConnectionsCarryLabels(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {

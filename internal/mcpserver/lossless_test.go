@@ -14,9 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// jsonText draws the text of a JSON value, with what gets lost easily: integers over 2^53, numbers
-// in odd spellings, escapes, characters that HTML would escape, keys in any order and twice, white
-// space.
+// jsonText generates the text of a JSON value with properties that are easily lost: integers over
+// 2^53, unusual spellings of numbers, escapes, characters that HTML would escape, unordered and
+// duplicate keys, white space.
 func jsonText(t *rapid.T, depth int) string {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\t "}).Draw(t, "space")
 	kinds := 6
@@ -56,10 +56,10 @@ func jsonString(t *rapid.T) string {
 	return b.String()
 }
 
-// object draws an object of n members besides those given.
+// object generates an object of n members in addition to those given.
 func object(t *rapid.T, depth, n int, given ...string) string {
 	for range n {
-		// A prefix keeps drawn keys from being those that the protocol reads.
+		// A prefix prevents collisions with keys that have a meaning in the protocol.
 		key := `"x` + jsonString(t)[1:]
 		at := rapid.IntRange(0, len(given)).Draw(t, "at")
 		given = append(given[:at], append([]string{key + ":" + jsonText(t, depth-1)}, given[at:]...)...)
@@ -67,7 +67,7 @@ func object(t *rapid.T, depth, n int, given ...string) string {
 	return "{" + strings.Join(given, " , ") + "}"
 }
 
-// drawResult draws a result of a tool.
+// drawResult generates a tool's result.
 func drawResult(t *rapid.T) string {
 	members := []string{`"content":[` + object(t, 2, 2, `"type":"text"`, `"text":`+jsonString(t)) + `,` + object(t, 2, 2, `"type":"x-hologram"`) + `]`}
 	if rapid.Bool().Draw(t, "structured") {
@@ -85,7 +85,7 @@ func drawResult(t *rapid.T) string {
 	return object(t, 3, 3, members...)
 }
 
-// withoutAdded takes out of a result of 2026-07-28 what the server may have added to raw.
+// withoutAdded removes from a 2026-07-28 result the members that the server may have added to raw.
 func withoutAdded(t testing.TB, got, raw string) string {
 	const kind = `"resultType":"complete"`
 	info := `"io.modelcontextprotocol/serverInfo":{"name":"biplane","title":"Biplane","version":"1.2.3"}`

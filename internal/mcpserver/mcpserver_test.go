@@ -215,7 +215,7 @@ func TestErrors(t *testing.T) {
 		} {
 			if p, ok := p.(*httpPeer); ok && version >= "2026" && params == `{"name":17}` {
 				_ = p
-				continue // its header can't be written: TestHeaders
+				continue // its header can't be written; see TestHeaders
 			}
 			res, _ := p.call(t, "tools/call", params)
 			if got := string(fieldOf(t, res, "error", "code")); got != code {
@@ -351,13 +351,13 @@ func TestOlderRevisions(t *testing.T) {
 				t.Errorf("%s: %s", version, res)
 			}
 		}
-		// Before 2025-06-18 a client didn't say its revision again.
+		// Before 2025-06-18 a client didn't repeat its revision.
 		res := web.post(t, request(1, "tools/list", "", version), map[string]string{"MCP-Protocol-Version": ""})
 		if body := drain(t, res); res.StatusCode != 200 {
 			t.Errorf("%s without its header: %d %s", version, res.StatusCode, body)
 		}
 	}
-	// An unknown revision is answered with the newest that has a handshake (2025-11-25,
+	// An unknown revision is answered with the newest one that has a handshake (2025-11-25,
 	// basic/lifecycle).
 	p := startStdio(t, mcpserver.New(config(newDoor(), mcpserver.Code)), "2026-07-28")
 	p.write(t, strings.Replace(strings.Split(hello, "\n")[0], "2025-11-25", "2031-01-01", 1))

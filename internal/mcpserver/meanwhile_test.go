@@ -18,7 +18,7 @@ import (
 
 type answerForm func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
 
-// atClient connects a client whose person answers forms about requests.
+// atClient connects a client whose user answers forms about requests.
 func atClient(t *testing.T, d *door, requests approval.Requests, answer answerForm) *mcp.ClientSession {
 	t.Helper()
 	key, err := secret.NewKey(make([]byte, secret.KeySize))
@@ -35,7 +35,7 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 	served := make(chan error, 1)
 	go func() {
 		err := s.ServeStdio(t.Context(), inR, outW)
-		outW.Close() // as the end of the process does: forms that are still open at the client end with it
+		outW.Close() // like the end of the process, this closes forms that are still open at the client
 		served <- err
 	}()
 	client := mcp.NewClient(&mcp.Implementation{Name: "a", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: answer})
@@ -47,7 +47,8 @@ func atClient(t *testing.T, d *door, requests approval.Requests, answer answerFo
 	return session
 }
 
-// waitingRequest is one of an execution, or of a call of the client's own.
+// waitingRequest returns a pending request of an execution, or of the client's own call if
+// execution is empty.
 func waitingRequest(execution string) *one {
 	return &one{Request: approval.Request{ID: "apr_1", Execution: execution, Call: "1", Tool: "up.echo", Arguments: []byte(`{}`), Principal: "local:test",
 		State: approval.Pending, Expires: time.Now().Add(time.Hour)}}
@@ -61,8 +62,8 @@ func accepted(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil
 }
 
-// TestDecidedElsewhereMeanwhile: what was said of a program before somebody else decided is not its
-// answer any more: not when they do while the form is open, nor before it could be shown.
+// TestDecidedElsewhereMeanwhile checks that an answer given before someone else decided is not
+// reused, whether they decide while the form is open or before it could be shown.
 func TestDecidedElsewhereMeanwhile(t *testing.T) {
 	for name, early := range map[string]bool{"while the form is open": false, "before it is shown": true} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestDecidedElsewhereMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAskedOnceItWaits: who resumes a program that runs is asked as soon as it waits.
+// TestAskedOnceItWaits checks that a client that resumes a running program is asked as soon as the
+// program waits.
 func TestAskedOnceItWaits(t *testing.T) {
 	t.Parallel()
 	requests := waitingRequest("ex_1")
@@ -127,13 +129,13 @@ func TestAskedOnceItWaits(t *testing.T) {
 	}
 }
 
-// A late one is a request on which somebody else decides while the answer of the person at the
-// client is taken.
+// A late is a request that someone else decides while the answer of the person at the client is
+// being processed.
 type late struct {
 	*one
 	answered chan struct{} // closed when there is an answer
-	decided  chan struct{} // closed by the first who looks after that
-	released chan struct{} // closed when the call is held no more
+	decided  chan struct{} // closed by the first Get after that
+	released chan struct{} // closed when the call is no longer held
 }
 
 func (l *late) Get(ctx context.Context, id string) (*approval.Request, error) {
@@ -151,8 +153,8 @@ func (l *late) Get(ctx context.Context, id string) (*approval.Request, error) {
 	return l.one.Get(ctx, id)
 }
 
-// TestLeftTooLate: a person leaves the form of a call that somebody else has just approved: the
-// call is under way, and goes on.
+// TestLeftTooLate checks that a call continues if a person leaves its form just after someone else
+// has approved it.
 func TestLeftTooLate(t *testing.T) {
 	t.Parallel()
 	requests := &late{waitingRequest(""), make(chan struct{}), make(chan struct{}), make(chan struct{})}

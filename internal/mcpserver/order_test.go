@@ -14,8 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Programs of one session get their places in the order in which they were sent, whenever they come
-// to the executor; one that never comes there keeps nobody waiting.
+// TestProgramsOfASessionKeepTheirOrder checks that programs of one session run in the order in
+// which they were sent, whenever they arrive at the executor. A program that never arrives there
+// blocks no other.
 func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 40
@@ -28,12 +29,12 @@ func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 			if _, err := fmt.Sscanf(string(c.Arguments), `{"session":%q,"code":"%d"}`, &session, &i); err != nil {
 				return nil, err
 			}
-			time.Sleep(time.Duration(n-i) * time.Second) // those that were sent last come first
+			time.Sleep(time.Duration(n-i) * time.Second) // the programs sent last arrive first
 			switch {
 			case i%10 == 3:
 				return nil, tool.Errorf(tool.Denied, "no")
 			case i%10 == 4:
-				leave := c.Place.Take() // and gives up before its turn
+				leave := c.Place.Take() // gives up before its turn
 				leave()
 				leave()
 				return tool.Text(false, "gone"), nil
@@ -71,7 +72,7 @@ func TestProgramsOfASessionKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A program without a session has no place.
+// TestNoPlaceWithoutASession checks that a program without a session has no place.
 func TestNoPlaceWithoutASession(t *testing.T) {
 	d := newDoor()
 	d.handle("biplane.execute", func(_ context.Context, c *tool.Call) (*tool.Result, error) {

@@ -61,8 +61,9 @@ func TestSessionTable(t *testing.T) {
 	})
 }
 
-// One principal opens all the sessions that there are. Another finds room all the same, and the
-// first one's idle sessions go before anybody's that has fewer.
+// TestSessionsOfAGreedyPrincipal checks that when one principal has opened all available sessions,
+// another can still open one. The first principal's idle sessions are closed before those of anyone
+// who has fewer.
 func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newSessions(16, time.Hour, func(string) {})
@@ -107,7 +108,8 @@ func TestSessionsOfAGreedyPrincipal(t *testing.T) {
 	})
 }
 
-// When the principal with the most has nothing idle, an idle session of the next makes room.
+// TestIdleSessionOfTheNextGreediest checks that if the principal with the most sessions has no idle
+// ones, an idle session of the next one is closed.
 func TestIdleSessionOfTheNextGreediest(t *testing.T) {
 	table := newSessions(16, time.Hour, func(string) {})
 	defer table.stop()

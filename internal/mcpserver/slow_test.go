@@ -14,12 +14,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A client that doesn't read its answer loses its connection, and with it its place among the
-// requests.
+// TestSlowReaderIsGivenUp checks that a client that doesn't read its answer loses its connection,
+// and thus its request slot.
 func TestSlowReaderIsGivenUp(t *testing.T) {
 	cfg := config(newDoor(), mcpserver.Code)
 	cfg.Door = tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
-		return tool.Text(false, strings.Repeat("x", 64<<20)), nil // more than the buffers of a connection hold
+		return tool.Text(false, strings.Repeat("x", 64<<20)), nil // more than a connection's buffers
 	})
 	cfg.Limits.WriteTime = 50 * time.Millisecond
 	s := mcpserver.New(cfg)

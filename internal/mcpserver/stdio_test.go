@@ -24,7 +24,7 @@ func stdioAnswersBeforeItEnds(t *testing.T) {
 	d := newDoor()
 	d.handle("up.echo", func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		select {
-		case <-time.After(5 * time.Second): // longer than the input lasts
+		case <-time.After(5 * time.Second): // longer than the input stays open
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -135,13 +135,13 @@ func TestStdioCancellation(t *testing.T) {
 	}
 	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c","reason":"changed my mind"}}`)
 	<-over
-	p.read(t) // the SDK answers canceled requests too
+	p.read(t) // the SDK answers canceled requests, too
 	if res, _ := p.call(t, "ping", ""); !strings.Contains(res, `"result":{}`) {
 		t.Errorf("ping: %s", res)
 	}
 }
 
-// A client that sends and doesn't read is held back.
+// TestStdioFlood checks that a client that sends without reading is slowed down.
 func TestStdioFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(newDoor(), mcpserver.Code)
@@ -152,7 +152,7 @@ func TestStdioFlood(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- mcpserver.New(cfg).ServeStdio(ctx, in, out) }()
 		io.WriteString(w, strings.Split(hello, "\n")[0]+"\n")
-		io.ReadFull(outR, make([]byte, 1)) // it has begun to answer; from here on nothing is read
+		io.ReadFull(outR, make([]byte, 1)) // it has started to answer; nothing is read from here on
 		written, finished := 0, make(chan struct{})
 		go func() {
 			defer close(finished)

@@ -23,7 +23,8 @@ func TestCacheOfOneAlone(t *testing.T) {
 	}
 }
 
-// Whatever eve puts in, ann loses nothing while she has less.
+// TestCacheOfAGreedyPrincipal checks that ann loses nothing while she has less than eve, whatever
+// eve adds.
 func TestCacheOfAGreedyPrincipal(t *testing.T) {
 	c := NewCache[string, string](8, 1000)
 	for i := range 3 {
@@ -40,7 +41,7 @@ func TestCacheOfAGreedyPrincipal(t *testing.T) {
 			}
 		}
 	}
-	for i := range 10 { // few, and large
+	for i := range 10 { // few, but large
 		k := fmt.Sprint("large", i)
 		for _, v := range c.Put("eve", k, k, 650) {
 			if v[:3] == "ann" {
@@ -58,8 +59,8 @@ func TestCacheOfAGreedyPrincipal(t *testing.T) {
 	}
 }
 
-// The bounds hold, what is returned is gone, and a value goes only if nobody has more than its
-// owner.
+// TestCacheHolds checks that the limits hold, that evicted values are removed, and that a value is
+// evicted only if no one has more than its owner.
 func TestCacheHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most, size := rapid.IntRange(1, 10).Draw(t, "most"), rapid.Int64Range(0, 50).Draw(t, "size")

@@ -23,7 +23,7 @@ func TestQueue(t *testing.T) {
 				}
 				entered <- who
 			}()
-			synctest.Wait() // it stands in the queue
+			synctest.Wait() // it waits in the queue
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		wait(t.Context(), "ann")
@@ -38,7 +38,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s entered", who)
 		}
 		holder := "first"
-		for _, want := range []string{"ann", "bob", "ann"} { // in turns
+		for _, want := range []string{"ann", "bob", "ann"} { // taking turns
 			q.Leave(holder)
 			holder = want
 			if who := <-entered; who != want {
@@ -52,8 +52,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A principal with any number of programs leaves room for another's at once, and its waiting ones
-// make room in the queue.
+// TestAGreedyPrincipal checks that a principal with any number of programs leaves slots for those
+// of another, and that its waiting programs make room in the queue.
 func TestAGreedyPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(16, 4)

@@ -29,13 +29,13 @@ func TestSharesOfOneAlone(t *testing.T) {
 	}
 }
 
-// Two that take what they can end with about the same, whoever came first, and room is left for a
-// third.
+// TestSharesUnderContention checks that two principals that take what they can end up with about
+// the same, whoever was first, and that room is left for a third.
 func TestSharesUnderContention(t *testing.T) {
 	s := NewShares("calls", "under way", 512)
 	for s.Take("eve", 1) == nil {
 	}
-	for range 2000 { // eve's calls end, and both want the place
+	for range 2000 { // whenever eve's calls end, both want the slot
 		s.Give("eve", 1)
 		for s.Take("bob", 1) == nil {
 		}
@@ -50,7 +50,7 @@ func TestSharesUnderContention(t *testing.T) {
 			t.Errorf("newcomer's %d: %v", i+1, err)
 		}
 	}
-	for i := 0; ; i++ { // until even newcomers find nothing
+	for i := 0; ; i++ { // until even newcomers are refused
 		if err := s.Take(fmt.Sprint("k", i), 1); err != nil {
 			if e := tool.AsError(err); e.Kind != tool.Unavailable || !strings.Contains(e.Msg, "which is the gateway's limit for all together") {
 				t.Error(err)
@@ -78,8 +78,9 @@ func TestSharesOfBytes(t *testing.T) {
 	}
 }
 
-// Whatever is taken and returned: no more than the bound and its reserve is held, a principal holds
-// no more than the bound, and who holds nothing is refused only when nothing is left.
+// TestSharesHold checks invariants for any sequence of Take and Give. The total never exceeds the
+// limit and its reserve, and a principal never holds more than the limit. A principal that holds
+// nothing is refused only when nothing is free.
 func TestSharesHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 60).Draw(t, "size")

@@ -17,7 +17,7 @@ func TestTurnsComeInOrder(t *testing.T) {
 	if !come(a) || come(b) || come(c) || come(d) {
 		t.Fatal("more than one turn at once")
 	}
-	q.Leave(c) // gives up waiting
+	q.Leave(c) // stops waiting
 	q.Leave(a)
 	if !come(b) || come(d) {
 		t.Fatal("the second is not the next")
