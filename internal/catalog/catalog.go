@@ -1,6 +1,6 @@
 // Package catalog is the index of all tools. It assigns every tool names that are safe in
-// JavaScript and in a flat list, resolves the names that callers write, checks arguments against
-// JSON Schemas, and answers `search`.
+// JavaScript and in a flat list, and resolves the names that callers write. It checks arguments
+// against JSON Schemas, and answers `search`.
 //
 // Set and Remove change a Catalog, one upstream at a time. Readers use a View, an immutable
 // snapshot, and never wait. Everything that comes from an upstream (names, descriptions, schemas)

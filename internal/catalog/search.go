@@ -10,10 +10,10 @@ import (
 // An index answers queries on the tools of one View. It is built on the first query.
 //
 // A query consists of a few terms. For each term, the index looks up the matching words of tools:
-// the word itself, its synonyms in the thesaurus, words with a similar meaning according to their
-// vectors, and for an unknown word, words that differ by typing errors. For each term, a tool gets
-// the weight of the best of these matches (BM25F). For the whole query, it gets the similarity of
-// its own meaning, and with a small weight that of its upstream.
+// the word itself, its synonyms in the thesaurus, and words with a similar meaning according to
+// their vectors. For an unknown word, it also looks up words that differ by typing errors. For each
+// term, a tool gets the weight of the best of these matches (BM25F). For the whole query, it gets
+// the similarity of its own meaning, and with a small weight that of its upstream.
 type index struct {
 	once      sync.Once
 	upstreams []*upstream

@@ -11,7 +11,7 @@ import (
 //
 // The format is "BWV2", the number of words n and of dimensions d, n+1 offsets of words, n ranks by
 // frequency (uint16), the words in alphabetical order, and n*d components. A component has 4 bits
-// that hold its value plus 8; the first of two in a byte is the lower half. All numbers are
+// that hold its value plus 8; the first of two in a byte is in the lower half. All numbers are
 // little-endian and unsigned, and have 4 bytes unless noted otherwise.
 //
 //go:embed vectors.bin

@@ -23,8 +23,8 @@ const (
 )
 
 // An attached is a file in a request: an embedded resource of MCP (server/tools, embedded
-// resources), with or without its wrapper {type: "resource", resource: {uri, text | blob}}, or the
-// same with a path instead of the uri.
+// resources), or the same with a path instead of the uri. Its wrapper {type: "resource", resource:
+// {uri, text | blob}} is optional.
 type attached struct {
 	Type     string    `json:"type"`
 	Resource *attached `json:"resource"`

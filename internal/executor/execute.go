@@ -134,10 +134,10 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 }
 
 const (
-	// progressEvery is the interval at which the caller is told of progress, if there is any.
+	// progressEvery is the minimum interval between progress notifications.
 	progressEvery = 500 * time.Millisecond
-	// progressAtLeast is the interval at which it is told in any case: clients time out when a call
-	// is silent, and extend the timeout otherwise.
+	// progressAtLeast is the interval after which one is sent even without progress: clients time
+	// out when a call is silent, and extend the timeout otherwise.
 	progressAtLeast = 5 * time.Second
 )
 

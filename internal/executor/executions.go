@@ -254,8 +254,8 @@ func (x *Executor) Past(ctx context.Context, p tool.Principal, id string) (*exec
 }
 
 // Watch calls tell with the current details of an execution that p may read, and again whenever
-// they change, until it has ended or tell returns an error. Changes that arrive while tell is busy,
-// or in quick succession, are reported together.
+// they change. It returns when the execution has ended or tell returns an error. Changes that
+// arrive while tell is busy, or in quick succession, are reported together.
 func (x *Executor) Watch(ctx context.Context, p tool.Principal, id string, tell func(*execution.Details) error) error {
 	for {
 		var news <-chan struct{}

@@ -102,8 +102,8 @@ type Config struct {
 	// Doubt returns a note on the arguments of a call that was made, such as names that the tool
 	// doesn't declare; empty: none. It may be nil.
 	Doubt func(path string, args json.RawMessage) string
-	// Plain returns the plain form of a call that a program may have written in another form: the
-	// path of its tool, and one object with named arguments. A call without a plain form is
+	// Plain returns the plain form of a call that may be written in another form. The plain form is
+	// the path of the tool, and one object with named arguments. A call without a plain form is
 	// returned unchanged. Nil: calls are used as written.
 	Plain func(who tool.Principal, path string, args json.RawMessage) (string, json.RawMessage)
 	// Page returns the URL where a person decides a request, or all requests that an execution
@@ -224,8 +224,9 @@ func (x *Executor) Execution(id string) (*execution.Execution, bool) {
 	return r.snapshot(), true
 }
 
-// Busy returns the number of executions under way that wait for more than people. They compute, are
-// queued, have a call in progress, however long it takes, or are about to continue with its result.
+// Busy returns the number of executions under way that don't just wait for people. They compute,
+// are queued, have a call in progress, however long it takes, or are about to continue with its
+// result.
 func (x *Executor) Busy() (n int) {
 	for _, r := range x.history.live() {
 		r.mu.Lock()

@@ -100,8 +100,8 @@ func (g *gated) begin(code string) (answer chan string) {
 }
 
 // TestItIsToldThatItWaits checks that lists and watchers of executions report when one begins to
-// wait for people and when it no longer does, whatever the cause: here the answer of another call,
-// and another call.
+// wait for people and when it no longer does. Here the state changes because of another call's
+// answer, and of another call.
 func TestItIsToldThatItWaits(t *testing.T) {
 	// ms is the delay before the other call; a slow machine needs longer to report the state
 	for ms := 600; !toldThatItWaits(t, ms); ms *= 4 {

@@ -28,7 +28,7 @@ type holds struct {
 
 	// Guarded by run.shifting.
 	outer  func(*tool.Hold) // called when some calls in by wait, or with nil when none does; may be nil
-	passed bool             // outer was told that some wait
+	passed bool             // outer was called for waiting calls
 }
 
 // tell notifies one waiting caller to check whether the program waits only for people.
@@ -39,7 +39,7 @@ func (h *holds) tell() {
 	}
 }
 
-// within sets outer, which is told from now on whether the run waits for people.
+// within sets outer, which is called from now on when the run starts or stops waiting for people.
 func (r *run) within(outer func(*tool.Hold)) {
 	r.shifting.Lock()
 	defer r.shifting.Unlock()

@@ -100,8 +100,8 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestBusy checks that Busy counts a suspended program until it is known to wait only for people,
-// and also while it is about to continue with an answer.
+// TestBusy checks that Busy counts a suspended program until it is known to wait only for people.
+// It also counts a program that is about to continue with an answer.
 func TestBusy(t *testing.T) {
 	x := &Executor{cfg: Config{Now: time.Now}, history: newHistory(1, 1, time.Hour, time.Now)}
 	r := &run{x: x, id: "ex_1", exec: execution.Execution{Calls: make([]execution.Call, 2)}}

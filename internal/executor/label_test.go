@@ -140,8 +140,9 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsOfSessionsThatNeverCameToBe checks that if a session's first program fails, there is no
-// session, but the next program that names it carries the labels of what the first one read.
+// TestLabelsOfSessionsThatNeverCameToBe checks a session whose first program fails. The session
+// does not exist then, but the next program that names it carries the labels of what the first one
+// read.
 func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 	c := &customs{}
 	s := newStage(t, c.door)

@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A leftover is a result that an execution leaves for later programs: a value that was too large to
-// show, or a content block (an image, audio, a resource) returned by a tool.
+// A leftover is a result that an execution leaves for later programs. It is either a value that was
+// too large to show, or a content block (an image, audio, a resource) returned by a tool.
 type leftover struct {
 	handle    string
 	principal string

@@ -61,8 +61,8 @@ func (r *run) module(path string) (string, bool) {
 	return string(data), err == nil
 }
 
-// attempts records the calls of tools that the principal may not see, and that never reach the
-// gateway: err rejects the program because of one of them, or the program fails before it calls. An
+// attempts records the calls of tools that the principal may not see. They never reach the gateway:
+// err rejects the program because of one of them, or the program fails before it calls. An
 // execution that is recovered has its attempts on record already.
 func (r *run) attempts(err error) error {
 	var paths []string

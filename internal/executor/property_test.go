@@ -109,8 +109,8 @@ func normal(v any) any {
 	return v
 }
 
-// TestValuesPassUnchanged checks that a tool's answer reaches the agent unchanged when a program
-// passes it on as a result, as arguments of another call and as its value.
+// TestValuesPassUnchanged checks that a tool's answer reaches the agent unchanged. The program
+// receives it as a result, passes it on as arguments of another call, and returns it as its value.
 func TestValuesPassUnchanged(t *testing.T) {
 	var given json.RawMessage
 	a := standard()

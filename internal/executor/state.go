@@ -5,7 +5,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/journal"
 )
 
-// A run that has begun and not ended is either running or waiting: it waits while it is suspended
+// A run that has begun and not ended is either running or waiting. It waits while it is suspended
 // until a call is answered (naps.asleep), or while it waits only for people (heldOnly). The state
 // is computed here; prepareAndRun and conclude set it at the run's start and end.
 

@@ -15,9 +15,9 @@ import (
 // clients; the model reads the text.
 const MetaError = "biplane.dev/error"
 
-// failure answers a call that could not be made, or whose outcome is unknown, with a result that
-// has isError set, so that the model sees what to do next (server/tools, "Error Handling"). This is
-// the only mapping from errors to MCP:
+// failure answers a call that could not be made, or whose outcome is unknown. The result has
+// isError set, so that the model sees what to do next (server/tools, "Error Handling"). This is the
+// only mapping from errors to MCP:
 //
 //	unknown tool              JSON-RPC -32602 (in callTool, which detects it)
 //	arguments not an object   JSON-RPC -32602

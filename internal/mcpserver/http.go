@@ -78,7 +78,7 @@ func (h *handler) close() { h.sessions.stop() }
 
 // ServeHTTP answers one request. Requests that it refuses itself are answered with a JSON-RPC error
 // and the transport's status: 400 malformed, 401 unknown caller, 403 wrong Host or Origin, 404
-// unknown session, 408 body too slow, 413 body too large, 503 too many requests under way.
+// unknown session, 408 body too slow, 413 body too large, or 503 too many requests.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if msg := h.srv.foreign(r); msg != "" {
 		hangUp(w)

@@ -193,8 +193,8 @@ func (a *asking) door(ctx context.Context, c *tool.Call) (*tool.Result, *form.Fo
 	defer cancel(nil)
 	asking, stop := context.WithCancel(ctx) // ends before the call does when someone else decides
 	defer stop()
-	// guards against a race between the decision of someone else, which ends asking, and the
-	// client's person leaving the form, which ends the call: the first one counts
+	// mu guards against a race: someone else's decision ends asking, and a person who leaves the
+	// form at the client ends the call. The first of these wins.
 	var mu sync.Mutex
 	var forms sync.WaitGroup
 	var next *form.Form

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// sdkLog returns a logger for the SDK that logs all records at level debug: what the SDK calls an
+// sdkLog returns a logger for the SDK that logs all records at level debug. What the SDK calls an
 // error is usually a client's mistake, and clients must not be able to fill the log.
 func sdkLog(l *slog.Logger) *slog.Logger { return slog.New(debugHandler{l.Handler()}) }
 

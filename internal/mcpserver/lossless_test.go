@@ -14,9 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// jsonText generates the text of a JSON value with properties that are easily lost: integers over
-// 2^53, unusual spellings of numbers, escapes, characters that HTML would escape, unordered and
-// duplicate keys, white space.
+// jsonText generates the text of a JSON value with properties that are easily lost. Examples are
+// integers over 2^53, unusual spellings of numbers, escapes, characters that HTML would escape,
+// unordered and duplicate keys, and white space.
 func jsonText(t *rapid.T, depth int) string {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\t "}).Draw(t, "space")
 	kinds := 6

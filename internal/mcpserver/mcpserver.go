@@ -8,10 +8,10 @@
 // gateway; this package makes no decisions about them.
 //
 // Payloads are passed through unchanged. Arguments reach the gateway byte for byte. Results and
-// definitions of upstream tools are written from their Raw form, which preserves integers over
-// 2^53, unknown fields, unknown kinds of content and the order of keys. Two things change: white
-// space between JSON tokens is removed (a message is one line), and missing members that the
-// revision requires of every server (resultType, serverInfo in _meta) are added in front.
+// definitions of upstream tools are written from their Raw form. This preserves integers over 2^53,
+// unknown fields, unknown kinds of content and the order of keys. Two things change. White space
+// between JSON tokens is removed (a message is one line). Missing members that the revision
+// requires of every server (resultType, serverInfo in _meta) are added in front.
 package mcpserver
 
 //lint:file-ignore SA1019 clients of earlier revisions still ask for logs

@@ -8,8 +8,8 @@ import (
 
 // A Cache stores values in room shared by principals, limited in number and size. A single
 // principal may use all of it. When the room is exceeded, the oldest values of the principal with
-// the most are evicted, so that no one loses values to a principal that has more. It is not safe
-// for concurrent use.
+// the most are evicted. So no one loses values to a principal that has more. It is not safe for
+// concurrent use.
 type Cache[K comparable, V any] struct {
 	most int   // maximum number of values
 	size int64 // maximum total size, in bytes
