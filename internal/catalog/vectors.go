@@ -99,9 +99,9 @@ const (
 	maxPartRank = 10000
 )
 
-// rarity returns how informative the word i is, given its frequency in English. It is 1 at most,
-// also for an unknown word (-1). The most frequent words, which occur in any text, have almost no
-// information.
+// rarity returns how informative the word i is, given its frequency in English. It is about 1 for a
+// rare word, and 1 for an unknown one (-1). The most frequent words, which occur in any text, have
+// almost no information.
 func (w wordVectors) rarity(i int) float32 {
 	const rare, filler = 40000, 50 // ranks
 	if i < 0 {

@@ -421,8 +421,8 @@ func (l *Limiter) done(ctx context.Context, c *tool.Call, taken, under []use, s 
 	_ = l.charge(context.WithoutCancel(ctx), uses, l.cfg.Now())
 }
 
-// uses appends a call's costs to to, one for each rule that limits what. These are the rules of the
-// configuration, and those of the policies that allowed the call.
+// uses returns to with the costs of a call appended, one for each rule that limits what. These are
+// the rules of the configuration, and those of the policies that allowed the call.
 func (l *Limiter) uses(c *tool.Call, to []use, what What, cost float64) []use {
 	add := func(r *Rule) {
 		for _, k := range r.key(c) {

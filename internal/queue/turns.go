@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// Turns limits concurrency; the others wait in order of arrival.
+// Turns limits how many callers are active at the same time. The others wait in order of arrival.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting []chan struct{}
 }
 
-// NewTurns returns Turns of which n can be active at once.
+// NewTurns returns Turns that let n callers be active at the same time.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
 // Join returns a channel that is closed when the caller's turn comes. The caller must call Leave in
