@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxAttempts is how often an execution is recovered without making progress: its program may be
-// what crashes the process.
+// maxAttempts is the maximum number of times that an execution is recovered without making
+// progress: its program may be what crashes the process.
 const maxAttempts = 3
 
 // Recover resumes the executions that had not ended when the previous process did. Call it after
@@ -110,7 +110,7 @@ func (x *Executor) takeUp(ctx context.Context, rec *journal.Record) error {
 			return err
 		}
 	}
-	if x.cfg.Readmit != nil && a.carries == nil { // it counts as a part of the planned execution
+	if x.cfg.Readmit != nil && a.carries == nil { // a plan's carrier counts as part of the planned execution
 		r.admitted = x.cfg.Readmit(r.begunBy(a))
 	}
 	if !x.start(func() { r.liveAgain(a, wait) }) {
