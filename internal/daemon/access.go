@@ -10,9 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// fileAccess decides on the use of files by the newest policies. What is allowed is not recorded
-// one by one: these are a program's own files, nothing outside changes, and its journal has each
-// use. What is refused is.
+// fileAccess authorizes file use by the newest policies. It records refusals only. Allowed uses are
+// not recorded: a program's files are its own, nothing outside changes, and its journal has each
+// use.
 type fileAccess struct {
 	policies *policies
 	record   func(context.Context, audit.Event) error
@@ -24,7 +24,7 @@ func (f fileAccess) decide(u vfs.Use) policy.Decision {
 	})
 }
 
-// May reports why a file may not be used.
+// May returns an error if policy does not allow the use of a file.
 func (f fileAccess) May(u vfs.Use) error {
 	d := f.decide(u)
 	if d.Effect == policy.Allow {
@@ -33,7 +33,7 @@ func (f fileAccess) May(u vfs.Use) error {
 	return tool.Errorf(tool.Denied, "policy %s: %s", d.Policy, d.Reason)
 }
 
-// Refused records that it was not.
+// Refused records that the use of a file was refused.
 func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 	action := "read"
 	if u.Write {
@@ -44,7 +44,7 @@ func (f fileAccess) Refused(ctx context.Context, u vfs.Use, err error) {
 	if len(u.Labels) > 0 {
 		detail[audit.LabelsDetail] = strings.Join(u.Labels, ",")
 	}
-	// it is refused all the same; the log has said why there is no record
+	// The use is refused either way; Event has logged why it could not be recorded.
 	_ = f.record(context.WithoutCancel(ctx), withError(audit.Event{
 		Kind: audit.KindFile, Principal: u.Principal, Subject: audit.Subject{Execution: u.Execution, Session: u.Session, File: u.Path},
 		Decision: audit.Decision{Effect: string(d.Effect), Policy: d.Policy + "@" + d.Version, Reason: d.Reason}, Detail: detail,

@@ -18,7 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/web"
 )
 
-// newApprovals makes where calls wait for a person. What is decided is on record before it is.
+// newApprovals returns the Gate where calls wait for approval. Every decision is recorded before it
+// takes effect.
 func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 	s := d.cfg.Settings.Approvals
 	return approval.New(approval.Config{
@@ -46,8 +47,8 @@ func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
 	})
 }
 
-// refused records that somebody tried to decide on what they may not, or as they may not. Nothing
-// was decided: that this can't be written changes nothing.
+// refused records an attempt to decide a request without permission or in an invalid way. An error
+// writing the record is only logged, since nothing was decided.
 func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on audit.Subject, wanted string, why error) {
 	detail := map[string]string{"channel": via}
 	if wanted != "" {
@@ -62,7 +63,8 @@ func (d *Daemon) refused(ctx context.Context, who tool.Principal, via string, on
 	}
 }
 
-// forgetApprovals throws away requests that were decided on long ago; the record has them.
+// forgetApprovals deletes requests that were decided before the retention period. The audit record
+// still has them.
 func (d *Daemon) forgetApprovals(ctx context.Context) {
 	keep := cmp.Or(d.cfg.Settings.Approvals.Keep, 400*24*time.Hour)
 	if err := d.store.ForgetApprovals(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
@@ -70,7 +72,8 @@ func (d *Daemon) forgetApprovals(ctx context.Context) {
 	}
 }
 
-// newDesk makes what puts requests to people at their agents' clients.
+// newDesk returns the Desk that shows requests in agents' clients; nil if the configuration turns
+// that off.
 func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 	in := d.cfg.Settings.Approvals.InClient
 	if in == "false" {
@@ -80,13 +83,14 @@ func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
 		d.refused(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 	}
 	return form.New(form.Config{Requests: d.shownRequests(), Key: key, Elsewhere: d.approvalAt, Refused: refused, Decider: func(p tool.Principal) (approval.Decider, bool) {
-		mine := p.ID == local.ID && identity.Has(p, identity.Admin) // stdio and the socket: nobody else comes so
+		// stdio and the socket: only the local user connects this way
+		mine := p.ID == local.ID && identity.Has(p, identity.Admin)
 		who := approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "client"}
 		return who, mine || in == "true" && identity.Has(p, identity.Approver)
 	}})
 }
 
-// pages makes what people see in a browser.
+// pages returns the server of the approval pages.
 func (d *Daemon) pages() *web.Server {
 	return web.New(web.Config{
 		Approvals: d.shownRequests(), Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
@@ -95,7 +99,7 @@ func (d *Daemon) pages() *web.Server {
 				return ""
 			}
 			e, err := d.executor.Details(ctx, tool.Principal{ID: r.Principal}, r.Execution)
-			if err != nil { // it may be kept no more
+			if err != nil { // its program may no longer be stored
 				return ""
 			}
 			return e.Program
@@ -103,7 +107,7 @@ func (d *Daemon) pages() *web.Server {
 	})
 }
 
-// approvalAt says where a person sees a request that a form has no room for.
+// approvalAt returns the address or command that shows a request too large for a form.
 func (d *Daemon) approvalAt(id string) string {
 	if at := d.approvalPage(id); at != "" {
 		return at
@@ -111,8 +115,8 @@ func (d *Daemon) approvalAt(id string) string {
 	return "biplane approvals show " + id
 }
 
-// approvalPage is the address, as people use it, of the page of a request, or of all that an
-// execution waits for; empty where nobody can decide on a page.
+// approvalPage returns the public URL of the page for a request or, given an execution's id, for
+// all requests of that execution. It is empty if requests can't be decided on a page.
 func (d *Daemon) approvalPage(id string) string {
 	s := d.cfg.Settings
 	if d.tcp == nil || s.Auth == nil {
@@ -121,7 +125,7 @@ func (d *Daemon) approvalPage(id string) string {
 	base := strings.TrimSuffix(s.Auth.Resource, "/mcp")
 	if base == "" {
 		if host, _, err := net.SplitHostPort(d.Addr()); err != nil || net.ParseIP(host).IsUnspecified() {
-			return "" // all addresses of this machine: which of them people use isn't known without auth.resource
+			return "" // a wildcard address: the host that people use is unknown without auth.resource
 		}
 		base = d.URL()
 	}
@@ -131,8 +135,7 @@ func (d *Daemon) approvalPage(id string) string {
 	return base + "/approvals/" + url.PathEscape(id)
 }
 
-// askedNoMore withdraws what an execution that has ended had asked people for, unless it only ended
-// with this process.
+// askedNoMore withdraws the requests of an execution that has ended, unless the daemon is stopping.
 func (d *Daemon) askedNoMore(execution string) {
 	if d.stopping.Load() {
 		return
@@ -142,10 +145,9 @@ func (d *Daemon) askedNoMore(execution string) {
 	}
 }
 
-// sweepApprovals withdraws what executions had asked for that did not outlive the process before
-// this one.
+// sweepApprovals withdraws the open requests of executions that ended with the previous process.
 func (d *Daemon) sweepApprovals(ctx context.Context) error {
-	looked := map[string]bool{"": true} // calls from outside wait for their client to ask again
+	looked := map[string]bool{"": true} // calls from outside: their clients ask again
 	q := approval.Query{States: []approval.State{approval.Pending, approval.Approved}, Limit: 1000}
 	for {
 		all, err := d.approvals.List(ctx, q)

@@ -15,25 +15,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// patience is how long the owner of the data folder may take to begin, or to end.
+// patience is how long to wait for the owner of the data folder to start, stop or answer.
 const patience = 10 * time.Second
 
-// firstWait is how long a process of one command waits for servers to connect where the
-// configuration doesn't say: the first npx or uvx downloads its server, and would begin anew in
-// each such process.
+// firstWait is how long the process of a single command waits for servers to connect, unless the
+// configuration sets a time. The first run of npx or uvx downloads the server, and a process that
+// gave up early would start over the next time.
 const firstWait = time.Minute
 
-// An Attachment is a way to the Daemon of a data folder: one that another process runs, or one of
-// its own.
+// An Attachment is a connection to the Daemon of a data folder, which runs in another process or in
+// this one.
 type Attachment struct {
 	Client *api.Client
-	Notice string   // what the user should know of the other process; empty when there is nothing
+	Notice string   // what the user should know about the other process; may be empty
 	own    *running // nil when another process runs it
 }
 
-// Attach reaches the process that owns the data folder, or begins a Daemon here when none does,
-// whose upstreams start when something needs them. A process with another configuration is an error
-// of kind tool.Conflict.
+// Attach connects to the process that owns the data folder, or starts a Daemon here if there is
+// none. That Daemon starts its upstreams on first use. Attach returns an error of kind
+// tool.Conflict if the owner runs with another configuration file.
 func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	cfg.Lazy = true
 	if s := cfg.Settings; s != nil && !s.StartWaitSaid {
@@ -64,7 +64,8 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	return a, nil
 }
 
-// Connecting names the servers that somebody waits for, in a Daemon of this process's own.
+// Connecting returns the names of the servers that this process's own Daemon is still connecting
+// to.
 func (a *Attachment) Connecting() []string {
 	if a.own == nil {
 		return nil
@@ -72,14 +73,14 @@ func (a *Attachment) Connecting() []string {
 	return a.own.d.upstreams.connecting()
 }
 
-// status asks a process that has to answer soon.
+// status requests the status of a process, with a timeout of patience.
 func status(ctx context.Context, c *api.Client) (*api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.Status(ctx)
 }
 
-// Close ends the Daemon, if it is this process's own, and waits until all that it started is gone.
+// Close stops the Daemon if this process owns it, and waits until everything it started is gone.
 func (a *Attachment) Close() error {
 	if a.own == nil {
 		return nil
@@ -87,7 +88,7 @@ func (a *Attachment) Close() error {
 	return a.own.stop()
 }
 
-// A running is a Daemon whose Run is under way.
+// A running is a Daemon whose Run has been called.
 type running struct {
 	d      *Daemon
 	api    *local.InProcess
@@ -98,14 +99,14 @@ type running struct {
 func start(ctx context.Context, d *Daemon) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{d, &local.InProcess{Handler: d.taking(d.http.Socket()), Log: d.log}, cancel, make(chan error, 1)}
-	d.recover(ctx) // whoever begins it may speak to it at once
+	d.recover(ctx) // callers may use the Daemon as soon as start returns
 	go func() { r.done <- d.Run(ctx) }()
 	return r
 }
 
-// stop ends the Daemon. Requests whose makers have given up have a while to end before it: an
-// execution that is stopped with one ends as that, and is nothing that the next process takes up.
-// One that doesn't end at all is left, and named: what it stood on is closed.
+// stop stops the Daemon. Requests whose callers have gone first get drainTime to end. An execution
+// that is canceled with its request then ends as canceled, and the next process doesn't resume it.
+// Requests that never end are abandoned and named in the error; what they depend on is closed.
 func (r *running) stop() error {
 	idle := make(chan struct{})
 	go func() { r.api.Wait(); close(idle) }()
@@ -127,8 +128,8 @@ func (r *running) stop() error {
 	return errors.Join(err, left, r.d.Close())
 }
 
-// take makes a Daemon, or gives the owner of the data folder once it answers. It waits a while for
-// one that is just beginning, or ending.
+// take returns a new Daemon, or the owner of the data folder once it answers. It waits up to
+// patience for an owner that is starting or stopping.
 func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -161,8 +162,8 @@ func take(ctx context.Context, cfg Config) (*Daemon, store.Owner, error) {
 	}
 }
 
-// sameConfig refuses an owner with another configuration: its tools are not the ones that were
-// asked for.
+// sameConfig returns an error if the owner runs with another configuration file, since its tools
+// would not be the requested ones.
 func sameConfig(cfg Config, o store.Owner) error {
 	file := ""
 	if cfg.Settings != nil {
@@ -181,10 +182,10 @@ func sameConfig(cfg Config, o store.Owner) error {
 		cfg.DataDir, o.PID, name(o.Config), name(file))
 }
 
-// Client asks the process that owns a data folder, if there is one.
+// Client returns a client of the process that owns a data folder.
 func Client(folder string) *api.Client { return local.Client(folder) }
 
-// Explain makes an error one that the API's tables know.
+// Explain converts an error to the API's error type.
 func Explain(err error) *api.Error {
 	e := tool.AsError(err)
 	if e == nil {

@@ -9,11 +9,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// openAudit opens the record. Whether it is what it was is looked at a moment later (see
-// ledger.Ledger.Inspect): what doesn't agree with its sealed head is added to no more from the
-// beginning.
+// openAudit opens the audit record. ledger.Ledger.Inspect checks its integrity a moment later. A
+// record that disagrees with its sealed head accepts no more entries from the start.
 func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
-	ctx := context.Background() // to open a local database; a record of an older version is moved whole, or not at all
+	ctx := context.Background() // opens a local database; the migration of an older record is all or nothing
 	s, err := d.store.Audit(ctx, key)
 	if err != nil {
 		return nil, err
@@ -31,23 +30,23 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 }
 
 const (
-	// pruneEvery is how often what is kept longer than it should be is thrown away.
+	// pruneEvery is the interval between deletions of expired data.
 	pruneEvery = time.Hour
-	// attestEvery is how often the witness is written when the record grows. A process that is
-	// killed leaves a witness that is no older.
+	// attestEvery is how often the witness of a growing record is written. After a crash the
+	// witness is at most this old.
 	attestEvery = time.Minute
 )
 
-// The first look after the record comes when what the process was started for has begun, and takes
-// no longer than keepLast when the process ends.
+// keepFirst is the delay before the first inspection of the record, so that the process's actual
+// work starts first. keepLast bounds the inspection when the process ends earlier.
 const (
 	keepFirst = 100 * time.Millisecond
 	keepLast  = time.Second
 )
 
-// keepAudit looks whether the record is what it was, and throws away what retention says, of the
-// record and of approvals, until ctx is done. A process that lives no longer than keepFirst does
-// both when it ends.
+// keepAudit inspects the record, then periodically prunes the record and the approvals by their
+// retention and writes the witness, until ctx is done. A process that ends before keepFirst
+// inspects and prunes when it ends.
 func (d *Daemon) keepAudit(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -77,7 +76,7 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	}
 }
 
-// prune throws away what was kept for longer than it should be.
+// prune deletes records and approvals whose retention has expired.
 func (d *Daemon) prune(ctx context.Context) {
 	if err := d.audit.Prune(ctx); err != nil && ctx.Err() == nil {
 		d.log.Warn("audit: throw away what was kept", "err", err)
@@ -85,7 +84,7 @@ func (d *Daemon) prune(ctx context.Context) {
 	d.forgetApprovals(ctx)
 }
 
-// signAudit signs the record as it is when the daemon ends.
+// signAudit seals the record when the daemon stops.
 func (d *Daemon) signAudit(ctx context.Context) error {
 	d.ledger.Inspect()
 	d.tampered.close()

@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkRecord asks the process that runs, or one begun here, how the record is and whether its
-// checkpoints arrive.
+// checkRecord asks the running process, or one started here, for the state of the record and of the
+// checkpoint sinks.
 func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check {
 	const part = "record"
 	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {

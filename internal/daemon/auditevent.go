@@ -21,13 +21,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// event records what happened, and says so in the log where that can't be.
+// event writes e to the record. Errors have already been logged.
 func (d *Daemon) event(ctx context.Context, e audit.Event) error {
 	_, err := d.audit.Event(ctx, e)
 	return err
 }
 
-// withError makes an event's outcome of an error.
+// withError sets the outcome of an event if err is not nil.
 func withError(e audit.Event, err error) audit.Event {
 	if err != nil {
 		e.Outcome, e.ErrorKind = audit.Failed, tool.AsError(err).Kind
@@ -35,7 +35,7 @@ func withError(e audit.Event, err error) audit.Event {
 	return e
 }
 
-// ended records how a program ended. One that goes on in another process has not.
+// ended records the end of a program, unless it continues in another process.
 func (d *Daemon) ended(e *execution.Execution) {
 	d.usage.Ran(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {
@@ -54,29 +54,30 @@ func (d *Daemon) ended(e *execution.Execution) {
 	if e.Error != nil {
 		ev.Outcome, ev.Detail["error"] = audit.ToolError, e.Error.Kind
 	}
-	_ = d.event(context.Background(), ev) // the log has said why; the program has run
-	// of that one a call may have waited that it hasn't made again
+	_ = d.event(context.Background(), ev) // the program has run; the error has been logged
+	// One of its calls may wait for approval and not have been repeated since.
 	if len(e.Calls) > 0 || e.State == execution.Interrupted {
 		d.askedNoMore(e.ID)
 	}
 }
 
-// onRecord lets what people do over the HTTP API be recorded.
+// onRecord wraps the parts of the HTTP API that change something, so that these changes are
+// recorded.
 func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
 	c.Audit, c.Sessions, c.Skills, c.Journals = d.ledger, recordedSessions{d.executor.Sessions(), d}, recordedSkills{d.executor.Skills(), d}, recordedExecutions{d.executor, d}
 	return c
 }
 
-// recordedExecutions are the executions, with a record of who stops one.
+// recordedExecutions records who stops an execution.
 type recordedExecutions struct {
 	*executor.Executor
 	d *Daemon
 }
 
-// Stop stops an execution. What can't be recorded before it is done is not done; how the program
-// ended is recorded as always.
+// Stop stops an execution. It first records the intent, and does nothing if that fails. The end of
+// the program is recorded as usual.
 func (x recordedExecutions) Stop(ctx context.Context, p tool.Principal, id string) error {
-	// else there is nothing to stop, which Stop says
+	// Otherwise there is nothing to stop, and Executor.Stop returns the error.
 	if e, ok := x.Execution(id); ok && e.Principal.ID == p.ID && !journal.State(e.State).Ended() {
 		err := x.d.event(ctx, audit.Event{
 			Kind: audit.KindExecution, Principal: p, Subject: audit.Subject{Execution: id, Session: e.Session}, Intent: true,
@@ -89,14 +90,14 @@ func (x recordedExecutions) Stop(ctx context.Context, p tool.Principal, id strin
 	return x.Executor.Stop(ctx, p, id)
 }
 
-// recordedSessions are the sessions, with a record of what takes one away, or in and out of the
-// data folder.
+// recordedSessions records when a session is deleted, imported, exported or forked.
 type recordedSessions struct {
 	*live.Sessions
 	d *Daemon
 }
 
-// record records what was done to a session. What can't be recorded before it is done is not done.
+// record runs do between a record of the intent and one of the outcome. If the intent can't be
+// recorded, do is not run.
 func (s recordedSessions) record(ctx context.Context, p tool.Principal, session, action string, do func() error) error {
 	e := audit.Event{Kind: audit.KindSession, Principal: p, Subject: audit.Subject{Session: session}, Detail: map[string]string{"action": action, "part": "intent"}}
 	if err := s.d.event(ctx, e); err != nil {
@@ -104,7 +105,7 @@ func (s recordedSessions) record(ctx context.Context, p tool.Principal, session,
 	}
 	err := do()
 	e.Detail = map[string]string{"action": action}
-	_ = s.d.event(ctx, withError(e, err)) // the log has said why; it is done
+	_ = s.d.event(ctx, withError(e, err)) // the change is made; the error has been logged
 	return err
 }
 
@@ -118,7 +119,7 @@ func (s recordedSessions) Export(ctx context.Context, p tool.Principal, name str
 	return s.record(ctx, p, name, "export", func() error { return s.Sessions.Export(ctx, p, name, w, passphrase) })
 }
 
-// Import makes a session of such a file.
+// Import creates a session from an exported file.
 func (s recordedSessions) Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (info *live.Info, err error) {
 	err = s.record(ctx, p, name, "import", func() (err error) {
 		info, err = s.Sessions.Import(ctx, p, name, r, passphrase)
@@ -127,7 +128,7 @@ func (s recordedSessions) Import(ctx context.Context, p tool.Principal, name str
 	return info, err
 }
 
-// Fork makes a copy of a session.
+// Fork copies a session.
 func (s recordedSessions) Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error) {
 	info, err := s.Sessions.Fork(ctx, p, from, to)
 	_ = s.d.event(ctx, withError(audit.Event{
@@ -136,13 +137,13 @@ func (s recordedSessions) Fork(ctx context.Context, p tool.Principal, from, to s
 	return info, err
 }
 
-// recordedSkills are the skills, with a record of which others may import.
+// recordedSkills records when a skill is shared with others.
 type recordedSkills struct {
 	*skill.Shelf
 	d *Daemon
 }
 
-// Share lets others import a skill, or no longer.
+// Share allows other principals to import a skill, or no longer allows it.
 func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string, shared bool) error {
 	err := s.Shelf.Share(ctx, p, name, shared)
 	action := "share"
@@ -155,15 +156,15 @@ func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string
 	return err
 }
 
-// upstreamSignIn records that somebody signed in to an upstream, or out of it, or could not.
+// upstreamSignIn records a sign-in to an upstream or a sign-out, or its failure.
 func (d *Daemon) upstreamSignIn(p tool.Principal, upstream, action string, err error) {
 	_ = d.event(context.Background(), withError(audit.Event{
 		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream}, Detail: map[string]string{"action": action},
 	}, err))
 }
 
-// recordInForce records the configuration and the policies in effect, where they are others than
-// the last that were recorded.
+// recordInForce records the configuration and the policies in effect if they differ from those last
+// recorded.
 func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 	last, err := d.audit.Newest(ctx, audit.KindConfiguration, audit.KindPolicy)
 	if err == nil {
@@ -175,10 +176,10 @@ func (d *Daemon) recordInForce(ctx context.Context, key *secret.Key) {
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], d.policies.engine.Load(), nil)
 }
 
-// recordConfiguration records the configuration in effect, where it is another one than was, the
-// last that was recorded, with the names of what changed. The parts stand in the record as keyed
-// digests, shortened, so that the next one can be compared with them: "p0", "p1" and so on, each of
-// them "name=digest name=digest".
+// recordConfiguration records the configuration in effect, with the names of the parts that
+// changed, if it differs from was, the last one recorded. The parts are stored as shortened keyed
+// digests, for comparison with the next configuration. They are in the details "p0", "p1" and so
+// on, each with the form "name=digest name=digest".
 func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key *secret.Key) error {
 	now := d.parts(key)
 	detail := map[string]string{"action": "load", "sum": d.cfg.Settings.Sum, "version": d.cfg.Version, "changed": "all: it is the first"}
@@ -195,7 +196,7 @@ func (d *Daemon) recordConfiguration(ctx context.Context, was *audit.Record, key
 	return err
 }
 
-// parts gives the configuration's parts as keyed digests.
+// parts returns the keyed digests of the parts of the configuration, by name.
 func (d *Daemon) parts(key *secret.Key) map[string]string {
 	out := map[string]string{}
 	for name, sum := range d.cfg.Settings.Parts {
@@ -205,13 +206,13 @@ func (d *Daemon) parts(key *secret.Key) map[string]string {
 	return out
 }
 
-// Bounds of parts in a record, which has at most 32 entries of 512 bytes.
+// Limits on the parts in a record, which has at most 32 entries of 512 bytes.
 const (
 	partsEntries = 26
 	partsBytes   = 500
 )
 
-// packParts adds parts to a detail. What doesn't fit is left out, and said so.
+// packParts adds parts to a detail. Parts that don't fit are omitted, and "left_out" says so.
 func packParts(detail, parts map[string]string) {
 	line, n := "", 0
 	flush := func() {
@@ -248,7 +249,7 @@ func unpackParts(detail map[string]string) map[string]string {
 	return out
 }
 
-// changes names what was added, changed and removed.
+// changes describes what was added, changed and removed.
 func changes(was, now map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/policy"
 )
 
-// newLedger makes the record one for people.
+// newLedger returns a Ledger of the record.
 func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
 	s := d.cfg.Settings
 	return ledger.New(ledger.Config{
@@ -22,7 +22,7 @@ func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
 	})
 }
 
-// probes tries to get out of the sandbox, as doctor --probe does.
+// probes runs the probes of the sandbox and of its process, as doctor --probe does.
 func (d *Daemon) probes(ctx context.Context) []export.Probe {
 	e := engine{d.cfg.Engine, d.log}
 	var checks []Check
@@ -37,7 +37,7 @@ func (d *Daemon) probes(ctx context.Context) []export.Probe {
 	return out
 }
 
-// decide gives what would be decided on a call without arguments, credentials included.
+// decide returns the decision on a call without arguments, including the checks of the credential.
 func (d *Daemon) decide(r policy.Request) policy.Decision {
 	if why := d.keys.Barred(r.Principal, r.Tool); why != "" {
 		return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
@@ -50,7 +50,7 @@ func (d *Daemon) decide(r policy.Request) policy.Decision {
 	return out
 }
 
-// policyName names the policies in force.
+// policyName returns the name and the version of the policies in force.
 func (d *Daemon) policyName() string {
 	e, _ := d.policies.state()
 	return e.Name() + ", version " + e.Version()

@@ -8,11 +8,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Instructions are what an agent is told about the server when it connects.
+// instructions is sent to agents when they connect.
 const instructions = `Do work by writing programs: search for the tools you need, then call execute once with a TypeScript or Python program that calls them and returns only what you need to know.`
 
-// What agents see of Biplane: three tools, together under 1,000 tokens, the same bytes every time,
-// so that a prompt cache holds them.
+// The definitions of Biplane's own tools for agents: three tools, under 1,000 tokens together.
+// Their bytes never change, so that prompt caches keep them.
 const (
 	executeText = `Run a TypeScript, JavaScript or Python program in a sandbox, where the tools that search finds are async functions. Only the program's value and its console lines come back; results of calls stay inside. So do a whole job in one program: loop, filter, join, and call in parallel with Promise.all.
 
@@ -40,7 +40,7 @@ A value that is too large is cut, and kept under a handle for a later program. I
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer names it"}},"required":["execution"],"additionalProperties":false}`
 )
 
-// builtin gives the definitions of Biplane's own tools, in the order in which agents see them.
+// builtin returns the definitions of Biplane's own tools, in the order in which agents see them.
 func builtin() []*tool.Tool {
 	yes, no := true, false
 	return []*tool.Tool{
@@ -51,10 +51,10 @@ func builtin() []*tool.Tool {
 	}
 }
 
-// A table is a Caller that leads each tool to the Caller of its name.
+// A table is a Caller that dispatches calls by the tool's name.
 type table map[string]tool.Caller
 
-// Call calls.
+// Call forwards c to the Caller of its tool.
 func (t table) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	next := t[c.Tool.Name]
 	if next == nil {

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	signInTime  = 10 * time.Minute // that a person has
-	returnTime  = time.Minute      // that the upstream has to connect afterwards
-	awaitTime   = 20 * time.Second // before an answer comes though nothing has changed
+	signInTime  = 10 * time.Minute // for the user to sign in
+	returnTime  = time.Minute      // for the upstream to connect after a sign-in
+	awaitTime   = 20 * time.Second // before Await returns an unchanged state
 	returnPause = 50 * time.Millisecond
 )
 
-// signIns are the attempts to sign in that are under way: one an upstream, each waited for by a
-// goroutine.
+// signIns holds the sign-in attempts that are under way, at most one for each upstream. A goroutine
+// waits for each.
 type signIns struct {
 	upstreams *upstreams
 	tell      signedIn
@@ -37,20 +37,20 @@ type signIns struct {
 
 	mu     sync.Mutex
 	closed bool
-	active map[string]*attempt // the newest, by exact name of the upstream
+	active map[string]*attempt // the newest attempt, by exact name of the upstream
 }
 
-// signedIn is told that somebody signed in to an upstream ("sign-in") or out of it ("sign-out"), or
-// could not.
+// signedIn is called after a sign-in to an upstream (action "sign-in") or a sign-out ("sign-out").
+// err is not nil if it failed.
 type signedIn func(p tool.Principal, upstream, action string, err error)
 
-// An attempt is one sign-in that waits for a person.
+// An attempt is one sign-in that waits for the user.
 type attempt struct {
 	flow   *oauth.Flow
-	who    tool.Principal          // who began it
-	cancel context.CancelCauseFunc // the cause is what who waits is told
+	who    tool.Principal          // who started it
+	cancel context.CancelCauseFunc // the cause is returned to the waiting caller
 	over   chan struct{}           // closed when state and err are final
-	shown  api.SignIn              // but State and Error
+	shown  api.SignIn              // without State and Error
 	err    error
 }
 
@@ -60,7 +60,7 @@ func newSignIns(u *upstreams, tell signedIn, log *slog.Logger) *signIns {
 	return s
 }
 
-// close ends all attempts, and waits for them.
+// close cancels all attempts and waits for them.
 func (s *signIns) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -69,7 +69,7 @@ func (s *signIns) close() {
 	s.wg.Wait()
 }
 
-// source finds an upstream by its name, or its namespace.
+// source returns the upstream with a name or a namespace.
 func (s *signIns) source(name string) (*source, error) {
 	var names []string
 	for _, info := range s.upstreams.catalog.View().Upstreams() {
@@ -89,7 +89,7 @@ func (s *signIns) source(name string) (*source, error) {
 	return nil, tool.Errorf(tool.NotFound, "no upstream %s: there is %s", name, strings.Join(names, ", "))
 }
 
-// Begin begins an attempt, where the upstream asks for credentials that a person can give.
+// Begin starts a sign-in, if the upstream needs credentials that a user can provide.
 func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, error) {
 	c, err := s.source(upstream)
 	if err != nil {
@@ -106,10 +106,11 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 		return answer, nil
 	}
 	in, wants, err := c.auth.SignedIn(ctx)
-	if err == nil && in { // one that can't be read is replaced
+	if err == nil && in { // if it can't be read, it is replaced
 		answer.How = "through a browser: signed in"
 	}
-	_, lost := c.auth.Token(ctx, false) // what there is can't be renewed: who would do it is away, perhaps for good
+	// err: the token can't be renewed; its authorization server may be gone for good
+	_, lost := c.auth.Token(ctx, false)
 	if health.State != tool.NeedsSignIn && lost == nil && (len(wants) == 0 || health.State == tool.Down) {
 		return answer, nil
 	}
@@ -129,7 +130,7 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 		flow.Close()
 		return nil, tool.Errorf(tool.Unavailable, "biplane is stopping: sign in again when it is back")
 	}
-	if old := s.active[name]; old != nil { // begun at the same time
+	if old := s.active[name]; old != nil { // started at the same time
 		old.cancel(replaced)
 	}
 	var waiting context.Context
@@ -139,7 +140,7 @@ func (s *signIns) Begin(ctx context.Context, upstream string) (*api.SignIn, erro
 	return a.now(), nil
 }
 
-// connected waits until an upstream is past its first connection, for a while.
+// connected waits until an upstream has finished its first connection attempt, at most returnTime.
 func connected(ctx context.Context, c *source) error {
 	patient, cancel := context.WithTimeout(ctx, returnTime)
 	defer cancel()
@@ -158,7 +159,7 @@ func connected(ctx context.Context, c *source) error {
 	return nil
 }
 
-// wait sees an attempt through: the person, then the upstream, which comes back by itself.
+// wait waits until the user has signed in, then until the upstream has reconnected.
 func (s *signIns) wait(ctx context.Context, a *attempt, c *source) {
 	defer a.cancel(nil)
 	patient, cancel := context.WithTimeoutCause(ctx, signInTime, tool.Errorf(tool.Timeout, "nobody signed in to upstream %q within %s", a.shown.Upstream, signInTime))
@@ -176,7 +177,7 @@ func (s *signIns) wait(ctx context.Context, a *attempt, c *source) {
 	close(a.over)
 }
 
-// returned waits until an upstream that was signed in to is connected.
+// returned waits until an upstream is connected after a sign-in.
 func returned(ctx context.Context, c *source) error {
 	ctx, cancel := context.WithTimeout(ctx, returnTime)
 	defer cancel()
@@ -201,7 +202,7 @@ func returned(ctx context.Context, c *source) error {
 	}
 }
 
-// now is how an attempt is.
+// now returns the current state of an attempt.
 func (a *attempt) now() *api.SignIn {
 	in := a.shown
 	in.State = api.SignInWaiting
@@ -216,7 +217,7 @@ func (a *attempt) now() *api.SignIn {
 	return &in
 }
 
-// find finds an attempt.
+// find returns the active attempt with an id.
 func (s *signIns) find(upstream, id string) (*attempt, error) {
 	c, err := s.source(upstream)
 	if err != nil {
@@ -230,7 +231,7 @@ func (s *signIns) find(upstream, id string) (*attempt, error) {
 	return nil, tool.Errorf(tool.NotFound, "that attempt to sign in to upstream %q is over, or another one took its place: run biplane connect again", c.up.Name())
 }
 
-// Await gives how an attempt is, when it no longer waits or after a while.
+// Await returns the state of an attempt when it is over, or after awaitTime.
 func (s *signIns) Await(ctx context.Context, upstream, id string) (*api.SignIn, error) {
 	a, err := s.find(upstream, id)
 	if err != nil {
@@ -247,7 +248,7 @@ func (s *signIns) Await(ctx context.Context, upstream, id string) (*api.SignIn, 
 	return a.now(), nil
 }
 
-// Paste takes the address that the browser ended at.
+// Paste accepts the address at which the browser ended.
 func (s *signIns) Paste(ctx context.Context, upstream, id, redirect string) (*api.SignIn, error) {
 	a, err := s.find(upstream, id)
 	if err != nil {
@@ -259,8 +260,8 @@ func (s *signIns) Paste(ctx context.Context, upstream, id, redirect string) (*ap
 	return s.Await(ctx, upstream, id)
 }
 
-// drop gives up the attempt that is under way for an upstream, and tells it why. Afterwards nobody
-// signs in with it, and its port is free.
+// drop cancels the active attempt for an upstream, with why as its error. Afterwards the attempt
+// can't be completed and its port is free.
 func (s *signIns) drop(name string, why error) {
 	s.mu.Lock()
 	a := s.active[name]
@@ -272,7 +273,7 @@ func (s *signIns) drop(name string, why error) {
 	}
 }
 
-// End gives an attempt up; with no id it signs out.
+// End cancels an attempt. If id is empty, it signs out.
 func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, error) {
 	c, err := s.source(upstream)
 	if err != nil {
@@ -295,7 +296,7 @@ func (s *signIns) End(ctx context.Context, upstream, id string) (*api.SignOut, e
 	return out, err
 }
 
-// credentials says how a server of the configuration gets its credentials, without their values.
+// credentials describes how a configured server gets its credentials, without their values.
 func credentials(c *config.Server) string {
 	given := c.Shown()
 	keys := func(m map[string]string) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }

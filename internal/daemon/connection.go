@@ -9,17 +9,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/mcpserver"
 )
 
-// remembered is how long the labels are kept of a connection that outlived a process.
+// remembered is how long the labels of a connection that outlives its process are kept.
 const remembered = 30 * 24 * time.Hour
 
-// serveConnection speaks MCP over a connection which outlives this process, and may have outlived
-// others: its agent remembers what came through those. Without a name it is one that ends with this
-// process.
+// serveConnection speaks MCP over a connection that outlives this process and may have outlived
+// others. The labels of what its agent received through those processes still apply. A connection
+// without a name ends with this process.
 func (d *Daemon) serveConnection(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	if name == "" {
 		return d.mcp.ServeStdio(ctx, in, out)
 	}
-	owner, name := identity.Local().ID, "connection:"+name // no session has such a name
+	owner, name := identity.Local().ID, "connection:"+name // no session can have such a name
 	labels, err := d.sessions.Labels(ctx, owner, name)
 	if err != nil {
 		return err

@@ -1,7 +1,8 @@
-// Package daemon wires all parts into one value that a test can start: New, Run, Close. It makes
-// them of a configuration, owns what outlives a request (the data folder, upstream connections, the
-// engine, executions), and serves the HTTP API and MCP on a unix socket in the data folder, by
-// which every other command reaches it, and where it is asked to on a loopback address too.
+// Package daemon assembles all parts into one value that a test can start: New, Run, Close. A
+// Daemon is built from a configuration. It owns everything that outlives a request: the data
+// folder, upstream connections, the engine and executions. It serves the HTTP API and MCP on a unix
+// socket in the data folder, through which all other commands reach it. It can also serve them on a
+// TCP address.
 package daemon
 
 import (
@@ -45,29 +46,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// Config is what a Daemon is made of.
+// Config configures a Daemon.
 type Config struct {
-	Settings *config.Config // nil: those of an empty configuration
+	Settings *config.Config // nil means an empty configuration
 	DataDir  string         // the data folder
-	Listen   string         // loopback address to serve besides the socket, host:port, port 0 for any; empty: none
+	Listen   string         // address to serve besides the socket, host:port; port 0 for any; empty for none
 	Version  string         // of Biplane
-	Log      *slog.Logger   // nil: none
-	// Engine are the arguments by which this program becomes a process around the embedded engine:
-	// its main must call Engine then. None: the engine runs in this process.
+	Log      *slog.Logger   // nil discards
+	// Engine holds the arguments that make this program a process around the embedded engine; its
+	// main must then call Engine. If empty, the engine runs in this process.
 	Engine []string
-	// Unprefixed lists tools under their own names in mode direct, where these are unique.
+	// Unprefixed lists tools without their namespace in mode direct if their names are unique.
 	Unprefixed bool
-	// Lazy starts the upstreams when something needs them: a program that names one, a search, a
-	// list of tools.
+	// Lazy starts the upstreams on first use: a program that names one, a search, or a list of
+	// tools.
 	Lazy bool
-	// Program is what this process was begun to run, if it was: its text is read while the rest is
-	// made.
+	// Program is the program that this process was started to run, if any. It is parsed while the
+	// other parts start.
 	Program *api.RunRequest
-	// Recover takes up the executions that had not ended when the process before this one did.
+	// Recover resumes the executions that had not ended when the previous process did.
 	Recover bool
 }
 
-// A Daemon is a whole Biplane.
+// A Daemon is a complete Biplane process.
 type Daemon struct {
 	cfg       Config
 	log       *slog.Logger
@@ -78,10 +79,10 @@ type Daemon struct {
 	attest    func(context.Context) error // see store.Audit.Attest
 	approvals *approval.Gate
 	network   network
-	mask      *mask.Masker   // takes secrets out of all that leaves
-	privacy   *privacy.Guard // nil: personal data is shown as it is
+	mask      *mask.Masker   // removes secrets from all output
+	privacy   *privacy.Guard // nil: personal data is not hidden
 	limits    *limit.Limiter
-	turns     *queue.Fair // of large work of the host, whatever the policies
+	turns     *queue.Fair // for large work of the host, under any policies
 	tokens    *tokens.Counter
 	usage     *usage.Meter
 	driver    closingDriver
@@ -93,23 +94,22 @@ type Daemon struct {
 	sessions  session.Store
 	index     *index
 	metrics   *metrics.Registry
-	ledger    *ledger.Ledger // the record, for people
+	ledger    *ledger.Ledger // the record, as the API and the doctor show it
 	reviewed  *review
 	mcp       *mcpserver.Server
 	http      *httpapi.Server
 	socket    net.Listener
-	tcp       net.Listener // nil when it doesn't listen
-	stopping  atomic.Bool  // nothing new is taken
+	tcp       net.Listener // nil if it doesn't listen
+	stopping  atomic.Bool  // no new work is accepted
 	takeUp    sync.Once
 	close     sync.Once
-	warm      sync.WaitGroup // what is made ready beside the rest
-	first     *program.Ahead // of that; nil: no program is known yet
+	warm      sync.WaitGroup // warm-up work in the background
+	first     *program.Ahead // part of warm; nil if no program is known yet
 	tampered  tampered
 }
 
-// New takes the data folder, makes all parts, and listens. It starts nothing: Run does. When
-// another process owns the data folder the error is a *tool.Error of kind conflict that names it;
-// see Owned.
+// New locks the data folder, creates all parts and listens. It starts nothing; Run does. If another
+// process owns the data folder, New returns a *tool.Error of kind tool.Conflict; see Owned.
 func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if cfg.Settings == nil {
 		cfg.Settings = config.Default()
@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 			return nil, err
 		}
 	}
-	if p := cfg.Program; p != nil { // read beside the rest
+	if p := cfg.Program; p != nil { // parsed in the background
 		d.first = program.NewAhead(program.Request{Source: p.Code, Language: p.Language, Session: p.Session != ""})
 		d.warm.Go(func() { stack.Grow(); d.first.Read() })
 	}
@@ -163,7 +163,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
-// assemble makes the parts, from the record of calls at the bottom to what speaks to agents at the
+// assemble creates the parts, from the audit record at the bottom to the servers for agents at the
 // top.
 func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
@@ -180,7 +180,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	d.tampered.recorded(d)
-	if d.first == nil { // beside the rest; before, it is the engine's process that gets ready beside this one
+	if d.first == nil { // in the background; otherwise the engine's process starts at this time
 		d.warm.Go(program.Warm)
 	}
 	d.approvals = d.newApprovals(key)
@@ -214,21 +214,21 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		"fetch":   d.network,
 		"send":    d.network,
 	})})
-	if d.first == nil { // one that is known compiles it itself, no later than this would
+	if d.first == nil { // a known program compiles it, no later than this would
 		d.warm.Go(d.warmExecute)
 	}
 	d.edges(door, own, key)
 	return nil
 }
 
-// warmExecute has the schema of execute compiled, which the first program would wait for.
+// warmExecute compiles the schema of execute, so that the first program need not wait for it.
 func (d *Daemon) warmExecute() {
 	if e, err := d.catalog.View().Resolve(tool.Own + ".execute"); err == nil {
-		_ = e.Validate([]byte(`{"code":"0"}`)) // whoever calls it hears what is wrong
+		_ = e.Validate([]byte(`{"code":"0"}`)) // callers of execute get the error
 	}
 }
 
-// edges makes what agents and people speak to.
+// edges creates the MCP server and the HTTP API.
 func (d *Daemon) edges(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.Local()
 	d.mcp = mcpserver.New(mcpserver.Config{
@@ -256,7 +256,7 @@ func (d *Daemon) toolsChanged() {
 	d.reviewed.changed()
 }
 
-// ready says why the daemon can't do its work yet.
+// ready returns an error as long as the upstreams are connecting for the first time.
 func (d *Daemon) ready() error {
 	d.upstreams.want()
 	select {
@@ -267,9 +267,9 @@ func (d *Daemon) ready() error {
 	}
 }
 
-// Run runs the upstreams and serves, until ctx is done; then it takes nothing new, lets what is
-// under way end for a few seconds, ends the rest, and returns when all that was started (processes
-// of upstreams, programs, connections) is gone. It is called once.
+// Run runs the upstreams and serves until ctx is done. Then it accepts no new work, waits a few
+// seconds for the work under way, and stops the rest. It returns when everything it started
+// (upstream processes, programs, connections) is gone. It may be called only once.
 func (d *Daemon) Run(ctx context.Context) error {
 	d.announce()
 	if !d.cfg.Lazy {
@@ -296,7 +296,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-failed: // the server's stop says why
+	case <-failed: // server.stop returns the reason
 	}
 	errs := d.wind(context.WithoutCancel(ctx), servers)
 	stopUpstreams()
@@ -304,16 +304,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(append(errs, d.signAudit(context.WithoutCancel(ctx)))...)
 }
 
-// How long what is under way may take to end when the daemon is told to, and the servers after it.
+// drainTime is how long work under way may take to end when the daemon stops; closeTime includes
+// the time for the servers to stop after it.
 const (
 	drainTime = 5 * time.Second
 	closeTime = drainTime + 3*time.Second
 )
 
-// wind ends everything from the outside inwards: nothing new comes in, then what is under way ends,
-// for which it has a while, then what it stood on. The first of the servers takes no more
-// connections at once, so that other processes wait for our end rather than join us; the other one
-// does, to say why it refuses.
+// wind shuts down from the outside in: it refuses new work, waits for the work under way, then
+// stops what that depended on. The first server closes its listener at once, so that other
+// processes wait for this one to end instead of connecting to it. The others accept connections for
+// longer, to answer why they refuse.
 func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
@@ -324,8 +325,8 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	draining, cancelDrain := context.WithTimeout(ctx, drainTime)
 	defer cancelDrain()
 	var errs []error
-	// Whoever waits for a program is told that it goes on in the next process: a caller that is cut
-	// off takes its program along.
+	// Callers that wait for a program are told that it continues in the next process. A caller
+	// whose connection is cut would cancel its program.
 	d.mcp.Drain(draining, func() { errs = append(errs, d.executor.Close()) })
 	errs = append(errs, d.mcp.Close(), d.http.Close())
 	for i, s := range servers[1:] {
@@ -337,14 +338,14 @@ func (d *Daemon) wind(ctx context.Context, servers []*server) []error {
 	case <-all:
 	case <-draining.Done():
 	}
-	// programs that still run are stopped, and whoever waits for them is told so
+	// Stop the programs that still run; their callers get an error.
 	errs = append(errs, d.executor.Close())
 	<-all
 	return append(errs, results...)
 }
 
-// taking refuses what would begin something, once the daemon is stopping. MCP has errors of its own
-// for that.
+// taking refuses requests that would start new work once the daemon is stopping. MCP has its own
+// errors for that.
 func (d *Daemon) taking(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && r.URL.Path != "/mcp" && d.stopping.Load() {
@@ -359,7 +360,7 @@ func (d *Daemon) taking(next http.Handler) http.Handler {
 	})
 }
 
-// announce says in the log what this process is, and what it does not protect from.
+// announce logs what this process is and which protections it lacks.
 func (d *Daemon) announce() {
 	s := d.cfg.Settings
 	config := s.File
@@ -376,7 +377,7 @@ func (d *Daemon) announce() {
 	}
 }
 
-// Addr is the loopback address that is listened on; empty when there is none.
+// Addr returns the address that the daemon listens on; empty if there is none.
 func (d *Daemon) Addr() string {
 	if d.tcp == nil {
 		return ""
@@ -384,15 +385,15 @@ func (d *Daemon) Addr() string {
 	return d.tcp.Addr().String()
 }
 
-// ServeStdio speaks MCP with one agent. Run must be under way.
+// ServeStdio speaks MCP with one agent over in and out. Run must be under way.
 func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	return d.mcp.ServeStdio(ctx, in, out)
 }
 
-// Client asks this daemon over its socket. Run must be under way.
+// Client returns a client of this daemon's socket. Run must be under way.
 func (d *Daemon) Client() *api.Client { return local.Client(d.cfg.DataDir) }
 
-// Status says how the daemon is.
+// Status returns the state of the daemon.
 func (d *Daemon) Status() api.Status {
 	s := d.cfg.Settings
 	view := d.catalog.View()
@@ -405,8 +406,8 @@ func (d *Daemon) Status() api.Status {
 	}
 }
 
-// Upstreams says how the upstreams are, in the order of the configuration, once they are past their
-// first connection.
+// Upstreams returns the state of the upstreams in the order of the configuration, once they are
+// past their first connection attempt.
 func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 	d.upstreams.ready(ctx)
 	namespaces := map[string]string{}
@@ -430,8 +431,8 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 	return out
 }
 
-// Close gives back what New took. Run must have returned, or never have been called. It may be
-// called twice.
+// Close releases what New acquired. Run must have returned or never been called. Further calls do
+// nothing.
 func (d *Daemon) Close() error {
 	var errs []error
 	d.close.Do(func() {
@@ -464,7 +465,7 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// Owned says which process owns the data folder, when that is why New failed.
+// Owned returns the process that owns the data folder, if that is why New failed.
 func Owned(err error) (store.Owner, bool) {
 	var o *store.OwnedError
 	if errors.As(err, &o) {

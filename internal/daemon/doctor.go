@@ -13,29 +13,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Check is one thing that Doctor looked at.
+// A Check is the result of one of Doctor's checks.
 type Check struct {
 	Part   string `json:"part"` // "configuration", "data folder", "sandbox wasm", "upstreams"
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
-	Needed bool   `json:"needed"` // Biplane can't do its work without
+	Needed bool   `json:"needed"` // Biplane can't work without it
 	Detail string `json:"detail"`
 }
 
-// DoctorConfig says what Doctor looks at.
+// DoctorConfig configures Doctor.
 type DoctorConfig struct {
-	Config  string // as --config names it
+	Config  string // the value of --config
 	DataDir string
 	Version string
 	Engine  []string // as in Config
-	Probe   bool     // try to get out of the engine's process, too
+	Probe   bool     // also try to escape from the engine's process
 	Log     *slog.Logger
 }
 
-// Doctor looks at all that Biplane needs on this host: it reads the configuration, opens the data
-// folder, runs programs in every kind of sandbox that try to get out or to take too much, and
-// connects to the upstreams. With Probe it also tries what a program could that had taken over the
-// process of its engine.
+// Doctor checks everything that Biplane needs on this host. It reads the configuration, opens the
+// data folder, and connects to the upstreams. In every kind of sandbox it runs programs that try to
+// escape or to exceed their limits. With Probe it also makes the attempts of a program that has
+// taken over its engine's process.
 func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	s, checks := checkConfig(c.Config)
 	checks = append(checks, checkFolder(ctx, c)...)
@@ -73,7 +73,7 @@ func checkConfig(named string) (*config.Config, []Check) {
 	return s, append(checks, checkPolicy(s))
 }
 
-// checkPolicy loads the policies, and says what they are.
+// checkPolicy loads the policies and describes them.
 func checkPolicy(s *config.Config) Check {
 	check := Check{Part: "configuration", Name: "policy", Needed: true}
 	e, err := s.Engine()
@@ -97,7 +97,7 @@ func checkPolicy(s *config.Config) Check {
 	return check
 }
 
-// checkFolder opens the data folder, and writes to it, unless a running process has it.
+// checkFolder opens the data folder and writes to it, unless a running process owns it.
 func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 	check := Check{Part: "data folder", Name: "store", Needed: true}
 	if _, err := os.Stat(c.DataDir); os.IsNotExist(err) {
@@ -122,10 +122,10 @@ func checkFolder(ctx context.Context, c DoctorConfig) []Check {
 	return []Check{check, executions}
 }
 
-// checkExecutions says what a process left when it ended.
+// checkExecutions reports how many executions a previous process left unfinished.
 func checkExecutions(ctx context.Context, s *store.Store) Check {
 	check := Check{Part: "data folder", Name: "executions"}
-	open, err := s.Executions(nil).Open(ctx) // what records say is not sealed
+	open, err := s.Executions(nil).Open(ctx) // the records are not sealed: no key is needed
 	switch n := len(open); {
 	case err != nil:
 		check.Detail = tool.AsError(err).Msg
@@ -141,7 +141,7 @@ func checkExecutions(ctx context.Context, s *store.Store) Check {
 	return check
 }
 
-// checkUpstreams connects to the upstreams, through the process that runs or one begun here.
+// checkUpstreams connects to the upstreams, through the running process or one started here.
 func checkUpstreams(ctx context.Context, c DoctorConfig, s *config.Config) []Check {
 	const part = "upstreams"
 	if len(s.Servers) == 0 {

@@ -47,8 +47,8 @@ func checkSandbox(ctx context.Context, d driver, s *config.Config, e engine) []C
 	return checks
 }
 
-// checkEscapes makes every attempt in a process of the embedded engine that a guest would make
-// which had taken it over.
+// checkEscapes makes, in a process of the embedded engine, every escape attempt of a guest that has
+// taken it over.
 func checkEscapes(ctx context.Context, e engine) []Check {
 	const part = "escape from the engine's process"
 	if len(e.command) == 0 {

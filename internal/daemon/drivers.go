@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A driver is a kind of sandbox, and how to make its driver.
+// A driver is a kind of sandbox with the constructor of its sandbox.Driver.
 type driver struct {
 	name string
 	tier tool.Tier
@@ -27,19 +27,19 @@ type closingDriver interface {
 	io.Closer
 }
 
-// An engine says how this program becomes a process around the embedded engine.
+// An engine configures how this program becomes a process around the embedded engine.
 type engine struct {
-	command []string // its arguments; none: it can't, and the engine runs in this process, as its Missing says
+	command []string // its arguments; if empty, the engine runs in this process and its Missing says so
 	log     *slog.Logger
 }
 
-// The kinds of sandboxes: one line each.
+// drivers lists the kinds of sandboxes, one per line.
 var drivers = []driver{
 	{"wasm", tool.WASM, embedded},
 }
 
-// embedded makes the driver of the embedded engine, in processes of its own unless the
-// configuration has that off.
+// embedded returns the driver of the embedded engine, which runs in separate processes unless the
+// configuration turns that off.
 func embedded(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.Process == config.ProcessOff || len(e.command) == 0 {
 		engineproc.Ahead().Close()
@@ -51,15 +51,15 @@ func embedded(s config.Sandbox, e engine) (closingDriver, error) {
 	return child.New(child.Config{Command: e.command, Begun: engineproc.Ahead(), Strict: s.Process == config.ProcessStrict, Log: e.log})
 }
 
-// EngineCommand is the argument by which this program becomes a process around the embedded engine,
-// before its main begins.
+// EngineCommand is the argument that makes this program a process around the embedded engine before
+// its main starts.
 const EngineCommand = engineproc.Command
 
-// Engine is that process, in a program whose command for it is another one (Config.Engine): args
-// are what came after it. It returns when the process that began it is gone.
+// Engine runs that process in a program that uses another command for it (Config.Engine). args are
+// the arguments after the command. It returns when the parent process is gone.
 func Engine(args []string) error { return engineproc.Main(args) }
 
-// newDriver makes the driver of the weakest tier that is at least the one asked for.
+// newDriver returns the driver of the weakest tier that is at least the required one.
 func newDriver(s config.Sandbox, e engine) (made closingDriver, kind string, err error) {
 	for _, d := range drivers {
 		if d.tier >= s.Tier {
@@ -73,7 +73,7 @@ func newDriver(s config.Sandbox, e engine) (made closingDriver, kind string, err
 	return nil, "", tool.Errorf(tool.Unavailable, "no sandbox here is of tier %s", s.Tier)
 }
 
-// Sandboxes says what each kind of sandbox can do on this host.
+// Sandboxes returns what each kind of sandbox can do on this host.
 func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
 	out := make([]api.Capability, 0, len(drivers))
 	for _, kind := range drivers {
@@ -86,7 +86,7 @@ func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
 	return out
 }
 
-// capability says what a kind of sandbox can do.
+// capability returns what a kind of sandbox can do.
 func capability(ctx context.Context, kind driver, made sandbox.Driver) api.Capability {
 	caps, err := made.Probe(ctx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// recover takes up what had not ended, before anything new comes: its sessions are its own first.
-// What can't be taken up is said in the log, and stays as it is for the next process.
+// recover resumes the unfinished executions before any new work starts, so that they get their
+// sessions first. What can't be resumed is logged, and left as it is for the next process.
 func (d *Daemon) recover(ctx context.Context) {
 	if !d.cfg.Recover {
 		return
@@ -26,10 +26,10 @@ func (d *Daemon) recover(ctx context.Context) {
 	})
 }
 
-// Settle waits until every execution of this process's own Daemon has ended or waits for nothing
-// but people, or ctx is done. A call that is being made is waited for, however slow its tool: to
-// leave it would be to lose its answer. waiting is called once, with the number of executions, if
-// there is anything to wait for.
+// Settle waits until every execution of this process's own Daemon has ended or waits only for
+// approvals, or ctx is done. It waits for calls under way, however slow their tools: leaving would
+// lose their results. It calls waiting once, with the number of executions, if there is anything to
+// wait for.
 func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	if a.own == nil {
 		return
@@ -52,8 +52,7 @@ func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
 	}
 }
 
-// recorded gives what the record has of the calls of an execution that began at a time, the newest
-// first.
+// recorded returns the recorded calls of an execution that started at began, newest first.
 func (d *Daemon) recorded(ctx context.Context, execution string, began time.Time) (out []executor.Recorded, err error) {
 	q := audit.Query{Kind: audit.KindCall, Execution: execution, Since: began.Add(-audit.ClockSlack), Limit: 1000}
 	for {
@@ -75,9 +74,9 @@ func (d *Daemon) recorded(ctx context.Context, execution string, began time.Time
 	}
 }
 
-// left reports whether a call was sent, as far as its record tells, or was about to be. What was
-// allowed was, but where its intent could not be written down; of what a person was asked about it
-// is known by its end only.
+// left reports whether a call was sent or about to be, judging by its record. An allowed call was
+// sent, unless its intent could not be written. A call that needed approval was sent if its record
+// has a result.
 func left(r *audit.Record) bool {
 	switch r.End.Outcome {
 	case audit.OK, audit.ToolError:

@@ -8,7 +8,7 @@ import "syscall"
 func openFiles() int64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
-		return 256 // what every system allows
+		return 256 // the minimum on all systems
 	}
 	return int64(min(uint64(l.Cur), 1<<20))
 }

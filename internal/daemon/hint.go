@@ -17,41 +17,40 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on the records of weaker hints: the first of one list have a record each, the others share
-// records.
+// Limits on the records of weaker hints: in a short list each hint has its own record, in a longer
+// one several share a record.
 const (
 	hintRecords = 20
 	hintsAtOnce = 25 // in a shared record
 	hintTime    = 30 * time.Second
-	hintsShown  = 1000 // that an API answer lists for an upstream
+	hintsShown  = 1000 // in an API answer, for each upstream
 )
 
-// A hintStore keeps what is believed of the tools of upstreams.
+// A hintStore stores the hints known of the upstreams' tools.
 type hintStore interface {
 	Load(ctx context.Context, upstream string) ([]byte, error)
 	Save(ctx context.Context, upstream string, sights []byte) error
 }
 
-// hints decide which hints of upstreams are believed.
+// hints decides which hints of upstreams are trusted.
 type hints struct {
 	store  hintStore
 	record func(context.Context, audit.Event) error
 	log    *slog.Logger
 }
 
-// A sighted is what was decided on the tools of one upstream.
+// A sighted holds the decisions on the hints of one upstream's tools.
 type sighted struct {
-	claims atomic.Pointer[map[string]*hint.Claim] // that wait for a person, by the tool's exact name
+	claims atomic.Pointer[map[string]*hint.Claim] // waiting for acceptance, by exact name of the tool
 
-	mu      sync.Mutex // held while tools are compared and the catalog is told, and while a claim is accepted
+	mu      sync.Mutex // held while tools are compared and the catalog is updated, and while a claim is accepted
 	listed  []*tool.Tool
-	tools   []*tool.Tool // listed, with the hints that are believed
-	problem string       // why none is believed; empty: they were compared
+	tools   []*tool.Tool // listed, with the trusted hints
+	problem string       // why no hint is trusted; empty if they were compared
 }
 
-// compare returns the tools with the hints that are believed, and reports whether these may differ
-// from before. If what is known of the tools can't be read or stored, no hint is believed. s.mu is
-// held.
+// compare returns the tools with their trusted hints, and reports whether these may have changed.
+// If the stored hints can't be read or written, no hint is trusted. The caller holds s.mu.
 func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believed []*tool.Tool, changed bool) {
 	if s.tools != nil && s.problem == "" && slices.Equal(s.listed, tools) {
 		return s.tools, false
@@ -76,7 +75,7 @@ func (h *hints) compare(upstream string, s *sighted, tools []*tool.Tool) (believ
 	return v.Tools, true
 }
 
-// wait notes the claims that wait for a person.
+// wait stores the claims that wait for acceptance.
 func (s *sighted) wait(claims []hint.Claim) {
 	if len(claims) == 0 {
 		s.claims.Store(nil)
@@ -89,7 +88,7 @@ func (s *sighted) wait(claims []hint.Claim) {
 	s.claims.Store(&all)
 }
 
-// claim returns what a tool claims and is not believed, nil if nothing.
+// claim returns the untrusted claim of a tool, nil if there is none.
 func (s *sighted) claim(name string) *hint.Claim {
 	if all := s.claims.Load(); all != nil {
 		return (*all)[name]
@@ -97,8 +96,7 @@ func (s *sighted) claim(name string) *hint.Claim {
 	return nil
 }
 
-// look compares tools with what is stored of them, puts weaker claims on the record, and stores
-// what is new.
+// look compares tools with their stored hints, records weaker claims, and stores new hints.
 func (h *hints) look(ctx context.Context, upstream string, tools []*tool.Tool) (hint.Verdict, error) {
 	sights, err := h.load(ctx, upstream)
 	if err != nil {
@@ -127,8 +125,8 @@ func (h *hints) save(ctx context.Context, upstream string, sights *hint.Sights) 
 	return h.store.Save(ctx, upstream, data)
 }
 
-// tell puts claims on the record that are not, and reports whether the sights say so from now on. A
-// tool claims one of few things, and each of them is recorded once.
+// tell records the claims that are not on record yet, and reports whether it changed the sights. A
+// tool can make few different claims, and each is recorded once.
 func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, claims []hint.Claim) (told bool) {
 	var fresh []hint.Claim
 	for i := range claims {
@@ -142,7 +140,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 			n = min(hintsAtOnce, len(fresh))
 		}
 		if err := h.record(ctx, weakerEvent(upstream, fresh[:n])); err != nil {
-			for i := range fresh { // recorded with the next list
+			for i := range fresh { // to be recorded with the next list
 				sights.Untold(&fresh[i])
 			}
 			h.log.Error("weaker hints of tools are not on the record", "upstream", upstream, "err", err)
@@ -157,7 +155,7 @@ func (h *hints) tell(ctx context.Context, upstream string, sights *hint.Sights, 
 	return told
 }
 
-// weakerEvent is the record of weaker claims.
+// weakerEvent returns the audit event of weaker claims.
 func weakerEvent(upstream string, claims []hint.Claim) audit.Event {
 	e := audit.Event{
 		Kind: audit.KindTool, Principal: identity.Local(), Subject: audit.Subject{Upstream: upstream},
@@ -179,10 +177,10 @@ func weakerEvent(upstream string, claims []hint.Claim) audit.Event {
 
 func changesOf(c *hint.Claim) string { return strings.Join(c.Claimed.Changes(c.Held), ", ") }
 
-// accept believes a claim from now on, and records that first. s.mu is held.
+// accept records that a claim is accepted, then trusts it. The caller holds s.mu.
 func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s *sighted, c *hint.Claim) error {
 	sights, err := h.load(ctx, upstream)
-	// it was changed: nothing of it counts
+	// The stored hints were tampered with: none of them counts.
 	if s.problem != "" && err != nil && tool.AsError(err).Kind == tool.Conflict {
 		sights, err = hint.Doubt(s.listed), nil
 	}
@@ -200,18 +198,18 @@ func (h *hints) accept(ctx context.Context, p tool.Principal, upstream string, s
 		err = h.save(ctx, upstream, sights)
 	}
 	delete(e.Detail, "part")
-	_ = h.record(ctx, withError(e, err)) // the log has said why; it is done
-	s.tools = nil                        // they are compared once more
+	_ = h.record(ctx, withError(e, err)) // the change is made; the error has been logged
+	s.tools = nil                        // compare them again
 	return err
 }
 
-// believed returns the tools of a source as they are shown. s.mu is held by the caller as long as
+// believed returns the tools of a source with their trusted hints. The caller holds s.seen.mu while
 // it uses them.
 func (u *upstreams) believed(s *source, tools []*tool.Tool) ([]*tool.Tool, bool) {
 	return u.hints.compare(s.up.Name(), &s.seen, s.narrow.Keep(tools))
 }
 
-// source returns the upstream of that name, nil if there is none.
+// source returns the upstream with a name, nil if there is none.
 func (u *upstreams) source(name string) *source {
 	for _, s := range u.sources {
 		if s.up.Name() == name {
@@ -221,7 +219,7 @@ func (u *upstreams) source(name string) *source {
 	return nil
 }
 
-// AcceptHints believes what the server says of a tool, as long as it is the claim of that id.
+// AcceptHints trusts the weaker hints of a tool, if they are still the claim with that id.
 func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error) {
 	u.ready(ctx)
 	e, err := u.catalog.View().Resolve(path)
@@ -250,7 +248,7 @@ func (u *upstreams) AcceptHints(ctx context.Context, p tool.Principal, path, cla
 	return wireClaim(c, e.Path()), nil
 }
 
-// weaker returns what a tool claims and is not believed, nil if nothing.
+// weaker returns the untrusted claim of a tool, nil if there is none.
 func (u *upstreams) weaker(t *tool.Tool, path string) *api.WeakerHints {
 	s := u.source(t.Upstream)
 	if s == nil {
@@ -267,8 +265,7 @@ func wireClaim(c *hint.Claim, path string) *api.WeakerHints {
 	return &api.WeakerHints{Path: path, Changes: c.Claimed.Changes(c.Held), Claim: c.ID()}
 }
 
-// waitingHints returns what tools claim and is not believed, by upstream, in the order of the
-// catalog.
+// waitingHints returns the untrusted claims of all tools by upstream, in the order of the catalog.
 func (u *upstreams) waitingHints() map[string][]api.WeakerHints {
 	out := map[string][]api.WeakerHints{}
 	if !slices.ContainsFunc(u.sources, func(s *source) bool { return s.seen.claims.Load() != nil }) {

@@ -21,7 +21,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// openKeys reads the API keys. They can be made and revoked whether they are taken or not.
+// openKeys loads the API keys. They can be created and revoked even if the configuration doesn't
+// accept them.
 func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
 	d.keys, err = identity.OpenKeys(ctx, identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
 		d.mcp.Cut(principal)
@@ -29,7 +30,7 @@ func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
 	return err
 }
 
-// authenticator makes what says who comes in over the network; nil where nobody signs in.
+// authenticator returns the Authenticator of network requests; nil if no sign-in is configured.
 func (d *Daemon) authenticator() *identity.Authenticator {
 	a := d.cfg.Settings.Auth
 	if a == nil {
@@ -44,7 +45,7 @@ func (d *Daemon) authenticator() *identity.Authenticator {
 	return identity.New(c)
 }
 
-// signedIn records that somebody came in, or was refused.
+// signedIn records an accepted or refused sign-in.
 func (d *Daemon) signedIn(ev identity.Event) {
 	p := ev.Principal
 	detail := map[string]string{
@@ -56,26 +57,26 @@ func (d *Daemon) signedIn(ev identity.Event) {
 		e.Outcome, e.ErrorKind = audit.Failed, tool.Denied
 		e.Decision = audit.Decision{Effect: "deny", Policy: "sign-in", Reason: ev.Reason + ": " + ev.Detail}
 		if ev.More > 0 {
-			detail["more"] = strconv.Itoa(ev.More) // refused since the last record, too many for one each
+			detail["more"] = strconv.Itoa(ev.More) // refusals since the last record, too many for one each
 		}
 		d.log.Warn("sign-in refused", "reason", ev.Reason, "principal", p.ID, "claimed", ev.Claimed, "remote", ev.Remote, "path", ev.Path, "more", ev.More)
 	}
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
 	e.Detail = detail
-	// What comes in now is recorded itself, or not done: nobody gets further because this can't be
-	// written.
+	// What the caller does next is recorded in its own right, or not done: a missing record of the
+	// sign-in gives no further access.
 	if _, err := d.audit.Event(context.Background(), e); err != nil {
 		d.log.Error("record of a sign-in", "err", err)
 	}
 }
 
-// recordedKeys are the API keys, with each change recorded before it is made.
+// recordedKeys records each change of the API keys before it is made.
 type recordedKeys struct {
 	*identity.Keys
 	audit *audit.Log
 }
 
-// Create makes a key.
+// Create creates a key.
 func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *identity.Key, text string, err error) {
 	detail := map[string]string{"person": want.Person, "roles": strings.Join(want.Roles, " "), "scopes": strings.Join(want.Scopes, " "), "tools": strings.Join(want.Tools, " "), "groups": strings.Join(want.Groups, ", ")}
 	if !want.Expires.IsZero() {
@@ -88,7 +89,7 @@ func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *iden
 	return made, text, err
 }
 
-// Rotate gives a key another secret.
+// Rotate replaces a key's secret.
 func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *identity.Key, text string, err error) {
 	err = k.recorded(ctx, "rotate", name, map[string]string{"grace": grace.String()}, func() error {
 		rotated, text, err = k.Keys.Rotate(ctx, name, grace)
@@ -97,7 +98,7 @@ func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Durati
 	return rotated, text, err
 }
 
-// Revoke ends a key.
+// Revoke revokes a key.
 func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identity.Key, err error) {
 	err = k.recorded(ctx, "revoke", name, map[string]string{}, func() error {
 		revoked, err = k.Keys.Revoke(ctx, name)
@@ -106,8 +107,7 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 	return revoked, err
 }
 
-// recorded makes a change between its record and, where it comes to nothing, another one that says
-// so.
+// recorded records a change, then makes it. If the change fails, another record says so.
 func (k recordedKeys) recorded(ctx context.Context, action, name string, detail map[string]string, change func() error) error {
 	p, _ := identity.From(ctx)
 	detail["action"] = action
@@ -126,7 +126,7 @@ func (k recordedKeys) recorded(ctx context.Context, action, name string, detail 
 	return err
 }
 
-// signIn adds to what the HTTP API is made of who comes in.
+// signIn adds authentication and the API keys to the configuration of the HTTP API.
 func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
 	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit}, d.cfg.Settings.AnyHost()
 	if a := d.authenticator(); a != nil {
@@ -135,7 +135,7 @@ func (d *Daemon) signIn(c httpapi.Config) httpapi.Config {
 	return c
 }
 
-// listener serves the address that is listened on.
+// listener returns the handler of the TCP address.
 func (d *Daemon) listener() http.Handler {
 	if d.cfg.Settings.Auth == nil {
 		return d.http.Loopback()
@@ -143,7 +143,7 @@ func (d *Daemon) listener() http.Handler {
 	return d.http.Network()
 }
 
-// listenTCP listens on the address that the configuration gives, with TLS where that is set.
+// listenTCP listens on an address, with TLS if that is configured.
 func (d *Daemon) listenTCP(addr string) (net.Listener, error) {
 	s := d.cfg.Settings
 	if err := identity.CheckExposure(addr, s.Auth != nil, s.TLS.Private()); err != nil {
@@ -166,7 +166,7 @@ func (d *Daemon) listenTCP(addr string) (net.Listener, error) {
 	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}), nil
 }
 
-// URL is the address that is listened on, as agents and people use it; empty when there is none.
+// URL returns the base URL of the TCP address; empty if there is none.
 func (d *Daemon) URL() string {
 	switch {
 	case d.tcp == nil:
@@ -177,11 +177,11 @@ func (d *Daemon) URL() string {
 	return "http://" + d.Addr()
 }
 
-// certificateEvery is how long a certificate is used before its files are looked at again: one that
-// is renewed is used without a restart.
+// certificateEvery is how long a certificate is used before its files are checked for changes. A
+// renewed certificate is thus used without a restart.
 const certificateEvery = time.Minute
 
-// A certificate is that of the server, from two files.
+// A certificate is the server's certificate, loaded from two files.
 type certificate struct {
 	cert, key string
 	log       *slog.Logger
@@ -189,10 +189,10 @@ type certificate struct {
 	mu      sync.Mutex
 	pair    *tls.Certificate
 	looked  time.Time
-	written time.Time // when the files were last written, of pair
+	written time.Time // modification time of the files of pair
 }
 
-// get gives the certificate. Where the files have become unusable, the one before goes on.
+// get returns the certificate. If the files have become unusable, it returns the previous one.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +216,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
-// times gives when the newer of the two files was written.
+// times returns the modification time of the newer file.
 func (c *certificate) times() (newest time.Time, err error) {
 	for _, f := range []string{c.cert, c.key} {
 		fi, err := os.Stat(f)
@@ -230,7 +230,7 @@ func (c *certificate) times() (newest time.Time, err error) {
 	return newest, nil
 }
 
-// principalOf says who makes a request that the HTTP API has let through to MCP.
+// principalOf returns the principal of a request that the HTTP API has passed to MCP.
 func principalOf(r *http.Request) (tool.Principal, error) {
 	p, ok := identity.From(r.Context())
 	if !ok {

@@ -17,25 +17,27 @@ import (
 	"github.com/biplane-dev/biplane/internal/typegen"
 )
 
-// inlined is the largest catalog that mode auto thinks of writing into the description of execute,
-// in tools. Whether it does is a matter of tokens, and mcpserver's.
+// inlined is the largest catalog, in tools, that mode auto considers writing into the description
+// of execute. mcpserver decides by its size in tokens.
 const inlined = 40
 
-// An index shows the catalog to the edges: what exists, never how to call it.
+// An index shows the catalog to the MCP server and the HTTP API. It describes tools, but can't call
+// them.
 type index struct {
-	visible func(tool.Principal) *catalog.View // what of the catalog somebody may see
+	visible func(tool.Principal) *catalog.View // the part of the catalog that a principal may see
 	catalog *catalog.Catalog
 	ready   func(context.Context)
-	weaker  func(t *tool.Tool, path string) *api.WeakerHints // that wait for a person; nil where none do
+	// the tool's claim that waits for acceptance; nil if none does
+	weaker func(t *tool.Tool, path string) *api.WeakerHints
 
 	changes atomic.Int64 // counts the changes of the tools
 
 	mu    sync.Mutex
-	made  int64 // changes when files were made
+	made  int64 // value of changes when trees was created
 	trees *queue.Cache[*tree, *tree]
 }
 
-// describe writes the typed call of an entry.
+// describe returns the signature of an entry.
 func describe(e *catalog.Entry, language string) catalog.Signature {
 	write := typegen.Signature
 	if language == "python" {
@@ -45,7 +47,7 @@ func describe(e *catalog.Entry, language string) catalog.Signature {
 	return catalog.Signature{Code: code, Example: example, ResultNote: note}
 }
 
-// Tools lists all tools that p may see.
+// Tools returns all tools that p may see.
 func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
 	x.ready(ctx)
 	var out []api.Tool
@@ -55,7 +57,7 @@ func (x *index) Tools(ctx context.Context, p tool.Principal) []api.Tool {
 	return out
 }
 
-// Tool gives all that is known of a tool, by any of its names.
+// Tool returns the details of a tool, given any of its names.
 func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error) {
 	x.ready(ctx)
 	e, err := x.visible(p).Resolve(path)
@@ -66,7 +68,7 @@ func (x *index) Tool(ctx context.Context, p tool.Principal, path string) (*api.T
 	return &d, nil
 }
 
-// Search gives what a search finds, best first.
+// Search returns the tools that match a query, best first.
 func (x *index) Search(ctx context.Context, p tool.Principal, query string, limit int) ([]api.Hit, error) {
 	x.ready(ctx)
 	if limit <= 0 {
@@ -79,25 +81,25 @@ func (x *index) Search(ctx context.Context, p tool.Principal, query string, limi
 	return out, nil
 }
 
-// Types gives the declarations of all tools that p may see, as files.
+// Types returns the declarations of all tools that p may see, as files.
 func (x *index) Types(ctx context.Context, p tool.Principal) map[string]string {
 	x.ready(ctx)
 	return x.tree(p)
 }
 
-// A tree is the declarations of some tools.
+// A tree holds the declarations of some tools.
 type tree struct {
 	entries []*catalog.Entry
 	write   func() map[string]string // once
 }
 
-// maxTrees is of how many different choices of tools the declarations are kept.
+// maxTrees is the number of trees in the cache; principals that see the same tools share one.
 const maxTrees = 16
 
-// tree gives the declarations of all tools that p may see, made anew when these changed. Nobody
-// else waits until they are written.
+// tree returns the declarations of all tools that p may see, from the cache unless the tools have
+// changed. It writes them without holding x.mu.
 func (x *index) tree(p tool.Principal) map[string]string {
-	changes := x.changes.Load() // before the entries are looked at
+	changes := x.changes.Load() // loaded before the entries are read
 	entries := x.visible(p).Entries()
 	return x.treeOf(p, changes, entries).write()
 }
@@ -119,7 +121,7 @@ func (x *index) treeOf(p tool.Principal, changes int64, entries []*catalog.Entry
 	return t
 }
 
-// declarations writes the declarations of tools, as files.
+// declarations returns the declarations of tools, as files.
 func declarations(entries []*catalog.Entry) map[string]string {
 	items := make([]typegen.Item, len(entries))
 	for i, e := range entries {
@@ -130,7 +132,7 @@ func declarations(entries []*catalog.Entry) map[string]string {
 	return files
 }
 
-// listed gives the tools under the names of mode direct.
+// listed returns the tools with their names in mode direct.
 func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed {
 	x.ready(ctx)
 	entries := x.visible(p).Entries()
@@ -141,8 +143,8 @@ func (x *index) listed(ctx context.Context, p tool.Principal) []mcpserver.Listed
 	return out
 }
 
-// lookup finds a tool by any of its names, whoever asks: the door refuses and records what somebody
-// may not call.
+// lookup finds a tool by any of its names, whether or not the principal may see it. The gateway
+// refuses and records calls that are not allowed.
 func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool.Tool {
 	x.ready(ctx)
 	e, err := x.catalog.View().Resolve(name)
@@ -152,7 +154,7 @@ func (x *index) lookup(ctx context.Context, _ tool.Principal, name string) *tool
 	return e.Tool
 }
 
-// inline writes a small catalog in full.
+// inline returns the signatures of a small catalog; empty for a larger one.
 func (x *index) inline(ctx context.Context, p tool.Principal) string {
 	x.ready(ctx)
 	entries := x.visible(p).Entries()

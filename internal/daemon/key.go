@@ -11,15 +11,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// keyFile is the name of the key's file in the data folder.
+// keyFile is the name of the key file in the data folder.
 const keyFile = "key"
 
-// newKeyFile is the name of the key's file in a data folder that is being made.
+// newKeyFile is the name of the key file while a data folder is being created.
 const newKeyFile = keyFile + ".new"
 
-// checkKey makes the key of a new data folder, and its witness. A key without a database and
-// without a witness was used before: both are there before the key has its name. And with a new key
-// beside a database, nothing that is sealed there could be read again. The caller owns the folder.
+// checkKey creates the key and the witness of a new data folder. A key without a database and a
+// witness is an error: both exist before the key gets its final name, so the folder was used
+// before. A database without its key is an error too: with a new key nothing sealed in it could be
+// read. The caller must own the folder.
 func checkKey(folder string) error {
 	name, next := filepath.Join(folder, keyFile), filepath.Join(folder, newKeyFile)
 	given, database := os.Getenv("BIPLANE_KEY") != "", there(filepath.Join(folder, store.File))
@@ -29,7 +30,7 @@ func checkKey(folder string) error {
 	case !given && !there(name):
 		return tool.Errorf(tool.Conflict, "the data folder %s has a database, and its key is gone: put the key back as %s, or into $BIPLANE_KEY; to begin anew, move the folder away", folder, name)
 	case database, there(filepath.Join(folder, store.WitnessFile)):
-		// whether they are those that the key sealed is seen when the record is opened
+		// Whether they were sealed with this key is checked when the record is opened.
 		return nil
 	case !given || store.Marked(folder):
 		return tool.Errorf(tool.Conflict, "the data folder %s was used before, and its database and the record's witness %s are gone: restore all of the folder from a backup; to begin anew, "+
@@ -42,8 +43,8 @@ func checkKey(folder string) error {
 	return store.Foresee(folder, k)
 }
 
-// makeKey makes a key and then a witness, or goes on where a start ended that had begun to. With a
-// database there must be a witness already.
+// makeKey creates a key and then a witness, or resumes where an interrupted start left off. If
+// there is a database, there must already be a witness.
 func makeKey(folder string, database bool) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return tool.Errorf(tool.Unavailable, "make the data folder: %w; give another one with --data-dir", err)
@@ -64,14 +65,14 @@ func makeKey(folder string, database bool) error {
 	return nil
 }
 
-// there reports whether there is a file of the name, or something that can't be looked at.
+// there reports whether a file exists, or can't be examined.
 func there(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// openKey gives the key that seals what the store must not keep in the clear: that of $BIPLANE_KEY,
-// else that of the data folder, which is made where there is none.
+// openKey returns the key that seals confidential data in the store. It is the one in $BIPLANE_KEY,
+// otherwise the one in the data folder, which is created if missing.
 func openKey(folder string) (*secret.Key, error) {
 	if text := os.Getenv("BIPLANE_KEY"); text != "" {
 		k, err := secret.ParseKey(text)

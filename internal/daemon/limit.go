@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// admit counts an execution, and what it used when it ends.
+// admit counts an execution against the limits. The returned function records its usage when it
+// ends.
 func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execution), error) {
 	done, err := d.limits.Take(ctx, c, true)
 	if err != nil {
@@ -19,15 +20,15 @@ func (d *Daemon) admit(ctx context.Context, c *tool.Call) (func(*execution.Execu
 	return d.ending(c, done), nil
 }
 
-// readmit counts an execution that goes on after a restart, and what it uses from now on: by the
-// rules, and by the policies that would let it begin now.
+// readmit counts an execution that continues after a restart, and its usage from now on. The limits
+// are those of the configuration and of the policies that would now allow its start.
 func (d *Daemon) readmit(c *tool.Call) func(*execution.Execution) {
 	c.Tool = &tool.Tool{Upstream: tool.Own, Name: "execute"}
 	c.Grant = d.policies.engine.Load().Decide(policy.Request{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels}).Grant
 	return d.ending(c, d.limits.Resume(context.Background(), c))
 }
 
-// ending tells what an execution used, when it has ended.
+// ending returns a function that passes the usage of an ended execution to done.
 func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Execution) {
 	return func(e *execution.Execution) {
 		spent := limit.Spent{CPU: e.CPU()}
@@ -42,7 +43,7 @@ func (d *Daemon) ending(c *tool.Call, done func(limit.Spent)) func(*execution.Ex
 	}
 }
 
-// newLimits makes what holds the limits.
+// newLimits returns the Limiter of the configured limits.
 func (d *Daemon) newLimits(ctx context.Context, key *secret.Key) (*limit.Limiter, error) {
 	return limit.New(ctx, limit.Config{Rules: d.cfg.Settings.Limits, Store: d.store.Limits(key)})
 }

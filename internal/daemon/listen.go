@@ -17,12 +17,12 @@ import (
 // A server serves one listener.
 type server struct {
 	http *http.Server
-	done chan struct{} // closed when it serves no more
-	err  error         // why, when it wasn't told to stop; set before done is closed
+	done chan struct{} // closed when serving has ended
+	err  error         // why, unless stop was called; set before done is closed
 }
 
-// serve begins to serve. failed is told when the server ends by itself; it must have room for that.
-// Connections over a network are bounded.
+// serve starts to serve l. It sends to failed if serving ends without a call of stop; failed must
+// have room for that. The number of network connections is limited.
 func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error) *server {
 	s := &server{
 		http: &http.Server{
@@ -44,8 +44,8 @@ func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error
 	return s
 }
 
-// stop ends a server: it takes no more connections, and the requests under way may end until ctx is
-// done.
+// stop shuts a server down. It closes the listener, and waits for the requests under way until ctx
+// is done.
 func (s *server) stop(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -55,17 +55,17 @@ func (s *server) stop(ctx context.Context) error {
 	return errors.Join(err, s.err)
 }
 
-// mostConnections is how many connections of a network there may be: no more than a half of the
-// files that the process may open, so that the rest of it (the store, upstreams, the socket) always
-// finds some.
+// mostConnections returns the maximum number of network connections. It is at most half of the
+// files that this process may open, so that the store, upstreams and the socket always have some
+// left.
 func mostConnections() int64 {
 	const most = 4096
 	return max(min(most, openFiles()/2), 8)
 }
 
-// connections bounds the connections of a network, by the addresses that they come from. When an
-// address has its share, or all of them have theirs, the connection that has been idle for longest
-// is closed, of the address with the most; when none is, the new one.
+// connections limits network connections, in total and for each source address. When a limit is
+// reached, it closes the connection that has been idle for longest, from the address with the most
+// connections. If none is idle, it closes the new one.
 type connections struct {
 	shares *queue.Shares
 
@@ -73,10 +73,10 @@ type connections struct {
 	all map[net.Conn]*peer
 }
 
-// A peer is a connection that counts.
+// A peer is a counted connection.
 type peer struct {
 	from  string
-	idle  bool // no request of it is under way
+	idle  bool // has no request under way
 	since time.Time
 }
 
@@ -84,7 +84,7 @@ func newConnections(most int64) *connections {
 	return &connections{shares: queue.NewShares("connections", "open", most), all: map[net.Conn]*peer{}}
 }
 
-// state is called when a connection changes its state (http.Server.ConnState).
+// state is the callback for http.Server.ConnState.
 func (c *connections) state(conn net.Conn, to http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *connections) state(conn net.Conn, to http.ConnState) {
 	}
 }
 
-// enter counts a connection, or closes it. c.mu is held.
+// enter counts a connection, or closes it. The caller holds c.mu.
 func (c *connections) enter(conn net.Conn) {
 	from := "local"
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -124,8 +124,9 @@ func (c *connections) enter(conn net.Conn) {
 	c.all[conn] = &peer{from: from, idle: true, since: time.Now()}
 }
 
-// victim returns the connection that makes room for one from an address: of the address with the
-// most that has an idle one. c.mu is held.
+// victim returns the connection to close for a new one from an address, nil if there is none. It is
+// the longest idle one of the address with the most connections that has an idle one. The caller
+// holds c.mu.
 func (c *connections) victim(from string) (oldest net.Conn) {
 	for _, address := range c.shares.More(from) {
 		for conn, one := range c.all {
@@ -140,16 +141,17 @@ func (c *connections) victim(from string) (oldest net.Conn) {
 	return oldest
 }
 
-// leave no longer counts a connection. c.mu is held.
+// leave stops counting a connection. The caller holds c.mu.
 func (c *connections) leave(conn net.Conn) {
 	c.shares.Give(c.all[conn].from, 1)
 	delete(c.all, conn)
 }
 
-// hangUp closes a connection at once: TLS would first try to say so, to a peer that may not listen.
+// hangUp closes a connection at once. A TLS close would first send an alert, to a peer that may not
+// read.
 func hangUp(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
-	_ = conn.Close() // nothing is lost with it
+	_ = conn.Close() // an error loses nothing
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// newMask returns a Masker of the secrets that the configuration has, and of the data folder's key.
-// Upstreams add their own, and the tokens that they sign in with.
+// newMask returns a Masker of the configuration's secrets and of the data folder's key. Upstreams
+// add their own secrets and the tokens of their sign-ins.
 func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m := mask.New(mask.Shape{Prefix: identity.KeyPrefix, Length: identity.KeyLength})
 	m.Add(s.Hidden...)
 	m.Add(key.Texts()...)
-	for i := range s.Servers { // a disabled one's, too
+	for i := range s.Servers { // including disabled ones
 		c := &s.Servers[i]
 		m.AddNamed(c.Env)
 		m.AddNamed(c.Headers)
@@ -38,8 +38,8 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	return m
 }
 
-// masked returns a Caller that takes secrets out of what next says: results, errors, progress and
-// log messages.
+// masked returns a Caller that removes secrets from everything that next returns or sends: results,
+// errors, progress and log messages.
 func masked(m *mask.Masker, next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		call := *c
@@ -90,8 +90,8 @@ func maskedResult(m *mask.Masker, r *tool.Result) (*tool.Result, error) {
 	return out, nil
 }
 
-// shownRequests returns the requests as they are shown: without secrets in their arguments. What is
-// sent is what was asked for.
+// shownRequests returns the approval requests without secrets in their arguments. The calls
+// themselves are sent unchanged.
 func (d *Daemon) shownRequests() approval.Requests { return maskedRequests{d.approvals, d.mask} }
 
 type maskedRequests struct {
@@ -113,7 +113,7 @@ func (m maskedRequests) Get(ctx context.Context, id string) (*approval.Request, 
 	return m.cleaned(m.Requests.Get(ctx, id))
 }
 
-// Decide decides, and returns the request without secrets.
+// Decide decides a request, and returns it without secrets.
 func (m maskedRequests) Decide(ctx context.Context, d approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
 	return m.cleaned(m.Requests.Decide(ctx, d, id, approve, note))
 }

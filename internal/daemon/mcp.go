@@ -13,10 +13,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// ServeMCP speaks MCP with one agent: as the owner of the data folder when no process is, else
-// through the process that is. When that process ends, as it does when the agent that began it is
-// closed, this one takes its place, or goes on through the one that did: the agent notices nothing
-// but errors for the calls that were under way.
+// ServeMCP speaks MCP with one agent. It owns the data folder if no other process does; otherwise
+// it relays to the owner. The owner ends when its own agent is closed. Then this process takes its
+// place, or relays to the one that did. The agent only sees errors for the calls that were under
+// way.
 func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	d, owner, err := take(ctx, cfg)
 	if err != nil {
@@ -24,7 +24,7 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 	}
 	if d != nil {
 		own := start(ctx, d)
-		// Run ends the conversation, when what is under way is answered.
+		// Run ends the conversation once the calls under way are answered.
 		defer context.AfterFunc(ctx, own.cancel)()
 		err := d.ServeStdio(context.WithoutCancel(ctx), in, out)
 		if ctx.Err() != nil {
@@ -44,27 +44,27 @@ func ServeMCP(ctx context.Context, cfg Config, in io.Reader, out io.Writer) erro
 	return relay.Run(ctx, relay.Config{Connect: c.connect, Drain: drainTime, Log: log}, in, out)
 }
 
-// sameMode refuses an owner that shows agents something else than what was asked for.
+// sameMode returns an error if the owner serves agents in another mode.
 func sameMode(ctx context.Context, cfg Config, pid int) error {
 	s, err := status(ctx, local.Client(cfg.DataDir))
 	if err != nil || cfg.Settings == nil || s.Mode == cfg.Settings.Mode {
-		return nil // one that is gone by now is not one to pass messages to
+		return nil // the owner may have ended by now: connecting to it reports that
 	}
 	return tool.Errorf(tool.Conflict, "data folder %s is in use by biplane process %d, which runs in mode %s, not %s: stop that process, or give this one a folder of its own with --data-dir",
 		cfg.DataDir, pid, s.Mode, cfg.Settings.Mode)
 }
 
-// A connector opens a connection of one agent again and again.
+// A connector opens and reopens the connection of one agent.
 type connector struct {
 	cfg  Config
 	log  *slog.Logger
-	name string // of the connection, for the processes that serve it
+	name string // of the connection, known to the processes that serve it
 }
 
-// connect opens a backend: the process that owns the data folder, or a Daemon of our own.
+// connect returns a backend: the process that owns the data folder, or a Daemon in this process.
 func (c *connector) connect(ctx context.Context) (*relay.Backend, error) {
 	var last error
-	for range 5 { // an owner may end between its answer and ours
+	for range 5 { // an owner may end after take has seen it
 		d, _, err := take(ctx, c.cfg)
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (c *connector) connect(ctx context.Context) (*relay.Backend, error) {
 	return nil, tool.Errorf(tool.Unavailable, "the biplane process that owns the data folder takes no connection: %w", last)
 }
 
-// ownBackend is a Daemon that this process runs.
+// ownBackend returns a backend that is a Daemon in this process.
 func (c *connector) ownBackend(ctx context.Context, d *Daemon) *relay.Backend {
 	own := start(ctx, d)
 	inR, inW := io.Pipe()

@@ -14,9 +14,8 @@ import (
 )
 
 // CheckNames returns a line for each name in the configuration and its policies that no tool or
-// upstream has, as far as that is known without starting anything: by the tools that each upstream
-// has listed, as the data folder has them. If names of other upstreams can't be checked, another
-// line says so.
+// upstream has. It starts nothing, but uses the tools that each upstream last listed, as stored in
+// the data folder. If names of other upstreams can't be checked, another line says so.
 func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string, error) {
 	e, err := s.Engine()
 	if err != nil {
@@ -55,8 +54,8 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 	return lines, nil
 }
 
-// listedBefore returns the tools that upstreams have listed, as far as the data folder tells: their
-// names.
+// listedBefore returns the tools that upstreams have listed, according to the data folder. Only
+// their names are set.
 func listedBefore(ctx context.Context, folder string) (map[string][]*tool.Tool, error) {
 	stored, err := store.StoredHints(ctx, folder)
 	if err != nil {

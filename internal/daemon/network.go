@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// networkTools are those of ours that programs reach the network by, as fetch. Agents see neither:
-// their calls come from inside of programs only.
+// networkTools returns the tools behind a program's fetch. Only programs can call them; agents
+// don't see them.
 func networkTools() []*tool.Tool {
 	yes, no := true, false
 	schema := func(methods string) json.RawMessage {
@@ -23,20 +23,19 @@ func networkTools() []*tool.Tool {
 			Annotations: tool.Annotations{ReadOnly: &yes, Idempotent: &yes}},
 		{Upstream: tool.Own, Name: "send", Title: "Send to a host", Description: "What fetch(url, { method }) in a program calls where the method may change something.",
 			InputSchema: schema(`"POST","PUT","PATCH","DELETE","OPTIONS"`), Annotations: tool.Annotations{ReadOnly: &no},
-			// What a program that is planned is answered with is made of it.
+			// The simulated answer in a plan is generated from it.
 			OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"const":200},"statusText":{"const":"OK"},"url":{"type":"string","format":"uri"},"headers":{"type":"object"},"text":{"type":"string"}},"required":["status","statusText","url","headers","text"]}`)},
 	}
 }
 
-// A network is the Caller of the network's tools.
+// A network is the Caller of the network tools.
 type network struct{ client *egress.Client }
 
 func (d *Daemon) newNetwork() network {
 	return network{egress.New(egress.Config{Private: d.cfg.Settings.Network.Private, Version: d.cfg.Version})}
 }
 
-// Call makes a request of a program. What policy decided on is where it goes: both take it from
-// policy.TargetOf.
+// Call sends a program's request. Policy was checked for the same target: both use policy.TargetOf.
 func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	if c.Parent == "" {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for programs: call fetch in one", c.Path))
@@ -64,13 +63,13 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	case err == nil:
 		return response(t, resp)
 	case e.Kind == tool.Unavailable && t.Reads():
-		return tool.Text(true, e.Msg), nil // of one host, not of all: it is no reason to stop calling others
+		return tool.Text(true, e.Msg), nil // one host failed, not the network: the tool stays usable for others
 	default:
 		return nil, err
 	}
 }
 
-// response is what a program's fetch makes its Response of.
+// response returns the result from which a program's fetch builds its Response.
 func response(t *policy.Target, r *egress.Response) (*tool.Result, error) {
 	v := struct {
 		Status     int               `json:"status"`

@@ -15,18 +15,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// policyLook is how often a folder of policies is looked at.
+// policyLook is the interval between checks of the policy folder.
 const policyLook = time.Second
 
-// policies are the door under the newest policies: each version of them is a Gateway of its own. A
-// call that is under way keeps the one that it began with; the next call of the same program has
+// policies calls tools under the newest policies. Each version of the policies has its own Gateway.
+// A call under way keeps the version that it started with; the next call of the same program uses
 // the newest.
 type policies struct {
 	settings *config.Config
-	parts    gateway.Config // but for Policy
-	changed  func()         // told when what somebody may see may have changed
-	// loaded is told of policies that came into force, and of those that did not, with the reason
-	// and with what stays.
+	parts    gateway.Config // without Policy
+	changed  func()         // called when the tools that a principal may see may have changed
+	// loaded is called when new policies are in force, or when they were rejected: err says why,
+	// and inForce stays in force.
 	loaded func(ctx context.Context, inForce *policy.Engine, err error)
 	log    *slog.Logger
 
@@ -34,10 +34,10 @@ type policies struct {
 	engine atomic.Pointer[policy.Engine]
 
 	mu      sync.Mutex
-	problem string // why the newest files are not in force; empty when they are
+	problem string // why the newest files are not in force; may be empty
 }
 
-// newPolicies loads the policies. The error says what is wrong in them.
+// newPolicies loads the policies. The error describes what is wrong with them.
 func newPolicies(s *config.Config, parts gateway.Config, changed func(), loaded func(context.Context, *policy.Engine, error), log *slog.Logger) (*policies, error) {
 	p := &policies{settings: s, parts: parts, changed: changed, loaded: loaded, log: log}
 	p.parts.Latest = func() string { return p.engine.Load().Version() }
@@ -48,7 +48,7 @@ func newPolicies(s *config.Config, parts gateway.Config, changed func(), loaded 
 	return p, p.put(e)
 }
 
-// put brings an engine into force.
+// put puts an engine into force.
 func (p *policies) put(e *policy.Engine) error {
 	parts := p.parts
 	parts.Policy = e
@@ -61,27 +61,27 @@ func (p *policies) put(e *policy.Engine) error {
 	return nil
 }
 
-// Call calls through the newest Gateway.
+// Call calls a tool through the newest Gateway.
 func (p *policies) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	return p.gate.Load().Call(ctx, c)
 }
 
-// visible gives what somebody may see now.
+// visible returns the part of the catalog that a principal may see now.
 func (p *policies) visible(who tool.Principal) *catalog.View { return p.gate.Load().Visible(who) }
 
-// shows reports whether somebody may see a tool now.
+// shows reports whether a principal may see a tool now.
 func (p *policies) shows(_ context.Context, who tool.Principal, t *tool.Tool) bool {
 	return p.gate.Load().Shows(who, t)
 }
 
-// state says which policies are in force, and why the newest files are not, where they aren't.
+// state returns the policies in force, and why the newest files are not.
 func (p *policies) state() (e *policy.Engine, problem string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.engine.Load(), p.problem
 }
 
-// watch looks after the folder of policies until ctx ends. Files that are wrong change nothing.
+// watch reloads the policy folder when it changes, until ctx is done. Invalid files are ignored.
 func (p *policies) watch(ctx context.Context) {
 	if p.settings.PolicyDir == "" {
 		return
@@ -98,7 +98,7 @@ func (p *policies) watch(ctx context.Context) {
 	}
 }
 
-// reload brings the policies into force that the folder has now.
+// reload puts the current policies of the folder into force.
 func (p *policies) reload(ctx context.Context) {
 	e, err := p.settings.Engine()
 	if err == nil && e.Version() != p.engine.Load().Version() {
@@ -121,7 +121,7 @@ func (p *policies) reload(ctx context.Context) {
 	}
 }
 
-// announce says which policies are in force, and loudly where they allow everything.
+// announce logs which policies are in force, with a warning if they allow everything.
 func (p *policies) announce() {
 	e := p.engine.Load()
 	if e.Name() == "open" {

@@ -22,8 +22,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A desk answers what policies say, those in force or others, of the tools that there are and of
-// the record.
+// A desk answers questions about policies, those in force or others, by the current tools and the
+// record.
 type desk struct {
 	settings *config.Config
 	policies *policies
@@ -34,7 +34,7 @@ type desk struct {
 	ready    func(context.Context)
 }
 
-// tools gives all tools, and execute.
+// tools returns all tools, and execute.
 func (d *desk) tools(ctx context.Context) []*tool.Tool {
 	d.ready(ctx)
 	view := d.catalog.View()
@@ -48,10 +48,10 @@ func (d *desk) tools(ctx context.Context) []*tool.Tool {
 	return out
 }
 
-// Schema gives the Cedar schema of all that policies can name.
+// Schema returns the Cedar schema of everything that policies can name.
 func (d *desk) Schema(ctx context.Context) string { return policy.Schema(d.tools(ctx)) }
 
-// engine makes the engine of files, or gives the one in force.
+// engine returns an engine of files, or the one in force if files is nil.
 func (d *desk) engine(files []api.PolicyFile) (*policy.Engine, error) {
 	if files == nil {
 		return d.policies.engine.Load(), nil
@@ -63,7 +63,7 @@ func (d *desk) engine(files []api.PolicyFile) (*policy.Engine, error) {
 	return policy.New(cfg)
 }
 
-// Check says what is wrong in policies.
+// Check returns the errors and warnings of policies.
 func (d *desk) Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyReport, error) {
 	tools := d.tools(ctx)
 	r := &api.PolicyReport{Tools: len(tools), Problems: []api.PolicyProblem{}, Warnings: []api.PolicyProblem{}}
@@ -103,7 +103,7 @@ func wireProblems(list []policy.Problem) []api.PolicyProblem {
 	return out
 }
 
-// Explain decides on a call that is not made.
+// Explain returns the decision on a call, without making it.
 func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAnswer, error) {
 	d.ready(ctx)
 	e, err := d.engine(q.Files)
@@ -144,8 +144,8 @@ func (d *desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	return a, nil
 }
 
-// question gives what is asked about, and its name: a call of a tool, or with "read" or "write" in
-// the tool's place the use of the file that the argument path names.
+// question returns the request that a question is about, and its name. The request is a call of a
+// tool. If the tool is "read" or "write", it is the use of the file in the argument path.
 func (d *desk) question(q api.PolicyQuestion) (r policy.Request, about string, err error) {
 	if q.Tool == "read" || q.Tool == "write" {
 		var a struct {
@@ -178,10 +178,10 @@ func (d *desk) principal(p api.PolicyPrincipal) tool.Principal {
 	return tool.Principal{ID: p.ID, Name: p.Name, Person: p.Person, Agent: p.Agent, Client: p.Client, Roles: p.Roles, Groups: p.Groups, Scopes: p.Scopes}
 }
 
-// maxReplay is how many records are decided on again at most.
+// maxReplay is the maximum number of records to replay.
 const maxReplay = 200_000
 
-// Replay decides on recorded calls again.
+// Replay decides recorded calls again.
 func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyReplayRequest) (*api.PolicyReplay, error) {
 	e, err := d.engine(q.Files)
 	if err != nil {
@@ -217,17 +217,17 @@ func (d *desk) Replay(ctx context.Context, who tool.Principal, q api.PolicyRepla
 	}
 }
 
-// replaying is one replay of the record.
+// replaying is the state of one replay.
 type replaying struct {
 	*desk
 	engine  *policy.Engine
 	looks   policy.Looks
 	out     *api.PolicyReplay
-	changed map[api.PolicyChange]*api.PolicyChange // by what they have in common
+	changed map[api.PolicyChange]*api.PolicyChange // by the fields that identify the change
 	unknown map[string]*api.PolicyUndecided        // by reason
 }
 
-// record decides on one record again. The newest comes first.
+// record decides one record again. Records come newest first.
 func (p *replaying) record(ctx context.Context, r *audit.Record) error {
 	q, why, err := p.request(ctx, r)
 	if err != nil {
@@ -255,7 +255,7 @@ func (p *replaying) record(ctx context.Context, r *audit.Record) error {
 	return nil
 }
 
-// request makes the request of a record, or says why what the record keeps is not enough.
+// request returns the request of a record, or why the record does not have enough data for one.
 func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Request, why string, err error) {
 	path := r.Subject.Tool
 	t := p.catalog.View().Entry(r.Subject.Upstream, strings.TrimPrefix(path, r.Subject.Upstream+"."))
@@ -310,8 +310,8 @@ func (p *replaying) done() *api.PolicyReplay {
 	return p.out
 }
 
-// recordPolicy keeps on the record that policies came into force, or were refused, where these are
-// others than the last ones there.
+// recordPolicy records that policies came into force or were rejected, if they differ from those
+// last recorded.
 func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
 	last, err := d.audit.Newest(ctx, audit.KindPolicy)
 	if err != nil {
@@ -320,8 +320,7 @@ func (d *Daemon) recordPolicy(ctx context.Context, e *policy.Engine, problem err
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], e, problem)
 }
 
-// recordPolicyAfter is recordPolicy where the last ones on the record are known; nil: there are
-// none.
+// recordPolicyAfter is recordPolicy with the last policy record given; nil if there is none.
 func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *policy.Engine, problem error) {
 	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.Local(), Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}
 	if problem != nil {
@@ -335,8 +334,8 @@ func (d *Daemon) recordPolicyAfter(ctx context.Context, last *audit.Record, e *p
 	}
 }
 
-// StarterPolicy gives the text of a policy that comes with Biplane; without a name, the names of
-// all.
+// StarterPolicy returns the text of a policy that comes with Biplane or, if name is empty, the
+// names of all of them.
 func StarterPolicy(name string) (text string, names []string, err error) {
 	if name == "" {
 		return "", policy.Starters(), nil
@@ -348,11 +347,11 @@ func StarterPolicy(name string) (text string, names []string, err error) {
 	return string(f.Text), nil, nil
 }
 
-// A PolicyCase is how one case of a policy test went.
+// A PolicyCase is the result of one case of a policy test.
 type PolicyCase = policy.CaseResult
 
-// TestPolicies runs a file of cases (see policy.Cases) under files, which it may replace by its
-// own, and gives what the file would be if what came out were wanted.
+// TestPolicies runs a file of cases (see policy.Cases) with the given policy files, which the cases
+// may replace. It also returns the file of cases with the actual results as the expected ones.
 func TestPolicies(s *config.Config, name string, archive []byte, files []api.PolicyFile) ([]PolicyCase, []byte, error) {
 	cfg := policy.Config{Rules: s.Tools, Tier: s.Sandbox.Tier}
 	for _, f := range files {

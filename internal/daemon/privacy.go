@@ -5,8 +5,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
-// newPrivacy makes what keeps personal data from models; nil where the configuration doesn't ask
-// for it.
+// newPrivacy returns the Guard that hides personal data from models; nil if that is not configured.
 func (d *Daemon) newPrivacy(key *secret.Key) *privacy.Guard {
 	s := d.cfg.Settings.Privacy
 	if !s.Tokenize {

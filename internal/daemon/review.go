@@ -15,20 +15,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A review is what is wrong in the configuration and the policies as far as it can be seen only
-// when the upstreams have listed their tools: names of tools, upstreams, arguments, groups and
-// users that there are not.
+// A review holds the errors in the configuration and the policies that show only once the upstreams
+// have listed their tools: unknown tools, upstreams, arguments, groups and users.
 type review struct {
-	again chan struct{} // has one token when something changed that it depends on
+	again chan struct{} // has one token after a change in what it depends on
 
 	mu    sync.Mutex
-	state string   // what lines were made of
-	lines []string // never changed, but replaced
+	state string   // the input that lines was computed from
+	lines []string // replaced, never modified
 }
 
 func newReview() *review { return &review{again: make(chan struct{}, 1)} }
 
-// changed says that tools, policies or keys may be others.
+// changed signals that tools, policies or keys may have changed.
 func (r *review) changed() {
 	select {
 	case r.again <- struct{}{}:
@@ -36,8 +35,8 @@ func (r *review) changed() {
 	}
 }
 
-// review reports what is wrong once the upstreams have listed their tools, and again when another
-// one has, or the policies change.
+// review logs the warnings once the upstreams have listed their tools, and again when another
+// upstream has or the policies change.
 func (d *Daemon) review(ctx context.Context) {
 	select {
 	case <-d.upstreams.settled:
@@ -54,9 +53,9 @@ func (d *Daemon) review(ctx context.Context) {
 	}
 }
 
-// warnings returns what is wrong now; nothing before the upstreams are past their first connection.
-// What is new is logged. However often a server changes its list, it is looked through again only
-// when another upstream has listed its tools, or the policies changed.
+// warnings returns the current errors; none before the upstreams are past their first connection.
+// It logs new ones. A server's new list is checked only if it is the upstream's first. Otherwise
+// the last result is valid until policies or API keys change.
 func (d *Daemon) warnings() []string {
 	select {
 	case <-d.upstreams.settled:
@@ -85,7 +84,7 @@ func (d *Daemon) warnings() []string {
 	return lines
 }
 
-// reviewOf returns what is wrong, given the tools of the upstreams that have listed theirs.
+// reviewOf returns the current errors, given the tools of the upstreams that have listed theirs.
 func (d *Daemon) reviewOf(listed map[string][]*tool.Tool) []string {
 	s := d.cfg.Settings
 	lines := s.Unmatched(listed)
@@ -107,8 +106,8 @@ func policyLine(p api.PolicyProblem) string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// listed returns the tools of the upstreams that have listed theirs, before the configuration left
-// any out.
+// listed returns all tools of the upstreams that have listed theirs, including those that the
+// configuration leaves out.
 func (u *upstreams) listed() map[string][]*tool.Tool {
 	out := map[string][]*tool.Tool{}
 	for _, s := range u.sources {
@@ -119,7 +118,7 @@ func (u *upstreams) listed() map[string][]*tool.Tool {
 	return out
 }
 
-// people are those whom policies can name.
+// people answers which principals policies can name.
 type people struct {
 	settings *config.Config
 	keys     []identity.Key
@@ -128,10 +127,10 @@ type people struct {
 
 var _ policy.People = people{}
 
-// issued reports whether an issuer says who is who: then anybody may be there.
+// issued reports whether an external issuer identifies users; then any name may exist.
 func (p people) issued() bool { return p.settings.Auth != nil && len(p.settings.Auth.Issuers) > 0 }
 
-// has reports whether an API key that is accepted fits.
+// has reports whether fits is true for an accepted API key.
 func (p people) has(fits func(*identity.Key) bool) bool {
 	if p.settings.Auth == nil || !p.settings.Auth.Keys {
 		return false

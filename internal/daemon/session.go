@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// newExecutor makes what runs programs, and keeps their sessions in the store.
+// newExecutor creates the Executor, with sessions in the store.
 func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	s := d.cfg.Settings
 	sessions, err := d.store.Sessions(context.Background(), key)
@@ -36,8 +36,8 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	return err
 }
 
-// declarations are the files below ./tools. Whoever looks at them waits for the upstreams, for as
-// long as a search does.
+// declarations returns the files below ./tools. It waits for the upstreams as long as a search
+// does.
 func (d *Daemon) declarations(p tool.Principal) map[string]string {
 	d.upstreams.ready(context.Background())
 	return d.index.tree(p)

@@ -14,15 +14,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on what search tells of skills.
+// Limits on the skills in a search result.
 const (
 	skillHits     = 5
 	skillOverview = 20
 	skillBytes    = 4_000
 )
 
-// withSkills has search find the skills that whoever asks can import: those whose name the query
-// says before the tools, others behind them.
+// withSkills adds to search the skills that the caller can import. Those whose name is in the query
+// come before the tools, others after them.
 func withSkills(search tool.Caller, skills func(context.Context, tool.Principal) ([]skill.Info, error), guard *privacy.Guard) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		res, err := search.Call(ctx, c)
@@ -36,7 +36,7 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 		var q struct{ Query, Detail string }
 		if len(c.Arguments) > 0 {
 			if err := json.Unmarshal(c.Arguments, &q); err != nil {
-				return res, nil // search has read it already: it is good enough
+				return res, nil // search has parsed it already, so it is valid
 			}
 		}
 		if res.Structured != nil { // a list for a program
@@ -61,8 +61,8 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 	})
 }
 
-// hideFromModel hides personal data in texts that programs wrote, in the answer of a call from
-// outside. Programs see the data itself.
+// hideFromModel hides personal data in texts that programs wrote, if the call is from outside.
+// Programs see the data itself.
 func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, texts ...*string) {
 	if c.Parent != "" {
 		return
@@ -74,8 +74,8 @@ func hideFromModel(ctx context.Context, guard *privacy.Guard, c *tool.Call, text
 	s.Hide(ctx)
 }
 
-// withSkillList adds the skills that a query finds to a list of tools for a program, as a note on
-// the first.
+// withSkillList adds the skills that match a query to a list of tools for a program, as a note on
+// the first tool.
 func withSkillList(res *tool.Result, all []skill.Info, query string) (*tool.Result, error) {
 	named, others := skillTexts(all, query, false)
 	text := strings.TrimSpace(named + "\n" + others)
@@ -102,8 +102,8 @@ func textBlock(text string) json.RawMessage {
 	return raw
 }
 
-// skillTexts tells of the skills that a query finds, or of all of them in brief where it is empty.
-// named are those whose name it says: all words of one are of the other.
+// skillTexts describes the skills that match a query, or lists all names if it is empty. named has
+// those whose name matches: all words of the name are in the query, or the reverse.
 func skillTexts(all []skill.Info, query string, full bool) (named, others string) {
 	want := words(query)
 	if len(want) == 0 {
@@ -136,7 +136,7 @@ func skillTexts(all []skill.Info, query string, full bool) (named, others string
 	return skillLines(first, full), skillLines(rest, full)
 }
 
-// within says whether all of a are in b.
+// within reports whether all of a are in b.
 func within(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
 }
@@ -175,10 +175,10 @@ func skillNames(all []skill.Info) string {
 	return "Skills, to import from ./skills: " + strings.Join(names, ", ") + more
 }
 
-// common are words that tell nothing of what somebody looks for.
+// common are words that are ignored in queries and descriptions.
 var common = []string{"a", "an", "and", "for", "from", "in", "of", "on", "or", "the", "to", "with", "function", "async", "const", "string", "number", "def"}
 
-// words gives the words of a text, in lower case, parted where camelCase and snake_case part them.
+// words returns the words of a text in lower case. It splits camelCase and snake_case.
 func words(s string) []string {
 	var b strings.Builder
 	var before rune

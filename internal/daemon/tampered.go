@@ -9,23 +9,22 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tampered puts on record which rows of the database were changed without the key of the data
-// folder. None of them grants anything.
+// A tampered records which rows of the database were changed without the key of the data folder.
+// Such rows grant nothing.
 type tampered struct {
 	mu     sync.Mutex
-	d      *Daemon       // nil: the record isn't open yet
-	events []audit.Event // found before
+	d      *Daemon       // nil until the record is open
+	events []audit.Event // found before the record was open
 	closed bool
-	wg     sync.WaitGroup // of those that are being recorded
+	wg     sync.WaitGroup // for events being recorded
 }
 
-// tamperedKinds are the kinds of the records, by table.
+// tamperedKinds maps tables to the kinds of their audit events.
 var tamperedKinds = map[string]audit.Kind{
 	"api_key": audit.KindKey, "approval": audit.KindApproval, "session_label": audit.KindSession, "skill": audit.KindSession, "upstream_token": audit.KindSignIn, "tool_hint": audit.KindTool,
 }
 
-// tell records that a row was changed. It doesn't wait: the store must not be used where it is
-// called.
+// tell records that a row was changed. It doesn't wait, because its callers hold the store.
 func (t *tampered) tell(table, row string, err error) {
 	kind := tamperedKinds[table]
 	if kind == "" {
@@ -45,7 +44,7 @@ func (t *tampered) tell(table, row string, err error) {
 	t.record(e)
 }
 
-// recorded records what was found before the record was open.
+// recorded records what was found before the record was open, and from then on what is found later.
 func (t *tampered) recorded(d *Daemon) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +55,7 @@ func (t *tampered) recorded(d *Daemon) {
 	t.events = nil
 }
 
-// record records an event beside. t.mu is held.
+// record records an event in the background. The caller holds t.mu.
 func (t *tampered) record(e audit.Event) {
 	d := t.d
 	d.log.Error("the database was changed without the key of the data folder", "table", e.Detail["table"], "row", e.Subject.Name, "says", e.Decision.Reason)
@@ -70,7 +69,7 @@ func (t *tampered) record(e audit.Event) {
 	})
 }
 
-// close waits until everything is on record. What is found later is in the log only.
+// close waits until everything is recorded. Later findings are only logged.
 func (t *tampered) close() {
 	t.mu.Lock()
 	t.closed = true

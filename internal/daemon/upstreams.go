@@ -20,21 +20,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/oauth"
 )
 
-// A source is one upstream of the configuration.
+// A source is one configured upstream.
 type source struct {
 	kind   string // "stdio", "http", "sse"
 	target string // the command or the address, without credentials
-	how    string // it gets its credentials, where nobody signs in
+	how    string // how it gets credentials if there is no sign-in
 	up     upstream.Upstream
-	auth   *oauth.Client // nil where nobody can sign in
+	auth   *oauth.Client // nil if there is no sign-in
 	narrow config.Narrowing
 	seen   sighted
 }
 
-// An adding gives the upstreams of one kind that the settings ask for.
+// An adding adds the configured upstreams of one kind.
 type adding func(s *config.Config, u *upstreams) error
 
-// The kinds of upstreams: one line each.
+// kinds lists the kinds of upstreams, one per line.
 var kinds = []adding{
 	addServers,
 }
@@ -58,8 +58,8 @@ func addServers(s *config.Config, u *upstreams) error {
 		err = u.add(&source{kind: shown.Type, target: target, how: credentials(c), auth: auth, narrow: c.Narrow}, c.Name, func(changed func()) (upstream.Upstream, error) {
 			kind := c.Type
 			if kind == "http" {
-				// many configurations say so, or nothing, of servers that speak the legacy
-				// transport: it finds out
+				// Many configurations set it, or set nothing, for servers that speak the legacy
+				// transport: detect the transport.
 				kind = ""
 			}
 			cfg := mcp.Config{
@@ -78,19 +78,19 @@ func addServers(s *config.Config, u *upstreams) error {
 	return nil
 }
 
-// signsIn makes what signs in to a server on the network. A server whose Authorization header the
-// configuration gives is signed in to with that alone: the client is nil, as for programs.
+// signsIn returns the OAuth client for a server on the network. It is nil for programs, and for
+// servers with a configured Authorization header, which then is the only credential.
 func (u *upstreams) signsIn(c *config.Server) (*oauth.Client, error) {
 	if c.URL == "" || c.Authorization() {
 		return nil, nil
 	}
 	return oauth.New(oauth.Config{
 		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret, Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
-		Store: u.tokens, Alone: true, Log: u.log, Mask: u.mask, // the data folder has one owner
+		Store: u.tokens, Alone: true, Log: u.log, Mask: u.mask, // Alone: the data folder has one owner
 	})
 }
 
-// upstreams are all sources of tools, and keep the catalog up to date with them.
+// upstreams holds all sources of tools, and keeps the catalog up to date with them.
 type upstreams struct {
 	log     *slog.Logger
 	mask    *mask.Masker
@@ -99,14 +99,14 @@ type upstreams struct {
 	signIns *signIns
 	hints   *hints
 	catalog *catalog.Catalog
-	changed func() // told when tools came or went
+	changed func() // called when tools were added or removed
 	wait    time.Duration
 	sources []*source // in the order of the configuration
 	settled chan struct{}
-	wanted  chan struct{} // closed when somebody needs them: they are started then
+	wanted  chan struct{} // closed on first use, which starts them
 
 	mu        sync.Mutex
-	connects  map[string]chan struct{} // still connecting for the first time; closed when it no longer is
+	connects  map[string]chan struct{} // by upstream, during the first connection attempt; closed when it is over
 	lastTools map[string][]*tool.Tool
 }
 
@@ -127,7 +127,7 @@ func newUpstreams(s *config.Config, tokens oauth.Store, h *hints, c *catalog.Cat
 	return u, nil
 }
 
-// add makes an upstream, and shows it in the catalog without tools until it is connected.
+// add creates an upstream, and adds it to the catalog without tools until it is connected.
 func (u *upstreams) add(s *source, name string, create func(changed func()) (upstream.Upstream, error)) error {
 	up, err := create(func() { u.update(s) })
 	if err != nil {
@@ -140,7 +140,7 @@ func (u *upstreams) add(s *source, name string, create func(changed func()) (ups
 	return nil
 }
 
-// want starts the upstreams, where that was left until somebody needs them.
+// want starts the upstreams if they have not been started yet.
 func (u *upstreams) want() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,8 +151,8 @@ func (u *upstreams) want() {
 	}
 }
 
-// run runs all upstreams once they are wanted, at the same time, until ctx is done; it returns when
-// all that they started is gone.
+// run runs all upstreams concurrently once they are wanted, until ctx is done. It returns when
+// everything that they started is gone.
 func (u *upstreams) run(ctx context.Context) {
 	defer u.signIns.close()
 	select {
@@ -181,7 +181,7 @@ func (u *upstreams) run(ctx context.Context) {
 	}
 }
 
-// update brings the catalog up to date with one upstream.
+// update updates the catalog with the state of one upstream.
 func (u *upstreams) update(s *source) {
 	name := s.up.Name()
 	s.seen.mu.Lock()
@@ -200,12 +200,12 @@ func (u *upstreams) update(s *source) {
 		u.settle(name)
 	}
 	if news {
-		u.catalog.View().Warm() // here, not in the first search: it takes a moment for ten thousand tools
+		u.catalog.View().Warm() // here rather than in the first search: ten thousand tools take a moment
 	}
 }
 
-// settle notes that an upstream is past its first connection, or that nobody waits any longer (name
-// empty).
+// settle notes that an upstream is past its first connection attempt or, if name is empty, that the
+// wait for all of them is over.
 func (u *upstreams) settle(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -223,7 +223,8 @@ func (u *upstreams) settle(name string) {
 	}
 }
 
-// connecting names those that are wanted, and not past their first connection, sorted.
+// connecting returns the upstreams that are still making their first connection, sorted; none if
+// they have not been started.
 func (u *upstreams) connecting() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -235,7 +236,7 @@ func (u *upstreams) connecting() []string {
 	}
 }
 
-// states says how each upstream is.
+// states returns the state of each upstream.
 func (u *upstreams) states() map[string]tool.State {
 	out := make(map[string]tool.State, len(u.sources))
 	for _, s := range u.sources {
@@ -244,7 +245,8 @@ func (u *upstreams) states() map[string]tool.State {
 	return out
 }
 
-// ready waits until all upstreams are past their first connection, or the time for that is over.
+// ready waits until all upstreams are past their first connection attempt, or the time for that is
+// over.
 func (u *upstreams) ready(ctx context.Context) {
 	u.want()
 	select {
@@ -253,13 +255,13 @@ func (u *upstreams) ready(ctx context.Context) {
 	}
 }
 
-// readyFor waits as ready does, for those upstreams only that a program may use: those that its
-// text names, by namespace or name. A program that might reach others by names that are not in its
-// text, or names a tool alone, waits for all.
+// readyFor waits like ready, but only for the upstreams that a program may use: those whose
+// namespace or name its text contains. It waits for all of them if the program could reach others
+// by computed names, or calls a tool by its bare name.
 func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 	var a struct {
 		Code    string `json:"code"`
-		Session string `json:"session"` // what was defined in it before is not in the text
+		Session string `json:"session"` // its earlier definitions are not in the text
 	}
 	if json.Unmarshal(arguments, &a) != nil || a.Session != "" || slices.ContainsFunc(computed, func(w string) bool { return strings.Contains(a.Code, w) }) ||
 		check.CallsUndeclared(a.Code) {
@@ -276,8 +278,8 @@ func (u *upstreams) readyFor(ctx context.Context, arguments json.RawMessage) {
 	}
 }
 
-// past waits until an upstream is past its first connection, or the time for that is over; false
-// when ctx is done before.
+// past waits until an upstream is past its first connection attempt, or the time for that is over.
+// It returns false if ctx is done first.
 func (u *upstreams) past(ctx context.Context, name string) bool {
 	u.want()
 	u.mu.Lock()
@@ -294,13 +296,13 @@ func (u *upstreams) past(ctx context.Context, name string) bool {
 	}
 }
 
-// computed are the words of programs that can reach upstreams which their text doesn't name: by
-// computed names, as files, by search, through the global object, or in code that they make.
+// computed lists words in programs that may use upstreams not named in their text: by computed
+// names, as files, by search, through the global object, or in generated code.
 var computed = []string{
 	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global", "eval", "Function", "constructor", `\u`,
 }
 
-// waiting makes a Caller wait for the upstreams' first connections before it calls.
+// waiting returns a Caller that waits for all upstreams before it calls next.
 func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.ready(ctx)
@@ -308,7 +310,8 @@ func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 	})
 }
 
-// waitingFor is waiting for execute, which waits for those upstreams only that the program may use.
+// waitingFor is like waiting, for execute: it waits only for the upstreams that the program may
+// use.
 func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.readyFor(ctx, c.Arguments)
@@ -316,8 +319,8 @@ func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	})
 }
 
-// waitingOne is waiting for the calls of programs, which wait for the upstream of their tool only:
-// one that goes on after a restart begins before the upstreams do.
+// waitingOne is like waiting, for the calls of programs: it waits only for the upstream of the
+// called tool. A program resumed after a restart starts before the upstreams do.
 func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		u.mu.Lock()
@@ -333,7 +336,7 @@ func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
 				return next.Call(ctx, c)
 			}
 		}
-		u.ready(ctx) // its name is none that is known yet
+		u.ready(ctx) // no known upstream has that name yet
 		return next.Call(ctx, c)
 	})
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// newUsage makes what counts the calls at the door.
+// newUsage returns the Meter of the calls.
 func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
 	s := d.cfg.Settings
 	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.tokens, Prices: s.Prices, Keep: s.Usage.Keep, Hours: s.Usage.Hours, Log: d.log})
 }
 
-// doubt returns a note on arguments that a tool doesn't declare.
+// doubt returns a warning about arguments that a tool doesn't declare; empty if there is none.
 func (d *Daemon) doubt(path string, args json.RawMessage) string {
 	if e, err := d.catalog.View().Resolve(path); err == nil {
 		return e.Doubt(args)
@@ -21,7 +21,7 @@ func (d *Daemon) doubt(path string, args json.RawMessage) string {
 	return ""
 }
 
-// named gives the tool that a path names; nil for none.
+// named returns the tool with a path, nil if there is none.
 func (d *Daemon) named(path string) *tool.Tool {
 	if e, err := d.catalog.View().Resolve(path); err == nil {
 		return e.Tool
