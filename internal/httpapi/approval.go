@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/web"
 )
 
-// Approvals are the calls that wait for a person; *approval.Gate has them.
+// Approvals holds the calls that wait for approval; implemented by *approval.Gate.
 type Approvals interface {
 	List(ctx context.Context, q approval.Query) ([]approval.Request, error)
 	Get(ctx context.Context, id string) (*approval.Request, error)
@@ -43,7 +43,7 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	out := []api.Approval{}
-	for len(out) < limit { // what somebody else sees is skipped, not a hole in the page
+	for len(out) < limit { // skip requests that the caller may not see, and still fill the page
 		all, err := s.cfg.Approvals.List(r.Context(), q)
 		if err != nil {
 			fail(w, err)
@@ -76,7 +76,7 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 		out.Blocked = tool.AsError(err).Msg
 	}
 	if req.Execution != "" {
-		// it may be kept no more
+		// it may no longer be stored
 		if d, err := s.cfg.Journals.Details(r.Context(), tool.Principal{ID: req.Principal}, req.Execution); err == nil {
 			out.Program = d.Program
 		}
@@ -84,14 +84,14 @@ func (s *Server) approval(w http.ResponseWriter, r *http.Request) {
 	s.writeHidden(w, out)
 }
 
-// decider returns the caller as the person who decides on approvals.
+// decider returns the caller as the Decider of a request.
 func (s *Server) decider(r *http.Request) approval.Decider {
 	p := s.principal(r)
 	return approval.Decider{Principal: p, Any: identity.Has(p, identity.Admin), Via: "api"}
 }
 
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
-	var d struct { // an api.Decision, of which a missing field is not the zero value: a denial is for good
+	var d struct { // an api.Decision in which false differs from missing: a denial is final
 		Approve *bool   `json:"approve"`
 		Digest  *string `json:"digest"`
 		Note    string  `json:"note"`
@@ -127,7 +127,7 @@ func wireApproval(r *approval.Request) api.Approval {
 	kind, writes := api.KindCall, []api.PlannedWrite(nil)
 	if r.Tool == tool.PlanPath {
 		kind = api.KindPlan
-		if p, err := plan.Parse(r.Arguments); err == nil { // else it is a long one in a list
+		if p, err := plan.Parse(r.Arguments); err == nil { // otherwise it was truncated for a list
 			for _, w := range p.Writes {
 				writes = append(writes, api.PlannedWrite{Tool: w.Tool, Arguments: w.Arguments, Simulated: w.Simulated})
 			}

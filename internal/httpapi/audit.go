@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Audit is the record, for people. Whoever reads it is p, and that is recorded.
+// An Audit is the audit record, as people see it. p is the reader, and each read is recorded.
 type Audit interface {
 	State(ctx context.Context) (*api.AuditState, error)
 	Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error)
@@ -79,8 +79,8 @@ func (s *Server) auditConsistency(w http.ResponseWriter, r *http.Request) {
 	answer(w)(s.cfg.Audit.Consistency(r.Context(), s.principal(r), req.Checkpoint))
 }
 
-// auditExport answers with the records as they are read. An error after the beginning breaks the
-// connection off.
+// auditExport answers with the records as they are read. An error after the start of the body
+// aborts the connection.
 func (s *Server) auditExport(w http.ResponseWriter, r *http.Request) {
 	s.auditFile(w, r, func(w io.Writer, q audit.Query) error {
 		return s.cfg.Audit.Export(r.Context(), s.principal(r), w, r.URL.Query().Get("format"), q.Since, q.Until)
@@ -93,7 +93,7 @@ func (s *Server) auditEvidence(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// auditFile answers with a file about a time.
+// auditFile answers with a file about a period of time.
 func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io.Writer, audit.Query) error) {
 	q, err := auditQuery(r)
 	if err == nil && (q.Since.IsZero() || q.Until.IsZero() || !q.Since.Before(q.Until)) {
@@ -105,7 +105,7 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 	}
 	out := &lateBody{ResponseWriter: w}
 	if err := write(out, q); err != nil {
-		if flaw := (*audit.FlawError)(nil); errors.As(err, &flaw) { // all is written: the caller is told at its end
+		if flaw := (*audit.FlawError)(nil); errors.As(err, &flaw) { // everything is written: a trailer tells the client
 			w.Header().Set(http.TrailerPrefix+api.FlawTrailer, flaw.Msg)
 			return
 		}
@@ -114,11 +114,11 @@ func (s *Server) auditFile(w http.ResponseWriter, r *http.Request, write func(io
 			return
 		}
 		s.log.Warn("audit export", "err", err)
-		panic(http.ErrAbortHandler) // the client must not take what it has for all of it
+		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 	}
 }
 
-// auditQuery reads what records are asked for.
+// auditQuery parses a query for records.
 func auditQuery(r *http.Request) (audit.Query, error) {
 	v := r.URL.Query()
 	q := audit.Query{
@@ -144,7 +144,7 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 	return q, nil
 }
 
-// answer answers with what f gives, or with its error.
+// answer returns a function that writes v, or err if it is not nil.
 func answer(w http.ResponseWriter) func(v any, err error) {
 	return func(v any, err error) {
 		if err != nil {

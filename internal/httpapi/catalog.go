@@ -56,8 +56,7 @@ func (s *Server) types(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, s.cfg.Index.Types(r.Context(), s.principal(r)))
 }
 
-// search answers with the text that agents get, by the same way they get it, and with the hits as
-// objects.
+// search answers with the text that an agent's search returns, and with the hits as objects.
 func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	args := map[string]any{"query": q.Get("query")}
@@ -91,7 +90,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, api.Hits{Hits: hits, Text: text(res)})
 }
 
-// text gives the text blocks of a result, one after the other.
+// text returns the text blocks of a result, one per line.
 func text(res *tool.Result) string {
 	out := ""
 	for _, c := range res.Content {

@@ -10,13 +10,13 @@ import (
 
 // SignIns signs in to upstreams. Errors are *tool.Error.
 type SignIns interface {
-	// Begin begins an attempt, where one is needed.
+	// Begin starts a sign-in, if one is needed.
 	Begin(ctx context.Context, upstream string) (*api.SignIn, error)
-	// Await gives how an attempt is, when it no longer waits or after a while.
+	// Await returns the state of an attempt when it is over, or after a while.
 	Await(ctx context.Context, upstream, id string) (*api.SignIn, error)
-	// Paste takes the address that the browser ended at.
+	// Paste accepts the address at which the browser ended.
 	Paste(ctx context.Context, upstream, id, redirect string) (*api.SignIn, error)
-	// End gives an attempt up; with no id it signs out.
+	// End cancels an attempt. If id is empty, it signs out.
 	End(ctx context.Context, upstream, id string) (*api.SignOut, error)
 }
 
@@ -46,7 +46,7 @@ func (s *Server) endSignIn(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// signIn does one thing with sign-ins, no longer than until Close.
+// signIn calls do, with a context that ends at the latest when Close is called.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request, do func(context.Context, SignIns, string) (any, error)) {
 	if s.cfg.SignIns == nil {
 		fail(w, tool.Errorf(tool.NotFound, "nothing can be signed in to here"))

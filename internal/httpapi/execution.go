@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// run runs a program through the door, as an agent's call of execute does.
+// run runs a program like an agent's call of execute.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	var req api.RunRequest
 	if err := read(r, &req); err != nil {
@@ -47,7 +47,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, id, req.Tokens)
 }
 
-// execute calls execute or resume, and gives what its answer says of the execution.
+// execute calls execute or resume, and returns the execution's id and state from the result.
 func (s *Server) execute(ctx context.Context, path string, args map[string]any) (id, state string, err error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
@@ -76,9 +76,9 @@ func (s *Server) execution(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, r.PathValue("id"), r.URL.Query().Get("tokens") == "true")
 }
 
-// answer shows an execution to whose it is, and to those who may read everything: as this process
-// has it, else from its journal. Its tokens are counted where the process has it, since a journal
-// doesn't have all that they are counted of.
+// answer writes an execution, if the caller owns it or may read everything. It uses this process's
+// copy, or the journal if there is none. Tokens are counted only for the former, since a journal
+// doesn't have all the data.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, tokens bool) {
 	p := s.principal(r)
 	x, ok := s.cfg.Execution(id)
@@ -103,7 +103,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string, token
 	s.writeHidden(w, out)
 }
 
-// wire gives an execution as the API shows it.
+// wire converts an execution to the API's type.
 func wire(x *execution.Execution) *api.Execution {
 	out := &api.Execution{
 		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes, Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,

@@ -1,11 +1,11 @@
-// Package httpapi serves the HTTP API, health checks and, where they are given to it, MCP, on one
-// address. What there is stands in one table of routes, with the access that each needs in its row.
+// Package httpapi serves the HTTP API, health checks and, if configured, MCP on one address. All
+// routes are in one table, with the access that each requires.
 //
-// Whoever reaches the unix socket, which only its owner can open, is the local user. Everybody else
-// says who they are, with an API key or an access token, and each row of the table says which role
-// that takes. Without sign-in it is served on loopback addresses only, where the Host and Origin of
-// every request are checked, so that no web page can use the browser to reach it, and where what is
-// an auditor's, an approver's or an admin's is not open.
+// Clients of the unix socket, which only its owner can open, are the local user. All others
+// authenticate with an API key or an access token, and the table says which role each route
+// requires. Without sign-in, only loopback addresses are served. There the Host and Origin of every
+// request are checked, so that no web page can use the browser to reach the API, and the routes of
+// auditors, approvers and admins are refused.
 package httpapi
 
 import (
@@ -28,15 +28,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/web"
 )
 
-// Config is what a Server is made of. All must be set but what says otherwise.
+// Config configures a Server. All fields are required unless noted otherwise.
 type Config struct {
-	Door      tool.Caller // takes every call
+	Door      tool.Caller // handles every call
 	Index     Index
 	Status    func() api.Status
 	Upstreams func(context.Context) []api.Upstream
 	Sandboxes func(context.Context) []api.Capability
 	Execution func(id string) (*execution.Execution, bool)
-	Hide      func([]byte) []byte // takes secrets out of JSON that is told of journals; nil: none is known
+	Hide      func([]byte) []byte // removes secrets from JSON of journals; nil if none are known
 	Sessions  Sessions
 	Skills    Skills
 	Journals  Journals
@@ -44,30 +44,31 @@ type Config struct {
 	Approvals Approvals
 	Policies  Policies // nil: none
 	Usage     func(context.Context, usage.Query) (*usage.Report, error)
-	Ready     func() error   // why the process can't do its work yet; nil when it can
+	Ready     func() error   // returns why the process can't do its work yet, or nil
 	Principal tool.Principal // the local user
 
-	// Authenticate says who makes a request that didn't come over the socket. An *identity.Refusal
-	// says with which status and header it is refused. Nil: there is no sign-in.
+	// Authenticate returns the principal of a request that didn't come over the socket. If the
+	// error is an *identity.Refusal, it has the status and the header of the answer. Nil: there is
+	// no sign-in.
 	Authenticate func(*http.Request, identity.Need) (tool.Principal, error)
-	// Network takes requests for any Host
+	// AnyHost makes Network accept requests for any Host.
 	AnyHost bool
-	// the metadata of the protected resource (RFC 9728); nil: none
+	// Resource serves the metadata of the protected resource (RFC 9728); nil: none.
 	Resource http.Handler
-	// the API keys, which are managed over the socket only
+	// Keys are the API keys. They are managed over the socket only.
 	Keys    Keys
 	SignIns SignIns // nil: none
-	// of tools, that wait for a person
+	// Hints accepts the weaker hints of tools.
 	Hints   Hints
 	MCP     http.Handler // at /mcp; nil: none
 	Metrics http.Handler // at /metrics; nil: none
 	Pages   *web.Server  // for browsers; nil: none
-	// speaks MCP as over stdio; nil: none
+	// Stdio speaks MCP as over stdio; nil: none.
 	Stdio func(ctx context.Context, connection string, rw io.ReadWriteCloser) error
-	Log   *slog.Logger // nil: none
+	Log   *slog.Logger // nil discards
 }
 
-// An Index answers what there is.
+// An Index describes the tools in the catalog.
 type Index interface {
 	Tools(ctx context.Context, p tool.Principal) []api.Tool
 	Tool(ctx context.Context, p tool.Principal, path string) (*api.ToolDetail, error)
@@ -79,17 +80,17 @@ type Index interface {
 type Server struct {
 	cfg    Config
 	log    *slog.Logger
-	own    road            // of the socket
-	open   road            // of the network
-	ctx    context.Context // done when Close begins
+	own    road            // for the socket
+	open   road            // for the network
+	ctx    context.Context // done when Close is called
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
-	taken  sync.WaitGroup // connections that were taken over
+	taken  sync.WaitGroup // hijacked connections
 }
 
-// New makes a Server.
+// New returns a Server.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, log: cfg.Log, own: newRoad(), open: newRoad()}
 	if s.log == nil {
@@ -99,7 +100,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Close ends the connections that were taken over for MCP, and waits for them.
+// Close closes the hijacked MCP connections, and waits for them.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -109,23 +110,22 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// An access is who may use a route: a row of needs, but for anyone and owner.
+// An access is what a route requires of its callers. All but anyone and owner have a row in needs.
 type access int
 
 const (
-	anyone   access = iota // whoever can connect: health checks, metadata
-	viewer                 // reads what is everybody's, or one's own
-	visitor                // a viewer at what is opened before signing in: pages, figures for a scrape
-	user                   // runs programs, keeps sessions
+	anyone   access = iota // all clients: health checks, metadata
+	viewer                 // reads shared data and its own
+	visitor                // a viewer on routes that are opened before signing in: pages, metrics
+	user                   // runs programs, uses sessions
 	agent                  // speaks MCP
-	auditor                // reads everything, of everybody
-	approver               // decides on calls that wait for a person
-	admin                  // changes what is everybody's
+	auditor                // reads the data of all principals
+	approver               // decides on calls that wait for approval
+	admin                  // changes shared data
 	owner                  // the local user, over the socket only
 )
 
-// needs says what a request has to show for each access, where there is sign-in. An admin has all
-// roles.
+// needs maps an access to what a request must prove, if there is sign-in. An admin has all roles.
 var needs = map[access]identity.Need{
 	viewer:   {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
 	visitor:  {Scope: identity.ScopeAPI, Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}, Browsing: true},
@@ -137,13 +137,13 @@ var needs = map[access]identity.Need{
 }
 
 type route struct {
-	pattern string // of http.ServeMux
+	pattern string // for http.ServeMux
 	access  access
 	lane    lane // whose slots its requests use
 	handler func(*Server, http.ResponseWriter, *http.Request)
 }
 
-// The routes.
+// routes lists all routes.
 var routes = []route{
 	{"GET /healthz", anyone, opens, (*Server).healthz},
 	{"GET /readyz", anyone, opens, (*Server).readyz},
@@ -209,27 +209,27 @@ var routes = []route{
 	{"GET " + resourcePath + "/mcp", anyone, opens, (*Server).resource},
 }
 
-// Socket serves a unix socket that only the user can open: all routes.
+// Socket returns the handler of a unix socket that only the user can open. It serves all routes.
 func (s *Server) Socket() http.Handler {
 	return s.handler(&s.own, socketOnly, s.local, nil)
 }
 
-// Loopback serves a loopback address where there is no sign-in: to requests that name a loopback
-// host and come from no other site. Whoever has an account on this machine reaches it.
+// Loopback returns the handler of a loopback address without sign-in. It accepts requests that name
+// a loopback host and come from no other site. All users of this machine can reach it.
 func (s *Server) Loopback() http.Handler {
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		if a > agent {
 			return tool.Principal{}, tool.Errorf(tool.Denied, "%s %s is not open here, where nobody signs in: use the command line, or sign-in (auth in the configuration)", r.Method, r.URL.Path)
 		}
-		p := s.cfg.Principal // or anybody else of this machine: what takes a role, the name alone doesn't give
+		p := s.cfg.Principal // may be any other user of this machine: the local user's id, without its roles
 		p.Roles = []string{identity.User}
 		return p, nil
 	}
 	return s.handler(&s.open, sameSite, who, s.pages(false, who))
 }
 
-// Network serves an address that anybody may reach: to requests that say who makes them. With
-// Authenticate only.
+// Network returns the handler of an address that is open to the network. It accepts authenticated
+// requests only, and requires Authenticate.
 func (s *Server) Network() http.Handler {
 	check := sameSite
 	if s.cfg.AnyHost {
@@ -247,17 +247,17 @@ func (s *Server) Network() http.Handler {
 	return s.handler(&s.open, check, who, s.pages(true, who))
 }
 
-// local is who makes a request that only the local user can make.
+// local returns the principal of a request over the socket.
 func (s *Server) local(*http.Request, access) (tool.Principal, error) { return s.cfg.Principal, nil }
 
-// principal is who makes a request that handler has let through.
+// principal returns the principal of a request that handler has accepted.
 func (s *Server) principal(r *http.Request) tool.Principal {
 	p, _ := identity.From(r.Context())
 	return p
 }
 
-// pages are those for browsers, on a listener where who says who makes a request; nil where there
-// are none.
+// pages returns the handler of the browser pages; nil if there are none. who authenticates
+// requests.
 func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Principal, error)) http.Handler {
 	if s.cfg.Pages == nil {
 		return nil
@@ -280,8 +280,8 @@ func (s *Server) pages(signIn bool, who func(*http.Request, access) (tool.Princi
 	})
 }
 
-// handler serves the routes, to requests that check lets through and whose maker who names, and
-// pages, where there are any.
+// handler returns a handler of the routes and of pages, if not nil. check returns why a request is
+// refused, or "", and who authenticates it.
 func (s *Server) handler(ways *road, check func(*http.Request) string, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) http.Handler {
 	groups := map[string][]route{"": nil}
 	for _, rt := range routes {
@@ -304,14 +304,14 @@ func (s *Server) handler(ways *road, check func(*http.Request) string, who func(
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		if r.ContentLength != 0 { // also of a body that nothing reads
+		if r.ContentLength != 0 { // including a body that no handler reads
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 		}
 		mux := muxes[group(r.URL.Path)]
 		if mux == nil {
 			mux = muxes[""]
 		}
-		if r.URL.Path != "/mcp" { // which bounds its writes itself
+		if r.URL.Path != "/mcp" { // MCP limits its writes itself
 			p := patient{w}
 			p.begin()
 			w = p
@@ -320,9 +320,9 @@ func (s *Server) handler(ways *road, check func(*http.Request) string, who func(
 	})
 }
 
-// group names those routes that a request of a path can be for: of the API, what comes after its
-// prefix. Their mux is made when the first one comes: one of all routes takes longer to make than
-// many requests to answer.
+// group returns the group of routes that a path belongs to: for the API, the first element after
+// its prefix. The mux of a group is built on first use, since building one for all routes takes
+// longer than answering many requests.
 func group(path string) string {
 	rest, ok := strings.CutPrefix(path, api.Prefix+"/")
 	if !ok {
@@ -332,7 +332,7 @@ func group(path string) string {
 	return name
 }
 
-// mux serves some of the routes, and pages, where there are any.
+// mux returns a mux of some routes and of pages, if not nil.
 func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (tool.Principal, error), pages http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	if pages != nil {
@@ -360,18 +360,18 @@ func (s *Server) mux(ways *road, list []route, who func(*http.Request, access) (
 	return mux
 }
 
-// bounded bounds how many requests of a route's lane are under way, how large their bodies are and
-// how long these take to arrive.
+// bounded limits how many requests of a route's lane are under way, how large their bodies are and
+// how long they take to arrive.
 func (s *Server) bounded(ways *road, rt route) http.Handler {
 	l := rt.lane
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rt.access == agent { // MCP has bounds of its own
+		if rt.access == agent { // MCP has its own limits
 			rt.handler(s, w, r)
 			return
 		}
 		p := s.principal(r)
 		if r.Method == http.MethodPost {
-			// A form can send no such type to another site without asking it first.
+			// A form of another site can't send this type without a preflight request.
 			if ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(ct) != "application/json" {
 				fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/json"))
 				return
@@ -393,7 +393,7 @@ func (s *Server) bounded(ways *road, rt route) http.Handler {
 	})
 }
 
-// socketOnly refuses browsers: none has a reason to be here.
+// socketOnly refuses requests from browsers, which have no reason to use the socket.
 func socketOnly(r *http.Request) string {
 	if r.Header.Get("Origin") != "" {
 		return "requests of web pages are not served here"
@@ -401,7 +401,7 @@ func socketOnly(r *http.Request) string {
 	return ""
 }
 
-// statusOf is the table from kinds of errors to HTTP.
+// statusOf maps kinds of errors to HTTP status codes.
 var statusOf = map[tool.Kind]int{
 	tool.Invalid:     http.StatusBadRequest,
 	tool.NotFound:    http.StatusNotFound,
@@ -410,7 +410,7 @@ var statusOf = map[tool.Kind]int{
 	tool.Limit:       http.StatusTooManyRequests,
 	tool.Timeout:     http.StatusGatewayTimeout,
 	tool.Unavailable: http.StatusServiceUnavailable,
-	tool.Canceled:    499, // as other servers say "client closed request"
+	tool.Canceled:    499, // nginx's code for "client closed request"
 	tool.Internal:    http.StatusInternalServerError,
 }
 
@@ -433,11 +433,11 @@ func write(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that went away needs no answer.
+	// An error means that the client has gone.
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// writeHidden is write of what a journal has, without secrets that are known.
+// writeHidden writes data of a journal, without known secrets.
 func (s *Server) writeHidden(w http.ResponseWriter, v any) {
 	text, err := tool.Marshal(v)
 	if err == nil && s.cfg.Hide != nil {
@@ -450,7 +450,7 @@ func (s *Server) writeHidden(w http.ResponseWriter, v any) {
 	write(w, http.StatusOK, json.RawMessage(text))
 }
 
-// read decodes the body of r into v, strictly.
+// read decodes the body of r into v. Unknown fields and trailing data are errors.
 func read(r *http.Request, v any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

@@ -10,18 +10,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// resourcePath is where the metadata of a protected resource is; that of the resource /mcp is below
-// it (RFC 9728, section 3.1).
+// resourcePath is the path of the metadata of a protected resource. That of the resource /mcp is
+// below it (RFC 9728, section 3.1).
 const resourcePath = "/.well-known/oauth-protected-resource"
 
-// mcp hands a request to what speaks MCP.
+// mcp passes a request to the MCP handler.
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.MCP == nil {
 		fail(w, tool.Errorf(tool.NotFound, "MCP is not served here"))
 		return
 	}
-	// A stream to the client lasts as long as the client likes, but no longer than the credential
-	// that opened it.
+	// A stream to the client may stay open, but no longer than its credential is valid.
 	if p := s.principal(r); r.Method == http.MethodGet && !p.Until.IsZero() {
 		ctx, cancel := context.WithDeadline(r.Context(), p.Until)
 		defer cancel()
@@ -30,7 +29,7 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	s.cfg.MCP.ServeHTTP(w, r)
 }
 
-// resource says who gives out tokens for this server.
+// resource serves the protected resource metadata, which names the authorization servers.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Resource == nil {
 		fail(w, tool.Errorf(tool.NotFound, "there is no OAuth here"))
@@ -39,7 +38,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 	s.cfg.Resource.ServeHTTP(w, r)
 }
 
-// refuse answers a request whose maker is unknown, or may not do this (RFC 6750, section 3).
+// refuse answers a request that is unauthenticated or not authorized (RFC 6750, section 3).
 func refuse(w http.ResponseWriter, err error) {
 	var no *identity.Refusal
 	if !errors.As(err, &no) {

@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Journals are what is written down of executions; *executor.Executor has them. Each shows its own
-// to a principal only: of others it says that they aren't there.
+// Journals are the journals of executions; implemented by *executor.Executor. A principal can only
+// read its own. For others, the methods return a not-found error.
 type Journals interface {
 	Executions(ctx context.Context, p tool.Principal, q journal.Query) ([]execution.Info, error)
 	Past(ctx context.Context, p tool.Principal, id string) (*execution.Execution, error)
@@ -30,15 +30,15 @@ type Journals interface {
 	Stop(ctx context.Context, p tool.Principal, id string) error
 }
 
-// listed is how many executions a page of the list has where it isn't said.
+// listed is the default number of executions on a page.
 const listed = 50
 
-// stopExecution stops an execution of whoever asks.
+// stopExecution stops an execution of the caller.
 func (s *Server) stopExecution(w http.ResponseWriter, r *http.Request) {
 	done(w, s.cfg.Journals.Stop(r.Context(), s.principal(r), r.PathValue("id")))
 }
 
-// executions lists the executions of whoever asks, the newest first.
+// executions lists the executions of the caller, newest first.
 func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) executions(w http.ResponseWriter, r *http.Request) {
 	s.writeHidden(w, page)
 }
 
-// filterOf reads a query.
+// filterOf parses a query.
 func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	for key := range q {
 		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
@@ -79,10 +79,11 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	return f, nil
 }
 
-// page gives the executions of p that a filter picks. Several states are picked here, of lists of
-// all: one list for each state would miss an execution that goes from one to the other in between.
+// page returns the executions of p that match a filter. Several states are filtered here, from a
+// list of all. Separate lists for each state could miss an execution whose state changes in
+// between.
 func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilter) (*api.ExecutionPage, error) {
-	// one more than is shown says whether there are more
+	// one more than the page holds, to see whether there are more
 	q := journal.Query{Session: f.Session, Before: f.Before, Limit: f.Limit + 1}
 	if len(f.States) == 1 {
 		q.State = journal.State(f.States[0])
@@ -115,7 +116,7 @@ func (s *Server) page(ctx context.Context, p tool.Principal, f api.ExecutionFilt
 	}
 }
 
-// orphaned is said of an execution that has not ended, and that nothing runs.
+// orphaned is the problem of an unfinished execution that no process runs.
 const orphaned = "the process that ran it has ended: it goes on, or ends, when biplane serve, mcp or run begins"
 
 func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
@@ -131,11 +132,11 @@ func (s *Server) infoOf(x *execution.Info) api.ExecutionInfo {
 	return out
 }
 
-// watched is how long whoever watches an execution waits for news, at most.
+// watched is the longest time that a request waits for a change of an execution.
 const watched = 10 * time.Second
 
-// journal gives all that is known of an execution; with past=VERSION when there is more than in
-// that version, or it has ended, or after a while.
+// journal answers with all details of an execution. With past=VERSION it waits until the version
+// differs, the execution has ended, or the time in watched is over.
 func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	id, past := r.PathValue("id"), r.URL.Query().Get("past")
 	if past == "" {
@@ -166,7 +167,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 
 var errNews = errors.New("there is news")
 
-// call gives one call of an execution with all of its arguments and its result.
+// call answers with one call of an execution, including all of its arguments and its result.
 func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 	d, err := s.cfg.Journals.Details(r.Context(), s.principal(r), r.PathValue("id"))
 	if err != nil {
@@ -185,7 +186,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 	fail(w, tool.Errorf(tool.NotFound, "execution %s has no call %s: it made %d", d.ID, prose.Cut(r.PathValue("call"), 80), len(d.Calls)))
 }
 
-// replay runs an execution again from its journal.
+// replay replays an execution from its journal.
 func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 	var req api.ReplayRequest
 	if err := read(r, &req); err != nil {
@@ -209,13 +210,13 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 		out.Calls = append(out.Calls, callOf(&x.Calls[i], true))
 	}
 	if n := len(out.Calls); n > 0 && (x.State == api.ReplayStopped || x.State == api.ReplayDiverged) {
-		last := &out.Calls[n-1] // here it was made, and no more
+		last := &out.Calls[n-1] // the replay stopped at this call: it has no result
 		last.State, last.MS, last.Bytes, last.Result, last.Error = api.CallPending, 0, 0, "", ""
 	}
 	s.writeHidden(w, out)
 }
 
-// detailOf gives what the journal says in the shape of the API.
+// detailOf converts an execution's journal to the API's type.
 func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
 	d := &api.ExecutionDetail{
 		ExecutionInfo: s.infoOf(&x.Info), Calls: []api.ExecutionCall{}, Program: x.Program, Value: x.Value, Error: wireError(x.Error),
@@ -235,7 +236,7 @@ func (s *Server) detailOf(x *execution.Details) *api.ExecutionDetail {
 	return d
 }
 
-// version is another for each state of d, but for the time that has passed.
+// version returns a hash of d without its elapsed time.
 func version(d *api.ExecutionDetail) string {
 	still := *d
 	still.MS = 0
@@ -247,10 +248,10 @@ func version(d *api.ExecutionDetail) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// shownArguments is how many bytes of arguments a call has in a list of them.
+// shownArguments is the largest size in bytes of a call's arguments in a list of calls.
 const shownArguments = 16 << 10
 
-// callOf gives a call. over says that its execution has ended.
+// callOf converts a call to the API's type. over reports whether its execution has ended.
 func callOf(c *journal.Call, over bool) api.ExecutionCall {
 	out := api.ExecutionCall{
 		Call: c.N, Tool: c.Tool, State: api.CallPending, Digest: c.Digest, Decision: c.Decision, ReadOnly: c.ReadOnly,
@@ -271,7 +272,7 @@ func callOf(c *journal.Call, over bool) api.ExecutionCall {
 	case over:
 		out.State = api.CallUnknown
 	}
-	if c.Known() { // it may have waited for its turn before it was sent
+	if c.Known() { // it may have queued before it was sent
 		out.Started = c.Ended.Add(-time.Duration(c.MS) * time.Millisecond).UTC()
 	}
 	if out.State == api.CallDone {

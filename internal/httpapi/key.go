@@ -10,16 +10,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Keys are the API keys. Errors are *tool.Error.
+// Keys manages the API keys. Errors are *tool.Error.
 type Keys interface {
 	List() []identity.Key
-	// Create and Rotate give the key itself, too.
+	// Create and Rotate also return the secret key.
 	Create(ctx context.Context, k identity.Key) (*identity.Key, string, error)
 	Rotate(ctx context.Context, name string, grace time.Duration) (*identity.Key, string, error)
 	Revoke(ctx context.Context, name string) (*identity.Key, error)
 }
 
-// mostSeconds is what a time in a request may be at most, so that it fits into a time.Duration.
+// mostSeconds is the largest time in a request, which fits in a time.Duration.
 const mostSeconds = 100 * 365 * 24 * 3600
 
 func seconds(n int64, what string) (time.Duration, error) {
@@ -84,7 +84,7 @@ func answerKey(w http.ResponseWriter, status int, k *identity.Key, text string, 
 	write(w, status, wireKey(k, text))
 }
 
-// wireKey gives a key as the API shows it, with the key itself where it was just made.
+// wireKey converts a key to the API's type. text is the secret key if it was just created.
 func wireKey(k *identity.Key, text string) api.Key {
 	out := api.Key{
 		Name: k.Name, ID: k.ID, State: api.KeyActive, Person: k.Person, Roles: k.Roles, Scopes: k.Scopes, Tools: k.Tools, Groups: k.Groups, Created: k.Created, Key: text,
@@ -105,7 +105,7 @@ func wireKey(k *identity.Key, text string) api.Key {
 	return out
 }
 
-// some gives a time that is there.
+// some returns a pointer to t, nil if t is zero.
 func some(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -12,35 +12,36 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on requests under way. Each is shared by principals, and before sign-in by addresses (see
-// queue.Shares).
+// Limits on requests under way. Each is shared between principals, and before sign-in between
+// addresses (see queue.Shares).
 const (
-	readSlots    = 256       // that are answered at once
-	waitSlots    = 256       // that wait: for a program, for news of one, for a long file
-	controlSlots = 64        // that stop things: decisions, revocations, ends of executions and sessions
-	openSlots    = 256       // of whoever can connect
-	uploadSlots  = 16        // that send files
-	bodyMemory   = 128 << 20 // bytes of bodies held
+	readSlots = 256 // for requests that are answered at once
+	waitSlots = 256 // for requests that wait: for a program, its progress, or a long file
+	// for requests that stop or decide: decisions, revocations, ends of executions and sessions
+	controlSlots = 64
+	openSlots    = 256       // for unauthenticated requests
+	uploadSlots  = 16        // for requests that send files
+	bodyMemory   = 128 << 20 // bytes of request bodies in memory
 	bodyBytes    = 4 << 20
 	bodyTime     = 30 * time.Second
 	writeTime    = 30 * time.Second // for a client to accept one write
 )
 
-// A lane is a set of routes with slots of its own, which requests of no other lane use up.
+// A lane is a set of routes with its own slots, which requests of other lanes can't use up.
 type lane int
 
 const (
 	reads lane = iota
 	waits
 	controls
-	opens // whoever can connect, by address
+	opens // unauthenticated, by address
 	uploads
-	bodies // not of routes: the bytes of their bodies
+	bodies // not a lane of routes: counts the bytes of bodies
 	lanes
 )
 
-// A road has the lanes of the requests that come over it. The socket has one, the network another:
-// neither fills the other's.
+// A road holds the lanes of one way in. The socket and the network have one each, so that neither
+// can fill the other's.
 type road [lanes]*queue.Shares
 
 func newRoad() (r road) {
@@ -53,8 +54,8 @@ func newRoad() (r road) {
 	return r
 }
 
-// enter holds a slot of a lane until leave, for a principal, or, where that is unknown, for the
-// address that a request comes from.
+// enter acquires a slot of a lane, which leave releases. The slot counts for the principal or, if
+// unknown, for the client's address.
 func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), err error) {
 	who := p.ID
 	if l == opens || who == "" {
@@ -66,14 +67,14 @@ func (r *road) enter(l lane, q *http.Request, p tool.Principal) (leave func(), e
 	return func() { r[l].Give(who, 1) }, nil
 }
 
-// gather reads the body of a request before the request has a slot, so that a client that sends
-// slowly keeps nobody else away. The bytes count as held until release.
+// gather reads the body of a request before the request has a slot, so that a slow client blocks no
+// others. The bytes count until release is called.
 func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, most int64) (release func(), err error) {
 	who := p.ID
 	if who == "" {
 		who = address(q)
 	}
-	// Connections that know no deadlines (tests, pipes) are bounded by their other end.
+	// Connections without deadlines (tests, pipes) are limited by their other end.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime))
 	body, release, err := r[bodies].ReadAll(who, http.MaxBytesReader(w, q.Body, most))
@@ -89,12 +90,11 @@ func (r *road) gather(w http.ResponseWriter, q *http.Request, p tool.Principal, 
 		err = tool.Errorf(tool.Invalid, "the body did not arrive in time: %w", err)
 	}
 	release()
-	w.Header().Set("Connection", "close") // else net/http waits for the rest of the body
+	w.Header().Set("Connection", "close") // otherwise net/http waits for the rest of the body
 	return func() {}, err
 }
 
-// address names where a request comes from: the address, of IPv6 the network of 64 bits that one
-// subscriber has.
+// address returns the network that a request comes from; see Network64.
 func address(r *http.Request) string {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -103,8 +103,8 @@ func address(r *http.Request) string {
 	return Network64(a.Addr())
 }
 
-// Network64 names the network that an address counts for: the address itself, of IPv6 its first 64
-// bits.
+// Network64 returns the network that an address counts for. It is the address itself for IPv4, and
+// the /64 of one subscriber for IPv6.
 func Network64(a netip.Addr) string {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a.String()
@@ -115,26 +115,26 @@ func Network64(a netip.Addr) string {
 	return netip.PrefixFrom(a, 64).Masked().String()
 }
 
-// A patient writer bounds the time in which a client must accept what is written to it. Each write
-// has its own, so a stream may last for long but not stall.
+// A patient writer limits the time in which a client must accept each write. A stream may last for
+// long, but not stall.
 type patient struct{ http.ResponseWriter }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the method that http.ResponseController uses.
 func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// WriteHeader writes the header.
+// WriteHeader renews the deadline and writes the header.
 func (p patient) WriteHeader(status int) {
 	p.begin()
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes a part of the body.
+// Write renews the deadline and writes a part of the body.
 func (p patient) Write(b []byte) (int, error) {
 	p.begin()
 	return p.ResponseWriter.Write(b)
 }
 
-// FlushError sends what was written to the client.
+// FlushError renews the deadline and flushes the data to the client.
 func (p patient) FlushError() error {
 	p.begin()
 	return http.NewResponseController(p.ResponseWriter).Flush()

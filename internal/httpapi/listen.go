@@ -9,8 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 )
 
-// sameSite refuses requests that a page of another site could make: those for a host that isn't
-// this machine (DNS rebinding), and those with another Origin.
+// sameSite returns why a request is refused, or "". It refuses requests that a page of another site
+// could make: those for a host that isn't this machine (DNS rebinding), and those with another
+// Origin.
 func sameSite(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -22,9 +23,9 @@ func sameSite(r *http.Request) string {
 	return sameOrigin(r)
 }
 
-// sameOrigin refuses requests of pages of another site. What they send carries no credentials of a
-// browser's own, and still: whoever means to be reached by web pages has a reason that nobody has
-// had yet.
+// sameOrigin returns why a request is refused, or "". It refuses requests from pages of another
+// site. Browsers add no credentials of their own to them, but there is no known use for such
+// requests.
 func sameOrigin(r *http.Request) string {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

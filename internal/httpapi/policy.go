@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Policies answers what policies say. It changes nothing.
+// Policies answers questions about policies. It changes nothing.
 type Policies interface {
 	Schema(ctx context.Context) string
 	Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyReport, error)
@@ -37,7 +37,7 @@ func (s *Server) policyReplay(w http.ResponseWriter, r *http.Request) {
 	answerPolicy(w, r, &q, func() (any, error) { return s.cfg.Policies.Replay(r.Context(), s.principal(r), q) })
 }
 
-// answerPolicy reads a question and answers it.
+// answerPolicy decodes the request into q and answers with the result of f.
 func answerPolicy(w http.ResponseWriter, r *http.Request, q any, f func() (any, error)) {
 	err := read(r, q)
 	var v any

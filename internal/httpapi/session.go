@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Sessions are the state that lives on between programs; *live.Sessions has them.
+// Sessions holds the state that persists between programs; implemented by *live.Sessions.
 type Sessions interface {
 	List(ctx context.Context, p tool.Principal) ([]live.Info, error)
 	Get(ctx context.Context, p tool.Principal, name string) (*live.Info, error)
@@ -27,7 +27,7 @@ type Sessions interface {
 	Do(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
 }
 
-// Skills are the modules that programs have saved; a *skill.Shelf has them.
+// Skills holds the modules that programs have saved; implemented by *skill.Shelf.
 type Skills interface {
 	List(ctx context.Context, p tool.Principal) ([]skill.Info, error)
 	Get(ctx context.Context, p tool.Principal, name string) (*skill.Info, error)
@@ -35,9 +35,9 @@ type Skills interface {
 	Remove(ctx context.Context, p tool.Principal, name string) error
 }
 
-// Bounds on what is sent that isn't JSON.
+// Limits on bodies that aren't JSON.
 const (
-	fileBytes   = 20 << 20 // over what a session takes, so that it says why
+	fileBytes   = 20 << 20 // above the limit of a session, so that its error explains the limit
 	exportBytes = 1 << 30
 	uploadTime  = 10 * time.Minute
 )
@@ -72,8 +72,8 @@ func (s *Server) forkSession(w http.ResponseWriter, r *http.Request) {
 	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Fork(r.Context(), s.principal(r), r.PathValue("session"), req.To))
 }
 
-// exportSession answers with the file as it is made. An error after its beginning breaks the
-// connection off, since the status is sent by then.
+// exportSession answers with the file as it is created. An error after the start of the body aborts
+// the connection, since the status has been sent.
 func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 	var req api.SessionSource
 	if err := read(r, &req); err != nil {
@@ -91,7 +91,7 @@ func (s *Server) exportSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A lateBody is bytes for whoever asked, and sends a header with the first of them.
+// A lateBody writes a binary body. It sends the header with the first bytes.
 type lateBody struct {
 	http.ResponseWriter
 	begun bool
@@ -120,13 +120,13 @@ func (s *Server) importSession(w http.ResponseWriter, r *http.Request) {
 	answerSession(w, http.StatusCreated)(s.cfg.Sessions.Import(r.Context(), s.principal(r), r.PathValue("session"), body, string(passphrase)))
 }
 
-// upload gives the body of a request that isn't JSON, with bounds.
+// upload returns the body of a request that isn't JSON, with limits on its size and time.
 func upload(w http.ResponseWriter, r *http.Request, most int64) (io.Reader, bool) {
 	if r.Header.Get("Content-Type") != "application/octet-stream" {
 		fail(w, tool.Errorf(tool.Invalid, "the body's Content-Type must be application/octet-stream"))
 		return nil, false
 	}
-	// Connections that know no deadlines (tests, pipes) are bounded by their other end.
+	// Connections without deadlines (tests, pipes) are limited by their other end.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTime))
 	return http.MaxBytesReader(w, r.Body, most), true
 }
@@ -139,13 +139,13 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	var data []byte // base64, as encoding/json has it
+	var data []byte // encoding/json decodes base64
 	if err := json.Unmarshal(raw, &data); err != nil {
 		fail(w, tool.Errorf(tool.Internal, "the file can't be read: %w", err))
 		return
 	}
 	out := &lateBody{ResponseWriter: w}
-	// A client that went away needs no answer.
+	// An error means that the client has gone.
 	_, _ = out.Write(data)
 }
 
@@ -169,7 +169,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) {
 	done(w, err)
 }
 
-// changeFile does what has no bytes.
+// changeFile performs the file operations without content.
 func (s *Server) changeFile(w http.ResponseWriter, r *http.Request) {
 	var req api.FileOp
 	if err := read(r, &req); err != nil {
@@ -229,7 +229,7 @@ func (s *Server) removeSkill(w http.ResponseWriter, r *http.Request) {
 	done(w, s.cfg.Skills.Remove(r.Context(), s.principal(r), r.PathValue("skill")))
 }
 
-// done answers what gives nothing but an error.
+// done answers with err, or with an empty object if it is nil.
 func done(w http.ResponseWriter, err error) {
 	if err != nil {
 		fail(w, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// healthz says that the process serves requests.
+// healthz reports that the process serves requests.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") }
 
-// readyz says whether it can do its work.
+// readyz reports whether the process can do its work.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := s.cfg.Ready(); err != nil {
 		plain(w, http.StatusServiceUnavailable, tool.AsError(err).Msg+"\n")
@@ -22,7 +22,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ready\n")
 }
 
-// metrics gives the figures that a Prometheus server collects.
+// metrics serves the metrics for Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Metrics == nil {
 		fail(w, tool.Errorf(tool.NotFound, "no metrics are kept here"))
@@ -31,7 +31,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.cfg.Metrics.ServeHTTP(w, r)
 }
 
-// home says what is where.
+// home lists the main paths.
 func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, fmt.Sprintf("Biplane %s\n\nMCP for agents   /mcp\nHTTP API         %s/status\nhealth           /healthz /readyz\nmetrics          /metrics\napprovals        /approvals\n\nThe console is not part of this build yet.\n",
 		s.cfg.Status().Version, api.Prefix))
@@ -40,12 +40,12 @@ func (s *Server) home(w http.ResponseWriter, _ *http.Request) {
 func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	// A client that went away needs no answer.
+	// An error means that the client has gone.
 	_, _ = io.WriteString(w, text)
 }
 
-// status says how the process is. What says where it runs and how it is configured is for admins
-// and auditors only.
+// status answers with the state of the process. Only admins and auditors see where it runs and how
+// it is configured.
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	st := s.cfg.Status()
 	if !operates(s.principal(r)) {
@@ -57,8 +57,9 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, st)
 }
 
-// operates reports whether p is an admin, which the local user is too, or an auditor. An upstream's
-// command, its last output and the reasons of its failures hold paths, and sometimes credentials.
+// operates reports whether p is an admin, as the local user is, or an auditor. Others must not see
+// an upstream's command, its last output and its errors, which contain paths and sometimes
+// credentials.
 func operates(p tool.Principal) bool { return identity.Has(p, identity.Auditor) }
 
 func (s *Server) upstreams(w http.ResponseWriter, r *http.Request) {

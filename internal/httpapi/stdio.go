@@ -11,16 +11,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// StdioProtocol is what the Upgrade header names to turn a connection into what stdio is to a
-// process that speaks MCP: lines of JSON-RPC in both directions.
+// StdioProtocol is the protocol in the Upgrade header that turns a connection into the stdio of an
+// MCP server: lines of JSON-RPC in both directions.
 const StdioProtocol = "biplane-mcp-stdio"
 
-// ConnectionHeader names a connection that outlives the processes which serve it, so that the next
-// one knows what the agent read through those before: a name that can't be guessed, of at most 64
+// ConnectionHeader names a connection that outlives the processes that serve it, so that the next
+// process knows what the agent has read. The name must be impossible to guess, with at most 64
 // characters.
 const ConnectionHeader = "Biplane-Connection"
 
-// stdio takes the connection over, and speaks MCP on it until one side ends it.
+// stdio hijacks the connection, and speaks MCP on it until one side closes it.
 func (s *Server) stdio(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Stdio == nil || !strings.EqualFold(r.Header.Get("Upgrade"), StdioProtocol) {
 		fail(w, tool.Errorf(tool.Invalid, "this route is for `biplane mcp`: it needs the header Upgrade: %s", StdioProtocol))
@@ -61,11 +61,11 @@ func (s *Server) serveStdio(conn net.Conn, buf *bufio.ReadWriter, name string) {
 	}
 }
 
-// A connection reads what was buffered before it was taken over, then the rest.
+// A connection reads what was buffered before the hijack, then the rest.
 type connection struct {
 	r io.Reader
 	net.Conn
 }
 
-// Read reads.
+// Read reads from the buffer first.
 func (c connection) Read(b []byte) (int, error) { return c.r.Read(b) }

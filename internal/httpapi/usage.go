@@ -15,7 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// usage says what was used: of everybody to those who read everything, of themselves to others.
+// usage answers with the usage of all principals to auditors and admins, and with their own to
+// others.
 func (s *Server) usage(w http.ResponseWriter, r *http.Request) {
 	q, err := usageQuery(r.URL.Query(), time.Now())
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *Server) usage(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, out)
 }
 
-// usageQuery reads what usage is asked for.
+// usageQuery parses a query for usage.
 func usageQuery(v url.Values, now time.Time) (q usage.Query, err error) {
 	for key := range v {
 		if !slices.Contains([]string{"from", "to", "by"}, key) {
