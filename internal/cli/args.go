@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exactly takes one argument, and names it where it is missing: PATH, the path of a tool.
+// exactly accepts exactly one argument. The error for a missing one describes it by name and what:
+// PATH, the path of a tool.
 func exactly(name, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch len(args) {
@@ -20,7 +21,8 @@ func exactly(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne takes one argument or more, and names them where there is none.
+// atLeastOne accepts one or more arguments. The error for a missing one describes it by name and
+// what.
 func atLeastOne(name, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -30,7 +32,7 @@ func atLeastOne(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// atMost takes up to n arguments, which are called what.
+// atMost accepts up to n arguments. what describes them in errors.
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -40,7 +42,7 @@ func atMost(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// called is a command's name, without that of the program.
+// called returns a command's name without the name of the program.
 func called(c *cobra.Command) string {
 	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
@@ -50,8 +52,8 @@ func firstExample(c *cobra.Command) string {
 	return first
 }
 
-// none takes no arguments. What is given is most likely a command that there isn't: it names what
-// is nearest.
+// none accepts no arguments. An argument is most likely a mistyped command, so the error suggests
+// similar ones.
 func none(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -69,7 +71,7 @@ func none(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(meant, " or "))
 }
 
-// topic takes the name of a command, of which there is help.
+// topic accepts the name of a command, for the help command.
 func topic(c *cobra.Command, args []string) error {
 	found, rest, err := c.Root().Find(args)
 	if err != nil || !found.HasAvailableSubCommands() {
@@ -78,5 +80,5 @@ func topic(c *cobra.Command, args []string) error {
 	return none(found, rest)
 }
 
-// overview shows the help of a command that is a group of others.
+// overview is the RunE of a command that only groups others: it shows the help.
 func overview(c *cobra.Command, _ []string) error { return c.Help() }

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// period are the flags --from and --to.
+// period holds the flags --from and --to.
 type period struct{ from, to string }
 
 func (p *period) flags(c *cobra.Command) {
@@ -90,7 +90,8 @@ Critical). The command then reports it, and exits with 1.`,
 	return c
 }
 
-// apart returns err, unless it is a flaw of what was written as a whole: that is stored.
+// apart returns err, unless it is a FlawError: then the output is complete, and apart stores the
+// flaw.
 func apart(err error, flaw **api.FlawError) error {
 	if errors.As(err, flaw) {
 		return nil
@@ -98,8 +99,8 @@ func apart(err error, flaw **api.FlawError) error {
 	return err
 }
 
-// sayFlaw says what is wrong with what was written. The error, where there is a flaw, says that it
-// has.
+// sayFlaw reports a flaw in the output, and returns a failure whose message has been printed. It
+// returns nil if there is no flaw.
 func (a *app) sayFlaw(flaw *api.FlawError) error {
 	if flaw == nil {
 		return nil
@@ -142,8 +143,7 @@ as "doctor --probe", and is recorded. If the record is not good the folder says 
 	return c
 }
 
-// writeEvidence unpacks an archive into a folder, which is there as a whole or not at all, and says
-// how many files it has.
+// writeEvidence unpacks an archive into a new folder atomically, and returns the number of files.
 func writeEvidence(dir string, download func(io.Writer) error) (n int, err error) {
 	unable := func(err error) error {
 		var e *api.Error
@@ -186,7 +186,7 @@ func writeEvidence(dir string, download func(io.Writer) error) (n int, err error
 	return len(z.File), nil
 }
 
-// unpack writes one file of an archive into a folder, and nowhere else.
+// unpack writes one file of an archive into a folder. It rejects paths outside of the folder.
 func unpack(dir string, f *zip.File) error {
 	if !filepath.IsLocal(f.Name) || !f.Mode().IsRegular() {
 		return fmt.Errorf("the archive has %q, which is no file of a folder", f.Name)

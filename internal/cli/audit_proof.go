@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// auditFileBytes bounds what is read of a proof, a key, a file of checkpoints.
+// auditFileBytes is the maximum size of a proof, a key or a file of checkpoints.
 const auditFileBytes = 8 << 20
 
 func auditVerifyCommand(a *app) *cobra.Command {
@@ -71,7 +71,7 @@ key: no data folder, no network and no running process. With --checkpoint the pr
 	return c
 }
 
-// readCheckpoints reads a file of checkpoints, one after the other.
+// readCheckpoints reads a file of concatenated checkpoints.
 func readCheckpoints(path string) ([]string, error) {
 	text, err := readSmall("checkpoint", path)
 	if err != nil {
@@ -100,7 +100,7 @@ func readSmall(what, path string) (string, error) {
 	return string(text), nil
 }
 
-// readKey gives a public key: the text itself, or what is in the file of that name.
+// readKey returns a public key: key itself, or the contents of the file with that name.
 func readKey(key string) (string, error) {
 	if strings.Count(key, "+") >= 2 {
 		if _, err := os.Stat(key); err != nil {
@@ -207,7 +207,7 @@ digests of arguments and results. It is for a new checkpoint or, with --checkpoi
 	return c
 }
 
-// put writes text to a file, or to standard output where none is named.
+// put writes text to a file, or to standard output if file is empty or "-".
 func (a *app) put(file, text string) error {
 	if file == "" || file == "-" {
 		_, err := io.WriteString(a.Out, text)

@@ -1,9 +1,9 @@
-// Package cli is the command line. Each command has a file of its own, cmd_<name>.go, and a row in
-// the table here; its story is in cmd/biplane/testdata/script.
+// Package cli implements the command line. Each command has its own file, cmd_<name>.go, and a row
+// in the table here. Its story is in cmd/biplane/testdata/script.
 //
-// Results go to standard output, all else to standard error. The exit code says how it went: 0
-// done, 1 the program or call failed, 2 wrong usage or configuration, 3 denied or waiting for
-// approval, 4 could not.
+// Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 the
+// program or call failed, 2 wrong usage or configuration, 3 denied or waiting for approval, 4 not
+// possible.
 package cli
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// A Process is the process that a command runs in.
+// A Process is the environment of a command.
 type Process struct {
 	Args    []string // without the program's name
 	In      io.Reader
@@ -35,7 +35,7 @@ type Process struct {
 	Version string // of Biplane
 }
 
-// The commands, in the order of the help, by their names.
+// commands lists the commands by name, in the order of the help.
 var commands = []struct {
 	name string
 	make func(*app) *cobra.Command
@@ -63,16 +63,15 @@ var commands = []struct {
 	{engineName, engineCommand},
 }
 
-// The exit codes.
 const (
 	exitDone   = 0
 	exitFailed = 1 // the program or call failed
 	exitUsage  = 2 // wrong usage or configuration
 	exitDenied = 3 // denied, or waiting for approval
-	exitUnable = 4 // could not: upstream, sandbox, store
+	exitUnable = 4 // not possible: upstream, sandbox, store
 )
 
-// exitCodes is the table from kinds of errors to exit codes.
+// exitCodes maps kinds of errors to exit codes.
 var exitCodes = map[string]int{
 	api.Invalid:     exitUsage,
 	api.NotFound:    exitFailed,
@@ -85,7 +84,7 @@ var exitCodes = map[string]int{
 	api.Internal:    exitUnable,
 }
 
-// app is what the commands share.
+// app holds what the commands share.
 type app struct {
 	Process
 	config    string
@@ -94,8 +93,8 @@ type app struct {
 	logFormat string
 }
 
-// A failure is an error that a command gives, with the exit code that it means. A silent one has
-// been told already.
+// A failure is the error of a command with its exit code. If silent, its message has been printed
+// already.
 type failure struct {
 	err    error
 	code   int
@@ -105,16 +104,16 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Main runs the command that the arguments name, and gives the exit code. An interrupt, or the end
-// of the terminal, ends what is under way, cleanly; a second one ends the process.
+// Main runs the command that the arguments name, and returns the exit code. An interrupt, or the
+// end of the terminal, stops it cleanly. A second one ends the process.
 func Main(p Process) int {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // ignored under nohup
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second one has its usual effect
+	context.AfterFunc(ctx, stop) // restores the default handling for the second one
 	a := &app{Process: p}
 	root := a.root()
 	root.SetArgs(p.Args)
@@ -123,7 +122,7 @@ func Main(p Process) int {
 		return exitDone
 	}
 	var f *failure
-	if !errors.As(err, &f) { // of cobra: a command, an argument or a flag that there isn't
+	if !errors.As(err, &f) { // from cobra: an unknown command, argument or flag
 		f = &failure{err: usage("%s (biplane --help lists what there is)", err), code: exitUsage}
 	}
 	if !f.silent {
@@ -132,7 +131,7 @@ func Main(p Process) int {
 	return f.code
 }
 
-// complain tells of an error. One in the configuration has its own place in front.
+// complain prints an error. Errors in the configuration begin with their position.
 func (a *app) complain(err error) {
 	var c *config.Error
 	if errors.As(err, &c) {
@@ -142,7 +141,7 @@ func (a *app) complain(err error) {
 	fmt.Fprintln(a.Err, "biplane: "+safe(explain(err).Message))
 }
 
-// explain makes an error one that the tables here know.
+// explain converts an error to the API's error type.
 func explain(err error) *api.Error {
 	var e *api.Error
 	if errors.As(err, &e) {
@@ -151,7 +150,7 @@ func explain(err error) *api.Error {
 	return daemon.Explain(err)
 }
 
-// fail gives an error its exit code.
+// fail wraps an error in a failure with its exit code.
 func fail(err error) error {
 	if err == nil {
 		return nil
@@ -167,12 +166,12 @@ func fail(err error) error {
 	return &failure{err: err, code: code}
 }
 
-// told is a failure of which all has been said.
+// told returns a failure whose message has been printed.
 func told(code int) error {
 	return &failure{err: errors.New("failed"), code: code, silent: true}
 }
 
-// usage is an error in the use of a command.
+// usage returns an error about the use of a command.
 func usage(format string, args ...any) error {
 	return &api.Error{Kind: api.Invalid, Message: fmt.Sprintf(format, args...)}
 }
@@ -203,8 +202,8 @@ team's policy, on the record.`,
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	words(root, "log-level", "debug", "info", "warn", "error")
 	words(root, "log-format", "text", "json")
-	// A command that stands first in the arguments is all that is needed: the others take longer to
-	// make than some take to run.
+	// If the first argument is a command, add only that one: creating all of them takes longer than
+	// some commands run.
 	if len(a.Args) > 0 {
 		for _, c := range commands {
 			if c.name == a.Args[0] {
@@ -226,7 +225,7 @@ team's policy, on the record.`,
 	return root
 }
 
-// addCompletion adds the command that cobra makes, with examples like all others.
+// addCompletion adds cobra's completion command, with an example for each shell.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
@@ -240,7 +239,7 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// finish makes errors of all commands failures.
+// finish wraps the errors of all commands in failures.
 func finish(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error { return fail(run(cmd, args)) }
@@ -250,14 +249,14 @@ func finish(c *cobra.Command) {
 	}
 }
 
-// words completes a flag.
+// words sets the completions of a flag.
 func words(c *cobra.Command, flag string, w ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(w, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag: a mistake in this package
+		panic(err) // unknown flag: a mistake in this package
 	}
 }
 
-// logger makes the log, on standard error.
+// logger returns the logger, which writes to standard error.
 func (a *app) logger(level string) (*slog.Logger, error) {
 	if a.logLevel != "" {
 		level = a.logLevel
@@ -276,7 +275,7 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 	return nil, usage("log format %q is not one of text, json", a.logFormat)
 }
 
-// daemonConfig reads the configuration, and says what a Daemon of it is made of.
+// daemonConfig loads the configuration, and returns the Config of a Daemon for it.
 func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	log, err := a.logger(level)
 	if err != nil {
@@ -293,20 +292,20 @@ func (a *app) daemonConfig(level string) (daemon.Config, error) {
 	return daemon.Config{Settings: s, DataDir: dir, Version: a.Version, Engine: engineArgs(), Log: log}, nil
 }
 
-// with runs f with a client of the process that owns the data folder, or of one begun here.
+// with runs f with a client of the process that owns the data folder, or of one started here.
 func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) error) error {
 	return a.attached(ctx, false, nil, f)
 }
 
-// attached is with. runs says that f runs a program: a process begun here then takes up the
-// executions that the one before it left, and waits for them. first is the program; nil where it
-// has run before.
+// attached is like with. If runs is true, f runs a program. A process started here then resumes the
+// executions that the previous one left, and waits for them. first is the program; nil if it has
+// run before.
 func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
 	return a.attachedUntil(ctx, runs, first, f, nil)
 }
 
-// attachedUntil is attached, and calls settled, unless it is nil, when nothing runs any more in a
-// process begun here, or at once where another process answers. ctx may have been canceled by then.
+// attachedUntil is like attached, then calls settled if it is not nil. If the process was started
+// here, it first waits until nothing runs there. ctx may have been canceled by then.
 func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunRequest, f, settled func(context.Context, *api.Client) error) (err error) {
 	cfg, err := a.daemonConfig("error")
 	if err != nil {
@@ -328,7 +327,7 @@ func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunReques
 	stop := a.sayWaiting(at)
 	err = f(ctx, at.Client)
 	stop()
-	if runs && ctx.Err() == nil { // else what runs is its own, which is stopped
+	if runs && ctx.Err() == nil { // otherwise f's program was interrupted too, and is stopped
 		at.Settle(ctx, func(n int) {
 			fmt.Fprintf(a.Err, "biplane: waiting for %s that went on when this process began; they go on later if it is interrupted\n", prose.Count(n, "execution"))
 		})
@@ -339,10 +338,10 @@ func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunReques
 	return err
 }
 
-// slow is how long servers may take to connect before it is said that they are waited for.
+// slow is how long to wait for servers to connect before saying so.
 const slow = 3 * time.Second
 
-// sayWaiting says which servers are waited for, once, if they take long; until stop.
+// sayWaiting prints once which servers it is waiting for if they are slow, until stop is called.
 func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 	done, said := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -363,8 +362,8 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 	}
 }
 
-// glance is with for the completion of a shell: what there is already is looked at, for a moment,
-// and nothing is said.
+// glance is like with, for shell completion. It uses only an existing data folder, for at most a
+// second, and prints nothing.
 func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) error) {
 	if dir, err := config.DataFolder(a.dataDir); err != nil {
 		return
@@ -378,7 +377,7 @@ func (a *app) glance(ctx context.Context, f func(context.Context, *api.Client) e
 	_ = quiet.with(ctx, f) // a shell shows no errors
 }
 
-// lines writes texts, each with a mark in front of its lines.
+// lines writes texts, with mark at the start of each line.
 func lines(w io.Writer, mark string, texts ...string) {
 	for _, t := range texts {
 		for l := range strings.SplitSeq(strings.TrimRight(t, "\n"), "\n") {

@@ -56,7 +56,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 					return err
 				}
 				more := 0
-				if fair { // one who asks for much doesn't hide what others wait for
+				if fair { // many requests of one principal must not hide those of others
 					list = queue.Interleave(list, func(r *api.Approval) string { return r.Principal })
 					more = max(0, len(list)-limit)
 					list = list[:len(list)-more]
@@ -106,7 +106,7 @@ func tableOfApprovals(w io.Writer, list []api.Approval, all bool) {
 	columns(w, rows...)
 }
 
-// argumentsOf is what a list shows of what is asked for.
+// argumentsOf returns the arguments of a request, for a list.
 func argumentsOf(r *api.Approval) string {
 	if r.Kind != api.KindPlan {
 		if leftOut(r) {
@@ -124,10 +124,10 @@ func argumentsOf(r *api.Approval) string {
 	return prose.Count(len(names), "call") + ": " + tally(names)
 }
 
-// leftOut reports whether a list came without the arguments of r: those of a call are an object.
+// leftOut reports whether a list omitted the arguments of r, which otherwise are an object.
 func leftOut(r *api.Approval) bool { return len(r.Arguments) == 0 || string(r.Arguments) == "null" }
 
-// whole gets what a list left out: a program that reads it is to see what would be sent.
+// whole fetches the arguments that a list omitted, since a program that reads the list needs them.
 func whole(ctx context.Context, client *api.Client, list []api.Approval) error {
 	for i := range list {
 		if !leftOut(&list[i]) {
@@ -142,7 +142,7 @@ func whole(ctx context.Context, client *api.Client, list []api.Approval) error {
 	return nil
 }
 
-// writesOf lists the calls of a plan.
+// writesOf writes the calls of a plan. It shortens arguments to most characters if most is not 0.
 func writesOf(w io.Writer, writes []api.PlannedWrite, most int) {
 	for i, c := range writes {
 		args := tool.Visible(c.Arguments)
@@ -203,7 +203,7 @@ func showApproval(w io.Writer, r *api.Approval) {
 	}
 }
 
-// decideCommand is a command that decides on requests, or on all that wait of an execution.
+// decideCommand returns a command that decides requests, or all pending requests of an execution.
 func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 	var output, note string
 	c := &cobra.Command{
@@ -249,8 +249,8 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 	return c
 }
 
-// sayDecided reports what became of the requests that were decided: how their executions are now,
-// and, for a call that was approved and has not been made, what makes it.
+// sayDecided reports the outcome of decided requests: the state of their executions and, for an
+// approved call that has not been made, how to get it made.
 func (a *app) sayDecided(ctx context.Context, client *api.Client, decided []api.Approval) error {
 	said := map[string]bool{}
 	for _, r := range decided {
@@ -289,7 +289,7 @@ func executionLine(d *api.ExecutionDetail) string {
 	return text + fmt.Sprintf(" (biplane executions show %s)", d.ID)
 }
 
-// requests gives the requests that args name.
+// requests returns the requests that args name.
 func requests(ctx context.Context, client *api.Client, args []string) (ids []string, _ error) {
 	for _, arg := range args {
 		if !strings.HasPrefix(arg, "ex_") {
@@ -310,7 +310,7 @@ func requests(ctx context.Context, client *api.Client, args []string) (ids []str
 	return ids, nil
 }
 
-// completeApprovals completes the id of a request that waits.
+// completeApprovals completes the id of a pending request.
 func (a *app) completeApprovals(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Approvals(ctx, "", false)

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// The words of the record's filters.
+// The values of the record's filters.
 var (
 	auditKinds    = []string{"call", "execution", "session", "sign-in", "configuration", "policy", "key", "approval", "file", "tool", "read", "record"}
 	auditOutcomes = []string{"ok", "error", "failed"}
@@ -118,8 +118,8 @@ outcome. The problem is reported on standard error, and the command exits with 1
 	return c
 }
 
-// sayProblems says which records are not what was recorded. The error, where there are any, says
-// that it has.
+// sayProblems reports which records were changed. It returns a failure whose message has been
+// printed if there are any.
 func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 	for i := range all {
 		if r := &all[i]; r.Problem != "" {
@@ -133,7 +133,7 @@ func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
 	return err
 }
 
-// oneOf refuses a flag's word that isn't one of its words.
+// oneOf returns an error if a flag's value is not one of the known ones.
 func oneOf(flag, word string, known []string) error {
 	if word == "" || slices.Contains(known, word) {
 		return nil
@@ -141,7 +141,7 @@ func oneOf(flag, word string, known []string) error {
 	return usage("--%s %q is not one of %s", flag, word, strings.Join(known, ", "))
 }
 
-// completeTool completes a flag with the exact paths of tools.
+// completeTool sets the exact paths of tools as completions of a flag.
 func (a *app) completeTool(c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
 		a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
@@ -156,14 +156,14 @@ func (a *app) completeTool(c *cobra.Command, flag string) {
 		return out, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
-		panic(err) // there is no such flag: a mistake in this package
+		panic(err) // unknown flag: a mistake in this package
 	}
 }
 
-// timeForms are how a time can be written; without a zone it is UTC.
+// timeForms lists the accepted layouts of a time. Without a zone it is UTC.
 var timeForms = []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// timeFlag reads a time: a point, or how long ago.
+// timeFlag parses a time: a date, a moment, or a duration before now.
 func timeFlag(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -207,7 +207,7 @@ func tableOfRecords(w io.Writer, all []api.AuditRecord) {
 	columns(w, rows...)
 }
 
-// what says what a record is about.
+// what describes the subject of a record.
 func what(r *api.AuditRecord) string {
 	if r.Kind == "call" {
 		if r.Execution != "" {
@@ -303,7 +303,7 @@ func showRecord(w io.Writer, r *api.AuditRecord) {
 	showKept(w, "error", r.Error)
 }
 
-// leafPart says which half of a record a leaf is.
+// leafPart returns which part of a record a leaf is.
 func leafPart(leaf string) string {
 	var v struct {
 		Part string `json:"part"`

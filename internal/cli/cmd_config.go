@@ -34,11 +34,11 @@ func configCommand(a *app) *cobra.Command {
 
 // checked is what `config check -o json` prints.
 type checked struct {
-	File     string           `json:"file"` // empty when there is none
+	File     string           `json:"file"` // empty if there is none
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
 	Warnings []config.Problem `json:"warnings"`
-	// what is wrong with names of tools, and which could not be checked
+	// unknown names of tools, and those that could not be checked
 	Names []string `json:"names,omitempty"`
 }
 
@@ -86,7 +86,7 @@ those in the data folder, which the upstreams listed last. "biplane tools" lists
 	return c
 }
 
-// checkNames returns what is wrong with names of tools, as far as that is known without starting
+// checkNames returns the errors in names of tools, as far as they can be checked without starting
 // anything.
 func (a *app) checkNames(ctx context.Context, s *config.Config) ([]string, error) {
 	folder, err := config.DataFolder(a.dataDir)
@@ -100,7 +100,7 @@ func (a *app) checkNames(ctx context.Context, s *config.Config) ([]string, error
 	return lines, nil
 }
 
-// relative is a path as people write it: from the working folder, if it is below that.
+// relative returns path relative to the working folder, if it is inside it.
 func relative(path string) string {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -205,7 +205,7 @@ func showTable(w io.Writer, v *config.Shown) {
 	}
 }
 
-// showAudit shows what the configuration says of the record.
+// showAudit writes the configuration of the record.
 func showAudit(w io.Writer, v config.ShownAudit) {
 	rows := [][]string{{"audit.arguments", v.Arguments}, {"audit.results", v.Results}, {"audit.keep", v.Keep}}
 	if v.Origin != "" {

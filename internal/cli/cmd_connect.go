@@ -28,7 +28,7 @@ type connection struct {
 	Tools    []string `json:"tools"`   // paths
 }
 
-// signInFlags are the flags of connect.
+// signInFlags holds the flags of connect.
 type signInFlags struct {
 	forget    bool
 	noBrowser bool
@@ -81,7 +81,7 @@ func (a *app) signOut(ctx context.Context, client *api.Client, name string, f si
 	})
 }
 
-// signIn signs in where that is needed, and says how the upstream is.
+// signIn signs in if necessary, and prints the state of the upstream.
 func (a *app) signIn(ctx context.Context, client *api.Client, name string, f signInFlags) error {
 	in, err := client.BeginSignIn(ctx, name)
 	if err != nil {
@@ -98,14 +98,14 @@ func (a *app) signIn(ctx context.Context, client *api.Client, name string, f sig
 	return a.connection(ctx, client, in, f.output)
 }
 
-// waitForPerson shows the address and waits for the end of the attempt, which it gives up when ctx
-// ends first.
+// waitForPerson shows the address and waits for the end of the attempt. It cancels the attempt if
+// ctx is done first.
 func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.SignIn, f signInFlags) (*api.SignIn, error) {
 	defer func() {
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			_ = client.CancelSignIn(end, in.Upstream, in.ID) // if it is still there to be told
+			_ = client.CancelSignIn(end, in.Upstream, in.ID) // the process may be gone
 		}
 	}()
 	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", clean(in.Upstream), clean(in.URL))
@@ -130,7 +130,7 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 			if !ok && f.paste {
 				stop()
 				<-done
-				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // it fails only if it is over
+				_ = client.CancelSignIn(ctx, in.Upstream, in.ID) // an error only means that the attempt is over
 				return nil, usage("nothing was pasted: give the address that the browser ends at on standard input")
 			}
 			if !ok {
@@ -141,22 +141,22 @@ func (a *app) waitForPerson(ctx context.Context, client *api.Client, in *api.Sig
 				continue
 			}
 			if _, err := client.PasteSignIn(ctx, in.Upstream, in.ID, text); err == nil {
-				pasted = nil // done says how it went
+				pasted = nil // done will have the result
 			} else if ctx.Err() == nil {
-				// if that was the end of the attempt, done says so
+				// if that ended the attempt, done has the result
 				fmt.Fprintln(a.Err, "biplane: "+clean(explain(err).Message))
 			}
 		}
 	}
 }
 
-// An outcome is the end of waiting.
+// An outcome is the end of a sign-in attempt.
 type outcome struct {
 	in  *api.SignIn
 	err error
 }
 
-// await asks until the attempt no longer waits.
+// await polls until the attempt is over.
 func await(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
 	for {
 		now, err := client.SignIn(ctx, in.Upstream, in.ID)
@@ -166,11 +166,11 @@ func await(ctx context.Context, client *api.Client, in *api.SignIn) outcome {
 	}
 }
 
-// maxLine bounds a line that is pasted.
+// maxLine is the maximum size of a pasted line.
 const maxLine = 64 << 10
 
-// lineReader gives the lines of r without the space around them, and is closed at its end. Reading
-// a terminal can't be given up: the goroutine ends with the process at the latest.
+// lineReader returns a channel with the trimmed lines of r, which is closed at its end. A read of a
+// terminal can't be canceled: the goroutine ends with the process at the latest.
 func lineReader(r io.Reader) <-chan string {
 	out := make(chan string, 1)
 	go func() {
@@ -186,14 +186,14 @@ func lineReader(r io.Reader) <-chan string {
 
 var errNoBrowser = errors.New("there is none")
 
-// openBrowser opens an address in the browser of $BROWSER, else in that of the desktop. It doesn't
-// wait for it.
+// openBrowser opens a URL in the browser of $BROWSER, otherwise in that of the desktop. It doesn't
+// wait for the browser.
 func openBrowser(ctx context.Context, url string) error {
 	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
 		return errors.New("the address is none of the web")
 	}
 	command, _, _ := strings.Cut(os.Getenv("BROWSER"), ":")
-	// where the address goes: at the end
+	// the address always comes last
 	args := slices.DeleteFunc(strings.Fields(command), func(s string) bool { return s == "%s" })
 	desktop := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
 	switch {
@@ -214,12 +214,12 @@ func openBrowser(ctx context.Context, url string) error {
 		}
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // it may live longer than we do; its end says nothing
+	go func() { _ = cmd.Wait() }() // it may outlive this process; its exit status is irrelevant
 	return nil
 }
 
-// connection says how an upstream is and which tools it has; where it isn't there, the error says
-// why.
+// connection prints the state of an upstream and its tools. It returns an error if the upstream is
+// not connected.
 func (a *app) connection(ctx context.Context, client *api.Client, in *api.SignIn, output string) error {
 	ups, err := client.Upstreams(ctx)
 	if err != nil {

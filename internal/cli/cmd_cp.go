@@ -71,13 +71,13 @@ neither a file nor a folder is skipped, such as links; the exit code is then 1.`
 	return c
 }
 
-// A spot is a path here or in a session.
+// A spot is a path on this machine or in a session.
 type spot struct {
-	session string // empty: here
+	session string // empty for this machine
 	path    string
 }
 
-// parsePlace reads SESSION:PATH. What begins as a path does is one.
+// parsePlace parses SESSION:PATH. A string that starts like a path is one.
 func parsePlace(s string) spot {
 	name, p, ok := strings.Cut(s, ":")
 	if !ok || name == "" || strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || filepath.IsAbs(s) {
@@ -89,7 +89,7 @@ func parsePlace(s string) spot {
 	return spot{session: name, path: p}
 }
 
-// A transfer is one copying.
+// A transfer is the state of one run of cp.
 type transfer struct {
 	*app
 	ctx       context.Context
@@ -97,10 +97,10 @@ type transfer struct {
 	recursive bool
 	files     int
 	bytes     int64
-	left      int // how many were left out
+	left      int // number of files left out
 }
 
-// leaveOut says why something is not copied. The rest is.
+// leaveOut reports that something is not copied, and counts it.
 func (t *transfer) leaveOut(what, why string) {
 	t.left++
 	fmt.Fprintf(t.Err, "biplane: %s %s: left out\n", clean(what), why)
@@ -154,18 +154,18 @@ func (t *transfer) in(from string, dst spot) error {
 	return t.putTree(from, dst.session, to)
 }
 
-// missing says whether err is that there is no such file, or no such session yet.
+// missing reports whether err means that the file or the session doesn't exist.
 func missing(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Kind == api.NotFound
 }
 
-// contentsOnly says whether a path means what is in the folder.
+// contentsOnly reports whether a path means the contents of a folder.
 func contentsOnly(p string) bool {
 	return p == "." || strings.HasSuffix(p, "/.") || strings.HasSuffix(p, string(filepath.Separator)+".")
 }
 
-// putTree copies a folder.
+// putTree copies a folder into a session.
 func (t *transfer) putTree(from, session, to string) error {
 	root, err := os.OpenRoot(from)
 	if err != nil {
@@ -187,8 +187,8 @@ func (t *transfer) putTree(from, session, to string) error {
 	})
 }
 
-// mkdir makes a directory of a session, and those above it. That ./workspace and ./skills are there
-// is known.
+// mkdir creates a directory in a session, with its parents. It also accepts ./workspace and
+// ./skills, which always exist.
 func (t *transfer) mkdir(session, at string) error {
 	return t.client.ChangeFile(t.ctx, session, api.FileOp{Op: "mkdir", Path: at, Recursive: true})
 }
@@ -212,13 +212,13 @@ func (t *transfer) put(r io.Reader, session, to string) error {
 	return nil
 }
 
-// counted counts what is read.
+// counted counts the bytes read.
 type counted struct {
 	io.Reader
 	n int64
 }
 
-// Read reads.
+// Read reads from Reader.
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
@@ -263,7 +263,8 @@ func (t *transfer) out(src spot, to string) error {
 	return nil
 }
 
-// getTree copies a directory of a session into a folder, and nowhere else, links and all.
+// getTree copies a directory of a session into a folder. Links in the folder can't lead it
+// elsewhere.
 func (t *transfer) getTree(src spot, to string) error {
 	unable := func(err error) error { return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()} }
 	if err := os.MkdirAll(to, 0o777); err != nil {

@@ -49,7 +49,7 @@ leaves nothing behind.`,
 	return c
 }
 
-// demoServeCommand is one of the demonstration's MCP servers.
+// demoServeCommand returns the command that runs one of the demonstration's MCP servers.
 func demoServeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:    "serve KIND DATABASE",

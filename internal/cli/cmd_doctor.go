@@ -73,7 +73,7 @@ func doctorTable(w io.Writer, checks []daemon.Check) {
 			mark = "warn"
 		}
 		name := c.Name
-		// as of a configuration with many problems
+		// for example, a configuration with many errors
 		for detail := range strings.SplitSeq(strings.TrimRight(c.Detail, "\n"), "\n") {
 			rows = append(rows, []string{"  " + mark, name, detail})
 			mark, name = "", ""

@@ -6,11 +6,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// engineName is the command that makes this program a process around the embedded engine. It isn't
-// for people; what comes here is one who typed it.
+// engineName is the command that makes this program a process around the embedded engine. daemon
+// handles it before main starts; this command only runs if a user types it.
 const engineName = daemon.EngineCommand
 
-// engineArgs are the arguments by which Biplane begins such a process.
+// engineArgs returns the arguments that start such a process.
 func engineArgs() []string { return []string{engineName} }
 
 func engineCommand(*app) *cobra.Command {

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// executionStates are those that a list can be asked for.
+// executionStates are the states by which a list can be filtered.
 var executionStates = []string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}
 
 func executionsCommand(a *app) *cobra.Command {
@@ -87,13 +87,13 @@ func executionsListCommand(a *app) *cobra.Command {
 	addOutput(c, &output)
 	words(c, "state", executionStates...)
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
-		panic(err) // there is no such flag: a mistake in this package
+		panic(err) // unknown flag: a mistake in this package
 	}
 	return c
 }
 
-// moments reads a time: so long before now, a day in the user's time zone, or a moment (RFC 3339).
-// An empty one is no time.
+// moments parses a time: a duration before now, a day in the user's time zone, or a moment (RFC
+// 3339). An empty text is the zero time.
 func moments(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -135,7 +135,7 @@ func tableOfExecutions(w io.Writer, all []api.ExecutionInfo, f api.ExecutionFilt
 	columns(w, rows...)
 }
 
-// took writes milliseconds for people.
+// took formats milliseconds.
 func took(ms int64) string {
 	if ms < 10_000 {
 		return strconv.FormatInt(ms, 10) + " ms"
@@ -295,30 +295,30 @@ func (a *app) completeExecutions(n int) cobra.CompletionFunc {
 	}
 }
 
-// A watcher writes what changes of executions.
+// A watcher prints the changes of executions.
 type watcher struct {
 	*app
 	json bool
 	seen map[string]*watched
-	left bool // the process that answered is gone: what it left is in the folder
+	left bool // the process that answered is gone; its executions are still in the data folder
 }
 
-// A watched is what was written of an execution.
+// A watched is the last printed state of an execution.
 type watched struct {
 	state string
 	calls []string // the states of its calls
 }
 
-// An event is what `watch -o json` writes a line of.
+// An event is one line of `watch -o json`.
 type event struct {
 	Time      time.Time          `json:"time"`
 	Execution string             `json:"id"`
 	State     string             `json:"state"`
-	Call      *api.ExecutionCall `json:"call,omitempty"` // that has begun or ended
+	Call      *api.ExecutionCall `json:"call,omitempty"` // that started or ended
 	Problem   string             `json:"problem,omitempty"`
 }
 
-// follow follows the execution that is named, or all.
+// follow follows the named execution, or all.
 func (w *watcher) follow(ctx context.Context, client *api.Client, args []string) error {
 	if len(args) == 0 {
 		return w.lost(ctx, w.all(ctx, client))
@@ -333,8 +333,8 @@ func (w *watcher) follow(ctx context.Context, client *api.Client, args []string)
 	return nil
 }
 
-// lost notes whether err says that the process that answered is gone. Being interrupted is no
-// error.
+// lost records in w.left whether err means that the process that answered is gone. It returns nil
+// if ctx is done, since an interruption is not an error.
 func (w *watcher) lost(ctx context.Context, err error) error {
 	var e *api.Error
 	w.left = ctx.Err() == nil && errors.As(err, &e) && e.Kind == api.Unavailable && len(w.seen) > 0
@@ -344,9 +344,9 @@ func (w *watcher) lost(ctx context.Context, err error) error {
 	return err
 }
 
-// last writes what became of the executions that were followed, when the process that ran them is
-// gone, as biplane run is when its program has ended. It looks once: whoever went on would hold the
-// data folder against the next biplane serve.
+// last prints the final state of the followed executions when the process that ran them is gone, as
+// when biplane run ends. It checks only once: to keep watching would hold the data folder and block
+// the next biplane serve.
 func (w *watcher) last(ctx context.Context, client *api.Client, args []string) error {
 	code := 0
 	for _, id := range slices.Sorted(maps.Keys(w.seen)) {
@@ -397,10 +397,10 @@ func (w *watcher) one(ctx context.Context, client *api.Client, id string) (*api.
 
 func going(state string) bool { return state == api.StateRunning || state == api.StateWaiting }
 
-// watchEvery is how often it is looked for new executions.
+// watchEvery is the polling interval for new executions.
 const watchEvery = 200 * time.Millisecond
 
-// all follows all executions that run, and those that begin later, until ctx is done.
+// all follows all running executions, and those that start later, until ctx is done.
 func (w *watcher) all(ctx context.Context, client *api.Client) error {
 	since := time.Now()
 	running := map[string]bool{}
@@ -444,13 +444,13 @@ func (w *watcher) all(ctx context.Context, client *api.Client) error {
 	}
 }
 
-// gone reports whether an execution is not kept any more.
+// gone reports whether err means that an execution is no longer stored.
 func gone(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Kind == api.NotFound
 }
 
-// news writes what has changed of an execution since it was last seen.
+// news prints the changes of an execution since it was last seen.
 func (w *watcher) news(d *api.ExecutionDetail) error {
 	known := w.seen[d.ID]
 	if known == nil {

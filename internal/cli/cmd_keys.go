@@ -66,7 +66,7 @@ func tableOfKeys(w io.Writer, all []api.Key) {
 	columns(w, rows...)
 }
 
-// momentOf writes a time for people, where there is one.
+// momentOf formats a time, "-" if nil.
 func momentOf(t *time.Time) string {
 	if t == nil {
 		return "-"
@@ -135,8 +135,8 @@ A group is a name that policies use: principal in Group::"leads", or @ask("leads
 	return c
 }
 
-// printKey prints a key that was just made: itself to standard output, alone, so that it can be
-// piped, and what else there is to say to standard error.
+// printKey prints a new key. Only the key itself goes to standard output, so that it can be piped;
+// the rest goes to standard error.
 func (a *app) printKey(output string, k *api.Key) error {
 	return a.print(output, k, func(w io.Writer) {
 		fmt.Fprintln(w, clean(k.Key))
@@ -211,7 +211,8 @@ func (a *app) completeKeys(cmd *cobra.Command, args []string, _ string) (names [
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// secondsOf reads a time like 90d, 12h or 30m in whole seconds; 0 where nothing is given.
+// secondsOf parses a duration like 90d, 12h or 30m, and returns whole seconds. It returns 0 for an
+// empty text.
 func secondsOf(flag, text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -36,7 +36,7 @@ takes over.`,
 	return c
 }
 
-// addMode adds the flags that say what agents see.
+// addMode adds the flags that select what agents see.
 func addMode(c *cobra.Command, mode *string, unprefixed *bool) {
 	c.Flags().StringVar(mode, "mode", "", "what agents see: code, direct or auto (default: as configured)")
 	c.Flags().BoolVar(unprefixed, "unprefixed", false, "in mode direct, omit the upstream's name from tool names that are unique without it")

@@ -61,7 +61,7 @@ func policyShowCommand(a *app) *cobra.Command {
 	}
 }
 
-// policyFiles reads a folder of policies; nil where none is named.
+// policyFiles reads the policies of a folder; nil if dir is empty.
 func policyFiles(dir string) ([]api.PolicyFile, error) {
 	if dir == "" {
 		return nil, nil
@@ -290,7 +290,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 	return c
 }
 
-// tracesShown is how many policies that decided nothing are shown.
+// tracesShown is the maximum number of non-matching policies that are shown.
 const tracesShown = 5
 
 func showAnswer(w io.Writer, x *api.PolicyAnswer) {
@@ -356,7 +356,7 @@ would change. Calls without the arguments that a policy needs can't be decided; 
 	return c
 }
 
-// pastDays reads 7d and 12h.
+// pastDays parses a duration like 7d or 12h.
 func pastDays(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, ok := strings.CutSuffix(s, "d"); ok {

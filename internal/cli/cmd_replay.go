@@ -60,7 +60,7 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 	return c
 }
 
-// replayed prints what came of a replay.
+// replayed prints the result of a replay, and returns a failure if it differs from the recording.
 func (a *app) replayed(output string, r *api.Replay, req api.ReplayRequest) error {
 	switch output {
 	case "json":
@@ -80,7 +80,7 @@ func (a *app) replayed(output string, r *api.Replay, req api.ReplayRequest) erro
 	return nil
 }
 
-// replayText prints a replay as run prints an execution, and what is to be said of it.
+// replayText prints a replay as run prints an execution, with a verdict.
 func (a *app) replayText(r *api.Replay, req api.ReplayRequest) error {
 	for _, l := range r.Console {
 		lines(a.Err, clean(l.Level)+": ", safe(l.Text))
@@ -105,7 +105,7 @@ func (a *app) replayText(r *api.Replay, req api.ReplayRequest) error {
 	return nil
 }
 
-// verdict says in one line what came of a replay.
+// verdict describes the result of a replay in one line.
 func verdict(r *api.Replay, req api.ReplayRequest) string {
 	at := fmt.Sprintf("at call %d", len(r.Calls))
 	switch {

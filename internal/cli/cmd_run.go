@@ -18,7 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// programBytes bounds a program that is read here; the executor has a bound of its own below it.
+// programBytes is the maximum size of a program that is read here. The executor has its own, lower
+// limit.
 const programBytes = 4 << 20
 
 func runCommand(a *app) *cobra.Command {
@@ -95,7 +96,7 @@ those writes.`,
 	f.BoolVar(&asJSON, "json", false, "print one object with the value, error, console, calls and figures")
 	words(c, "language", "typescript", "javascript", "python")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
-		panic(err) // there is no such flag: a mistake in this package
+		panic(err) // unknown flag: a mistake in this package
 	}
 	if err := c.RegisterFlagCompletionFunc("after", a.completeExecutions(2)); err != nil {
 		panic(err) // as above
@@ -103,7 +104,7 @@ those writes.`,
 	return c
 }
 
-// program reads the program from the file that args name, or from standard input.
+// program reads the program from the file in args, or from standard input.
 func (a *app) program(ctx context.Context, args []string, req *api.RunRequest) error {
 	var in io.Reader
 	name := "standard input"
@@ -145,7 +146,7 @@ func (a *app) program(ctx context.Context, args []string, req *api.RunRequest) e
 	return nil
 }
 
-// waits says what an execution waits for people for.
+// waits prints the approvals that an execution waits for.
 func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, asJSON bool) error {
 	if asJSON {
 		if err := a.json(printed(x)); err != nil {
@@ -169,7 +170,7 @@ func (a *app) waits(ctx context.Context, client *api.Client, x *api.Execution, a
 	return told(exitDenied)
 }
 
-// execution prints an execution. The exit code says whether the program ended well.
+// execution prints an execution. It returns a failure if the program did not succeed.
 func (a *app) execution(x *api.Execution, asJSON bool) error {
 	if asJSON {
 		if err := a.json(printed(x)); err != nil {
@@ -219,7 +220,7 @@ func (a *app) execution(x *api.Execution, asJSON bool) error {
 	return told(exitFailed)
 }
 
-// failureText is a program's error with its place.
+// failureText returns a program's error with its position.
 func failureText(e *api.ProgramError) string {
 	text := e.Message
 	if e.Limit != "" {
@@ -241,7 +242,7 @@ func failureText(e *api.ProgramError) string {
 	return text
 }
 
-// An execution is what `run --json` prints: these keys and no others. What is not known is null.
+// An execution is what `run --json` prints, with exactly these keys. Unknown values are null.
 type execution struct {
 	Execution string            `json:"execution"`
 	Value     json.RawMessage   `json:"value"`
@@ -256,7 +257,7 @@ type execution struct {
 
 type programError struct {
 	Kind    string  `json:"kind"`
-	Limit   *string `json:"limit"` // which bound ended it
+	Limit   *string `json:"limit"` // the limit that ended it
 	Message string  `json:"message"`
 	Line    *int    `json:"line"`
 	Column  *int    `json:"column"`
@@ -268,7 +269,7 @@ type call struct {
 	MS    int64   `json:"ms"`
 	Bytes int     `json:"bytes"`
 	Error *string `json:"error"`
-	From  *string `json:"from"` // the execution whose journal answered it: it was not made again
+	From  *string `json:"from"` // the execution whose journal answered it; the call was not repeated
 }
 
 func printed(x *api.Execution) execution {
@@ -285,7 +286,7 @@ func printed(x *api.Execution) execution {
 	return out
 }
 
-// known gives nil for what is not known.
+// known returns a pointer to v, nil if v is zero.
 func known[T comparable](v T) *T {
 	var none T
 	if v == none {
@@ -294,7 +295,7 @@ func known[T comparable](v T) *T {
 	return &v
 }
 
-// compact writes a value on one line.
+// compact formats a value on one line.
 func compact(v json.RawMessage) (string, error) {
 	if len(v) == 0 {
 		return "null", nil
@@ -306,11 +307,11 @@ func compact(v json.RawMessage) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// notMade begins the error of a call that was refused before anything was sent.
+// notMade is the prefix of the error of a call that was refused before anything was sent.
 const notMade = "not made: "
 
-// callsLine says in one line what calls a program made, and which were refused before anything was
-// sent.
+// callsLine describes in one line which calls a program made, and which were refused before
+// anything was sent.
 func callsLine(x *api.Execution) string {
 	var made, refused, known []string
 	bytes, failed, from := 0, 0, ""
@@ -345,7 +346,7 @@ func callsLine(x *api.Execution) string {
 	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
 }
 
-// tally names each of names once, with how often it is there.
+// tally lists each name once, with its count.
 func tally(names []string) string {
 	n := map[string]int{}
 	var out []string

@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// sessionExt is how the names of exported sessions end, where none is asked for.
+// sessionExt is the default extension of exported sessions.
 const sessionExt = ".session"
 
 func sessionsCommand(a *app) *cobra.Command {
@@ -84,7 +84,7 @@ func showSession(w io.Writer, s *api.Session) {
 	}...)
 }
 
-// moment writes a time for people, in their time zone.
+// moment formats a time in the user's time zone.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -92,7 +92,7 @@ func moment(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// bytesText writes a number of bytes for people.
+// bytesText formats a number of bytes.
 func bytesText(n int64) string {
 	if n < 1000 {
 		return prose.Count(int(n), "byte")
@@ -100,7 +100,7 @@ func bytesText(n int64) string {
 	return prose.Size(n)
 }
 
-// printSession prints what became of a session.
+// printSession prints the result of an operation on a session.
 func (a *app) printSession(output, did string, s *api.Session) error {
 	if s.Note != "" {
 		fmt.Fprintln(a.Err, "biplane: "+clean(s.Note))
@@ -168,7 +168,7 @@ func sessionsForkCommand(a *app) *cobra.Command {
 	return c
 }
 
-// two takes two arguments, and names them where one is missing.
+// two accepts two arguments. The error for a missing one describes both.
 func two(first, second, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 2 {
@@ -216,10 +216,10 @@ anywhere; without one, only into this data folder. The passphrase is the first l
 	return c
 }
 
-// maxPassphrase bounds a passphrase, in bytes.
+// maxPassphrase is the maximum size of a passphrase, in bytes.
 const maxPassphrase = 1024
 
-// readPassphrase gives the first line of a file; nothing where none is named.
+// readPassphrase returns the first line of a file; empty if file is empty.
 func readPassphrase(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -243,7 +243,7 @@ func readPassphrase(file string) (string, error) {
 	return string(line), nil
 }
 
-// writeWhole writes a file that is there as a whole or not at all, and gives its size.
+// writeWhole writes a file atomically, and returns its size.
 func writeWhole(path string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {
 	unable := func(err error) error {
 		return &api.Error{Kind: api.Unavailable, Message: "write " + path + ": " + err.Error()}
@@ -327,7 +327,7 @@ is rebuilt from the session's journal if possible, and the output says so.`,
 	return c
 }
 
-// sessionNames gives the names of the sessions, for completion.
+// sessionNames returns the names of the sessions, for completion.
 func (a *app) sessionNames(ctx context.Context) (names []string) {
 	a.glance(ctx, func(ctx context.Context, client *api.Client) error {
 		all, err := client.Sessions(ctx)

@@ -88,7 +88,7 @@ func skillsShowCommand(a *app) *cobra.Command {
 	return c
 }
 
-// skillChange is a command that does something to a skill, and says that it did.
+// skillChange returns a command that changes a skill. did describes the result for its output.
 func (a *app) skillChange(use, what, did string, change func(context.Context, *api.Client, string) error) *cobra.Command {
 	var output string
 	verb, _, _ := strings.Cut(use, " ")

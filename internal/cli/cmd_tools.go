@@ -220,7 +220,7 @@ files of the same name are overwritten; other files are left alone.`,
 	return c
 }
 
-// writeTree writes files into a folder, and nowhere else, links and all.
+// writeTree writes files into a folder. Links in the folder can't lead it elsewhere.
 func writeTree(dir string, files map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -242,8 +242,7 @@ func writeTree(dir string, files map[string]string) error {
 	return nil
 }
 
-// completePaths completes the path of a tool, where a running process can say at once what there
-// is.
+// completePaths completes the path of a tool, if a running process can list the tools.
 func (a *app) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// claimBytes is the size of a claim's id, which is written in hexadecimal.
+// claimBytes is the size of a claim's id before hexadecimal encoding.
 const claimBytes = 8
 
 func toolsAcceptCommand(a *app) *cobra.Command {
@@ -57,8 +57,8 @@ command accepts and prints the hints of the moment.`,
 	return c
 }
 
-// acceptClaims accepts one after the other, and prints those that were accepted also if a later one
-// was not.
+// acceptClaims accepts the claims one by one, until one fails. It prints the accepted ones in any
+// case.
 func acceptClaims(ctx context.Context, a *app, client *api.Client, output string, wanted []api.WeakerHints) error {
 	accepted := []api.WeakerHints{}
 	var failed error
@@ -81,8 +81,7 @@ func acceptClaims(ctx context.Context, a *app, client *api.Client, output string
 	return err
 }
 
-// pickClaims returns the claims that wait for the tools that are named, or for all tools of an
-// upstream.
+// pickClaims returns the pending claims of the named tools, or of all tools of an upstream.
 func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out []api.WeakerHints, err error) {
 	waiting := map[string]api.WeakerHints{}
 	for _, u := range upstreams {
@@ -112,7 +111,7 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 	return out, nil
 }
 
-// cutClaim returns the parts of PATH@CLAIM.
+// cutClaim splits PATH@CLAIM.
 func cutClaim(s string) (path, claim string) {
 	i := strings.LastIndexByte(s, '@')
 	if i < 0 {
@@ -124,7 +123,7 @@ func cutClaim(s string) (path, claim string) {
 	return s[:i], s[i+1:]
 }
 
-// showWaiting writes what waits to be accepted, and how to accept it.
+// showWaiting prints the pending claims, with the commands that accept them.
 func showWaiting(w io.Writer, u *api.Upstream) {
 	for _, c := range u.Weaker {
 		fmt.Fprintf(w, "\n%s: its server says %s since it was first seen. This is not believed until you run: biplane tools accept %s\n",
@@ -132,7 +131,7 @@ func showWaiting(w io.Writer, u *api.Upstream) {
 	}
 }
 
-// completeWaiting completes the path of a tool whose weaker hints wait.
+// completeWaiting completes the path of a tool with pending claims.
 func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
@@ -148,7 +147,7 @@ func (a *app) completeWaiting(cmd *cobra.Command, args []string, prefix string) 
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeWaitingUpstreams completes the name of an upstream some of whose tools wait.
+// completeWaitingUpstreams completes the name of an upstream with pending claims.
 func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.glance(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)

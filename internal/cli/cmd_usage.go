@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// What usage can be shown by.
+// usageBy lists the groupings of usage.
 var usageBy = []string{"principal", "person", "agent", "client", "upstream", "tool", "hour", "day", "month"}
 
 func usageCommand(a *app) *cobra.Command {
@@ -64,7 +64,7 @@ the configuration. You see your own usage. Auditors, admins and the local user o
 	return c
 }
 
-// usagePeriod reads --since, or --from and --to.
+// usagePeriod parses --since, or --from and --to.
 func usagePeriod(since, from, to string, now time.Time) (a, b time.Time, err error) {
 	if since != "" && from != "" {
 		return a, b, usage("give --since or --from, not both")
@@ -134,7 +134,7 @@ func usageTable(w io.Writer, u *api.Usage) {
 	fmt.Fprintln(w, "\n"+usageNote(u))
 }
 
-// usageNote says what the figures are, and what they aren't.
+// usageNote explains the figures and their limits.
 func usageNote(u *api.Usage) string {
 	s := fmt.Sprintf("From %s to %s (UTC).", u.From.UTC().Format("2006-01-02 15:04"), u.To.UTC().Format("2006-01-02 15:04"))
 	if u.Own {
@@ -165,8 +165,8 @@ func moneyText(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// usageCSV writes one line a line, without the total: who adds them up would have everything twice
-// (RFC 4180).
+// usageCSV writes the usage as CSV (RFC 4180). It omits the total, which would double the sums of a
+// spreadsheet.
 func usageCSV(w io.Writer, u *api.Usage) error {
 	c := csv.NewWriter(w)
 	c.UseCRLF = true
@@ -202,8 +202,8 @@ func usageCSV(w io.Writer, u *api.Usage) error {
 	return c.Error()
 }
 
-// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins
-// like one, after spaces or not, gets a ' in front (OWASP, CSV injection).
+// inert protects against CSV injection (OWASP). It puts a ' before a cell that a spreadsheet would
+// take for a formula, even after spaces.
 func inert(cell string) string {
 	if t := strings.TrimSpace(cell); t != "" && slices.Contains([]rune("=+-@|%＝＋－＠"), []rune(t)[0]) {
 		return "'" + cell

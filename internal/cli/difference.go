@@ -8,34 +8,33 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// A difference is what two executions have not in common.
+// A difference holds the differences between two executions.
 type difference struct {
 	A       string       `json:"a"`
 	B       string       `json:"b"`
 	Same    bool         `json:"same"`
 	State   *change      `json:"state,omitempty"`
-	Program []string     `json:"program,omitempty"` // lines, marked with "-", "+" or " "; absent when they are the same
-	Calls   []callChange `json:"calls,omitempty"`   // those that are different
+	Program []string     `json:"program,omitempty"` // lines, marked with "-", "+" or " "; absent if equal
+	Calls   []callChange `json:"calls,omitempty"`   // that differ
 	Console []string     `json:"console,omitempty"`
 	Value   *change      `json:"value,omitempty"`
 	Error   *change      `json:"error,omitempty"`
 }
 
-// A change is one thing in both executions.
+// A change is a value that differs between two executions.
 type change struct {
 	A string `json:"a"`
 	B string `json:"b"`
 }
 
-// A callChange is a call that isn't the same in both. One that only one execution made is absent in
-// the other.
+// A callChange is a call that differs. If only one execution made it, the other's call is nil.
 type callChange struct {
 	A    *api.ExecutionCall `json:"a,omitempty"`
 	B    *api.ExecutionCall `json:"b,omitempty"`
 	What string             `json:"what"` // "only in a", "only in b", "result", "outcome"
 }
 
-// compare finds what two executions have not in common.
+// compare returns the differences between two executions.
 func compare(a, b *api.ExecutionDetail) *difference {
 	d := &difference{A: a.ID, B: b.ID}
 	d.State = changed(a.State, b.State)
@@ -73,12 +72,12 @@ func consoleLines(d *api.ExecutionDetail) (out []string) {
 	return out
 }
 
-// maxAlign bounds the table by which two lists are aligned.
+// maxAlign is the maximum size of the table that aligns two lists.
 const maxAlign = 4_000_000
 
-// align pairs the elements of two lists that are the same, by a longest common subsequence; -1
-// stands for what the other list doesn't have. Lists that are too long for it are paired at their
-// beginnings and ends only.
+// align pairs the equal elements of two lists, by a longest common subsequence. The index -1 stands
+// for an element that the other list lacks. In lists that are too long for the table, only the
+// common prefix and suffix are paired.
 func align(n, m int, same func(i, j int) bool) (pairs [][2]int) {
 	head := 0
 	for head < n && head < m && same(head, head) {
@@ -98,7 +97,7 @@ func align(n, m int, same func(i, j int) bool) (pairs [][2]int) {
 
 func alignMiddle(from, n, m int, same func(i, j int) bool) (pairs [][2]int) {
 	rows, cols := n-from, m-from
-	var best []int32 // best[i*(cols+1)+j]: the longest common subsequence of what follows i and j
+	var best []int32 // best[i*(cols+1)+j] is the length of the longest common subsequence from i and j on
 	if rows*cols <= maxAlign {
 		best = make([]int32, (rows+1)*(cols+1))
 		for i := rows - 1; i >= 0; i-- {
@@ -128,10 +127,10 @@ func alignMiddle(from, n, m int, same func(i, j int) bool) (pairs [][2]int) {
 	return pairs
 }
 
-// around is how many lines that are the same stand before and after those that aren't.
+// around is the number of equal lines shown before and after differing ones.
 const around = 2
 
-// compareLines gives the lines that differ, with some around them; nil when none does.
+// compareLines returns the lines that differ, with some lines around them; nil if none differ.
 func compareLines(a, b []string) []string {
 	pairs := align(len(a), len(b), func(i, j int) bool { return a[i] == b[j] })
 	keep := make([]bool, len(pairs))
@@ -163,7 +162,8 @@ func compareLines(a, b []string) []string {
 	return out
 }
 
-// compareCalls pairs calls of the same tool with the same arguments.
+// compareCalls returns the differing calls. It pairs calls of the same tool with the same
+// arguments.
 func compareCalls(a, b []api.ExecutionCall) (out []callChange) {
 	pairs := align(len(a), len(b), func(i, j int) bool { return a[i].Tool == b[j].Tool && a[i].Digest == b[j].Digest })
 	for _, p := range pairs {
@@ -181,7 +181,7 @@ func compareCalls(a, b []api.ExecutionCall) (out []callChange) {
 	return out
 }
 
-// showDifference writes a difference for people.
+// showDifference prints a difference.
 func showDifference(w io.Writer, d *difference) {
 	if d.Same {
 		fmt.Fprintf(w, "%s and %s are the same: program, calls, console and value\n", clean(d.A), clean(d.B))
@@ -219,7 +219,7 @@ func showDifference(w io.Writer, d *difference) {
 	both("value", d.Value)
 }
 
-// callSummary tells of a call in one line, with what is different in it.
+// callSummary describes a call in one line, with its differing part.
 func callSummary(c *api.ExecutionCall, what string) string {
 	text := fmt.Sprintf("%d %s %s", c.Call, c.Tool, argumentsText(c, 100))
 	switch what {

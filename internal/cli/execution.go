@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// lineOf writes v as JSON on one line.
+// lineOf encodes v as JSON on one line.
 func lineOf(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -21,7 +21,7 @@ func lineOf(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// showExecution writes an execution for people.
+// showExecution prints an execution.
 func showExecution(w io.Writer, d *api.ExecutionDetail) {
 	rows := [][]string{{"execution", d.ID}, {"state", d.State}, {"session", dash(d.Session)}, {"language", d.Language}, {"started", moment(d.Started)}, {"took", took(d.MS)}}
 	for _, r := range [][]string{{"client", d.Client}, {"corrects", d.After}, {"tier", d.Tier}, {"engine", d.Engine}, {"has read", strings.Join(d.Labels, ", ")}, {"can't be replayed", d.Lost}} {
@@ -59,15 +59,14 @@ func showExecution(w io.Writer, d *api.ExecutionDetail) {
 	}
 }
 
-// together gives the calls in groups: those of one were under way at the same time, or overlapped
-// with others that were.
+// together groups calls that overlapped in time, directly or through other calls of the group.
 func together(calls []api.ExecutionCall) [][]api.ExecutionCall {
 	var out [][]api.ExecutionCall
 	var end time.Time
 	for _, c := range calls {
 		done := c.Started.Add(time.Duration(c.MS) * time.Millisecond)
 		if c.State == api.CallPending || c.State == api.CallUnknown {
-			done = c.Started.Add(100 * 365 * 24 * time.Hour) // nobody knows when
+			done = c.Started.Add(100 * 365 * 24 * time.Hour) // the end is unknown
 		}
 		if n := len(out); n > 0 && c.Started.Before(end) {
 			out[n-1] = append(out[n-1], c)
@@ -81,7 +80,7 @@ func together(calls []api.ExecutionCall) [][]api.ExecutionCall {
 	return out
 }
 
-// tree draws the calls of an execution.
+// tree prints the calls of an execution as a tree.
 func tree(w io.Writer, d *api.ExecutionDetail) {
 	groups := together(d.Calls)
 	var rows [][]string
@@ -106,8 +105,8 @@ func tree(w io.Writer, d *api.ExecutionDetail) {
 	columns(w, rows...)
 }
 
-// callRow is a call in the tree: its number and tool, decision, when it began and how long it took,
-// its size, and what came of it.
+// callRow returns the row of a call in the tree: its number and tool, decision, start, duration,
+// size and outcome.
 func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
 	size, lasted := bytesText(int64(c.Bytes)), took(c.MS)
 	if c.State != api.CallDone && c.State != api.CallFailed {
@@ -126,7 +125,7 @@ func callRow(branch string, began time.Time, c *api.ExecutionCall) []string {
 	return []string{branch + strconv.Itoa(c.Call) + " " + c.Tool, dash(c.Decision), "+" + took(c.Started.Sub(began).Milliseconds()), lasted, size, short(what, 100), argumentsText(c, 60)}
 }
 
-// argumentsText is the beginning of a call's arguments.
+// argumentsText returns the beginning of a call's arguments.
 func argumentsText(c *api.ExecutionCall, n int) string {
 	if len(c.Arguments) == 0 {
 		if c.Digest != "" {
@@ -141,7 +140,7 @@ func argumentsText(c *api.ExecutionCall, n int) string {
 	return short(text, n)
 }
 
-// callText tells of a call in one line.
+// callText describes a call in one line.
 func callText(c *api.ExecutionCall) string {
 	text := fmt.Sprintf("call %d %s ", c.Call, c.Tool)
 	switch c.State {
@@ -153,7 +152,7 @@ func callText(c *api.ExecutionCall) string {
 	return text + c.State + ": " + short(strings.TrimPrefix(c.Error, notMade), 160)
 }
 
-// showCall writes a call for people, with all of its arguments and its result.
+// showCall prints a call with all of its arguments and its result.
 func showCall(w io.Writer, c *api.ExecutionCall) {
 	rows := [][]string{{"call", strconv.Itoa(c.Call)}, {"tool", c.Tool}, {"state", c.State}, {"decision", dash(c.Decision)}, {"begun", moment(c.Started)}, {"took", took(c.MS)}}
 	if c.From != "" {

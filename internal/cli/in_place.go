@@ -15,16 +15,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A person is whoever sits at the terminal that a program was run from, and decides there on what
-// it asks.
+// A person is the user at the terminal who is asked to decide requests there.
 type person struct {
 	out   io.Writer
 	lines <-chan string
 	close func() error
 }
 
-// person gives who sits at the terminal; nil where there is none. Only a terminal on standard input
-// is one: what is piped in, and /dev/null, was not typed after the question was read.
+// person returns the user at the terminal; nil if there is none. Standard input must be a terminal:
+// piped input and /dev/null can't be an answer to the question.
 func (a *app) person() *person {
 	in, ok := a.In.(*os.File)
 	if !ok || !isatty.IsTerminal(in.Fd()) {
@@ -33,7 +32,7 @@ func (a *app) person() *person {
 	if f, ok := a.Err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		return &person{f, lineReader(in), func() error { return nil }}
 	}
-	// standard error goes elsewhere: nobody would see the question there
+	// standard error is redirected, so the question would not be visible there
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
 		return nil
@@ -41,8 +40,8 @@ func (a *app) person() *person {
 	return &person{tty, lineReader(in), tty.Close}
 }
 
-// inPlace has the person at the terminal decide on what an execution waits for, until it has ended
-// or they leave something for later. It gives the execution as it is then.
+// inPlace asks the user at the terminal to decide the requests of an execution, until it has ended
+// or the user leaves a request for later. It returns the last known state of the execution.
 func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution) (*api.Execution, error) {
 	p := a.person()
 	if p == nil {
@@ -77,7 +76,7 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 	}
 }
 
-// decide shows a request and takes the decision on it; later where there is none.
+// decide shows a request and asks for a decision. later reports that none was made.
 func (p *person) decide(ctx context.Context, client *api.Client, id string) (later bool, _ error) {
 	r, err := client.Approval(ctx, id)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// input reads standard input until ctx ends. What is read may be a terminal, or a pipe that nobody
-// writes to: whoever gave up would wait for it. A read that is under way then ends with the
+// input returns a reader of standard input that fails when ctx is done. Standard input may be a
+// terminal, or a pipe without a writer, where a read could block forever. Such a read ends with the
 // process.
 func (a *app) input(ctx context.Context) io.Reader {
 	r, w := io.Pipe()

@@ -12,13 +12,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addOutput adds -o, which all commands have that print a list or an object.
+// addOutput adds the flag -o of all commands that print a list or an object.
 func addOutput(c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "output", "o", "table", "table or json")
 	words(c, "output", "table", "json")
 }
 
-// print writes v as JSON, or a table of it, as -o says.
+// print writes v as JSON or as a table, depending on -o.
 func (a *app) print(output string, v any, table func(w io.Writer)) error {
 	switch output {
 	case "json":
@@ -30,7 +30,7 @@ func (a *app) print(output string, v any, table func(w io.Writer)) error {
 	return usage("output %q is not one of table, json", output)
 }
 
-// printAll asks for all of something, and prints it.
+// printAll fetches and prints a list.
 func printAll[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context) (T, error), table func(io.Writer, T)) error {
 	return a.with(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := get(client, ctx)
@@ -41,12 +41,12 @@ func printAll[T any](a *app, cmd *cobra.Command, output string, get func(*api.Cl
 	})
 }
 
-// printOne asks for the one of a name, and prints it.
+// printOne fetches and prints the object with a name.
 func printOne[T any](a *app, cmd *cobra.Command, output string, get func(*api.Client, context.Context, string) (T, error), name string, text func(io.Writer, T)) error {
 	return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) (T, error) { return get(c, ctx, name) }, text)
 }
 
-// json writes v, indented.
+// json writes v as indented JSON.
 func (a *app) json(v any) error {
 	e := json.NewEncoder(a.Out)
 	e.SetEscapeHTML(false)
@@ -54,8 +54,8 @@ func (a *app) json(v any) error {
 	return e.Encode(v)
 }
 
-// columns writes rows in columns. Cells are single lines without control characters: what comes
-// from outside must not speak to the terminal.
+// columns writes rows in columns. Cells are single lines without control characters, since external
+// text must not control the terminal.
 func columns(w io.Writer, rows ...[]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
@@ -68,7 +68,7 @@ func columns(w io.Writer, rows ...[]string) {
 	t.Flush()
 }
 
-// clean makes one line of s without control characters.
+// clean returns s on one line, without control characters.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -81,7 +81,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// safe is s without control characters but line breaks and tabs.
+// safe returns s without control characters, except line breaks and tabs.
 func safe(s string) string {
 	ls := strings.Split(s, "\n")
 	for i, l := range ls {
@@ -94,7 +94,7 @@ func safe(s string) string {
 	return strings.Join(ls, "\n")
 }
 
-// short is the beginning of s, on one line.
+// short returns the first line of s, shortened to n characters.
 func short(s string, n int) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	s = clean(s)
