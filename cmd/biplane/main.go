@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/cli"
 )
 
-// version is set by the linker (-X main.version=v1.2.3); without it the build information tells.
+// version is set by the linker (-X main.version=v1.2.3). Otherwise the build information is used.
 var version string
 
 func main() { os.Exit(run()) }

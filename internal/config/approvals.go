@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Approvals say how calls wait for a person.
+// Approvals configures how calls wait for approval.
 type Approvals struct {
-	Expires  time.Duration // a request that nobody decides on expires after it; 0: a day
-	Keep     time.Duration // how long requests are kept after they were decided on; 0: 400 days
-	Separate bool          // nobody decides on a request of their own
-	// InClient says whether people decide in their agent's own client; empty: at those of the local
-	// user only.
+	Expires  time.Duration // undecided requests expire after this time; 0 means a day
+	Keep     time.Duration // retention of decided requests; 0 means 400 days
+	Separate bool          // users can't decide their own requests
+	// InClient sets whether requests are decided in the agents' clients. If empty, only in those of
+	// the local user.
 	InClient string // "", "true", "false"
 }
 

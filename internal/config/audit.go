@@ -12,9 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// Audit are what the configuration says of the record.
+// Audit configures the audit record.
 type Audit struct {
-	Origin    string // the log's name; empty: the one that it has, or a random one
+	Origin    string // the log's name; if empty, its existing name or a random one
 	Retention audit.Retention
 
 	Checkpoints Checkpoints
@@ -43,17 +43,17 @@ func (r *reader) audit(n *node, s *Audit, dir string) {
 	})
 }
 
-// Checkpoints say how often the record is signed, and where that goes. What is empty or nil isn't
-// there.
+// Checkpoints configures how often the record is signed and where checkpoints are sent. Empty or
+// nil destinations are not used.
 type Checkpoints struct {
 	Every   time.Duration // 0: sink.DefaultEvery
 	File    string        // absolute
 	Webhook string
-	Git     *sink.Git // but Work
+	Git     *sink.Git // without Work
 	S3      *sink.S3
 }
 
-// ShownAudit is an Audit as it may be shown.
+// ShownAudit is the printable form of an Audit.
 type ShownAudit struct {
 	Arguments   string   `json:"arguments"`
 	Results     string   `json:"results"`
@@ -64,7 +64,7 @@ type ShownAudit struct {
 	Checkpoints []string `json:"checkpoints"` // kind and place of each
 }
 
-// Shown gives it as it may be shown.
+// Shown returns the printable form.
 func (s *Audit) Shown() ShownAudit {
 	keep := func(k, otherwise audit.Keep) string {
 		if k == "" {
@@ -82,7 +82,7 @@ func (s *Audit) Shown() ShownAudit {
 	return out
 }
 
-// span writes a time as a configuration has it, or the default where there is none.
+// span formats a duration as in a configuration. If it is not positive, the default is used.
 func span(d, otherwise time.Duration) string {
 	if d <= 0 {
 		d = otherwise
@@ -90,7 +90,7 @@ func span(d, otherwise time.Duration) string {
 	return prose.Setting(d)
 }
 
-// Sinks makes the sinks. work is a folder for what a sink has to keep.
+// Sinks returns the sinks. work is a folder for their working data.
 func (s *Checkpoints) Sinks(work string) (out []sink.Sink) {
 	if s.File != "" {
 		out = append(out, &sink.File{Path: s.File})
@@ -155,7 +155,7 @@ func (r *reader) s3(n *node, s *sink.S3, what string) {
 	}
 }
 
-// address reads the address of something on the web.
+// address reads the URL of a web service.
 func (r *reader) address(n *node, what string) string {
 	text := r.text(n, what)
 	u, err := url.Parse(text)
@@ -169,7 +169,7 @@ func (r *reader) address(n *node, what string) string {
 	return text
 }
 
-// repository reads what git takes: an address, or a folder relative to the configuration.
+// repository reads a git repository: a URL, or a folder relative to the configuration.
 func (r *reader) repository(n *node, what, dir string) string {
 	text := r.text(n, what)
 	switch {

@@ -10,16 +10,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/identity"
 )
 
-// Auth say who may come in over the network. A nil one says that nobody signs in.
+// Auth configures sign-in over the network. Nil means no sign-in.
 type Auth struct {
-	Keys     bool   // API keys are taken
-	Resource string // address of this server's MCP as agents know it; set where there are Issuers
+	Keys     bool   // accept API keys
+	Resource string // public URL of this server's MCP; set if there are Issuers
 	Issuers  []identity.Issuer
-	Roles    map[string][]string // of those who come with a token: rules by role
-	Scopes   map[string]string   // how the issuers call the scopes
+	Roles    map[string][]string // roles of principals with a token: rules by role
+	Scopes   map[string]string   // names of the scopes at the issuers
 }
 
-// String says in short what is taken.
+// String describes in short which credentials are accepted.
 func (a *Auth) String() string {
 	switch n := len(a.Issuers); {
 	case n == 0:
@@ -31,7 +31,7 @@ func (a *Auth) String() string {
 	}
 }
 
-// ShownAuth is an Auth as it may be shown.
+// ShownAuth is the printable form of an Auth.
 type ShownAuth struct {
 	Keys     bool                `json:"keys"`
 	Resource string              `json:"resource,omitempty"`
@@ -40,7 +40,7 @@ type ShownAuth struct {
 	text     string
 }
 
-// String says in short what is taken; "none" where nobody signs in.
+// String describes in short which credentials are accepted; "none" without sign-in.
 func (a *ShownAuth) String() string {
 	if a == nil {
 		return "none"
@@ -48,7 +48,7 @@ func (a *ShownAuth) String() string {
 	return a.text
 }
 
-// Shown gives it as it may be shown; nil where nobody signs in.
+// Shown returns the printable form; nil without sign-in.
 func (a *Auth) Shown() *ShownAuth {
 	if a == nil {
 		return nil
@@ -67,7 +67,7 @@ func issuers(n int) string {
 	return strconv.Itoa(n) + " issuers"
 }
 
-// SignIn says in short who may come in.
+// SignIn describes in short who is admitted.
 func (c *Config) SignIn() string {
 	if c.Auth == nil {
 		return "none: this machine's users"
@@ -75,18 +75,18 @@ func (c *Config) SignIn() string {
 	return c.Auth.String()
 }
 
-// AnyHost says whether requests may be for any Host: where a certificate, here or in a proxy, says
-// what the server is called. On a loopback address without one, only the names of this machine are,
-// whoever asks.
+// AnyHost reports whether requests may name any Host. They may if the server has a certificate,
+// here or in a proxy, since that proves its name. Otherwise only the names of this machine are
+// accepted.
 func (c *Config) AnyHost() bool { return c.Auth != nil && c.TLS.Private() }
 
-// TLS say how what is sent stays private.
+// TLS configures the encryption of network connections.
 type TLS struct {
 	Cert, Key  string // files, PEM; absolute
-	Terminated bool   // a proxy in front does it
+	Terminated bool   // a proxy in front terminates TLS
 }
 
-// String says in short how.
+// String describes the setting in short.
 func (t TLS) String() string {
 	switch {
 	case t.Terminated:
@@ -97,7 +97,7 @@ func (t TLS) String() string {
 	return "none"
 }
 
-// Private says whether nobody on the way reads along.
+// Private reports whether connections are encrypted.
 func (t TLS) Private() bool { return t.Terminated || t.Cert != "" }
 
 func (r *reader) auth(n *node) *Auth {
@@ -222,7 +222,7 @@ func (r *reader) roles(n *node, what string) map[string][]string {
 	return out
 }
 
-// scopes reads how the issuers call the scopes. An empty name asks for none.
+// scopes reads the names of the scopes at the issuers. A scope with an empty name is not required.
 func (r *reader) scopes(n *node) map[string]string {
 	out := map[string]string{}
 	known := key{}
@@ -253,7 +253,7 @@ func (r *reader) tls(n *node, dir string) (t TLS) {
 	return t
 }
 
-// exposed checks the address that is listened on against who may come in there.
+// exposed checks that the listen address is allowed with the configured sign-in and TLS.
 func (r *reader) exposed(n *node, s *Config) {
 	if n == nil || s.Listen == "" {
 		return

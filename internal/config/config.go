@@ -1,8 +1,8 @@
-// Package config reads the configuration: YAML, or JSON with comments, that a person wrote or an
-// agent's client has for its own servers. Parse takes the text apart, expands the variables of the
-// environment in it after that, checks every key and value, and fills in what is left out; what is
-// wrong is told all at once, each thing with its line and column. Of what comes out a daemon makes
-// its parts. The text is bounded in size, depth and values, and secrets in it are shown to nobody.
+// Package config reads the configuration: YAML, or JSON with comments, written for Biplane or for
+// an agent's client. Parse parses the text, then expands environment variables, checks every key
+// and value, and fills in defaults. It reports all errors at once, each with line and column. A
+// daemon is built from the resulting Config. The size, depth and number of values are limited, and
+// secrets are never shown.
 package config
 
 import (
@@ -22,18 +22,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// A Config is what a configuration file says, checked, with what it leaves out filled in.
+// A Config holds the checked values of a configuration file, with defaults for those it omits.
 type Config struct {
-	File      string        // the file, absolute; empty when there is none
+	File      string        // absolute path; empty if there is no file
 	Sum       string        // SHA-256 of its text, in hexadecimal
-	Warnings  []Problem     // what was read, and has no effect
+	Warnings  []Problem     // settings without effect
 	Servers   []Server      // in the order of the file
 	Mode      string        // "code", "direct" or "auto"
-	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as it was written
-	PolicyDir string        // that folder, absolute; empty where there is none
-	Tools     []policy.Rule // what is said of tools and of upstreams
+	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
+	PolicyDir string        // absolute path of that folder; empty if there is none
+	Tools     []policy.Rule // settings of tools and upstreams
 	Listen    string        // host:port for serve
-	Auth      *Auth         // nil: nobody signs in
+	Auth      *Auth         // nil: no sign-in
 	TLS       TLS
 	StartWait time.Duration
 	Sandbox   Sandbox
@@ -47,13 +47,13 @@ type Config struct {
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   Network
 
-	StartWaitSaid bool     // StartWait is of the file
-	Hidden        []string // values of variables of the environment in it that may be secret
-	// what the file's parts are, by their names: variables are not expanded in them
+	StartWaitSaid bool     // StartWait is set in the file
+	Hidden        []string // values of its environment variables that may be secret
+	// digests of the file's parts by name, before variables are expanded
 	Parts map[string][sha256.Size]byte
 }
 
-// Default gives what an empty configuration says.
+// Default returns the Config of an empty file.
 func Default() *Config {
 	return &Config{
 		Mode: "code", Policy: "ask-for-writes", Listen: "127.0.0.1:8420", StartWait: 5 * time.Second,
@@ -63,8 +63,8 @@ func Default() *Config {
 	}
 }
 
-// Load finds the configuration as Find does, and reads it. What is wrong in the file is an *Error
-// inside an error of kind tool.Invalid. Without a file it is Default.
+// Load finds the configuration like Find, and reads it. Errors in the file are an *Error inside an
+// error of kind tool.Invalid. If there is no file, Load returns Default.
 func Load(named string) (*Config, error) {
 	path, err := Find(named)
 	if err != nil {
@@ -87,7 +87,7 @@ func Load(named string) (*Config, error) {
 	return Parse(path, text, os.LookupEnv)
 }
 
-// Parse reads the text of the configuration file at path. env looks up environment variables.
+// Parse parses the text of the configuration file at path. env looks up environment variables.
 func Parse(path string, text []byte, env func(string) (string, bool)) (*Config, error) {
 	c := Default()
 	sum := sha256.Sum256(text)

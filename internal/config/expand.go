@@ -9,9 +9,9 @@ import (
 
 var variable = lazily.Regexp(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$`)
 
-// expand puts the environment's values in the place of ${VAR} and ${VAR:-default} (also ${env:VAR},
-// as editors write it). $${ stands for ${ itself. The values are put in after the file was parsed:
-// nothing in them is syntax.
+// expand replaces ${VAR} and ${VAR:-default} (also ${env:VAR}, as in editors) by values of the
+// environment. $${ stands for ${ itself. Values are inserted after parsing, so they can't contain
+// syntax.
 func (r *reader) expand(n *node, s string) string {
 	var b strings.Builder
 	for {

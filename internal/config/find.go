@@ -7,9 +7,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Find says which file is the configuration: named if it isn't empty, else what $BIPLANE_CONFIG
-// names, else ./biplane.yaml, else ./.mcp.json, else biplane.yaml in biplane's folder of the user's
-// configuration folder. It is empty when there is none.
+// Find returns the path of the configuration file: the first of named, $BIPLANE_CONFIG,
+// ./biplane.yaml, ./.mcp.json, and biplane/biplane.yaml in the user's configuration folder. It is
+// empty if there is none.
 func Find(named string) (string, error) {
 	if named == "" {
 		named = os.Getenv("BIPLANE_CONFIG")
@@ -40,7 +40,7 @@ func userConfigFolder() string {
 	return filepath.Join(home, ".config")
 }
 
-// DataFolder says where state lives: named if it isn't empty, else $XDG_DATA_HOME/biplane, else
+// DataFolder returns the data folder: the first of named, $XDG_DATA_HOME/biplane and
 // ~/.local/share/biplane.
 func DataFolder(named string) (string, error) {
 	if named != "" {

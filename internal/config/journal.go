@@ -6,19 +6,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// Journal bound what is kept of executions that have ended.
+// Journal configures the retention of ended executions.
 type Journal struct {
-	Keep  time.Duration // for so long
-	Bytes int64         // and, of the newest ones, so much
+	Keep  time.Duration // maximum age
+	Bytes int64         // maximum total size, newest first
 }
 
-// ShownJournal is a Journal as it may be shown.
+// ShownJournal is the printable form of a Journal.
 type ShownJournal struct {
 	Keep  string `json:"keep"`
 	Bytes string `json:"bytes"`
 }
 
-// Shown gives it as it may be shown.
+// Shown returns the printable form.
 func (j Journal) Shown() ShownJournal {
 	return ShownJournal{Keep: prose.Setting(j.Keep), Bytes: formatSize(j.Bytes)}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// limits reads the rules that bound what is used.
+// limits reads the rules that limit usage.
 func (r *reader) limits(n *node) (rules []limit.Rule) {
 	if n.kind != listNode {
 		r.wrong(n, "limits must be a list, not %s", n.kind)

@@ -7,16 +7,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Narrowing says which tools of an upstream are there at all, by their names in any spelling
-// (tool.Tool.IsNamed); "*" is every name. Its zero value leaves nothing out.
+// A Narrowing selects which tools of an upstream are visible, by their names in any spelling
+// (tool.Tool.IsNamed); "*" is every name. Its zero value selects all.
 type Narrowing struct {
-	only   []string // when limited: no others
-	not    []string // not these, whatever only says
-	limits bool     // only counts
+	only   []string // if limits is set, only these
+	not    []string // exclude these, even if in only
+	limits bool     // only is set
 }
 
-// Keep returns those of an upstream's tools that are there. A name that several tools fit leaves
-// out all of them, and lets in the one that has exactly this name, or else none.
+// Keep returns the selected tools of an upstream. A name that matches several tools excludes all of
+// them. It includes the one with exactly this name, or none.
 func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 	if !n.limits && len(n.not) == 0 {
 		return tools
@@ -42,8 +42,8 @@ func (n Narrowing) Keep(tools []*tool.Tool) []*tool.Tool {
 	})
 }
 
-// narrowings are the keys by which agents' clients leave tools of a server out. A client's file
-// that says so means it.
+// narrowings adds the keys with which the files of agents' clients select the tools of a server.
+// They apply here too.
 func (r *reader) narrowings(n *Narrowing, what string, known key) {
 	for _, k := range []string{"tools", "includeTools", "enabledTools", "allowedTools"} {
 		known[k] = func(v *node) { n.only, n.limits = append(n.only, r.texts(v, what+"."+k)...), true }
@@ -53,7 +53,7 @@ func (r *reader) narrowings(n *Narrowing, what string, known key) {
 	}
 }
 
-// timeouts reads the times that calls of single tools may take, by their names.
+// timeouts reads the call timeouts of single tools, by name.
 func (r *reader) timeouts(n *node, what string) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	r.each(n, what, func(k, v *node) { out[k.text] = r.duration(v, what+"."+k.text, minTimeout, maxTimeout) })

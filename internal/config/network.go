@@ -2,7 +2,7 @@ package config
 
 import "net/netip"
 
-// Network say what programs may reach besides what is public.
+// Network configures which addresses programs may reach besides public ones.
 type Network struct {
 	Private []netip.Prefix
 }

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Bounds on a configuration file. They are far above what a person writes.
+// Limits on a configuration file, far above what people write.
 const (
 	configBytes = 1 << 20
 	configDepth = 32     // nested maps and lists
-	configNodes = 50_000 // after aliases are followed
+	configNodes = 50_000 // after aliases are expanded
 )
 
-// A node is one value of a configuration file, of YAML and of JSON alike, and where it stands.
+// A node is one value of a configuration file, YAML or JSON, with its position.
 type node struct {
 	line, col int // 1-based
 	kind      nodeKind
-	text      string // of a scalar, as it was written but for quotes
+	text      string // of a scalar, as written, without quotes
 	list      []*node
 	fields    []field
 }
@@ -43,11 +43,11 @@ type field struct {
 	value *node
 }
 
-// named are the upper keys of a configuration whose entries have names of their own.
+// named are the top-level keys whose entries have names.
 var named = []string{"mcpServers", "openapi", "folders", "tools"}
 
-// digests gives what a configuration's parts are, by their names: each key, and each entry of those
-// that have some. Variables are not expanded.
+// digests returns digests of a configuration's parts by name: one of each key, or of each entry of
+// the keys in named. Variables are not expanded.
 func digests(root *node) map[string][sha256.Size]byte {
 	out := map[string][sha256.Size]byte{}
 	for _, f := range root.fields {
@@ -62,8 +62,8 @@ func digests(root *node) map[string][sha256.Size]byte {
 	return out
 }
 
-// canonical writes a node as text that no other one has: form, order of a map and comments make no
-// difference.
+// canonical returns an unambiguous text of a node. It doesn't depend on syntax, comments and the
+// order of a map.
 func (n *node) canonical() string {
 	var b strings.Builder
 	switch n.kind {

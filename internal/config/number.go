@@ -29,7 +29,7 @@ var sizeUnits = []struct {
 	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
 }
 
-// size reads a number of bytes with its unit: "256MiB".
+// size reads a number of bytes with a unit: "256MiB".
 func (r *reader) size(n *node, what string, low, high int64) int64 {
 	text := strings.TrimSpace(r.text(n, what))
 	for _, u := range sizeUnits {
@@ -51,7 +51,7 @@ func (r *reader) size(n *node, what string, low, high int64) int64 {
 	return low
 }
 
-// formatSize writes bytes as size reads them.
+// formatSize formats bytes in the syntax of size.
 func formatSize(n int64) string {
 	for _, u := range []struct {
 		name string
@@ -64,7 +64,7 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%dB", n)
 }
 
-// duration reads a time with its unit: "10s".
+// duration reads a duration with a unit: "10s".
 func (r *reader) duration(n *node, what string, low, high time.Duration) time.Duration {
 	text := r.text(n, what)
 	d, err := time.ParseDuration(text)
@@ -79,7 +79,7 @@ func (r *reader) duration(n *node, what string, low, high time.Duration) time.Du
 	return d
 }
 
-// days is duration for long times: 30d is 30 days.
+// days is like duration, and also reads days: "30d".
 func (r *reader) days(n *node, what string, low, high time.Duration) time.Duration {
 	m := *n
 	if d, ok := strings.CutSuffix(n.text, "d"); ok {

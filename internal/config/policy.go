@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// policy reads the name of a starter policy, or a folder of Cedar files, relative to the
+// policy reads the name of a starter policy, or a folder of Cedar files relative to the
 // configuration.
 func (r *reader) policy(n *node, c *Config) {
 	p := r.text(n, "policy")
@@ -39,7 +39,7 @@ func (r *reader) policy(n *node, c *Config) {
 	}
 }
 
-// toolRules reads what the administrator says of tools, by patterns of their paths.
+// toolRules reads the administrator's settings of tools, by path pattern.
 func (r *reader) toolRules(n *node) (rules []policy.Rule) {
 	r.each(n, "tools", func(k, v *node) {
 		rule := policy.Rule{Pattern: k.text}
@@ -86,8 +86,7 @@ func (c *Config) policyFiles() ([]policy.File, error) {
 	return ReadPolicies(c.PolicyDir)
 }
 
-// ReadPolicies reads the Cedar files of a folder, by their names; those of folders in it are not
-// read.
+// ReadPolicies reads the Cedar files of a folder, without subfolders.
 func ReadPolicies(dir string) ([]policy.File, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,8 +121,7 @@ func ReadPolicies(dir string) ([]policy.File, error) {
 	return out, nil
 }
 
-// Engine makes the engine of the policies that the configuration names. The error says what is
-// wrong in them.
+// Engine returns an engine of the configured policies. The error describes what is wrong with them.
 func (c *Config) Engine() (*policy.Engine, error) {
 	files, err := c.policyFiles()
 	if err != nil {

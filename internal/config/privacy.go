@@ -7,16 +7,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Privacy say whether models see personal data.
+// Privacy configures whether models see personal data.
 type Privacy struct {
-	Tokenize bool           // they see tokens
+	Tokenize bool           // models see tokens instead
 	Fields   []string       // paths of fields that are personal, as in @redact
-	Kinds    []privacy.Kind // that are recognised; nil: all
-	Binaries bool           // images, audio and other files that are no text are shown
-	Idle     time.Duration  // tokens outside of sessions are forgotten when unused for so long; 0: 30 days
+	Kinds    []privacy.Kind // to recognize; nil: all
+	Binaries bool           // show images, audio and other binary files
+	Idle     time.Duration  // unused tokens outside of sessions are deleted after this time; 0: 30 days
 }
 
-// What privacy may be besides off.
+// tokenize is the value of privacy that turns it on.
 const tokenize = "tokenize"
 
 func (r *reader) privacy(n *node, s *Privacy) {

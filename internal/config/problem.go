@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// A Problem is one thing that is wrong in a configuration file.
+// A Problem is one error in a configuration file.
 type Problem struct {
-	Line    int    `json:"line"` // 1-based; 0 when it is about the file as a whole
+	Line    int    `json:"line"` // 1-based; 0 if it concerns the whole file
 	Column  int    `json:"column"`
 	Message string `json:"message"`
 }
 
-// A Error is all that is wrong in a configuration file, in the order of the file.
+// An Error holds all errors in a configuration file, in the order of the file.
 type Error struct {
 	File     string
 	Problems []Problem
 }
 
-// Error gives one line a problem: "file:line:column: what".
+// Error returns one line per problem: "file:line:column: message".
 func (e *Error) Error() string {
 	var b strings.Builder
 	for i, p := range e.Problems {
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// sorted gives what is wrong in the order of the file.
+// sorted sorts problems in the order of the file.
 func sorted(ps []Problem) []Problem {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

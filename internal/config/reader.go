@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// A reader reads a tree of nodes and collects what is wrong in it.
+// A reader reads a tree of nodes and collects errors.
 type reader struct {
 	env      func(string) (string, bool)
 	problems []Problem
@@ -26,11 +26,11 @@ func (r *reader) warn(n *node, format string, a ...any) {
 	r.warnings = append(r.warnings, Problem{n.line, n.col, fmt.Sprintf(format, a...)})
 }
 
-// A key is what a map may hold: how to read its value.
+// A key maps the keys that a map may contain to functions that read their values.
 type key map[string]func(*node)
 
-// object reads a map. A key that is not in known is wrong, with the nearest that is; so is one that
-// is there twice.
+// object reads a map. Unknown keys are errors that suggest the nearest known key; so are duplicate
+// keys.
 func (r *reader) object(n *node, what string, known key) {
 	if n.kind == nullNode {
 		return
@@ -56,7 +56,7 @@ func (r *reader) object(n *node, what string, known key) {
 	}
 }
 
-// each reads a map of any keys.
+// each reads a map with arbitrary keys.
 func (r *reader) each(n *node, what string, f func(key, value *node)) {
 	known := key{}
 	keys := map[string]*node{}
@@ -70,8 +70,8 @@ func (r *reader) each(n *node, what string, f func(key, value *node)) {
 	r.object(n, what, known)
 }
 
-// text reads text, with the variables in it expanded. Numbers and booleans count as the text they
-// were written as: PORT: 8080 is how people write an environment.
+// text reads a string and expands the variables in it. Numbers and booleans are accepted as they
+// were written, since people write an environment like PORT: 8080.
 func (r *reader) text(n *node, what string) string {
 	switch n.kind {
 	case stringNode:
@@ -120,7 +120,7 @@ func (r *reader) boolean(n *node, what string) bool {
 	return false
 }
 
-// oneOf reads one of a few words.
+// oneOf reads one of several words.
 func (r *reader) oneOf(n *node, what string, words ...string) string {
 	s := r.text(n, what)
 	if slices.Contains(words, s) || s == "" && n.kind != stringNode {
@@ -134,13 +134,13 @@ func (r *reader) oneOf(n *node, what string, words ...string) string {
 	return words[0]
 }
 
-// clip is the beginning of a text of the configuration.
+// clip returns the beginning of a text for an error.
 func clip(s string) string { return prose.Clip(s, 40) }
 
-// elsewhere are the names that clients' files have for keys of ours.
+// elsewhere maps keys in clients' files to ours.
 var elsewhere = map[string]string{"servers": "mcpServers", "mcp_servers": "mcpServers", "context_servers": "mcpServers", "mcp": "mcpServers"}
 
-// suggest names the key nearest to name, if one is near, else all of them.
+// suggest returns the suggestion of nearest, or else a list of all known keys.
 func suggest(name string, known key) string {
 	if near := nearest(name, known); near != "" {
 		return near
@@ -150,7 +150,7 @@ func suggest(name string, known key) string {
 
 func namesOf(known key) []string { return slices.Sorted(maps.Keys(known)) }
 
-// nearest names the key that name may have been meant to be; "" where none is near.
+// nearest suggests the known key that name was probably meant to be; "" if none is near.
 func nearest(name string, known key) string {
 	if k := elsewhere[name]; k != "" && known[k] != nil {
 		return fmt.Sprintf(": did you mean %q?", k)

@@ -7,26 +7,26 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Sandbox bound what one program may use.
+// Sandbox configures the limits of one program.
 type Sandbox struct {
 	Tier         tool.Tier
 	Memory       int64 // bytes
 	CPU          time.Duration
-	OutputTokens int // of what a program gives to the agent
-	Calls        int // that one program may make
-	Concurrency  int // calls of one program under way at once
-	// how locked down the process around the embedded engine must be: "" as far as the system lets
-	// it
+	OutputTokens int // of the output for the agent
+	Calls        int // maximum number of calls of a program
+	Concurrency  int // maximum number of concurrent calls of a program
+	// isolation that the process around the embedded engine needs; "" for as much as the system
+	// supports
 	Process string
 }
 
-// What Process may be besides "".
+// Values of Process besides "".
 const (
-	ProcessStrict = "strict" // entirely, or no program runs
-	ProcessOff    = "off"    // there is none: the engine runs in this process
+	ProcessStrict = "strict" // full isolation, or no program runs
+	ProcessOff    = "off"    // no process: the engine runs in this one
 )
 
-// ShownSandbox is a Sandbox as it may be shown.
+// ShownSandbox is the printable form of a Sandbox.
 type ShownSandbox struct {
 	Tier         string `json:"tier"`
 	Memory       string `json:"memory"`
@@ -37,7 +37,7 @@ type ShownSandbox struct {
 	Process      string `json:"process"`
 }
 
-// Shown gives it as it may be shown.
+// Shown returns the printable form.
 func (s Sandbox) Shown() ShownSandbox {
 	return ShownSandbox{
 		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens, Calls: s.Calls, Concurrency: s.Concurrency,

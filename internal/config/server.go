@@ -13,13 +13,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Server is an MCP server of the configuration, in the shape that agents' clients use.
+// A Server is a configured MCP server, in the format of agents' clients.
 type Server struct {
 	Name     string
-	Type     string // "stdio", "http" (Streamable HTTP, or what it falls back to) or "sse" (the legacy transport)
+	Type     string // "stdio", "http" (Streamable HTTP, with fallback) or "sse" (the legacy transport)
 	Disabled bool
 	Timeout  time.Duration            // of one call; 0: the default
-	Timeouts map[string]time.Duration // of one call of single tools, by their exact names
+	Timeouts map[string]time.Duration // of calls of single tools, by exact name
 
 	Command string
 	Args    []string
@@ -31,32 +31,31 @@ type Server struct {
 	OAuth   OAuth
 
 	Labels []string  // of all its tools: see policy.Labels
-	Narrow Narrowing // which of its tools are there
+	Narrow Narrowing // selects its visible tools
 	shown  ShownServer
 }
 
-// OAuth say how to sign in to a server, where it can't tell all by itself.
+// OAuth configures sign-in to a server, where its metadata is not enough.
 type OAuth struct {
-	ClientID     string // as it is registered there, or the https address of a metadata document
+	ClientID     string // as registered there, or the https URL of a client metadata document
 	ClientSecret string
-	// the one authorization server that may be used; who signs in is asked for it where there is a
-	// ClientSecret
+	// the only authorization server to use; required with ClientSecret, at the latest at sign-in
 	Issuer       string
-	Scopes       []string // instead of those that the server names
-	RedirectPort int      // 0: any that is free
+	Scopes       []string // instead of those that the server requests
+	RedirectPort int      // 0: any free port
 }
 
-// Shown gives the server as it may be shown.
+// Shown returns the printable form.
 func (s *Server) Shown() ShownServer { return s.shown }
 
-// The longest and the shortest that a call may be given.
+// The limits of a call timeout.
 const (
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = 24 * time.Hour
 )
 
-// Keys that other clients know and that have no meaning here. They are accepted, so that a client's
-// own file works, and reported.
+// foreign lists keys of other clients that have no meaning here. They are accepted with a warning,
+// so that a client's own file works.
 var (
 	foreign = []string{
 		"alwaysAllow", "autoApprove", "trust", // which calls a client makes without asking its user
@@ -88,8 +87,8 @@ func (r *reader) servers(n *node, dir string) []Server {
 	return out
 }
 
-// warnOfAlike reports upstreams whose names programs would spell alike, as my-files and my_files:
-// programs then see names that nobody wrote.
+// warnOfAlike warns about upstreams whose names have the same spelling in programs, such as
+// my-files and my_files. Programs then see names that are in no file.
 func (r *reader) warnOfAlike(keys []*node) {
 	names := make([]string, len(keys))
 	for i, k := range keys {
@@ -167,7 +166,7 @@ func (r *reader) server(name string, at, n *node, dir string) Server {
 	return s
 }
 
-// transport settles what kind of server it is, and that all that the kind needs is there.
+// transport determines the type of the server, and checks that it has the required keys.
 func (r *reader) transport(s *Server, at, typeNode, urlNode *node) {
 	what := "mcpServers." + s.Name
 	switch {
@@ -237,7 +236,7 @@ func (r *reader) headers(n *node, server string) map[string]string {
 	return h
 }
 
-// Authorization says whether the configuration gives the header by which a server knows who asks.
+// Authorization reports whether the configuration sets the Authorization header.
 func (s *Server) Authorization() bool {
 	for k := range s.Headers {
 		if http.CanonicalHeaderKey(k) == "Authorization" {
@@ -247,7 +246,7 @@ func (s *Server) Authorization() bool {
 	return false
 }
 
-// oauth reads how to sign in to a server.
+// oauth reads the OAuth settings of a server.
 func (r *reader) oauth(s *Server, n *node, what string) {
 	o, shown := &s.OAuth, &ShownOAuth{}
 	var secretNode *node
@@ -282,8 +281,8 @@ func (r *reader) oauth(s *Server, n *node, what string) {
 	s.shown.OAuth = shown
 }
 
-// timeout reads a time with a unit. Other clients have a number here, some in seconds and some in
-// milliseconds.
+// timeout reads a duration with a unit. Other clients write a number here, some in seconds and some
+// in milliseconds.
 func (r *reader) timeout(n *node, what string) time.Duration {
 	if n.kind == numberNode {
 		r.warn(n, "%s.timeout has no effect here without a unit: write 90s", what)

@@ -7,17 +7,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/session/live"
 )
 
-// Sessions bound sessions. What is zero is the executor's default.
+// Sessions configures the limits of sessions. Zero values mean the executor's defaults.
 type Sessions struct {
-	Idle         time.Duration // a session that nobody uses is suspended after it
-	Unused       time.Duration // and ended after this
-	MaxAge       time.Duration // ended so long after it was made
+	Idle         time.Duration // an unused session is suspended after this time
+	Unused       time.Duration // and ended after this time
+	MaxAge       time.Duration // maximum age
 	Size         int64         // bytes of its state, packed
 	Workspace    int64         // bytes of its files
-	Files        int           // how many
-	Count        int           // sessions of one principal
-	Hot          int           // kept in memory at most, idle
-	SuspendAfter time.Duration // a program that only waits for tools is suspended after it; negative: never
+	Files        int           // maximum number of files
+	Count        int           // maximum number of sessions of a principal
+	Hot          int           // maximum number of idle sessions in memory
+	SuspendAfter time.Duration // suspend a program that only waits for tools after this time; negative: never
 }
 
 func (r *reader) sessions(n *node, s *Sessions) {
@@ -39,14 +39,14 @@ func (r *reader) sessions(n *node, s *Sessions) {
 	})
 }
 
-// Limits gives what sessions are bounded by, of what the configuration says.
+// Limits returns the configured limits.
 func (s Sessions) Limits() live.Limits {
 	return live.Limits{
 		Idle: s.Idle, Unused: s.Unused, MaxAge: s.MaxAge, Size: s.Size, Workspace: s.Workspace, Files: s.Files, Count: s.Count, Hot: s.Hot, SuspendAfter: s.SuspendAfter,
 	}
 }
 
-// ShownSessions is a Sessions as it may be shown, with the default where it says nothing.
+// ShownSessions is the printable form of a Sessions, with defaults filled in.
 type ShownSessions struct {
 	Idle         string `json:"idle"`
 	Unused       string `json:"unused"`
@@ -59,7 +59,7 @@ type ShownSessions struct {
 	SuspendAfter string `json:"suspend_after"`
 }
 
-// Shown gives it as it may be shown.
+// Shown returns the printable form.
 func (s Sessions) Shown() ShownSessions {
 	l := s.Limits().Complete()
 	after := "never"

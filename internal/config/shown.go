@@ -7,8 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
-// Shown is a Config as `config show` prints it: without secrets, and with the defaults of what it
-// leaves out.
+// Shown is a Config as printed by `config show`, without secrets and with defaults filled in.
 type Shown struct {
 	File      string        `json:"file"`
 	DataDir   string        `json:"data_dir"`
@@ -26,7 +25,7 @@ type Shown struct {
 	Audit     ShownAudit    `json:"audit"`
 }
 
-// Shown gives what may be shown. dataDir is where state lives: see DataFolder.
+// Shown returns the printable form. dataDir is the data folder (see DataFolder).
 func (c *Config) Shown(dataDir string) *Shown {
 	out := &Shown{
 		File: c.File, DataDir: dataDir, Servers: []ShownServer{}, Mode: c.Mode, Policy: c.Policy, Listen: c.Listen, Auth: c.Auth.Shown(), TLS: c.TLS.String(),
@@ -39,7 +38,7 @@ func (c *Config) Shown(dataDir string) *Shown {
 	return out
 }
 
-// ShownServer is a Server as it may be shown: variables not expanded, secrets left out.
+// ShownServer is the printable form of a Server: variables are not expanded, secrets are removed.
 type ShownServer struct {
 	Name     string            `json:"name"`
 	Type     string            `json:"type"`
@@ -55,7 +54,7 @@ type ShownServer struct {
 	Timeout  string            `json:"timeout,omitempty"`
 }
 
-// ShownOAuth are OAuth as they may be shown.
+// ShownOAuth is the printable form of an OAuth.
 type ShownOAuth struct {
 	ClientID     string   `json:"client_id,omitempty"`
 	ClientSecret string   `json:"client_secret,omitempty"`
@@ -66,7 +65,7 @@ type ShownOAuth struct {
 
 const hidden = "<redacted>"
 
-// redacted gives the values of a map as they may be shown: those that name variables only.
+// redacted returns the values of a map with everything hidden except references to variables.
 func redacted(n *node) map[string]string {
 	out := map[string]string{}
 	for _, f := range n.fields {
@@ -75,8 +74,7 @@ func redacted(n *node) map[string]string {
 	return out
 }
 
-// hide leaves the names of variables, and the word that says how a credential is used, and nothing
-// else.
+// hide redacts a text, except references to variables and the scheme of a credential.
 func hide(s string) string {
 	scheme, rest, ok := strings.Cut(s, " ")
 	if ok && slices.Contains([]string{"Bearer", "bearer", "Basic", "Token", "token"}, scheme) {
@@ -94,7 +92,7 @@ func hide(s string) string {
 	return s
 }
 
-// shownArgs gives arguments without those that look like secrets.
+// shownArgs returns the arguments with secrets redacted.
 func shownArgs(n *node) []string {
 	out := make([]string, 0, len(n.list))
 	next := false
@@ -108,7 +106,7 @@ func shownArgs(n *node) []string {
 			s = flag + "=" + hide(value)
 		case strings.Contains(s, "://"):
 			s = shownURL(e)
-		default: // a header, whatever the flag before it is called: Authorization: Bearer ...
+		default: // a header, whatever its flag: Authorization: Bearer ...
 			if name, value, ok := strings.Cut(s, ":"); ok && secretName(name) {
 				s = name + ": " + hide(strings.TrimSpace(value))
 			}
@@ -124,8 +122,8 @@ func secretName(flag string) bool {
 	return slices.ContainsFunc([]string{"token", "key", "secret", "passw", "credential", "auth", "header"}, func(w string) bool { return strings.Contains(f, w) })
 }
 
-// shownURL gives an address without its credentials: neither user and password, nor the values of
-// its query, nor what looks like a key in its path.
+// shownURL returns a URL without credentials. It redacts user and password, the values of the
+// query, and parts of the path that look like keys.
 func shownURL(n *node) string {
 	if n == nil {
 		return ""
@@ -157,10 +155,10 @@ func shownAddress(s string) string {
 	return base + "?" + strings.Join(parts, "&")
 }
 
-// announces are segments of a path after which a secret comes, whatever it looks like.
+// announces lists path segments that are followed by a secret, whatever it looks like.
 var announces = []string{"token", "key", "secret", "apikey", "api-key", "api_key"}
 
-// shownPath hides in an address without a query what looks like a secret in its path.
+// shownPath redacts the parts of a URL's path that look like secrets. base has no query.
 func shownPath(base string) string {
 	from := strings.Index(base, "://") + 1
 	if from > 0 {
@@ -169,7 +167,7 @@ func shownPath(base string) string {
 	parts := strings.Split(base[from:], "/")
 	for i, p := range parts {
 		switch {
-		case i == 0, p == "", strings.Contains(p, "${"): // the host; a variable, which is shown by its name
+		case i == 0, p == "", strings.Contains(p, "${"): // the host; variables are shown by name
 		case secret.Random(p), slices.Contains(announces, strings.ToLower(parts[i-1])):
 			parts[i] = hidden
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// parse makes a tree of a configuration file: JSON with comments when its first character says so
-// or its name ends in .json, else YAML. A nil node is an empty file.
+// parse parses a configuration file. It is JSON with comments if its first character or a file name
+// ending in .json or .jsonc indicates that, otherwise YAML. A nil node means an empty file.
 func parse(name string, text []byte) (*node, *Problem) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if len(text) > configBytes {
@@ -70,8 +70,8 @@ func parseJSON(text []byte) (*node, *Problem) {
 	return n, p
 }
 
-// depth looks for nesting that is too deep before the parser, which recurses, does. Brackets in
-// texts and comments count too: what is refused wrongly is no configuration that anybody wrote.
+// depth rejects deep nesting before the parser, which is recursive, runs. It also counts brackets
+// in strings and comments; no real configuration has that many.
 func (t *jsonTree) depth() *Problem {
 	d := 0
 	for i, c := range t.text {
@@ -186,9 +186,8 @@ func parseYAML(text []byte) (_ *node, p *Problem) {
 	return t.node(body, 0)
 }
 
-// yamlDepth looks for nesting that is too deep, and for too much altogether, before the parser,
-// which recurses and keeps the path of each value, does. In block style a deeper value stands
-// further to the right.
+// yamlDepth rejects deep nesting and large files before the parser runs, which is recursive and
+// stores the path of each value. In block style, deeper values are further to the right.
 func yamlDepth(tokens token.Tokens) *Problem {
 	flow, line, marks := 0, 0, 0
 	for _, t := range tokens {
@@ -213,7 +212,7 @@ func yamlDepth(tokens token.Tokens) *Problem {
 			return &Problem{t.Position.Line, t.Position.Column, "nested too deeply"}
 		}
 	}
-	if len(tokens) > configNodes { // the parser's time grows faster than they do
+	if len(tokens) > configNodes { // parsing time grows faster than the number of tokens
 		pos := tokens[configNodes].Position
 		return &Problem{pos.Line, pos.Column, "too many values for a configuration"}
 	}
@@ -254,7 +253,7 @@ func (t *yamlTree) node(v ast.Node, depth int) (*node, *Problem) {
 		return t.sequence(x, n, depth)
 	case *ast.MappingNode:
 		n.kind = mapNode
-		for _, merging := range []bool{false, true} { // the map's own keys win over what << brings
+		for _, merging := range []bool{false, true} { // the map's own keys override those merged with <<
 			for _, e := range x.Values {
 				if _, ok := e.Key.(*ast.MergeKeyNode); ok != merging {
 					continue
@@ -302,8 +301,8 @@ func (t *yamlTree) anchor(x *ast.AnchorNode, n *node, depth int) (*node, *Proble
 	return c, nil
 }
 
-// alias gives the value of an anchor. What it holds counts again: a few aliases of aliases would be
-// millions.
+// alias returns the value of an anchor. Its nodes are counted again, since a few aliases of aliases
+// can expand to millions.
 func (t *yamlTree) alias(x *ast.AliasNode, n *node) (*node, *Problem) {
 	name := ""
 	if x.Value != nil {
@@ -353,7 +352,7 @@ func (t *yamlTree) entry(n *node, e *ast.MappingValueNode, depth int) *Problem {
 	return nil
 }
 
-// merge adds what "<<: *anchor" brings: the keys that are not there.
+// merge adds the keys of "<<: *anchor" that n lacks.
 func merge(n, from *node) *Problem {
 	if from.kind != mapNode {
 		return &Problem{from.line, from.col, "<< takes a map, not " + from.kind.String()}

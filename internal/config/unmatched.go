@@ -11,9 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Unmatched returns a line for each name of a tool in the configuration that no tool has, or that
-// several have where one is meant. listed holds the tools of the upstreams that have listed theirs,
-// before any was left out; names of others can't be checked.
+// Unmatched returns a line for each tool name in the configuration that no tool has, or that is
+// ambiguous. listed holds all tools of the upstreams that have listed theirs, including excluded
+// ones. Names of other upstreams can't be checked.
 func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	all, whole := []*tool.Tool{}, true
 	for _, tools := range listed {
@@ -59,8 +59,9 @@ func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	return slices.Compact(lines)
 }
 
-// misplaced says what is wrong with a path of fields that begins with the name of a tool or of an
-// upstream; empty: it doesn't. Paths are about the results of all tools, so it would fit nothing.
+// misplaced returns what is wrong with a path of fields that begins with the name of a tool or an
+// upstream; empty if it doesn't. Paths apply to the results of all tools, so such a path would
+// match nothing.
 func (c *Config) misplaced(field string, all []*tool.Tool) string {
 	upstream, rest, dotted := strings.Cut(field, ".")
 	name, rest, deeper := strings.Cut(rest, ".")
@@ -80,8 +81,8 @@ func (c *Config) misplaced(field string, all []*tool.Tool) string {
 	return ""
 }
 
-// NamesTools reports whether the configuration names tools of an upstream, or may mean some by a
-// pattern.
+// NamesTools reports whether the configuration names tools of an upstream, or has patterns that may
+// match some.
 func (c *Config) NamesTools(upstream string) bool {
 	about := func(pattern string) bool {
 		name, _, _ := strings.Cut(pattern, ".")
@@ -94,8 +95,8 @@ func (c *Config) NamesTools(upstream string) bool {
 		slices.ContainsFunc(c.Privacy.Fields, func(path string) bool { return !strings.HasPrefix(path, "*") && about(path) })
 }
 
-// isListed reports whether a pattern is about one upstream that has listed its tools, or that the
-// configuration doesn't name.
+// isListed reports whether a pattern is for a single upstream that has listed its tools or is not
+// configured.
 func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	name, _, dotted := strings.Cut(pattern, ".")
 	if !dotted || strings.Contains(name, "*") {
@@ -110,8 +111,7 @@ func (c *Config) isListed(pattern string, listed map[string][]*tool.Tool) bool {
 	return true
 }
 
-// several returns the tools that a name of the list of those that are let in may mean, where it is
-// none exactly and more than one.
+// several returns the tools that a name in only may mean, if it is ambiguous.
 func (n Narrowing) several(name string, tools []*tool.Tool) (names []string) {
 	for _, t := range tools {
 		switch {

@@ -9,20 +9,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// Usage say how long what was used is kept.
+// Usage configures the retention of usage data.
 type Usage struct {
-	Keep  time.Duration // altogether
-	Hours time.Duration // hour by hour, then day by day
+	Keep  time.Duration // in total
+	Hours time.Duration // by hour; older data is kept by day
 }
 
-// ShownUsage is a Usage, and prices, as they may be shown.
+// ShownUsage is the printable form of a Usage and of prices.
 type ShownUsage struct {
 	Keep   string   `json:"keep"`
 	Hours  string   `json:"hours"`
-	Prices []string `json:"prices"` // "3 USD in, 15 USD out", those of some clients with their pattern; empty: none
+	Prices []string `json:"prices"` // "3 USD in, 15 USD out"; those of clients with their pattern; empty if none
 }
 
-// Shown gives it as it may be shown, with the prices p, which may be nil.
+// Shown returns the printable form. p may be nil.
 func (u Usage) Shown(p *usage.Prices) ShownUsage {
 	out := ShownUsage{Keep: prose.Setting(u.Keep), Hours: prose.Setting(u.Hours), Prices: []string{}}
 	if p != nil {
@@ -42,7 +42,7 @@ func (r *reader) usage(n *node, s *Usage) {
 	})
 }
 
-// prices reads what a million tokens cost.
+// prices reads the prices of a million tokens.
 func (r *reader) prices(n *node) *usage.Prices {
 	p := &usage.Prices{Currency: "USD"}
 	r.object(n, "prices", key{
@@ -65,7 +65,7 @@ func (r *reader) prices(n *node) *usage.Prices {
 			})
 		},
 	})
-	for i := range p.Special { // what one doesn't say is the default's, which may come after it
+	for i := range p.Special { // missing prices are the defaults, which may come later in the file
 		s := &p.Special[i]
 		if s.Input < 0 {
 			s.Input = p.Default.Input
@@ -77,7 +77,7 @@ func (r *reader) prices(n *node) *usage.Prices {
 	return p
 }
 
-// currency reads the name of a currency, which is shown and never computed with.
+// currency reads the code of a currency, which is only shown.
 func (r *reader) currency(n *node) string {
 	s := r.text(n, "prices.currency")
 	if len(s) < 1 || len(s) > 8 {
@@ -92,7 +92,7 @@ func (r *reader) currency(n *node) string {
 	return s
 }
 
-// price reads what a million tokens cost.
+// price reads the price of a million tokens.
 func (r *reader) price(n *node, what string) float64 {
 	text := r.text(n, what)
 	v, err := strconv.ParseFloat(text, 64)
