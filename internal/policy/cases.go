@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A CaseTool is a tool as files of cases have it: the definition that an upstream would send, with
-// the upstream's name and what the administrator says.
+// A CaseTool is a tool in a file of cases: the definition that an upstream would send, the
+// upstream's name, and the administrator's settings.
 type CaseTool struct {
 	Upstream    string           `json:"upstream"`
 	Name        string           `json:"name"`
@@ -25,7 +25,7 @@ type CaseTool struct {
 	ReadOnly    *bool            `json:"read_only"`
 }
 
-// A CaseResult is how one case went.
+// A CaseResult is the result of one case.
 type CaseResult struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -41,23 +41,24 @@ type CaseResult struct {
 //	tools.json  a list of CaseTools
 //	cases       lines, as below
 //
-// and gives how each went, with the archive as it would be if what came out were what was wanted.
-// In cases a line that is indented is the decision that is wanted of the line before it; others
+// and returns the result of each, and the archive with the actual results in place of the expected
+// ones. In cases an indented line is the expected decision of the line before it. The other lines
 // are:
 //
 //	# a comment
-//	as ann in ops, dev with client=claude/1.0 roles=admin agent=ci   who asks, from here on
-//	at 2026-03-02T22:15:00+01:00                              when, from here on
-//	labels pii, untrusted                                     of what was read, from here on; without any, nothing was
-//	inside                                                    from inside a program, from here on; outside ends that
-//	call shop.get_order {"id": 1}                             decide
-//	see shop.get_order                                        whether it is listed: yes or no
-//	read workspace/a.csv                                      decide on a file; or write
+//	as ann in ops, dev with client=claude/1.0 roles=admin agent=ci   sets the principal
+//	at 2026-03-02T22:15:00+01:00         sets the time
+//	labels pii, untrusted                sets the labels of the data read; none clears them
+//	inside                               the next calls come from a program; outside ends that
+//	call shop.get_order {"id": 1}        decides a call
+//	see shop.get_order                   yes or no: whether the tool is listed
+//	reveal mail.send email, phone        decides whether a tool may get kinds of personal data
+//	read workspace/a.csv                 decides a use of a file; also write
 //
-// A decision is the effect, the ids of the policies that decide, and where they ask the groups that
-// decide: "ask writes [approvers]"; then the fields that are left out of the result, "allow crm
-// without **.ssn", and how much may be used, "allow crm within calls: 10 per 1m (crm)". Where only
-// the effect is wanted, the rest may be anything.
+// A decision is the effect and the ids of the deciding policies. If they ask, it includes the
+// groups that decide: "ask writes [approvers]". Then come the fields removed from the result,
+// "allow crm without **.ssn", and the limits, "allow crm within calls: 10 per 1m (crm)". If only
+// the effect is expected, the rest is not compared.
 func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error) {
 	a := txtar.Parse(archive)
 	run := &caseRun{file: name, tools: map[string]*tool.Tool{}}
@@ -89,7 +90,7 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 	if run.engine, err = New(cfg); err != nil {
 		return nil, nil, err
 	}
-	// the comment and the files before this one
+	// count the lines of the comment and of the files before cases
 	if at := bytes.Index(archive, []byte("-- cases --")); at >= 0 {
 		run.line = bytes.Count(archive[:at], []byte("\n")) + 1
 	}
@@ -101,7 +102,7 @@ func Cases(name string, archive []byte, cfg Config) ([]CaseResult, []byte, error
 
 type caseRun struct {
 	file    string
-	line    int // of the archive
+	line    int // in the archive
 	engine  *Engine
 	tools   map[string]*tool.Tool
 	request Request
@@ -129,7 +130,7 @@ func (c *caseRun) read(text []byte) (rules []Rule, err error) {
 	return rules, nil
 }
 
-// all runs the cases, and gives their text with what came out.
+// all runs the cases, and returns their text with the actual results.
 func (c *caseRun) all(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
@@ -165,7 +166,7 @@ func (c *caseRun) all(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// step takes one line; decides says that it has an answer.
+// step runs one line. decides reports whether it has a result.
 func (c *caseRun) step(line string) (got string, decides bool, err error) {
 	verb, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
@@ -215,7 +216,7 @@ func (c *caseRun) step(line string) (got string, decides bool, err error) {
 	return "", false, err
 }
 
-// tool finds a tool by its path; ours are always there.
+// tool returns the tool with a path. Biplane's own tools always exist.
 func (c *caseRun) tool(path string) (*tool.Tool, error) {
 	if t := c.tools[path]; t != nil {
 		return t, nil
@@ -230,7 +231,7 @@ func (c *caseRun) tool(path string) (*tool.Tool, error) {
 	return nil, fmt.Errorf("tools.json has no %s%s", quote(path), meant(path, known))
 }
 
-// casePrincipal reads "ann in ops, dev with client=claude/1.0".
+// casePrincipal parses "ann in ops, dev with client=claude/1.0".
 func casePrincipal(s string) (tool.Principal, error) {
 	who, with, _ := strings.Cut(s, " with ")
 	id, groups, _ := strings.Cut(who, " in ")
@@ -257,7 +258,7 @@ func casePrincipal(s string) (tool.Principal, error) {
 	return p, nil
 }
 
-// summary is the decision as cases have it.
+// summary formats the decision for cases.
 func (d Decision) summary() string {
 	s := string(d.Effect) + " " + d.Policy
 	if d.Effect == Ask {

@@ -17,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checker makes what checks policies against a schema.
+// checker returns a validator for policies with a schema.
 func checker(text string) (*validate.Validator, error) {
 	var s schema.Schema
 	if err := s.UnmarshalCedar([]byte(text)); err != nil {
@@ -30,7 +30,7 @@ func checker(text string) (*validate.Validator, error) {
 	return validate.New(resolved), nil
 }
 
-// checkBase says what is wrong in the policies whatever the tools: names of entities, actions and
+// checkBase returns the errors that don't depend on tools: names of entities, actions and
 // attributes, and types.
 func (e *Engine) checkBase() (problems []Problem) {
 	check, err := checker(schemaOfAll("{}"))
@@ -62,10 +62,10 @@ func (e *Engine) file(r *rule) File {
 	return e.cfg.Files[i]
 }
 
-// Check says what is wrong in the policies given the tools that there are: names of tools,
-// upstreams and arguments, and the types of arguments. What is wrong for some of the tools that a
-// policy is about, but not for all, is a warning. unlisted are upstreams that there are and that
-// have not listed their tools: what is said of those can't be checked.
+// Check returns what is wrong with the policies for the given tools: names of tools, upstreams and
+// arguments, and the types of arguments. An error that concerns only some of the tools of a policy
+// is a warning. unlisted names the upstreams that have not listed their tools; names of their tools
+// can't be checked.
 func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnings []Problem) {
 	shapes := make([]*shape, len(tools))
 	for i, t := range tools {
@@ -82,7 +82,7 @@ func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnin
 	return problems, append(warnings, e.checkCovered()...)
 }
 
-// CheckNames is the part of Check that is about names of tools and upstreams.
+// CheckNames is the part of Check that concerns names of tools and upstreams.
 func (e *Engine) CheckNames(tools []*tool.Tool, unlisted ...string) (problems []Problem) {
 	for _, r := range e.rules {
 		problems = append(problems, r.unknown(e.file(r), tools, unlisted)...)
@@ -98,7 +98,7 @@ func (e *Engine) Names(upstream string) bool {
 	})
 }
 
-// unknown says which of the tools and upstreams that the rule names there are not.
+// unknown reports the tools and upstreams in the rule that don't exist.
 func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems []Problem) {
 	paths, upstreams := []string{tool.Own + ".execute"}, append([]string{tool.Own}, unlisted...)
 	later := func(kind, id string) bool {
@@ -117,7 +117,7 @@ func (r *rule) unknown(f File, tools []*tool.Tool, unlisted []string) (problems 
 	return problems
 }
 
-// respelled suggests the tool that an id means in another spelling.
+// respelled suggests a tool whose path is another spelling of id.
 func respelled(kind, id string, tools []*tool.Tool) string {
 	for _, t := range tools {
 		if upstream, name, ok := strings.Cut(id, "."); kind == "Tool" && ok && tool.Snake(upstream) == tool.Snake(t.Upstream) && t.IsNamed(name) {
@@ -127,10 +127,10 @@ func respelled(kind, id string, tools []*tool.Tool) string {
 	return ""
 }
 
-// maxChecked bounds the tools whose arguments a policy is checked against.
+// maxChecked is the maximum number of tools whose arguments a policy is checked against.
 const maxChecked = 2000
 
-// checkArguments checks what the rule says of arguments against each tool that it is about.
+// checkArguments checks the use of arguments in the rule against each tool that it applies to.
 func (r *rule) checkArguments(f File, tools []*tool.Tool, shapes []*shape) (problems, warnings []Problem) {
 	var about []int
 	for i, t := range tools {
@@ -174,13 +174,13 @@ func (r *rule) checkArguments(f File, tools []*tool.Tool, shapes []*shape) (prob
 	return problems, warnings
 }
 
-// unknownArguments says which of the arguments that the rule names none of the tools has.
+// unknownArguments reports the arguments in the rule that none of the tools has.
 func (r *rule) unknownArguments(f File, about []int, shapes []*shape) (problems []Problem) {
 	known := []string{}
 	for _, i := range about {
 		s := shapes[i]
 		if !s.is(recordShape) || len(s.fields) == 0 {
-			return nil // it may have any
+			return nil // it may have any argument
 		}
 		for name := range s.fields {
 			known = append(known, name)
@@ -224,7 +224,7 @@ func (r *rule) checkTool(f File, s *shape) []Problem {
 	return r.told(f, check.Policy("", policy), typ)
 }
 
-// about reports whether the scope of the rule fits a tool.
+// about reports whether the scope of the rule includes a tool.
 func (r *rule) about(t *tool.Tool) bool {
 	switch s := r.policy.AST().Resource.(type) {
 	case ast.ScopeTypeEq:
@@ -247,7 +247,7 @@ var (
 	onType   = lazily.Regexp(" on entity type `[^`]+`")
 )
 
-// told makes problems of an error of the checker.
+// told converts an error of the checker to problems.
 func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 	if err == nil {
 		return nil
@@ -280,11 +280,11 @@ func (r *rule) told(f File, err error, arguments string) (problems []Problem) {
 	return problems
 }
 
-// texts gives what errors of the checker say, each once and sorted: it looks at the types that a
-// policy may be about in an order that changes. What is said of several types is said of none of
-// them by name.
+// texts returns the messages of the checker, sorted and without duplicates. The checker visits the
+// possible types of a policy in random order. A message that applies to several types names none of
+// them.
 func texts(all []error) []string {
-	types := map[string][]string{} // what is said, by the same without the type
+	types := map[string][]string{} // messages by their text without the type
 	for _, err := range all {
 		msg := inAction().ReplaceAllString(plain(err.Error()), "")
 		short := onType().ReplaceAllString(msg, "")
@@ -300,13 +300,13 @@ func texts(all []error) []string {
 	return sorted(out)
 }
 
-// attributes are all that the schema names, for did-you-means.
+// attributes lists all names in the schema, for suggestions.
 var attributes = []string{
 	"id", "name", "person", "agent", "client", "roles", "groups", "scopes", "upstream", "path", "host", "port", "scheme", "readOnly", "destructive", "idempotent", "openWorld", "tags", "labels",
 	"arguments", "program", "tier", "method", "now", "hour", "weekday",
 }
 
-// entities gives the ids of the entities of a type that the rule names, anywhere.
+// entities returns the ids of all entities of a type in the rule.
 func (r *rule) entities(kind string) []string {
 	var ids []string
 	r.walk(func(m map[string]any) {
@@ -317,7 +317,7 @@ func (r *rule) entities(kind string) []string {
 	return sorted(ids)
 }
 
-// argumentPaths gives the arguments that the rule names, each as a path with dots.
+// argumentPaths returns the dotted paths of all arguments in the rule.
 func (r *rule) argumentPaths() []string {
 	var paths []string
 	r.walk(func(m map[string]any) {
@@ -328,7 +328,7 @@ func (r *rule) argumentPaths() []string {
 	return sorted(paths)
 }
 
-// walk calls f for each object of the rule's JSON form.
+// walk calls f for each object in the rule's JSON form.
 func (r *rule) walk(f func(map[string]any)) {
 	var visit func(any)
 	visit = func(v any) {
@@ -347,16 +347,17 @@ func (r *rule) walk(f func(map[string]any)) {
 	visit(r.tree())
 }
 
-// tree is the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
+// tree returns the rule's JSON form (https://docs.cedarpolicy.com/policies/json-format.html).
 func (r *rule) tree() map[string]any {
 	var v map[string]any
 	if text, err := r.policy.MarshalJSON(); err == nil {
-		_ = json.Unmarshal(text, &v) // nil is no policy, and the caller says so
+		_ = json.Unmarshal(text, &v) // nil is not a policy, and callers report that
 	}
 	return v
 }
 
-// argumentPath gives what a node of the JSON form names below context.arguments: "" for all of it.
+// argumentPath returns the path that a node of the JSON form accesses below context.arguments, ""
+// for all of it.
 func argumentPath(n map[string]any) (string, bool) {
 	for _, op := range []string{".", "has"} {
 		m, ok := n[op].(map[string]any)
@@ -375,14 +376,14 @@ func argumentPath(n map[string]any) (string, bool) {
 	return "", false
 }
 
-// truths are the operators whose value is true or false, but for those that join such values.
+// truths lists the operators with a boolean result, except those that combine booleans.
 var truths = []string{
 	"==", "!=", "<", "<=", ">", ">=", "in", "is", "like", "has", "contains", "containsAll", "containsAny", "isEmpty", "hasTag",
 	"isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual",
 }
 
-// without gives the rule with something that is true or false in the place of each comparison that
-// looks at an argument of which nothing is known.
+// without returns the rule with a boolean in place of each comparison that uses an argument for
+// which unknown is true.
 func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
 	tree := r.tree()
 	conditions, _ := tree["conditions"].([]any)
@@ -402,7 +403,7 @@ func (r *rule) without(unknown func(path string) bool) (*ast.Policy, error) {
 	return (*ast.Policy)(p.AST()), nil
 }
 
-// settle puts something that is true or false in the place of a value of which nothing is known.
+// settle replaces an unknown value by a boolean.
 func settle(v any, known bool) any {
 	if known {
 		return v
@@ -410,8 +411,8 @@ func settle(v any, known bool) any {
 	return map[string]any{".": map[string]any{"left": map[string]any{"Var": "context"}, "attr": "program"}}
 }
 
-// replace gives a node with what is unknown in it replaced; known is false where the node's own
-// value is unknown.
+// replace returns a node with its unknown parts replaced. known reports whether the node's own
+// value is known.
 func replace(v any, unknown func(string) bool) (_ any, known bool) {
 	switch v := v.(type) {
 	case []any:

@@ -14,25 +14,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Explanation says how a decision came about.
+// An Explanation explains a decision.
 type Explanation struct {
 	Decision Decision
-	Policies []Trace // those that decided first, then by how little is missing
-	Change   string  // the smallest change after which the effect would be another one; for people
+	Policies []Trace // deciding policies first, then by the number of missing parts
+	Change   string  // the smallest change that would change the effect, as a sentence
 }
 
-// A Trace is what one policy said.
+// A Trace is the evaluation of one policy.
 type Trace struct {
 	ID      string
 	File    string
 	Line    int
 	Forbid  bool
-	Holds   bool     // it is satisfied
-	Missing []string // the parts, in Cedar, that are not true; where a part can't be evaluated, with the reason
-	parts   []string // all of them
+	Holds   bool     // all parts are true
+	Missing []string // the parts that are not true, in Cedar; with the error, if a part can't be evaluated
+	parts   []string // all parts
 }
 
-// Explain decides on r, and says why.
+// Explain decides r, and explains the decision.
 func (e *Engine) Explain(r Request) Explanation {
 	x := Explanation{Decision: e.Decide(r)}
 	if r.File == nil && (r.Tool == nil || own(r.Tool)) || len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own) {
@@ -64,7 +64,7 @@ func (e *Engine) Explain(r Request) Explanation {
 	return x
 }
 
-// trace evaluates each part of a rule by itself.
+// trace evaluates each part of a rule separately.
 func (r *rule) trace(env eval.Env) Trace {
 	t := Trace{ID: r.id, File: r.file, Line: r.policy.Position().Line, Forbid: r.forbid}
 	p := r.policy.AST()
@@ -94,11 +94,11 @@ func (r *rule) trace(env eval.Env) Trace {
 	return t
 }
 
-// part evaluates a part of a policy. A guarded one comes after another that is not true, which may
-// be why it can't be evaluated.
+// part evaluates a part of a policy. If guarded is true, an earlier part is false. That part may
+// guard this one, so an error is not reported.
 func (t *Trace) part(env eval.Env, n ast.IsNode, want, guarded bool, said string) {
 	if said == "" {
-		return // a scope that fits all
+		return // the scope is open
 	}
 	t.parts = append(t.parts, said)
 	v, err := eval.Eval(n, env)
@@ -111,7 +111,7 @@ func (t *Trace) part(env eval.Env, n ast.IsNode, want, guarded bool, said string
 	}
 }
 
-// conjuncts are the parts of a condition that are joined by &&.
+// conjuncts returns the operands of a condition joined by &&.
 func conjuncts(n ast.IsNode) []ast.IsNode {
 	if and, ok := n.(ast.NodeTypeAnd); ok {
 		return append(conjuncts(and.Left), conjuncts(and.Right)...)
@@ -119,7 +119,7 @@ func conjuncts(n ast.IsNode) []ast.IsNode {
 	return []ast.IsNode{n}
 }
 
-// text writes an expression in Cedar.
+// text formats an expression in Cedar.
 func text(n ast.IsNode) string {
 	p := ast.Permit().When(ast.NewNode(n))
 	s := plain(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
@@ -127,7 +127,7 @@ func text(n ast.IsNode) string {
 	return strings.TrimSuffix(s, " };")
 }
 
-// scopeText writes the one part of the scope that isn't open; "" where none is.
+// scopeText formats the one part of the scope that isn't open; "" if all are.
 func scopeText(name string, p *ast.Policy) string {
 	p.Effect = ast.EffectPermit
 	s := plain(string(cedar.NewPolicyFromAST((*public.Policy)(p)).MarshalCedar()))
@@ -140,7 +140,7 @@ func scopeText(name string, p *ast.Policy) string {
 	return ""
 }
 
-// splitScope splits at the commas that stand outside of brackets and texts.
+// splitScope splits at the commas outside of brackets and strings.
 func splitScope(s string) []string {
 	var out []string
 	depth, quoted, from := 0, false, 0
@@ -163,8 +163,8 @@ func splitScope(s string) []string {
 	return append(out, strings.TrimSpace(s[from:]))
 }
 
-// far is how much is missing: fewer parts first, and of as many what whoever calls can change by
-// themselves.
+// far returns a measure of how much is missing: first the number of parts, then how hard they are
+// for the caller to change.
 func (t *Trace) far() int {
 	n := 10_000 * len(t.Missing)
 	for _, m := range t.Missing {
@@ -178,7 +178,7 @@ func (t *Trace) far() int {
 	return n
 }
 
-// change says what would have to be otherwise.
+// change describes the smallest change that would change the effect.
 func (x *Explanation) change(e *Engine) string {
 	var permits, forbids []Trace // that hold
 	nearest := -1
@@ -204,7 +204,7 @@ func (x *Explanation) change(e *Engine) string {
 		switch {
 		case len(forbids) > 0:
 			return notSo(forbids, len(permits) == 0, allow)
-		case len(permits) > 0: // a tier that there isn't
+		case len(permits) > 0: // a tier that is not available
 			return "it would be permitted if programs ran at tier " + x.Decision.Grant.Tier.String()
 		case allow == "":
 			return "there is no permit that could be satisfied: write one"
@@ -232,7 +232,7 @@ func (x *Explanation) change(e *Engine) string {
 	return "it would be denied if none of these held: " + strings.Join(ids, ", ") + "; or if a forbid did"
 }
 
-// notSo says how forbids would no longer hold.
+// notSo describes how forbids would no longer hold.
 func notSo(forbids []Trace, permitToo bool, allow string) string {
 	var parts []string
 	for _, t := range forbids {

@@ -7,18 +7,17 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// An index finds the rules whose scope can fit an action and a resource, so that Cedar evaluates no
-// others. Leaving out the others changes no decision: Cedar evaluates the scope before the
-// conditions, and a scope can't fail.
+// An index finds the rules whose scope may match an action and a resource, so that Cedar evaluates
+// only those. This changes no decision: Cedar evaluates the scope before the conditions, and a
+// scope can't fail.
 type index map[string]*actionIndex // by action
 
-// An actionIndex holds the rules of one action by their scope of the resource, as positions in
-// Engine.rules.
+// An actionIndex holds the rules of one action by their resource scope, as indexes in Engine.rules.
 type actionIndex struct {
 	open  []int // any resource
-	rules set   // those of open
+	rules set   // the rules of open
 	kind  map[cedar.EntityType][]int
-	named map[cedar.EntityUID][]int // the entity, or what is in it
+	named map[cedar.EntityUID][]int // for the entity, or entities in it
 }
 
 func newIndex(rules []*rule) index {
@@ -47,8 +46,8 @@ func newIndex(rules []*rule) index {
 	return x
 }
 
-// fitting returns the rules whose scope can fit an action on a resource, in the order of their ids.
-// It may return a few more.
+// fitting returns the rules whose scope may match an action on a resource, sorted by id. It may
+// return rules that don't match.
 func (e *Engine) fitting(action string, resource cedar.Entity) set {
 	a := e.index[action]
 	if a == nil {
@@ -76,7 +75,7 @@ func (e *Engine) fitting(action string, resource cedar.Entity) set {
 	return out
 }
 
-// inScope reports whether an entity fits a scope of a principal or a resource.
+// inScope reports whether an entity is in a principal or resource scope.
 func inScope(scope ast.IsScopeNode, e cedar.Entity) bool {
 	in := func(id cedar.EntityUID) bool { return e.UID == id || e.Parents.Contains(id) }
 	switch s := scope.(type) {
@@ -94,15 +93,15 @@ func inScope(scope ast.IsScopeNode, e cedar.Entity) bool {
 	return false
 }
 
-// A depends says what the conditions of a rule look at, besides the arguments, the program and the
-// labels, which a Sight doesn't know.
+// A depends reports what the conditions of a rule depend on, apart from the arguments, the program
+// and the labels, which a Sight doesn't know.
 type depends struct {
 	resource bool // the resource
-	literal  bool // an entity that may be the resource, by its name
-	caller   bool // the principal, the action, or something else of the context
+	literal  bool // a literal entity that may be the resource
+	caller   bool // the principal, the action, or another part of the context
 }
 
-// dependsOf reads the conditions of a policy.
+// dependsOf returns what the conditions of a policy depend on.
 func dependsOf(p *cedar.Policy) (d depends) {
 	for _, c := range p.AST().Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {

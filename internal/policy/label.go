@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// CheckLabels says which of a list is not one of known, which is Labels or Sources.
+// CheckLabels returns an error if a label in list is not in known, which is Labels or Sources.
 func CheckLabels(list, known []string) error {
 	for _, l := range list {
 		if !slices.Contains(known, l) {
@@ -17,8 +17,8 @@ func CheckLabels(list, known []string) error {
 	return nil
 }
 
-// wrongLabels says which labels that the rule asks for can never be there: a policy that looks for
-// one would hold for nothing.
+// wrongLabels reports the labels in the rule that can never occur. A policy that tests for one
+// would never match.
 func (r *rule) wrongLabels(f File) (problems []Problem) {
 	r.walk(func(m map[string]any) {
 		for _, op := range []string{"contains", "containsAll", "containsAny"} {
@@ -40,8 +40,8 @@ func (r *rule) wrongLabels(f File) (problems []Problem) {
 	return problems
 }
 
-// labelsOf names whose labels a node of the JSON form is: "context", "resource", or "" where it is
-// something else.
+// labelsOf returns whose labels a node of the JSON form accesses: "context", "resource", or "" for
+// other nodes.
 func labelsOf(node any) string {
 	n, _ := node.(map[string]any)
 	get, _ := n["."].(map[string]any)
@@ -52,7 +52,7 @@ func labelsOf(node any) string {
 	return ""
 }
 
-// literals gives the texts that stand in a node: one, or those of a set.
+// literals returns the string literals of a node: one, or the elements of a set.
 func literals(node any) (out []string) {
 	n, _ := node.(map[string]any)
 	if s, ok := n["Value"].(string); ok {

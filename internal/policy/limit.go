@@ -13,17 +13,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// limitText is one bound of @limit: "calls: 10 per 1m for each tool".
+// limitText matches one limit of @limit: "calls: 10 per 1m for each tool".
 var limitText = lazily.Regexp(`^([a-z]+) *: *([0-9]+)(?: +per +([0-9a-z.]+))?(?: +for +(?:(all)|each +([a-z]+)))?$`)
 
-// The most that a bound lets through, and the longest window.
+// The bounds of a limit and of its window.
 const (
 	maxLimit  = 1 << 50
 	maxWindow = 400 * 24 * time.Hour
 	minWindow = time.Second
 )
 
-// limitsOf reads what @limit of a policy says. What would hold for nothing is an error.
+// limitsOf parses the value of @limit. A limit on something that the policy doesn't permit is an
+// error.
 func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 	var out []tool.Bound
 	for _, text := range names(value) {
@@ -47,12 +48,12 @@ func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 	return slices.Compact(out), nil
 }
 
-// ofCalls reports whether b is about calls of tools, and connections; else it is about programs.
+// ofCalls reports whether b limits calls of tools and connections, rather than programs.
 func ofCalls(b tool.Bound) bool {
 	return b.What == string(limit.Calls) || b.What == string(limit.Egress)
 }
 
-// boundOf reads one bound.
+// boundOf parses one limit.
 func boundOf(text string) (tool.Bound, error) {
 	m := limitText().FindStringSubmatch(text)
 	if m == nil {
@@ -82,7 +83,7 @@ func boundOf(text string) (tool.Bound, error) {
 	return b, nil
 }
 
-// windowOf reads 90s, 1m, 1h30m and 7d.
+// windowOf parses durations like 90s, 1m, 1h30m and 7d.
 func windowOf(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, ok := strings.CutSuffix(s, "d"); ok {
@@ -97,8 +98,8 @@ func windowOf(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// boundsOf joins what all permits say of how much may be used, of programs or of calls: each holds
-// for itself, and so the strictest.
+// boundsOf returns the limits of all permits, for programs or for calls. Each is enforced, so the
+// strictest one decides.
 func boundsOf(permits []*rule, programs bool) []tool.Bound {
 	var out []tool.Bound
 	for _, p := range permits {
@@ -117,8 +118,8 @@ func compareBounds(a, b tool.Bound) int {
 	return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.What, b.What), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Max, b.Max))
 }
 
-// Limits says how much may be used, in the words of @limit, each with the policy's id: "calls: 10
-// per 1m (crm)".
+// Limits returns the limits in the syntax of @limit, each with its policy's id: "calls: 10 per 1m
+// (crm)".
 func (d Decision) Limits() []string {
 	var out []string
 	for _, b := range d.Grant.Bounds {
@@ -138,7 +139,7 @@ func (d Decision) Limits() []string {
 	return out
 }
 
-// windowText writes a window as windowOf reads it.
+// windowText formats a window in the syntax of windowOf.
 func windowText(d time.Duration) string {
 	if d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))

@@ -19,40 +19,40 @@ import (
 //go:embed starter/*.cedar
 var starters embed.FS
 
-// Starter gives the policies that come with Biplane under a name, to be used as they are or copied;
-// false where there is none of that name.
+// Starter returns the policies with a name that come with Biplane, to be used as they are or
+// copied. It returns false if there are none.
 func Starter(name string) (File, bool) {
 	text, err := starters.ReadFile("starter/" + name + ".cedar")
 	return File{name + ".cedar", text}, err == nil && !strings.Contains(name, "/")
 }
 
-// Starters are the names that Starter knows, the most open last.
+// Starters returns the names of the starter policies, the most permissive last.
 func Starters() []string { return []string{"read-only", "ask-for-writes", "open"} }
 
-// A File is a text of policies, in Cedar.
+// A File is a file of Cedar policies.
 type File struct {
-	Name string // as problems name it
+	Name string // as in problems
 	Text []byte
 }
 
-// Bounds on policies.
+// Limits on policies.
 const (
 	FileBytes = 256 << 10 // of one file
 	MaxFiles  = 1000      // in a folder
 	maxRules  = 10_000
-	maxNested = 200 // brackets in each other
+	maxNested = 200 // depth of brackets
 )
 
-// A Problem is one thing that is wrong in policies.
+// A Problem is one error in policies.
 type Problem struct {
 	File    string `json:"file"`
-	Line    int    `json:"line"` // 1-based; 0 when it is about the file as a whole
+	Line    int    `json:"line"` // 1-based; 0 if it concerns the whole file
 	Column  int    `json:"column"`
 	Policy  string `json:"policy,omitempty"` // its id
 	Message string `json:"message"`
 }
 
-// String is "file:line:column: what".
+// String returns "file:line:column: message".
 func (p Problem) String() string {
 	if p.Line == 0 {
 		return p.File + ": " + p.Message
@@ -60,10 +60,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// An Error is all that is wrong in policies, in the order of files and lines.
+// An Error holds all errors in policies, in the order of files and lines.
 type Error struct{ Problems []Problem }
 
-// Error gives one line a problem.
+// Error returns one line per problem.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -80,7 +80,7 @@ func newError(problems []Problem) error {
 	return &tool.Error{Kind: tool.Invalid, Msg: e.Error(), Err: e}
 }
 
-// load reads policies, sorted by their ids.
+// load parses policies, and sorts them by id.
 func load(files []File) (rules []*rule, problems []Problem) {
 	if len(files) > MaxFiles {
 		return nil, []Problem{{File: "policies", Message: fmt.Sprintf("there are %d files: the most is %d", len(files), MaxFiles)}}
@@ -95,7 +95,7 @@ func load(files []File) (rules []*rule, problems []Problem) {
 		for _, policy := range list {
 			r, wrong := newRule(f, policy)
 			problems = append(problems, wrong...)
-			if seen[r.id] != nil && policy.Annotations()["id"] == "" { // two in one line
+			if seen[r.id] != nil && policy.Annotations()["id"] == "" { // two on one line
 				r.id += fmt.Sprintf(":%d", policy.Position().Column)
 			}
 			if first := seen[r.id]; first != nil {
@@ -120,7 +120,7 @@ func parse(f File) (cedar.PolicyList, *Problem) {
 		return nil, &Problem{File: f.Name, Message: fmt.Sprintf("the file has %d bytes: the most is %d", len(f.Text), FileBytes)}
 	}
 	depth := 0
-	for _, c := range f.Text { // before the parser, which recurses, looks at it
+	for _, c := range f.Text { // before the parser, which is recursive, runs
 		switch c {
 		case '(', '[', '{':
 			depth++
@@ -144,7 +144,7 @@ func parse(f File) (cedar.PolicyList, *Problem) {
 	return nil, &Problem{File: f.Name, Line: line, Column: column, Message: "this is not Cedar: " + m[3]}
 }
 
-// newRule reads the annotations of a policy.
+// newRule parses the annotations of a policy.
 func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 	r := &rule{file: f.Name, policy: p, forbid: p.Effect() == cedar.Forbid}
 	notes := p.Annotations()
@@ -194,7 +194,7 @@ func newRule(f File, p *cedar.Policy) (*rule, []Problem) {
 	return r, problems
 }
 
-// names splits a list with commas.
+// names splits a comma-separated list.
 func names(s string) []string {
 	var out []string
 	for n := range strings.SplitSeq(s, ",") {
@@ -205,14 +205,14 @@ func names(s string) []string {
 	return out
 }
 
-// problem is one of the rule's, at the first place in it where at stands.
+// problem returns a problem of the rule, at the first occurrence of at in it.
 func (r *rule) problem(f File, at, format string, a ...any) Problem {
 	line, column := locate(f.Text, r.policy.Position(), at)
 	return Problem{File: f.Name, Line: line, Column: column, Policy: r.id, Message: fmt.Sprintf(format, a...)}
 }
 
-// locate gives the line and column of the first place where a word stands in the policy at pos;
-// that of the policy where it doesn't.
+// locate returns the line and column of the first occurrence of a word in the policy at pos, or of
+// the policy if there is none.
 func locate(text []byte, pos cedar.Position, word string) (line, column int) {
 	if pos.Offset > len(text) || word == "" {
 		return pos.Line, pos.Column
@@ -232,7 +232,7 @@ func locate(text []byte, pos cedar.Position, word string) (line, column int) {
 	return pos.Line, pos.Column + len([]rune(before))
 }
 
-// meant names the one of known that is nearest to name.
+// meant suggests the element of known that is nearest to name; "" if none is near.
 func meant(name string, known []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
@@ -246,8 +246,8 @@ func meant(name string, known []string) string {
 	return fmt.Sprintf(": did you mean %q?", best)
 }
 
-// distance is the number of letters to insert, delete or change that make b of a; the sum of both
-// lengths where one is long, since nothing is near then.
+// distance returns the edit distance between a and b in bytes. If either is long, it returns the
+// sum of the lengths, since nothing is near then.
 func distance(a, b string) int {
 	if len(a) > 128 || len(b) > 128 {
 		return len(a) + len(b)

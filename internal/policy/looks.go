@@ -6,14 +6,14 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// Looks say what decisions depend on, besides who asks and for which tool.
+// Looks reports what decisions depend on, besides the caller's id and client and the tool.
 type Looks struct {
 	Arguments bool
-	Principal bool // more of it than its ID and client: groups, roles, the agent
-	Program   bool // whether a program asks
+	Principal bool // more than its ID and client: groups, roles, the agent
+	Program   bool // whether the call comes from a program
 }
 
-// Looks says what the policies look at.
+// Looks returns what the policies depend on.
 func (e *Engine) Looks() Looks {
 	l := Looks{Arguments: e.reads}
 	for _, r := range e.rules {

@@ -17,28 +17,28 @@ const (
 	hostType      = cedar.EntityType("Host")
 	connectAction = "connect"
 
-	// fetchTool and sendTool are those of our tools by which programs reach the network: the one
-	// with methods that only read, the other with any.
+	// fetchTool and sendTool are Biplane's own tools by which programs reach the network: fetchTool
+	// with methods that only read, sendTool with any.
 	fetchTool = "fetch"
 	sendTool  = "send"
 )
 
-// Network reports whether a tool is one of ours that reaches the network: its calls are decided on
-// as "connect" to the host that they name.
+// Network reports whether a tool is one of Biplane's own that reach the network. Its calls are
+// decided as "connect" to the host that they name.
 func Network(t *tool.Tool) bool {
 	return t != nil && t.Upstream == tool.Own && (t.Name == fetchTool || t.Name == sendTool)
 }
 
-// A Target is where a request of a program goes.
+// A Target is the destination of a program's request.
 type Target struct {
-	URL    *url.URL // absolute; its host is in lower case, and its port is there only where it isn't that of the scheme
+	URL    *url.URL // absolute; the host is in lower case, the default port of the scheme is omitted
 	Host   string   // a name, or an address without brackets
 	Port   int
 	Method string
 }
 
-// TargetOf reads where a call of such a tool goes. What is decided on is what is reached: whoever
-// makes the request takes it from here.
+// TargetOf parses the destination of a call of fetch or send. The sender must use the Target too,
+// so that it connects to what the policies allowed.
 func TargetOf(arguments json.RawMessage) (*Target, error) {
 	var a struct{ URL, Method string }
 	if err := json.Unmarshal(arguments, &a); err != nil {
@@ -80,8 +80,8 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 // Reads reports whether the method only reads.
 func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
 
-// facts are what policies can know of a host. It has the attributes of tools, too, so that a policy
-// that names no action can be evaluated for it; but it is never readOnly, as whatever is asked for
+// facts returns what policies know about a host. It also has the attributes of tools, so that
+// policies without an action can be evaluated for it. It is never readOnly, since every request
 // carries data out.
 func (t *Target) facts() *facts {
 	return &facts{action: connectAction, entity: cedar.Entity{
@@ -94,8 +94,8 @@ func (t *Target) facts() *facts {
 	}}
 }
 
-// unheld makes of a decision on a connection what holds: fields can't be left out of what a host
-// answers.
+// unheld denies a connection whose decision has fields to remove, since they can't be removed from
+// a host's answer.
 func unheld(d Decision) Decision {
 	if len(d.Redact) > 0 && d.Effect != Deny {
 		return Decision{Effect: Deny, Policy: d.Policy, Reason: "fields would have to be left out of what the host answers (@redact), which nothing does: permit connections by a policy of their own, and this one for calls only"}
@@ -103,7 +103,7 @@ func unheld(d Decision) Decision {
 	return d
 }
 
-// checkHosts says what is wrong in what the rule says of hosts.
+// checkHosts reports errors in what the rule says about hosts.
 func (r *rule) checkHosts(f File) (problems []Problem) {
 	for _, id := range r.entities("Host") {
 		if id != strings.ToLower(id) || strings.ContainsAny(id, "/:*@ ") && net.ParseIP(id) == nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// People say who there is, for CheckPeople.
+// People answers which principals exist, for CheckPeople.
 type People interface {
-	// Decides reports whether somebody in a group can decide on calls, besides the user of the
+	// Decides reports whether anyone in a group can decide on calls, besides the user of the
 	// machine.
 	Decides(group string) bool
 	// IsGroup reports whether a principal can be in a group, and IsUser whether one can have an ID.
@@ -16,11 +16,11 @@ type People interface {
 	IsUser(id string) bool
 }
 
-// everyApprover is the group of all approvers, which the user of the machine always stands for.
+// everyApprover is the group of all approvers. The user of the machine is always in it.
 const everyApprover = "approvers"
 
-// CheckPeople returns a warning for each group of @ask in which nobody can decide, and for each
-// group and user that a policy names and that nobody can be.
+// CheckPeople returns warnings for groups of @ask in which no one can decide, and for groups and
+// users in policies that can't exist.
 func (e *Engine) CheckPeople(p People) (warnings []Problem) {
 	for _, r := range e.rules {
 		f := e.file(r)
@@ -43,7 +43,7 @@ func (e *Engine) CheckPeople(p People) (warnings []Problem) {
 	return warnings
 }
 
-// Unlisted returns the upstreams of names that have no tools in a list.
+// Unlisted returns the names of the upstreams without tools in a list.
 func Unlisted(names []string, tools []*tool.Tool) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		return slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Upstream == n })

@@ -1,15 +1,14 @@
 // Package policy decides, without I/O, whether a call may proceed and within what bounds.
 //
-// Policies are written in Cedar (https://docs.cedarpolicy.com). What no policy permits is denied,
-// and a forbid wins over every permit. Annotations on permits add bounds: @ask leaves the call to a
-// person, @tier names the weakest isolation that the program behind it may run at, @limit bounds
-// how much is used over time, @redact leaves fields out of results. Of all permits that a call
-// satisfies the strictest bounds hold, so the order of policies never matters, and adding a bound
-// never loosens one.
+// Policies are written in Cedar (https://docs.cedarpolicy.com). A call without a permit is denied,
+// and a forbid overrides every permit. Annotations on permits add bounds. @ask requires a person's
+// approval. @tier is the weakest isolation in which the calling program may run. @limit limits
+// usage over time. @redact removes fields from results. The strictest bounds of all satisfied
+// permits apply, so the order of policies never matters, and adding a bound never loosens one.
 //
-// In two places this is stricter than Cedar. A forbid that can't be evaluated denies; Cedar would
-// leave it out, and a caller could then switch it off by sending an argument of another type. An
-// annotation that nothing here knows or holds is an error when policies are loaded.
+// This is stricter than Cedar in two ways. A forbid that can't be evaluated denies. Cedar would
+// ignore it, so a caller could disable it by sending an argument of another type. An annotation
+// that is unknown or can't be enforced is an error when policies are loaded.
 package policy
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Effect is what a decision says.
+// An Effect is the result of a decision.
 type Effect string
 
 // The effects, strictest first. The zero Effect is treated as Deny.
@@ -40,60 +39,58 @@ const (
 	Allow Effect = "allow"
 )
 
-// A Request is what is to be decided on.
+// A Request is a call, or a use of a file, to decide.
 type Request struct {
 	Principal tool.Principal
 	Tool      *tool.Tool
-	File      *FileUse        // instead of Tool: what a program does to one of its files
+	File      *FileUse        // the use of a file, instead of Tool
 	Arguments json.RawMessage // a JSON object; nil means {}
-	Parent    string          // the execution that asks; empty for a call from outside
-	Labels    []string        // of what whoever asks has read
-	Time      time.Time       // zero: now. Its location is that of hour and weekday
-	// Kinds are of personal data ("email"): whether Tool may have it in the place of the tokens
-	// that Arguments has is decided (action reveal), and not the call. None: the call.
+	Parent    string          // the calling execution; empty for a call from outside
+	Labels    []string        // labels of what the caller has read
+	Time      time.Time       // zero: now. Its location is used for hour and weekday
+	// Kinds are kinds of personal data ("email"). If not empty, the decision is not about the call,
+	// but whether Tool may get this data in place of the tokens in Arguments (action reveal).
 	Kinds []string
 }
 
-// A Decision is the answer, with its reason for the record and for whoever asked.
+// A Decision is the answer to a Request, with its reason for the record and the caller.
 type Decision struct {
 	Effect  Effect
-	Policy  string // the policies that decided, by their ids, with commas between
-	Version string // of all policies and of what the configuration says of tools: see Engine.Version
-	Reason  string // one line for people
+	Policy  string // ids of the deciding policies, comma-separated
+	Version string // see Engine.Version
+	Reason  string // one line, for people
 	Grant   tool.Grant
-	Redact  []string // fields that are left out of the result: see Redact
-	// of the door, for the record: what became of personal data in the arguments. The engine says
-	// nothing here
+	Redact  []string // fields to remove from the result: see Redact
+	// set by the gateway, for the record: how personal data in the arguments was handled
 	Remark string
-	// where Effect is Ask: the groups, a member of one of which decides. Every permit that asks
-	// names each of them
+	// if Effect is Ask: the groups whose members may decide. Every asking permit names all of them
 	Approvers []string
 }
 
-// A Config is what an Engine is made of.
+// A Config configures an Engine.
 type Config struct {
-	Name  string // "open", "read-only", "ask-for-writes", or that of a folder
+	Name  string // "open", "read-only", "ask-for-writes", or the name of a folder
 	Files []File // the policies
-	Rules []Rule // what the administrator says of tools
-	// Tier is that at which programs run here. A permit that asks for more denies.
+	Rules []Rule // the administrator's settings of tools
+	// Tier is the tier at which programs run here. A permit that requires a stronger one denies.
 	Tier tool.Tier
-	Now  func() time.Time // nil: time.Now
+	Now  func() time.Time // nil means time.Now
 }
 
-// An Engine decides. It is safe for concurrent use, and its decisions depend on requests and the
-// time alone.
+// An Engine decides requests. It is safe for concurrent use, and its decisions depend only on
+// requests and the time.
 type Engine struct {
 	cfg     Config
-	rules   []*rule // by id
+	rules   []*rule // sorted by id
 	index   index   // of rules
 	version string
-	free    map[string]Decision // on files, by action: see freely
-	reads   bool                // some policy looks at arguments
-	timed   bool                // some policy looks at the time
-	known   sync.Map            // path of a tool to its *facts: what was worked out of it
+	free    map[string]Decision // decisions on files, by action: see freely
+	reads   bool                // some policy reads arguments
+	timed   bool                // some policy reads the time
+	known   sync.Map            // caches the *facts of tools, by path
 }
 
-// A rule is one policy, ready to be evaluated.
+// A rule is one policy, prepared for evaluation.
 type rule struct {
 	id     string
 	file   string
@@ -103,19 +100,19 @@ type rule struct {
 	reason string
 	looks  depends
 	once   sync.Once
-	fixed  outcome // what is left of a rule that depends on nothing a Sight knows; set by once
+	fixed  outcome // partial evaluation, if it depends on nothing that a Sight knows; set by once
 }
 
-// bounds are what annotations of a permit add.
+// bounds holds the annotations of a permit.
 type bounds struct {
 	ask       bool
 	approvers []string
 	tier      tool.Tier
-	redact    []string // paths of fields of results
+	redact    []string // paths of fields in results
 	limits    []tool.Bound
 }
 
-// New makes an Engine. The error is an *Error inside a *tool.Error of kind invalid.
+// New returns an Engine. The error is an *Error inside a *tool.Error of kind tool.Invalid.
 func New(cfg Config) (*Engine, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -140,8 +137,8 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// comes reports whether the policies are a starter as it comes with Biplane: nothing is wrong in
-// those, as a test says, and to look for it takes longer than all else here.
+// comes reports whether the policies are an unchanged starter. Those have been checked by a test,
+// and checking takes longer than the rest of New.
 func (c Config) comes() bool {
 	if len(c.Files) != 1 {
 		return false
@@ -150,7 +147,8 @@ func (c Config) comes() bool {
 	return ok && own.Name == c.Files[0].Name && bytes.Equal(own.Text, c.Files[0].Text)
 }
 
-// digest is that of all that decisions come from, whatever the order of files and rules.
+// digest returns a digest of everything that determines decisions. It doesn't depend on the order
+// of files and rules.
 func digest(cfg Config) string {
 	var parts []string
 	for _, f := range cfg.Files {
@@ -168,23 +166,23 @@ func digest(cfg Config) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Name is that of the starter policy or of the folder that the policies come from.
+// Name returns the name of the starter policy or of the folder of the policies.
 func (e *Engine) Name() string { return e.cfg.Name }
 
-// Version is a digest, 16 hexadecimal digits, of all policies, of what the administrator says of
-// tools, and of the tier.
+// Version returns a digest, 16 hexadecimal digits, of all policies, the administrator's settings of
+// tools, and the tier.
 func (e *Engine) Version() string { return e.version }
 
 // Timed reports whether decisions depend on the time.
 func (e *Engine) Timed() bool { return e.timed }
 
-// Len is the number of policies.
+// Len returns the number of policies.
 func (e *Engine) Len() int { return len(e.rules) }
 
-// set is the policies as Cedar takes them.
+// set is a cedar.PolicyIterator of rules.
 type set []*rule
 
-// All gives all policies.
+// All returns an iterator over the policies.
 func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, r := range s {
@@ -195,7 +193,7 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// Decide decides on r.
+// Decide decides r.
 func (e *Engine) Decide(r Request) Decision {
 	d := e.decide(r)
 	d.Version = e.version
@@ -239,7 +237,7 @@ func (e *Engine) decide(r Request) Decision {
 	return Decision{Effect: Deny, Policy: "none", Reason: why}
 }
 
-// unpermitted says why no permit was satisfied.
+// unpermitted explains why no permit was satisfied.
 func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
 	if len(errs) == 0 {
 		return "no policy permits it"
@@ -248,8 +246,8 @@ func (e *Engine) unpermitted(errs []cedar.DiagnosticError) string {
 	return fmt.Sprintf("no policy permits it; %s can't be evaluated: %s", worst.PolicyID, plain(worst.Message))
 }
 
-// granted combines the bounds of all permits that are satisfied, for a program or a call: the
-// strictest of each.
+// granted returns the decision for satisfied permits, with the strictest of their bounds. program
+// selects the limits of programs rather than calls.
 func (e *Engine) granted(permits []*rule, program bool) Decision {
 	d := Decision{Effect: Allow, Policy: idsOf(permits), Grant: tool.Grant{Tier: e.cfg.Tier, Bounds: boundsOf(permits, program)}, Redact: redactions(permits)}
 	var asking, tiered []*rule
@@ -263,7 +261,7 @@ func (e *Engine) granted(permits []*rule, program bool) Decision {
 		}
 	}
 	switch {
-	case len(tiered) > 0: // of the strictest tier
+	case len(tiered) > 0: // permits of the strictest tier
 		return Decision{Effect: Deny, Policy: idsOf(tiered), Grant: d.Grant, Reason: fmt.Sprintf("it needs programs to run at tier %s, and here they run at %s", d.Grant.Tier, e.cfg.Tier)}
 	case len(asking) > 0:
 		d.Effect, d.Policy, d.Reason, d.Approvers = Ask, idsOf(asking), because(asking, "a person decides"), common(asking)
@@ -276,8 +274,8 @@ func (e *Engine) granted(permits []*rule, program bool) Decision {
 	return d
 }
 
-// common gives the groups that all of the permits ask: of two permits, neither makes the other's
-// people decide alone.
+// common returns the groups that all of the permits name. Two permits both have to be satisfied, so
+// the groups of one alone must not decide.
 func common(asking []*rule) []string {
 	out := slices.Clone(asking[0].bounds.approvers)
 	for _, r := range asking[1:] {
@@ -289,12 +287,12 @@ func common(asking []*rule) []string {
 func (e *Engine) rule(id cedar.PolicyID) *rule {
 	i, ok := slices.BinarySearchFunc(e.rules, string(id), func(r *rule, id string) int { return strings.Compare(r.id, id) })
 	if !ok {
-		return &rule{id: string(id), forbid: true} // of no policy of ours: it can only deny
+		return &rule{id: string(id), forbid: true} // not one of our policies: it can only deny
 	}
 	return e.rules[i]
 }
 
-// idsOf gives the ids of rules, sorted.
+// idsOf returns the ids of rules, sorted and comma-separated.
 func idsOf(rules []*rule) string {
 	ids := make([]string, len(rules))
 	for i, r := range rules {
@@ -304,7 +302,7 @@ func idsOf(rules []*rule) string {
 	return strings.Join(ids, ", ")
 }
 
-// because gives the reasons that rules name, sorted, or else what is said of all.
+// because returns the reasons of rules, sorted, or otherwise if they have none.
 func because(rules []*rule, otherwise string) string {
 	var all []string
 	for _, r := range rules {
@@ -319,5 +317,5 @@ func because(rules []*rule, otherwise string) string {
 	return strings.Join(slices.Compact(all), "; ")
 }
 
-// plain is an error text of Cedar on one line.
+// plain returns an error text of Cedar on one line.
 func plain(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -8,19 +8,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Redacted stands in results in the place of what policy leaves out.
+// Redacted replaces the values of removed fields in results.
 const Redacted = "[redacted]"
 
-// unreadable stands in the place of content in which fields can't be told apart.
+// unreadable replaces content whose fields can't be parsed.
 const unreadable = "[redacted: policy leaves fields out of this result, and this part of it is not JSON]"
 
-// uninspected stands in the place of a string that may hold fields in a form that can't be read.
+// uninspected replaces a string that may contain fields in an unsupported format.
 const uninspected = "[redacted: policy leaves fields out of this result, and this text may have some of them]"
 
-// Redact returns r with the values of the fields that paths name replaced by Redacted. It reads the
-// structured content, each text block that is JSON, and JSON inside strings of both. It leaves out
-// whatever it can't inspect: texts that are not JSON, images, links, _meta, and strings that seem
-// to hold fields in another form. The door bounds what is read.
+// Redact returns r with the values of the fields that paths match replaced by Redacted. It reads
+// the structured content, each text block that is JSON, and JSON in strings of both. It removes
+// everything that it can't inspect: texts that are not JSON, images, links, _meta, and strings that
+// seem to contain fields in another format. The gateway limits the size of r.
 func Redact(r *tool.Result, paths []string) *tool.Result {
 	d := newRedactor(paths)
 	v := struct {
@@ -51,7 +51,7 @@ func Redact(r *tool.Result, paths []string) *tool.Result {
 	return tool.Text(true, unreadable)
 }
 
-// redactPaths reads what @redact names.
+// redactPaths parses the value of @redact.
 func redactPaths(value string) ([]string, error) {
 	paths := sorted(names(value))
 	if len(paths) == 0 {
@@ -65,7 +65,7 @@ func redactPaths(value string) ([]string, error) {
 	return paths, nil
 }
 
-// redactions joins those of all permits.
+// redactions returns the union of the paths of all permits.
 func redactions(permits []*rule) []string {
 	var out []string
 	for _, p := range permits {

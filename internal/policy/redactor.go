@@ -17,19 +17,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Bounds on what a redactor reads. It leaves out what is beyond them.
+// Limits on what a redactor reads. It removes anything beyond them.
 const (
 	redactDepth  = 200      // levels of objects and lists in one document
-	redactLevels = 8        // documents inside strings of documents
-	redactBytes  = 64 << 20 // of all documents in strings of one result
+	redactLevels = 8        // depth of documents in strings of documents
+	redactBytes  = 64 << 20 // total size of the documents in strings of one result
 )
 
-// A redactor replaces the values of named fields in JSON, and in JSON that strings of it hold.
+// A redactor replaces the values of named fields in JSON, and in JSON within its strings.
 type redactor struct {
 	root  tool.Paths
-	names []string // the last names of the paths, in lower case
-	hits  int      // values and strings replaced so far
-	left  int      // bytes of documents in strings that may still be read
+	names []string // last elements of the paths, in lower case
+	hits  int      // number of values and strings replaced so far
+	left  int      // remaining bytes of documents in strings
 }
 
 func newRedactor(paths []string) *redactor {
@@ -55,10 +55,9 @@ func (d *redactor) structured(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
-// document returns a text without the fields when all of it is JSON: objects and lists, one or
-// several of them, or a string that is such a text. A byte order mark, white space and a code fence
-// may surround it. Otherwise it returns false. Numbers keep their digits, objects lose the order of
-// their fields.
+// document removes the fields from a text that is entirely JSON: one or more objects and lists, or
+// a string of such a text. A byte order mark, white space and a code fence may surround it. It
+// returns false for other texts. Numbers keep their digits; objects lose the order of their fields.
 func (d *redactor) document(text string, paths tool.Paths, level int) (string, bool) {
 	if d.left -= len(text); level > redactLevels || d.left < 0 {
 		return "", false
@@ -98,7 +97,8 @@ func (d *redactor) document(text string, paths tool.Paths, level int) (string, b
 	return before + strings.Join(lines, "\n") + after, true
 }
 
-// decodeAll decodes a text of one or more JSON values; false when there is anything else in it.
+// decodeAll decodes a text of one or more JSON values. It returns false if the text has anything
+// else.
 func decodeAll(text string) (all []any, ok bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -114,7 +114,7 @@ func decodeAll(text string) (all []any, ok bool) {
 	}
 }
 
-// value returns v without the fields; false when it is nested too deeply.
+// value removes the fields from v. It returns false if v is nested too deeply.
 func (d *redactor) value(v any, paths tool.Paths, depth, level int) (any, bool) {
 	if depth > redactDepth {
 		return nil, false
@@ -139,7 +139,7 @@ func (d *redactor) object(fields map[string]any, paths tool.Paths, depth, level 
 	out := make(map[string]any, len(fields))
 	for name, e := range fields {
 		below, whole := paths.Below(name)
-		// frameworks wrap what a tool returns in one
+		// frameworks wrap a tool's return value in such a field
 		if len(fields) == 1 && depth == 0 && strings.EqualFold(name, "result") {
 			below = join(below, d.root)
 		}
@@ -172,8 +172,8 @@ func join(a, b tool.Paths) tool.Paths {
 	return out
 }
 
-// text returns a string without the fields. A document in it is read from its own top too. A string
-// that isn't wholly JSON and seems to hold fields is replaced.
+// text removes the fields from a string. Paths also apply from the root of a document in it. A
+// string that isn't entirely JSON and seems to contain fields is replaced.
 func (d *redactor) text(s string, paths tool.Paths, level int) string {
 	if opens(s) {
 		if out, ok := d.document(s, join(paths, d.root), level+1); ok {
@@ -187,7 +187,7 @@ func (d *redactor) text(s string, paths tool.Paths, level int) string {
 	return uninspected
 }
 
-// holdsFields reports whether the name of a field is itself a text with fields that are left out.
+// holdsFields reports whether the name of a field is itself a text with fields to remove.
 func (d *redactor) holdsFields(name string, level int) bool {
 	if !strings.ContainsAny(name, "{[\\%&=:") && len(name) < minEncoded {
 		return false
@@ -195,21 +195,21 @@ func (d *redactor) holdsFields(name string, level int) bool {
 	return d.text(name, d.root, level) == uninspected || opens(name) && d.changes(name, level)
 }
 
-// changes reports whether s is a document, and fields are left out of it.
+// changes reports whether s is a document with fields to remove.
 func (d *redactor) changes(s string, level int) bool {
 	before := d.hits
 	_, ok := d.document(s, d.root, level+1)
 	return ok && d.hits > before
 }
 
-// opens reports whether a string begins as JSON does that has fields.
+// opens reports whether a string begins like JSON that may have fields.
 func opens(s string) bool {
 	s = strings.TrimLeftFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' })
 	return s != "" && strings.IndexByte("{[\"`", s[0]) >= 0
 }
 
-// suspicious reports whether a string that isn't JSON may hold fields that are left out: an object
-// among other text, a field's name with a value after it, or either of them encoded.
+// suspicious reports whether a string that isn't JSON may contain fields to remove: an object
+// within other text, a field's name with a value after it, or either of them encoded.
 func (d *redactor) suspicious(s string, level int) bool {
 	if d.left -= len(s); d.left < 0 || structured(s) || d.mentions(s) {
 		return true
@@ -238,8 +238,7 @@ func (d *redactor) suspicious(s string, level int) bool {
 	return false
 }
 
-// structured reports whether there is something like an object, or a list of objects or strings, in
-// a text.
+// structured reports whether a text seems to contain an object, or a list of objects or strings.
 func structured(s string) bool {
 	if i := strings.IndexByte(s, '{'); i >= 0 && strings.ContainsAny(s[i:], ":=") {
 		return true
@@ -256,8 +255,8 @@ func structured(s string) bool {
 	}
 }
 
-// mentions reports whether a text has a field's name as a word next to what parts names and values:
-// "ssn: 1", <ssn>, "id,ssn".
+// mentions reports whether a text has a field's name as a word next to a separator of names and
+// values: "ssn: 1", <ssn>, "id,ssn".
 func (d *redactor) mentions(s string) bool {
 	lower := strings.ToLower(s)
 	for _, name := range d.names {
@@ -290,7 +289,7 @@ func wordly(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
 }
 
-// minEncoded is the shortest string that is tried as base64, in bytes.
+// minEncoded is the minimum length of a string that is decoded as base64, in bytes.
 const minEncoded = 8
 
 var (
@@ -299,7 +298,7 @@ var (
 	base64Pieces = lazily.Regexp(`^[A-Za-z0-9+/_\-=\s.]+$`)
 )
 
-// decodings returns what a text says when it is decoded, by each encoding that it seems to have.
+// decodings returns the decoded forms of a text, one for each encoding that it seems to have.
 func decodings(s string) (out []string) {
 	add := func(t string) {
 		if t != s && t != "" && utf8.ValidString(t) {
@@ -320,7 +319,7 @@ func decodings(s string) (out []string) {
 	if len(s) < minEncoded || !base64Pieces().MatchString(s) {
 		return out
 	}
-	for piece := range strings.SplitSeq(strings.Join(strings.Fields(s), ""), ".") { // those of a JWT
+	for piece := range strings.SplitSeq(strings.Join(strings.Fields(s), ""), ".") { // the parts of a JWT
 		piece = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(piece, "="))
 		if len(piece) < minEncoded {
 			continue
@@ -332,7 +331,7 @@ func decodings(s string) (out []string) {
 	return out
 }
 
-// unescape replaces the escapes that match by the characters they stand for.
+// unescape replaces matching escapes with the characters that they represent.
 func unescape(escapes *regexp.Regexp, s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(m string) string {
 		n, err := strconv.ParseUint(strings.TrimLeft(m, "\\")[1:], 16, 32)

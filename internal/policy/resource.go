@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The names that policies know files by.
+// The names of files in policies.
 const (
 	fileType   = cedar.EntityType("File")
 	folderType = cedar.EntityType("Folder")
@@ -20,14 +20,14 @@ const (
 	writeAction = "write"
 )
 
-// actions are all that is decided on.
+// actions lists all actions that policies decide.
 var actions = []string{callAction, executeAction, readAction, writeAction, connectAction, revealAction}
 
-// A FileUse is what a program does to one of its files. Files in ./tools are no matter of policy:
-// they declare only what may be called, and nobody writes them.
+// A FileUse is a program's use of one of its files. Files in ./tools are not subject to policy:
+// they are read-only declarations of what may be called.
 type FileUse struct {
 	Path  string // clean, below the root: "workspace/a/b.csv", "skills/retry.ts"
-	Write bool   // made, changed, moved or removed; else its content is read
+	Write bool   // created, changed, moved or removed; otherwise it is read
 }
 
 func (u *FileUse) action() string {
@@ -37,10 +37,10 @@ func (u *FileUse) action() string {
 	return readAction
 }
 
-// facts are what policies can know of a file. It has the attributes of tools, too, so that a policy
-// which names no action holds for files as it does for tools: reading one only reads.
+// facts returns what policies know about a file. It also has the attributes of tools, so that
+// policies without an action apply to files like to tools: reading a file is readOnly.
 func (u *FileUse) facts() *facts {
-	// it may be one, and is made by a write
+	// the path may be a folder, which a write can create
 	folders := []cedar.EntityUID{cedar.NewEntityUID(folderType, cedar.String(u.Path))}
 	for i, c := range u.Path {
 		if c == '/' {
@@ -58,7 +58,7 @@ func (u *FileUse) facts() *facts {
 	}}
 }
 
-// factsOf gives what policies can know of what a request is about.
+// factsOf returns what policies know about the resource of a request.
 func (e *Engine) factsOf(r Request) (*facts, error) {
 	switch {
 	case r.File != nil:
@@ -73,7 +73,7 @@ func (e *Engine) factsOf(r Request) (*facts, error) {
 	return e.facts(r.Tool), nil
 }
 
-// settled gives the decision on a request that needs no look at the policies.
+// settled returns the decision on a request that doesn't require evaluating the policies.
 func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	switch {
 	case len(r.Kinds) > 0 && (r.Tool == nil || r.Tool.Upstream == tool.Own):
@@ -89,9 +89,8 @@ func (e *Engine) settled(r Request) (d Decision, ok bool) {
 	return Decision{}, false
 }
 
-// unasked makes of a decision what holds where nobody is asked: about files, of which a program may
-// use thousands, and about personal data alone, since whoever is asked about the call sees what is
-// sent.
+// unasked denies a decision to ask where that is not supported. A program may use thousands of
+// files. For personal data alone, whoever approves the call already sees what is sent.
 func unasked(d Decision, what string) Decision {
 	if d.Effect == Ask {
 		d.Effect, d.Approvers, d.Reason = Deny, nil, "a person would have to be asked ("+d.Reason+"), and nobody is asked "+what+": permit that by a policy of their own, and this one for calls only"
@@ -99,9 +98,9 @@ func unasked(d Decision, what string) Decision {
 	return d
 }
 
-// freely gives the decisions on the actions on files that are the same for every file and
-// everybody: some permit is without conditions, and nothing else bounds or forbids. So programs
-// whose files are no matter of policy pay nothing for it.
+// freely returns the decisions on file actions that are the same for every file and principal: some
+// permit is unconditional, and no rule forbids or restricts the action. Such programs need no
+// evaluation for their files.
 func (e *Engine) freely() map[string]Decision {
 	free := map[string]Decision{}
 	for _, action := range []string{readAction, writeAction} {
@@ -126,7 +125,7 @@ func (e *Engine) freely() map[string]Decision {
 	return free
 }
 
-// concerns reports whether the rule's scope fits an action.
+// concerns reports whether the rule's scope includes an action.
 func (r *rule) concerns(action string) bool {
 	id := cedar.NewEntityUID(actionType, cedar.String(action))
 	switch s := r.policy.AST().Action.(type) {
@@ -140,7 +139,7 @@ func (r *rule) concerns(action string) bool {
 	return true
 }
 
-// always reports whether the rule holds for everybody and all files.
+// always reports whether the rule holds for all principals and files.
 func (r *rule) always() bool {
 	p := r.policy.AST()
 	_, anybody := p.Principal.(ast.ScopeTypeAll)
@@ -149,12 +148,12 @@ func (r *rule) always() bool {
 	return anybody && (anything || files && is.Type == fileType) && len(p.Conditions) == 0
 }
 
-// only reports whether the rule's scope fits none but these actions.
+// only reports whether the rule's scope includes no other actions.
 func (r *rule) only(these ...string) bool {
 	return !slices.ContainsFunc(actions, func(a string) bool { return r.concerns(a) && !slices.Contains(these, a) })
 }
 
-// checkFiles says what is wrong in what the rule says of files.
+// checkFiles reports errors in what the rule says about files.
 func (r *rule) checkFiles(f File) (problems []Problem) {
 	if r.bounds.ask && r.only(readAction, writeAction) {
 		problems = append(problems, r.problem(f, "@ask", "nobody is asked about files, of which a program may use thousands: permit them, or forbid them"))
@@ -178,8 +177,7 @@ func (r *rule) checkFiles(f File) (problems []Problem) {
 	return problems
 }
 
-// checkCovered warns of policies that permit nobody a file: programs can't read or write their own
-// then.
+// checkCovered warns if no policy permits files: then programs can't read or write their own.
 func (e *Engine) checkCovered() (warnings []Problem) {
 	for _, action := range []string{readAction, writeAction} {
 		if !slices.ContainsFunc(e.rules, func(r *rule) bool { return !r.forbid && r.concerns(action) }) && len(e.rules) > 0 {

@@ -2,11 +2,10 @@ package policy
 
 import "fmt"
 
-// Reveals reports whether r.Tool may have personal data of r.Kinds in the place of the tokens that
-// r.Arguments has, and why not (action reveal, context.kinds). It is decided like a call: default
-// deny, and a forbid wins. Nobody is asked here: a permit with @ask doesn't count, and neither does
-// one that asks for a stronger tier than programs run at. Whoever is asked about the call itself
-// sees what is sent.
+// Reveals reports whether r.Tool may get personal data of r.Kinds in place of the tokens in
+// r.Arguments, and if not, why (action reveal, context.kinds). It is decided like a call: denied by
+// default, and a forbid overrides permits. A permit with @ask denies, since approving the call
+// itself already shows what is sent. So does a permit with a stronger tier than programs run at.
 func (e *Engine) Reveals(r Request) (bool, string) {
 	d := e.decide(r)
 	if len(r.Kinds) > 0 && d.Effect == Allow {
@@ -15,7 +14,7 @@ func (e *Engine) Reveals(r Request) (bool, string) {
 	return false, fmt.Sprintf("policy %s: %s", d.Policy, d.Reason)
 }
 
-// checkReveal says what is wrong in what the rule says of personal data alone.
+// checkReveal reports errors in a rule that is only about personal data.
 func (r *rule) checkReveal(f File) []Problem {
 	if !r.only(revealAction) || !r.bounds.ask && len(r.bounds.redact) == 0 && len(r.bounds.limits) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// schemaHead is what policies can name besides the arguments of tools.
+// schemaHead defines everything that policies can name except the arguments of tools.
 const schemaHead = `// What policies can name. context.arguments has the type of the tool that is called: see the end.
 // Annotations of permits: @ask("group, ..."), @tier("gvisor"), @limit("calls: 10 per 1m, ..."), @redact("field.path, ...").
 entity Group;
@@ -73,19 +73,19 @@ const schemaRest = `action "read", "write" appliesTo { principal: User, resource
 action "connect" appliesTo { principal: User, resource: Host, context: ConnectContext };
 `
 
-// schemaFor writes the Cedar schema of calls whose arguments have a type.
+// schemaFor returns the Cedar schema of calls whose arguments have the given type.
 func schemaFor(arguments string) string {
 	return schemaHead + "type Context = {\n" + fmt.Sprintf(schemaContext, arguments) + "};\n" + schemaActions
 }
 
-// schemaOfAll is schemaFor with what is decided on besides calls.
+// schemaOfAll is schemaFor with the actions other than calls.
 func schemaOfAll(arguments string) string {
 	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") + "};\ntype ConnectContext = {\n" +
 		fmt.Sprintf(schemaContext, "{}") + "  method: String,         // \"GET\"\n};\n" + schemaRest
 }
 
-// Schema writes the Cedar schema of all that policies can name, with the types of the arguments of
-// tools.
+// Schema returns the Cedar schema of everything that policies can name, including the types of the
+// tools' arguments.
 func Schema(tools []*tool.Tool) string {
 	var b strings.Builder
 	b.WriteString(schemaOfAll("Arguments"))
@@ -102,8 +102,8 @@ func Schema(tools []*tool.Tool) string {
 	return b.String()
 }
 
-// cedar writes the shape as a Cedar type. What Cedar has no type for is left out, and its path
-// added to unknown.
+// cedar returns the shape as a Cedar type. It omits parts that have no Cedar type, and adds their
+// paths to unknown.
 func (s *shape) cedar(path string, unknown map[string]bool) string {
 	if s == nil {
 		return "{}"
@@ -153,7 +153,7 @@ func (s *shape) typed() bool {
 	return s.kind != setShape || s.items.typed()
 }
 
-// identifier is a name of letters, digits and underscores.
+// identifier replaces all characters except letters, digits and underscores.
 func identifier(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -163,7 +163,7 @@ func identifier(s string) string {
 	}, s)
 }
 
-// quote writes a text as Cedar does.
+// quote returns a Cedar string literal.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -11,7 +11,7 @@ import (
 type shapeKind int
 
 const (
-	anyShape shapeKind = iota // the schema doesn't say, or says more than Cedar can
+	anyShape shapeKind = iota // unknown, or not expressible in Cedar
 	stringShape
 	boolShape
 	longShape
@@ -20,9 +20,9 @@ const (
 	recordShape
 )
 
-// A shape is what a tool's JSON Schema says of the types of its arguments. The same shape types the
-// values at run time and the schema that policies are checked against, so what the check says
-// holds. Nil is anyShape.
+// A shape holds the types that a tool's JSON Schema gives to its arguments. It types both the
+// values at run time and the schema that policies are checked against, so the two agree. Nil is
+// anyShape.
 type shape struct {
 	kind     shapeKind
 	items    *shape            // of a set
@@ -46,14 +46,14 @@ func (s *shape) item() *shape {
 	return nil
 }
 
-// Bounds on the schemas that shapes are made of. What is beyond them is of any type.
+// Limits on the schemas that shapes are built from. Anything beyond them is anyShape.
 const (
 	schemaBytes = 1 << 20
 	schemaDepth = 12
 	schemaParts = 5_000
 )
 
-// shapeOf reads a JSON Schema.
+// shapeOf returns the shape of a JSON Schema.
 func shapeOf(raw json.RawMessage) *shape {
 	r := &schemaReader{}
 	if len(raw) > schemaBytes {
@@ -105,7 +105,7 @@ func (r *schemaReader) shape(v any, depth int) *shape {
 	return nil
 }
 
-// lookup follows a reference within the schema.
+// lookup resolves a reference within the schema.
 func (r *schemaReader) lookup(ref string) any {
 	rest, ok := strings.CutPrefix(ref, "#/")
 	if !ok {
@@ -122,7 +122,7 @@ func (r *schemaReader) lookup(ref string) any {
 	return at
 }
 
-// oneForm is the shape of a value that may be one of several, where but one of them is not null.
+// oneForm returns the shape of a value with alternatives, if exactly one of them is not null.
 func (r *schemaReader) oneForm(forms []any, depth int) *shape {
 	var real []any
 	for _, f := range forms {
@@ -140,7 +140,7 @@ func (r *schemaReader) oneForm(forms []any, depth int) *shape {
 func (r *schemaReader) object(m map[string]any, depth int) *shape {
 	props, ok := m["properties"].(map[string]any)
 	if !ok && m["additionalProperties"] != false && depth > 0 {
-		return nil // of any names
+		return nil // with arbitrary names
 	}
 	s := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(props)) {
@@ -155,7 +155,7 @@ func (r *schemaReader) object(m map[string]any, depth int) *shape {
 	return s
 }
 
-// typeOf gives the one type that a schema names besides null.
+// typeOf returns the only type of a schema besides null; "" if there are several.
 func typeOf(m map[string]any) string {
 	switch t := m["type"].(type) {
 	case string:
@@ -190,11 +190,11 @@ func typeOf(m map[string]any) string {
 	return ""
 }
 
-// nullable reports whether a value may be null, which is as if it were not there.
+// nullable reports whether a value may be null, which is treated as missing.
 func nullable(v any) bool {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return true // nothing is said
+		return true // unspecified
 	}
 	if list, ok := m["type"].([]any); ok && slices.Contains(list, any("null")) {
 		return true

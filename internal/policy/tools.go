@@ -10,13 +10,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Rule is what an administrator says of the tools whose paths fit a pattern. It counts more than
-// what the upstream says of itself. Where several rules fit a tool, their tags and labels are
-// joined, and of two that differ on a hint the more careful one counts: the order of rules never
-// matters.
+// A Rule holds the administrator's settings of the tools that match a pattern. They override the
+// upstream's hints. If several rules match a tool, their tags and labels are joined, and of
+// differing hints the more cautious one counts. Thus the order of rules never matters.
 type Rule struct {
-	Upstream    string // all of its tools; where it is set, Pattern isn't looked at
-	Pattern     string // of exact paths, with * for any characters: "github.*", "*.delete_*"
+	Upstream    string // matches all of its tools; Pattern is ignored
+	Pattern     string // matches exact paths, with * for any characters: "github.*", "*.delete_*"
 	Tags        []string
 	Labels      []string // see Labels
 	ReadOnly    *bool
@@ -25,14 +24,14 @@ type Rule struct {
 	OpenWorld   *bool
 }
 
-// Sources are the labels that say what comes from a tool: whoever hears it carries them on.
+// Sources returns the labels of data from a tool. A program that reads the data carries them on.
 func Sources() []string { return tool.SourceLabels() }
 
-// Labels are all labels that tools and upstreams may have: those of Sources, and two that say where
-// what a tool is given goes.
+// Labels returns all labels that tools and upstreams may have: Sources, and two that describe where
+// a tool's arguments go.
 func Labels() []string { return append(Sources(), "public", "external") }
 
-// String is all that the rule says.
+// String returns all settings of the rule.
 func (r Rule) String() string {
 	flag := func(b *bool) string {
 		if b == nil {
@@ -49,7 +48,7 @@ func sorted(list []string) []string {
 	return slices.Compact(out)
 }
 
-// Fits reports whether the rule is about a tool, in any spelling of its path.
+// Fits reports whether the rule matches a tool, in any spelling of its path.
 func (r Rule) Fits(t *tool.Tool) bool {
 	if r.Upstream != "" {
 		return r.Upstream == t.Upstream
@@ -62,7 +61,7 @@ func (r Rule) Fits(t *tool.Tool) bool {
 	return false
 }
 
-// fits reports whether a path fits a pattern, in which * stands for any characters.
+// fits reports whether a path matches a pattern, in which * stands for any characters.
 func fits(pattern, path string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !strings.HasPrefix(path, head) {
@@ -85,7 +84,7 @@ func fits(pattern, path string) bool {
 	}
 }
 
-// The names that policies know things by.
+// The names of entities and actions in policies.
 const (
 	userType     = cedar.EntityType("User")
 	groupType    = cedar.EntityType("Group")
@@ -98,27 +97,28 @@ const (
 	revealAction  = "reveal"
 )
 
-// own reports whether a tool is one of ours that shows nothing but what policy lets be seen: search
-// lists tools that may be called, and resume gives whoever ran a program its result.
+// own reports whether a tool is one of Biplane's own that only show what policy allows to be seen.
+// search lists tools that may be called, and resume returns a program's result to the principal
+// that ran it.
 func own(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && (t.Name == "search" || t.Name == "resume")
 }
 
-// facts are what policies can know of a tool.
+// facts holds what policies know about a tool.
 type facts struct {
 	tool   *tool.Tool
 	entity cedar.Entity
 	action string
-	comes  []string // the labels of what comes from it, sorted
-	reads  bool     // it only reads, as far as anybody who may say so has
+	comes  []string // the labels of its results, sorted
+	reads  bool     // it only reads, as in Engine.ReadOnly
 	shape  *shape   // of its arguments
 }
 
-// ReadOnly reports whether a tool only reads, as policies see it: the administrator's word comes
-// before the upstream's hint.
+// ReadOnly reports whether a tool only reads according to the policies: the administrator's setting
+// overrides the upstream's hint.
 func (e *Engine) ReadOnly(t *tool.Tool) bool { return e.facts(t).reads }
 
-// facts gives those of a tool, worked out once.
+// facts returns the facts of a tool, from the cache if possible.
 func (e *Engine) facts(t *tool.Tool) *facts {
 	path := t.Path()
 	if v, ok := e.known.Load(path); ok {
@@ -170,7 +170,7 @@ func newFacts(t *tool.Tool, rules []Rule) *facts {
 	return f
 }
 
-// careful joins what two rules say; worst is what counts where they differ.
+// careful joins two settings; if they differ, the result is worst.
 func careful(a, b *bool, worst bool) *bool {
 	switch {
 	case a == nil:
@@ -181,8 +181,8 @@ func careful(a, b *bool, worst bool) *bool {
 	return &worst
 }
 
-// effective is what the administrator says, else what the upstream says, else the specification's
-// default.
+// effective returns the administrator's setting, otherwise the upstream's hint, otherwise the
+// specification's default.
 func effective(said, hint *bool, unsaid bool) bool {
 	switch {
 	case said != nil:
@@ -201,9 +201,9 @@ func setOf(list []string) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// SourceOf gives the labels of what comes from a tool, those of Sources, sorted. They are not to be
-// changed. What a host answers is untrusted, whatever is said of it; our other tools bring the
-// labels of the programs that they tell of by themselves.
+// SourceOf returns the labels of a tool's results, a sorted subset of Sources. Callers must not
+// modify them. Answers of hosts are always untrusted. Biplane's other tools report the labels of
+// their programs' data themselves.
 func (e *Engine) SourceOf(t *tool.Tool) []string {
 	comes := e.facts(t).comes
 	switch {

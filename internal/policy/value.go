@@ -12,26 +12,26 @@ import (
 	"github.com/biplane-dev/biplane/internal/prose"
 )
 
-// Bounds on arguments that policies look at. A call whose arguments are over them is denied where a
-// policy looks at arguments, and is as any other where none does.
+// Limits on arguments that policies read. A call with larger arguments is denied if any policy
+// reads arguments; otherwise the limits don't apply.
 const (
 	argumentDepth  = 32
 	argumentValues = 20_000
 )
 
-// arguments gives the arguments of a call as a Cedar record, as shape has their types:
+// arguments converts the arguments of a call to a Cedar record, with the types in s:
 //
-//	JSON                     Cedar
-//	string                   String
-//	true, false              Bool
-//	number                   decimal where the tool's schema says "number", else Long; a number that the type can't
-//	                         hold exactly (over 64 bits, more than four decimals) is its text, a String
-//	array                    Set: without order, each value once
-//	object                   Record
-//	null                     left out, as if it were not there
+//	JSON          Cedar
+//	string        String
+//	true, false   Bool
+//	number        decimal if the schema says "number", otherwise Long; String if that type can't
+//	              represent it exactly (over 64 bits, more than four decimals)
+//	array         Set: unordered, without duplicates
+//	object        Record
+//	null          omitted, as if missing
 //
-// Values of the wrong type make what compares them fail, which permits nothing and lets every
-// forbid deny. An object that has a name twice is refused: who reads it might take the other one.
+// A value of the wrong type makes comparisons fail, so no permit holds and every forbid denies. An
+// object with duplicate names is an error, since the recipient might use the other value.
 func arguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return cedar.Record{}, nil
@@ -58,7 +58,7 @@ type valueReader struct {
 	count int
 }
 
-// value reads one value; nil is null.
+// value reads one value; it returns nil for null.
 func (r *valueReader) value(s *shape, depth int) (cedar.Value, error) {
 	t, err := r.d.Token()
 	if err != nil {
@@ -126,11 +126,11 @@ func (r *valueReader) set(s *shape, depth int) (cedar.Value, error) {
 	return cedar.NewSet(out...), err
 }
 
-// maxNumber is the longest number that is read as one, in bytes: 1e999999999 would be large to
-// write out.
+// maxNumber is the longest text that is parsed as a number, in bytes. Writing out 1e999999999 would
+// take too long.
 const maxNumber = 40
 
-// number gives a JSON number the type that s says, if that can hold it.
+// number converts a JSON number to the type in s, or to a String if that can't represent it.
 func number(text string, s *shape) cedar.Value {
 	if len(text) > maxNumber {
 		return cedar.String(text)
@@ -157,5 +157,5 @@ func number(text string, s *shape) cedar.Value {
 	return cedar.String(text)
 }
 
-// clip is the beginning of a text from outside.
+// clip returns the beginning of an external text.
 func clip(s string) string { return prose.Clip(s, 60) }

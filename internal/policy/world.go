@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A world is what the policies see of one request. It is the cedar.EntityGetter of it.
+// A world is what the policies see of one request. It implements cedar.EntityGetter.
 type world struct {
 	facts *facts
 	user  cedar.Entity
@@ -21,7 +21,7 @@ type world struct {
 	reveals bool // the action is reveal
 }
 
-// world makes that of a request. The error says what is wrong in its arguments.
+// world returns the world of a request, or an error if the arguments are invalid.
 func (e *Engine) world(r Request) (*world, error) {
 	about, err := e.factsOf(r)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Engine) world(r Request) (*world, error) {
 	var args cedar.Record
 	if e.reads {
 		given := r.Arguments
-		if w.facts.tool == nil { // they are in what it is about
+		if w.facts.tool == nil { // the resource already has them
 			given = nil
 		}
 		if args, err = arguments(given, w.facts.shape); err != nil {
@@ -52,7 +52,7 @@ func (e *Engine) world(r Request) (*world, error) {
 	return w, nil
 }
 
-// about is the part of the context that is known before there is a call.
+// about returns the part of the context that is known without a call.
 func (e *Engine) about(r Request) cedar.RecordMap {
 	m := cedar.RecordMap{"client": cedar.String(r.Principal.Client), "kinds": setOf(r.Kinds), "tier": cedar.String(e.cfg.Tier.String())}
 	if e.timed {
@@ -94,7 +94,7 @@ func (w *world) action() cedar.EntityUID {
 	return cedar.NewEntityUID(actionType, cedar.String(w.facts.action))
 }
 
-// Get gives what there is of an entity.
+// Get returns the entity with an id.
 func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 	switch id {
 	case w.user.UID:
@@ -105,15 +105,14 @@ func (w *world) Get(id cedar.EntityUID) (cedar.Entity, bool) {
 	return cedar.Entity{UID: id}, id.Type == groupType || id.Type == upstreamType || id.Type == folderType || id.Type == actionType
 }
 
-// Shows reports whether r.Principal may call r.Tool with some arguments: see Sight.
+// Shows reports whether r.Principal may call r.Tool with some arguments; see Sight.
 func (e *Engine) Shows(r Request) bool { return e.Sight(r.Principal, r.Time).Shows(r.Tool) }
 
-// A Sight says which tools one principal is shown: those that some call of theirs could reach. The
-// arguments, where the call comes from, and the labels of its session are unknown here, and what
-// the policies say is worked out as far as it goes without them. So a tool is hidden where no call
-// whatever would be allowed or asked about, but for policies that contradict each other in what
-// they say of one argument; and it is never hidden where some call would be. It is for one
-// goroutine.
+// A Sight reports which tools a principal is shown: those that the principal could call with some
+// arguments. It evaluates the policies partially, since the arguments, the origin of the call and
+// the labels of its session are unknown. A tool that some call could reach is never hidden. A tool
+// that no call could reach is hidden, unless that follows only from policies with contradictory
+// conditions on one argument. A Sight must not be used concurrently.
 type Sight struct {
 	engine *Engine
 	env    eval.Env
@@ -121,24 +120,24 @@ type Sight struct {
 	left   map[actionRule]*partly
 }
 
-// An actionRule is a rule where an action is known.
+// An actionRule is a rule with a known action.
 type actionRule struct {
 	action string
 	rule   *rule
 }
 
-// A partly is a rule of which a part has been worked out.
+// A partly is a partially evaluated rule.
 type partly struct {
-	policy  *ast.Policy // what is left when all but the tool is known; nil: nothing
+	policy  *ast.Policy // the rest when only the tool is unknown; nil: nothing
 	outcome outcome     // of a rule that doesn't depend on the tool
 }
 
-// An outcome is what is left of the conditions of a rule when all is worked out that is known.
+// An outcome is the result of evaluating the conditions of a rule partially.
 type outcome struct {
 	keep  bool // it may hold
 	sure  bool // it holds
-	fails bool // one of them can't be evaluated
-	alone bool // and it is the only one that is left
+	fails bool // one of the conditions can't be evaluated
+	alone bool // and it is the only one left
 }
 
 func outcomeOf(rest *ast.Policy, keep bool) outcome {
@@ -150,14 +149,14 @@ func outcomeOf(rest *ast.Policy, keep bool) outcome {
 	return o
 }
 
-// Sight begins to say what p is shown at a time; zero is now.
+// Sight returns a Sight of p at a time; zero means now.
 func (e *Engine) Sight(p tool.Principal, at time.Time) *Sight {
 	s := &Sight{engine: e, user: userOf(p), left: map[actionRule]*partly{}}
 	s.env = eval.Env{Principal: s.user.UID, Context: unknown(e.about(Request{Principal: p, Time: at}))}
 	return s
 }
 
-// unknown returns a context of which what only a call has is unknown.
+// unknown returns a context in which the values that only a call has are unknown.
 func unknown(about cedar.RecordMap) cedar.Record {
 	for _, name := range []cedar.String{"arguments", "program", "labels"} {
 		about[name] = eval.Variable(name)
@@ -165,10 +164,11 @@ func unknown(about cedar.RecordMap) cedar.Record {
 	return cedar.NewRecord(about)
 }
 
-// outcome returns what is left of a rule whose scope fits, for the tool of env. Each rule is worked
-// out no more often than what it depends on changes: once, once a Sight, or for each tool.
+// outcome returns the partial evaluation of a rule whose scope matches, for the tool of env.
+// Results are cached as far as the rule's dependencies allow: forever, for this Sight, or not at
+// all.
 func (s *Sight) outcome(r *rule, env eval.Env, w *world) outcome {
-	if r.looks.literal { // what is known of an entity by its name depends on the tool
+	if r.looks.literal { // a literal entity's attributes depend on the tool
 		return outcomeOf(eval.PartialPolicy(env, r.unscoped()))
 	}
 	if r.looks == (depends{}) {
@@ -189,7 +189,7 @@ func (s *Sight) outcome(r *rule, env eval.Env, w *world) outcome {
 	return outcomeOf(eval.PartialPolicy(env, p.policy))
 }
 
-// reduce works out the conditions of a rule whose scope fits, first without the resource.
+// reduce evaluates the conditions of a rule whose scope matches, first without the resource.
 func (r *rule) reduce(env eval.Env, resource cedar.Value) *partly {
 	env.Resource = eval.Variable("resource")
 	rest, keep := eval.PartialPolicy(env, r.unscoped())
@@ -204,7 +204,7 @@ func (r *rule) reduce(env eval.Env, resource cedar.Value) *partly {
 	return out
 }
 
-// unscoped returns the conditions of the rule as a policy of their own.
+// unscoped returns the conditions of the rule as a separate policy.
 func (r *rule) unscoped() *ast.Policy {
 	p := r.policy.AST()
 	return &ast.Policy{Effect: p.Effect, Principal: ast.ScopeTypeAll{}, Action: ast.ScopeTypeAll{}, Resource: ast.ScopeTypeAll{}, Conditions: p.Conditions}
@@ -218,16 +218,16 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	if own(t) {
 		return true
 	}
-	if Network(t) { // which hosts depends on the call
+	if Network(t) { // the host is only known with the call
 		return slices.ContainsFunc(s.engine.rules, func(r *rule) bool { return !r.forbid && r.concerns(connectAction) })
 	}
 	w := &world{facts: s.engine.facts(t), user: s.user}
 	env := s.env
 	env.Action, env.Resource, env.Entities = w.action(), w.facts.entity.UID, w
 	var may bool
-	least := tool.MicroVM + 1 // the weakest tier that a permit asks for
-	tiered := tool.WASM       // the strongest that one asks for which is surely satisfied
-	var asking []*rule        // that surely do
+	least := tool.MicroVM + 1 // the weakest tier that a permit requires
+	tiered := tool.WASM       // the strongest tier of permits that surely hold
+	var asking []*rule        // permits that surely hold and ask
 	for _, rule := range s.engine.fitting(w.facts.action, w.facts.entity) {
 		scope := rule.policy.AST()
 		if !inScope(scope.Principal, s.user) || !inScope(scope.Resource, w.facts.entity) {
@@ -255,8 +255,8 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	return may && max(least, tiered) <= s.engine.cfg.Tier
 }
 
-// failing reports whether a condition of what is left of a policy can't be evaluated, whatever is
-// still unknown.
+// failing reports whether a remaining condition of a policy can't be evaluated, whatever the
+// unknown values are.
 func failing(p *ast.Policy) bool {
 	for _, c := range p.Conditions {
 		if _, bad := eval.ToPartialError(c.Body); bad {
@@ -266,8 +266,8 @@ func failing(p *ast.Policy) bool {
 	return false
 }
 
-// mentions says whether a policy looks at arguments, and at the time. Whoever names the context as
-// a whole looks at all.
+// mentions reports whether a policy reads arguments, and the time. A use of the whole context
+// counts as both.
 func mentions(p *cedar.Policy) (args, clock bool) {
 	for _, c := range p.AST().Conditions {
 		var attrs []ast.NodeTypeAccess
