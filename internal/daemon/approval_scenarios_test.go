@@ -11,16 +11,16 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// A scenario is a row of the table.
+// A scenario is one row of the tables.
 type scenario struct {
 	name    string
 	channel channel // nil: both the command line and the API
-	plan    modes   // in which it makes sense
-	own     string  // a house of its own, with this configuration; empty: one that many share
+	plan    modes   // in which it applies
+	own     string  // runs in a house of its own, with this configuration; empty: in the shared one
 	play    func(s *scene)
 }
 
-// modes says whether a scenario is played with a plan, without one, or both.
+// modes selects whether a scenario is played with a plan, without one, or both.
 type modes int
 
 const (
@@ -29,8 +29,8 @@ const (
 	planned
 )
 
-// TestApprovalScenarios plays what people, agents and machines do around an approval. Each ends
-// with a look at the upstream: what was written, byte for byte, and that it was written once.
+// TestApprovalScenarios plays what people, agents and machines may do around an approval. Each
+// scenario ends with a check of the upstream: what was written, byte for byte, and only once.
 func TestApprovalScenarios(t *testing.T) {
 	shared := newHouse(t, askForWrites)
 	n := 0
@@ -69,7 +69,7 @@ func TestApprovalScenarios(t *testing.T) {
 	}
 }
 
-// decisions are what comes of deciding.
+// decisions are scenarios about the effect of decisions.
 var decisions = []scenario{
 	{name: "it waits, and nothing is sent", channel: byAPI, play: func(s *scene) {
 		r := s.waits(one)[0]
@@ -198,7 +198,7 @@ var decisions = []scenario{
 	}},
 }
 
-// deciders are who may, and who may not.
+// deciders are scenarios about who may decide.
 var deciders = []scenario{
 	{name: "by somebody who may not", channel: byAPI, play: func(s *scene) {
 		id := s.waits(one)[0].ID
@@ -255,7 +255,7 @@ var deciders = []scenario{
 	}},
 }
 
-// changes are what a request is bound to, and no longer as it was.
+// changes are scenarios in which something changes that a request is bound to.
 var changes = []scenario{
 	{name: "another program makes the same call", channel: byAPI, play: func(s *scene) {
 		s.decides(true, s.waits(one)[0].ID, "")
@@ -291,7 +291,7 @@ var changes = []scenario{
 			return
 		}
 		deadline := time.Now().Add(2 * time.Minute)
-		for again := id; ; { // it is asked about anew
+		for again := id; ; { // it is asked about again
 			if all, err := s.client().Approvals(s.Context(), s.run, false); err == nil && len(all) == 1 {
 				again = all[0].ID
 			}
@@ -325,7 +325,7 @@ var changes = []scenario{
 		if s.begin("", api.RunRequest{Code: "globalThis.n = 5; " + one, Session: name}); s.plan && s.inSession(name, "typeof n") != `"undefined"` {
 			s.Error("the plan has left something in the session")
 		}
-		if s.plan { // what ran in between has changed it
+		if s.plan { // the program run since has changed the session
 			s.decides(true, s.pending()[0].ID, "")
 			s.fails("has changed since the plan was made")
 			s.wrote()
@@ -351,7 +351,7 @@ var changes = []scenario{
 	}},
 }
 
-// restarts are what happens when the process ends and another one begins.
+// restarts are scenarios in which the process is restarted.
 var restarts = []scenario{
 	{name: "restarted while it waits", own: askForWrites, play: func(s *scene) {
 		id := s.waits(three)[0].ID
@@ -399,7 +399,7 @@ var restarts = []scenario{
 	}},
 }
 
-// plans are what only plans do.
+// plans are scenarios that only apply to plans.
 var plans = []scenario{
 	{name: "nothing to write", channel: byAPI, plan: planned, play: func(s *scene) {
 		x := s.begin("", api.RunRequest{Code: `return await book.read({ key: K })`})

@@ -23,8 +23,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// A book is an upstream over HTTP that outlives the daemon in front of it, and counts what it is
-// asked to write, by its arguments byte for byte.
+// A book is an upstream over HTTP that outlives the daemon in front of it. It counts the writes by
+// their arguments, which must match byte for byte.
 type book struct {
 	url    string
 	server *mcp.Server
@@ -60,7 +60,7 @@ func newBook(t *testing.T) *book {
 	return b
 }
 
-// define adds the tool write, or another one in its place.
+// define adds or replaces the tool write.
 func (b *book) define(description string) {
 	mcp.AddTool(b.server, &mcp.Tool{Name: "write", Description: description}, func(_ context.Context, r *mcp.CallToolRequest, a entry) (*mcp.CallToolResult, any, error) {
 		if want := fmt.Sprintf(`{"key":%q}`, a.Key); string(r.Params.Arguments) != want {
@@ -77,7 +77,7 @@ func (b *book) count(in map[string]int, key string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("%s was number %d", key, in[key])}}}
 }
 
-// of gives what was written, or read, with keys that begin so, each as often as it was.
+// of returns the keys with a prefix that were written or read, once for each time.
 func (b *book) of(in map[string]int, prefix string) (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,25 +92,25 @@ func (b *book) of(in map[string]int, prefix string) (out []string) {
 	return out
 }
 
-// A house is a daemon in front of a book, and the people around it.
+// A house is a daemon in front of a book, with its users.
 type house struct {
 	dir    string
 	book   *book
 	config string
 	d      *daemon.Daemon
 	stop   func()
-	keys   map[string]string // by name; of people who share the house
+	keys   map[string]string // by name; for people
 }
 
-// people are the API keys that each house has, with their roles.
+// people are the API keys of each house, with their roles.
 var people = map[string][]string{"bot": {"user", "approver"}, "carol": {"approver"}, "dave": {"user"}, "vera": {"viewer"}, "lena": {"approver"}}
 
-// groupsOf are the groups of those who are in any.
+// groupsOf are the groups of people.
 var groupsOf = map[string][]string{"lena": {"leads"}}
 
 const askForWrites = "policy: ask-for-writes\n"
 
-// newHouse makes a house. more goes into its configuration.
+// newHouse returns a running house. more is added to its configuration.
 func newHouse(t *testing.T, more string) *house {
 	h := &house{dir: t.TempDir(), book: newBook(t), keys: map[string]string{}}
 	h.config = more + "auth: { keys: true }\nstart_wait: 30s\nmcpServers: { book: { url: '" + h.book.url + "' } }\n"
@@ -121,14 +121,14 @@ func newHouse(t *testing.T, more string) *house {
 	return h
 }
 
-// groups is a folder of policies by which people of different groups decide.
+// groups is a policy under which different groups decide.
 const groups = `@id("programs") permit (principal, action == Action::"execute", resource);
 @id("reads") permit (principal, action == Action::"call", resource) when { resource.readOnly };
 @id("writes") @ask("leads") permit (principal, action == Action::"call", resource == Tool::"book.write");
 @id("orders") @ask("finance") permit (principal, action == Action::"call", resource == Tool::"book.order");
 `
 
-// open starts the daemon, as serve does.
+// open starts the daemon like serve.
 func (h *house) open(t *testing.T) {
 	for name, text := range map[string]string{"biplane.yaml": h.config, "policies/groups.cedar": groups} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(h.dir, "policies"), 0o700), os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600)); err != nil {
@@ -140,7 +140,7 @@ func (h *house) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(2 * time.Minute)
-	for { // processes that begin just now, of other scenarios, may hold the folder's lock until they are themselves
+	for { // other scenarios' child processes may hold the folder's lock until they exec
 		if h.d, err = daemon.New(t.Context(), daemon.Config{Settings: s, DataDir: h.dir, Listen: "127.0.0.1:0", Version: "test", Recover: true}); err == nil {
 			break
 		}
@@ -152,7 +152,7 @@ func (h *house) open(t *testing.T) {
 	h.stop = running(t, h.d)
 }
 
-// restart ends the daemon and starts another one; change may do something in between.
+// restart restarts the daemon. change, if not nil, runs in between.
 func (h *house) restart(t *testing.T, change func()) {
 	h.stop()
 	if change != nil {
@@ -161,10 +161,10 @@ func (h *house) restart(t *testing.T, change func()) {
 	h.open(t)
 }
 
-// A channel is how people decide.
+// A channel is a way to decide requests.
 type channel func(s *scene, approve bool, id, note string) error
 
-// byCLI decides with the command line, as the user of the machine.
+// byCLI decides on the command line, as the user of the machine.
 func byCLI(s *scene, approve bool, id, note string) error {
 	verb := "deny"
 	if approve {
@@ -178,7 +178,7 @@ func byCLI(s *scene, approve bool, id, note string) error {
 	return nil
 }
 
-// byAPI decides over the network, as somebody who has the role.
+// byAPI decides over the network, as a user with the role approver.
 func byAPI(s *scene, approve bool, id, note string) error { return s.as("carol", approve, id, note) }
 
 // A scene is one scenario under way.
@@ -187,14 +187,14 @@ type scene struct {
 	*house
 	channel channel
 	plan    bool
-	label   string // what its keys begin with
-	run     string // the execution
-	who     string // whose it is; empty: the user of the machine
+	label   string // prefix of its keys
+	run     string // the id of its execution
+	who     string // who started it; empty: the user of the machine
 }
 
 func (s *scene) client() *api.Client { return s.d.Client() }
 
-// mine is the client of whose program it is.
+// mine returns the client of the user who started the program.
 func (s *scene) mine() *api.Client {
 	if s.who == "" {
 		return s.client()
@@ -202,7 +202,7 @@ func (s *scene) mine() *api.Client {
 	return clientOf(s.d, s.keys[s.who])
 }
 
-// as decides as somebody.
+// as decides as the given user.
 func (s *scene) as(who string, approve bool, id, note string) error {
 	r, err := s.client().Approval(s.Context(), id)
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *scene) as(who string, approve bool, id, note string) error {
 	return err
 }
 
-// begin runs a program as somebody ("": the user of the machine), in which K is the label, until it
-// waits or has ended.
+// begin runs a program as a user ("" is the user of the machine) until it waits or has ended. In
+// the program, K is the label.
 func (s *scene) begin(who string, r api.RunRequest) *api.Execution {
 	s.Helper()
 	if s.plan {
@@ -231,7 +231,7 @@ func (s *scene) begin(who string, r api.RunRequest) *api.Execution {
 	return x
 }
 
-// waits begins a program that has to wait, and gives what it asks for.
+// waits starts a program that has to wait, and returns its requests.
 func (s *scene) waits(code string) []api.Approval {
 	s.Helper()
 	if x := s.begin("", api.RunRequest{Code: code}); x.State != api.StateWaiting {
@@ -240,7 +240,7 @@ func (s *scene) waits(code string) []api.Approval {
 	return s.pending()
 }
 
-// pending gives what the program asks for now.
+// pending returns the program's open requests.
 func (s *scene) pending() []api.Approval {
 	s.Helper()
 	all, err := s.client().Approvals(s.Context(), s.run, false)
@@ -250,7 +250,7 @@ func (s *scene) pending() []api.Approval {
 	return all
 }
 
-// decides decides, and must be able to.
+// decides decides a request, and fails the test on an error.
 func (s *scene) decides(approve bool, id, note string) {
 	s.Helper()
 	if err := s.channel(s, approve, id, note); err != nil {
@@ -267,7 +267,7 @@ func (s *scene) ends() *api.ExecutionDetail {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if d.State != api.StateRunning && d.State != api.StateWaiting { // what it asked for is withdrawn soon
+		if d.State != api.StateRunning && d.State != api.StateWaiting { // its open requests are withdrawn soon
 			if left, err := s.client().Approvals(s.Context(), s.run, false); err == nil && len(left) == 0 {
 				return d
 			}
@@ -279,7 +279,7 @@ func (s *scene) ends() *api.ExecutionDetail {
 	}
 }
 
-// done is ends for a program that has to end well.
+// done is like ends, and checks that the program succeeded.
 func (s *scene) done() *api.ExecutionDetail {
 	s.Helper()
 	d := s.ends()
@@ -289,7 +289,7 @@ func (s *scene) done() *api.ExecutionDetail {
 	return d
 }
 
-// fails is ends for a program that has to fail, for a reason.
+// fails is like ends, and checks that the program failed with an error that contains why.
 func (s *scene) fails(why string) *api.ExecutionDetail {
 	s.Helper()
 	d := s.ends()
@@ -299,7 +299,7 @@ func (s *scene) fails(why string) *api.ExecutionDetail {
 	return d
 }
 
-// wrote holds the book against what it must have by now, each once.
+// wrote checks that exactly these keys were written, each once.
 func (s *scene) wrote(want ...string) {
 	s.Helper()
 	if got := s.book.of(s.book.wrote, s.label); !slices.Equal(got, want) {
@@ -315,13 +315,14 @@ func (s *scene) refused(err error, kind string) {
 	}
 }
 
-// one writes once, three together.
+// one is a program with one write, three with three concurrent ones.
 const (
 	one   = `return await book.write({ key: K + "1" })`
 	three = `const got = await Promise.all([1, 2, 3].map(i => book.write({ key: K + i }).catch(e => e.kind + " " + e.message))); return got.map(t => t.slice(0, 6))`
 )
 
-// becomes waits until the catalog has a tool with a description, or, with "", has it no more.
+// becomes waits until the catalog has a tool with a description or, if it is "", no longer has the
+// tool.
 func (s *scene) becomes(path, description string) {
 	s.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -337,7 +338,7 @@ func (s *scene) becomes(path, description string) {
 	}
 }
 
-// inSession runs a program in a session by the way, and gives its value.
+// inSession runs another program in a session, and returns its value.
 func (s *scene) inSession(name, code string) string {
 	s.Helper()
 	x, err := s.client().Run(s.Context(), api.RunRequest{Code: code, Session: name})

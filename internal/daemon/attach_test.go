@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/local"
 )
 
-// TestStopNamesWhatDoesNotEnd has a request whose handler hears nothing: the end doesn't wait for
-// it for ever.
+// TestStopNamesWhatDoesNotEnd checks that stop doesn't wait forever for a request whose handler
+// ignores cancellation.
 func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})

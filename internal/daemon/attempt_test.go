@@ -10,9 +10,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAttemptsAreOnRecord has programs name tools that they may not see, of an upstream that is
-// seen and of one that isn't. Each attempt is on record as a denied call, whether the check refuses
-// the program or it runs, and its answer is that of a tool that doesn't exist.
+// TestAttemptsAreOnRecord runs programs that name hidden tools, of a visible and of a hidden
+// upstream. Each attempt is recorded as a denied call, whether the check rejects the program or it
+// runs. The error is the same as for a tool that doesn't exist.
 func TestAttemptsAreOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o700); err != nil {
@@ -69,13 +69,13 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 		if n := attempts(c.path); n != 1 {
 			t.Errorf("%s (%s): %d records, %+v", c.code, c.language, n, x.Error)
 		}
-		if x.Error != nil && x.Error.Kind == "check" { // the same answer as for a tool that there isn't
+		if x.Error != nil && x.Error.Kind == "check" { // the same error as for an unknown tool
 			nowhere := strings.NewReplacer("bank", "bonk", "fail", "foil").Replace(c.code)
 			y, err := d.Client().Run(t.Context(), api.RunRequest{Code: nowhere, Language: c.language})
 			if err != nil {
 				t.Fatal(err)
 			}
-			suggestion := regexp.MustCompile(`; did you mean [^?]*\?`) // what is nearest depends on the name
+			suggestion := regexp.MustCompile(`; did you mean [^?]*\?`) // the suggestion depends on the name
 			told := suggestion.ReplaceAllString(x.Error.Message, "")
 			if y.Error == nil || strings.NewReplacer("bonk", "bank", "foil", "fail").Replace(suggestion.ReplaceAllString(y.Error.Message, "")) != told {
 				t.Errorf("%s is told from what doesn't exist: %+v, %+v", c.code, x.Error, y.Error)

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// parsed gives the settings of a configuration.
+// parsed returns the settings of a configuration.
 func parsed(t *testing.T, text string) *config.Config {
 	t.Helper()
 	s, err := config.Parse(filepath.Join(t.TempDir(), "biplane.yaml"), []byte(text), func(name string) (string, bool) {
@@ -28,7 +28,7 @@ func parsed(t *testing.T, text string) *config.Config {
 	return s
 }
 
-// records gives the records of a kind, newest first.
+// records returns the records of a kind, newest first.
 func records(t *testing.T, c *api.Client, kind string) []api.AuditRecord {
 	t.Helper()
 	all, err := c.AuditRecords(t.Context(), api.AuditQuery{Kind: kind})
@@ -71,7 +71,7 @@ func TestRecordOfConfigurations(t *testing.T) {
 	}
 }
 
-// begun is a daemon that runs, with one session.
+// begun returns a client of a running daemon with one session.
 func begun(t *testing.T, s *config.Config) *api.Client {
 	t.Helper()
 	at, err := daemon.Attach(t.Context(), daemon.Config{Settings: s, DataDir: t.TempDir(), Version: "test"})
@@ -87,7 +87,7 @@ func begun(t *testing.T, s *config.Config) *api.Client {
 	return at.Client
 }
 
-// TestRecordOfStops: that an execution is stopped, and by whom, is on record before it is.
+// TestRecordOfStops checks that stopping an execution is recorded first, with the caller.
 func TestRecordOfStops(t *testing.T) {
 	at, err := daemon.Attach(t.Context(), daemon.Config{DataDir: t.TempDir(), Version: "test"})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// certificate writes a certificate for loopback addresses, and gives a pool that trusts it.
+// certificate writes a certificate for loopback addresses, and returns a pool that trusts it.
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -92,7 +92,7 @@ func TestTLS(t *testing.T) {
 		t.Error(d.URL())
 	}
 	stop()
-	// A certificate that can't be read is no reason to go on without one.
+	// Without a readable certificate the daemon must not start.
 	if err := os.Remove(filepath.Join(dir, "key.pem")); err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestOwnSchemas holds the schemas of our own tools to the metaschema: the catalog takes them to be
-// right.
+// TestOwnSchemas validates the schemas of Biplane's own tools against the metaschema, since the
+// catalog doesn't check them.
 func TestOwnSchemas(t *testing.T) {
 	tools := append(builtin(), networkTools()...)
 	if len(tools) < 5 {

@@ -24,7 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
 
-// A till is an upstream whose tool put writes: it keeps what it was sent, byte for byte.
+// A till is an upstream whose tool put writes. It stores its arguments byte for byte.
 type till struct {
 	*httptest.Server
 	mcp *mcp.Server
@@ -43,7 +43,7 @@ func newTill(t *testing.T) *till {
 	return p
 }
 
-// define adds the tool put, or another one in its place.
+// define adds or replaces the tool put.
 func (p *till) define(description string) {
 	p.mcp.AddTool(&mcp.Tool{Name: "put", Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}}}`)},
 		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -65,11 +65,11 @@ func (p *till) booked(t *testing.T, want ...string) {
 	}
 }
 
-// An asker is an agent's client with a person at it, who answers forms.
+// An asker is an agent's client with a user who answers forms.
 type asker struct {
 	*mcp.ClientSession
 	mu    sync.Mutex
-	forms []string // that were shown
+	forms []string // the forms shown
 }
 
 func (a *asker) shown() []string {
@@ -78,7 +78,7 @@ func (a *asker) shown() []string {
 	return slices.Clone(a.forms)
 }
 
-// options are those of a client whose person answers with what answer gives.
+// options returns the options of a client whose user answers with answer.
 func (a *asker) options(answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *mcp.ClientOptions {
 	return &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		a.mu.Lock()
@@ -88,7 +88,7 @@ func (a *asker) options(answer func(context.Context, *mcp.ElicitParams) *mcp.Eli
 	}}
 }
 
-// accept is an answer with what the person filled in: pairs of a field and its value.
+// accept returns an answer with the fields that the user filled in, as pairs of name and value.
 // Each answer has its own content, since the client writes the form's defaults into it.
 func accept(fields ...string) func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
 	return func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult {
@@ -104,10 +104,10 @@ func action(name string) func(context.Context, *mcp.ElicitParams) *mcp.ElicitRes
 	return func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: name} }
 }
 
-// The ways in which a client is asked.
+// channels are the protocol versions, by the way in which they ask a client.
 var channels = map[string]string{"elicitation": "2025-11-25", "elicitation of 2025-06-18": "2025-06-18", "input_required": "2026-07-28"}
 
-// overHTTP connects a client that is asked in the way of a revision, with a key.
+// overHTTP connects a client with a key and a protocol version.
 func overHTTP(t *testing.T, d *daemon.Daemon, key, version string, answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult) *asker {
 	t.Helper()
 	a := &asker{}
@@ -141,7 +141,7 @@ func overStdio(t *testing.T, d *daemon.Daemon, version string, answer func(conte
 	return a
 }
 
-// till runs a daemon with an upstream that asks for each write.
+// runTill runs a daemon with an upstream whose writes all need approval.
 func runTill(t *testing.T, dir, more string) (*daemon.Daemon, *till, func()) {
 	t.Helper()
 	p := newTill(t)
@@ -163,7 +163,7 @@ const putThree = `const r = await Promise.allSettled([1, 2, 3].map(n => callTool
 
 func program(code string) map[string]any { return map[string]any{"code": code} }
 
-// pending gives what waits, once there are n.
+// pending waits for n open requests, and returns them.
 func pending(t *testing.T, d *daemon.Daemon, n int) (all []api.Approval) {
 	t.Helper()
 	until(t, func() (ok bool) {
@@ -176,7 +176,7 @@ func pending(t *testing.T, d *daemon.Daemon, n int) (all []api.Approval) {
 	return all
 }
 
-// TestDecidedAtTheClient: what people decide in their agent's own client, by each way to ask there.
+// TestDecidedAtTheClient checks decisions in the agent's own client, for each way to ask there.
 func TestDecidedAtTheClient(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -184,8 +184,8 @@ func TestDecidedAtTheClient(t *testing.T) {
 		answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult
 		code   string
 		text   string   // in the answer
-		booked []string // by then
-		left   int      // requests that wait after it
+		booked []string // by that time
+		left   int      // requests that still wait
 		forms  int
 	}{
 		{"approved", mayDecide, accept("decision", "approve"), putOne, "booked", []string{`{"n":1}`}, 0, 1},
@@ -224,7 +224,7 @@ func TestDecidedAtTheClient(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedAtTheClient: only who may decide is asked there.
+// TestWhoIsAskedAtTheClient checks that only users who may decide are asked.
 func TestWhoIsAskedAtTheClient(t *testing.T) {
 	t.Run("not an approver", func(t *testing.T) {
 		t.Parallel()
@@ -241,7 +241,7 @@ func TestWhoIsAskedAtTheClient(t *testing.T) {
 	})
 	t.Run("no sign-in", func(t *testing.T) {
 		t.Parallel()
-		d, p, _ := runTill(t, t.TempDir(), "approvals: { in_client: true }\n") // whoever has an account on this machine
+		d, p, _ := runTill(t, t.TempDir(), "approvals: { in_client: true }\n") // any user of this machine
 		a := overHTTP(t, d, "", "2025-11-25", accept("decision", "approve"))
 		if text, err := call(t, a.ClientSession, "execute", program(putOne)); err != nil || !strings.Contains(text, "waits for a person") || len(a.shown()) > 0 {
 			t.Errorf("%q %v, asked %v", text, err, a.shown())
@@ -268,7 +268,7 @@ func TestWhoIsAskedAtTheClient(t *testing.T) {
 	}
 }
 
-// TestCallsAtTheClient: the same for calls that a client makes by itself.
+// TestCallsAtTheClient is the same for direct calls of a client.
 func TestCallsAtTheClient(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -309,7 +309,7 @@ func textOf(r *mcp.CallToolResult) (text string) {
 	return text
 }
 
-// TestDecidedElsewhere: a form that is open goes when somebody else has decided.
+// TestDecidedElsewhere checks that an open form is canceled when the request is decided elsewhere.
 func TestDecidedElsewhere(t *testing.T) {
 	for name, mode := range map[string]string{"program": "code", "call": "direct"} {
 		t.Run(name, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestDecidedElsewhere(t *testing.T) {
 	}
 }
 
-// raw posts a call of revision 2026-07-28, with what more its parameters have, and gives the body
+// raw posts a call of revision 2026-07-28, with additional parameters in more, and returns the body
 // of the answer.
 func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
 	t.Helper()
@@ -376,7 +376,7 @@ func raw(t *testing.T, d *daemon.Daemon, key, name, args, more string) string {
 
 var stateText = regexp.MustCompile(`"requestState":"([^"]+)"`)
 
-// state gives the state of the form in an answer.
+// state returns the state of the form in an answer.
 func state(t *testing.T, answer string) string {
 	t.Helper()
 	m := stateText.FindStringSubmatch(answer)
@@ -386,13 +386,13 @@ func state(t *testing.T, answer string) string {
 	return m[1]
 }
 
-// answer is what a client adds to a call when it is made again.
+// answer returns what a client adds to a repeated call.
 func answer(state, content string) string {
 	return `,"requestState":"` + state + `","inputResponses":{"approval":{"action":"accept","content":` + content + `}}`
 }
 
-// TestAnswersToAnotherQuestion: an answer decides what its form showed, for whom it was shown,
-// once, and nothing else.
+// TestAnswersToAnotherQuestion checks that an answer decides only what its form showed, only for
+// the user to whom it was shown, and only once.
 func TestAnswersToAnotherQuestion(t *testing.T) {
 	const yes = `{"decision":"approve"}`
 	dir := t.TempDir()
@@ -431,7 +431,7 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	p.booked(t)
-	// Without an answer the form comes again; a new process takes the answer to the first one.
+	// Without an answer the form is sent again. A new process accepts the answer to the first one.
 	second := state(t, raw(t, d, ann, "execute", code(1), `,"requestState":"`+s+`"`))
 	stop()
 	d = again(t, dir, p)
@@ -439,7 +439,7 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 		t.Errorf("after a restart: %s", got)
 	}
 	p.booked(t, `{"n":1}`)
-	// Neither is taken a second time.
+	// Neither is accepted twice.
 	for _, old := range []string{s, second} {
 		if got := raw(t, d, ann, "execute", code(1), answer(old, yes)); strings.Contains(got, `"input_required"`) {
 			t.Errorf("replayed: %s", got)
@@ -449,7 +449,7 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 	pending(t, d, 1)
 }
 
-// TestReplayedCalls: the answer to a call that a client makes by itself lets one call through.
+// TestReplayedCalls checks that an answer to a direct call allows only one call.
 func TestReplayedCalls(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "mode: direct\n"+mayDecide)
 	ann := approverKey(t, d)
@@ -465,10 +465,10 @@ func TestReplayedCalls(t *testing.T) {
 		t.Errorf("replayed: %s", got)
 	}
 	p.booked(t, args)
-	state(t, raw(t, d, ann, "till_put", args, "")) // it is asked about anew
+	state(t, raw(t, d, ann, "till_put", args, "")) // it is asked about again
 }
 
-// TestPlansAtTheClient: a plan is one question, with all that it writes.
+// TestPlansAtTheClient checks that a plan is one question, which shows all of its writes.
 func TestPlansAtTheClient(t *testing.T) {
 	for channel, version := range channels {
 		t.Run(channel, func(t *testing.T) {
@@ -487,7 +487,7 @@ func TestPlansAtTheClient(t *testing.T) {
 	}
 }
 
-// TestARealClientIsAsked: the TypeScript SDK's client, in both eras of the protocol.
+// TestARealClientIsAsked runs the TypeScript SDK's client in both eras of the protocol.
 func TestARealClientIsAsked(t *testing.T) {
 	node, module := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/client/dist/index.mjs")
 	d, p, _ := runTill(t, t.TempDir(), mayDecide)
@@ -506,8 +506,8 @@ func TestARealClientIsAsked(t *testing.T) {
 	p.booked(t, `{"n":1}`, `{"n":11}`)
 }
 
-// TestWhatHappensBetween: what was asked about changes, is decided elsewhere, or the process
-// restarts, before the person answers.
+// TestWhatHappensBetween checks changes before the user answers: to what was asked about, by a
+// decision elsewhere, or by a restart.
 func TestWhatHappensBetween(t *testing.T) {
 	const args, yes = `{"n":1}`, `{"decision":"approve"}`
 	code := `{"code":"return await callTool(\"till.put\", { n: 1 })"}`
@@ -524,7 +524,8 @@ func TestWhatHappensBetween(t *testing.T) {
 		{"approved elsewhere, call", "till_put", args, decideElsewhere(true), "booked", []string{args}},
 		{"approved elsewhere, program", "execute", code, decideElsewhere(true), "booked", []string{args}},
 		{"another tool, program", "execute", code, redefine, "is not what would be called now", nil},
-		{"another tool, call", "till_put", args, redefine, "input_required", nil}, // asked about anew, as it is now
+		// asked about again, in its current form
+		{"another tool, call", "till_put", args, redefine, "input_required", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -559,7 +560,7 @@ func TestWhatHappensBetween(t *testing.T) {
 	}
 }
 
-// decideElsewhere decides on the command line.
+// decideElsewhere decides through the API of the daemon.
 func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.Approval) {
 	return func(t *testing.T, d *daemon.Daemon, _ *till, r api.Approval) {
 		if _, err := d.Client().Decide(t.Context(), r.ID, api.Decision{Approve: approve, Digest: r.Digest}); err != nil {
@@ -568,7 +569,7 @@ func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.A
 	}
 }
 
-// redefine puts another tool in the place of put, and waits until the daemon knows.
+// redefine replaces the tool put, and waits until the daemon knows.
 func redefine(t *testing.T, d *daemon.Daemon, p *till, _ api.Approval) {
 	p.define("Books, and tells everybody")
 	until(t, func() bool {

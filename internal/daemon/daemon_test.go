@@ -30,8 +30,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
-// A peer is an MCP server over HTTP, with the tools echo and meet: meet answers when as many calls
-// as its argument n says are under way at once.
+// A peer is an MCP server over HTTP with the tools echo and meet. A call of meet returns when n
+// calls are under way, where n is its argument.
 type peer struct {
 	*httptest.Server
 	calls   atomic.Int64
@@ -85,7 +85,7 @@ func (p *peer) meet(ctx context.Context, n int) {
 // env is the environment of the tests' configurations.
 func env(name string) (string, bool) { return "", false }
 
-// parse reads a configuration.
+// parse parses a configuration.
 func parse(path, text string) (*config.Config, error) {
 	return config.Parse(path, []byte(text), env)
 }
@@ -94,7 +94,7 @@ func parse(path, text string) (*config.Config, error) {
 func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	t.Helper()
 	if !strings.Contains(text, "policy:") {
-		text = "policy: open\n" + text // most tests are about calls that are made at once
+		text = "policy: open\n" + text // most tests need no approvals
 	}
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), env)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestDaemon(t *testing.T) {
 			t.Errorf("%+v %v", again, err)
 		}
 	}
-	// As many calls at once as the program makes.
+	// As many concurrent calls as the program makes.
 	x := execute(t, d.Client(), `const r = await Promise.all(Array.from({ length: 100 }, () => callTool("peer.meet", { n: 100 }))); return r.length`)
 	if string(x.Value) != "100" || len(x.Calls) != 100 {
 		t.Errorf("%s %+v", x.Value, x.Error)
@@ -140,7 +140,7 @@ func TestDaemon(t *testing.T) {
 	p.Close()
 	settled(t, before)
 
-	// All of it is on the record: what agents asked for, and what their programs did.
+	// Everything is recorded: the agents' calls, and those of their programs.
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -191,8 +191,8 @@ func settled(t *testing.T, before int) {
 	}
 }
 
-// TestSilentUpstream has an upstream that takes connections and says nothing: nobody waits for it
-// longer than start_wait.
+// TestSilentUpstream checks that nothing waits longer than start_wait for an upstream that accepts
+// connections but sends nothing.
 func TestSilentUpstream(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -205,7 +205,7 @@ func TestSilentUpstream(t *testing.T) {
 	if err != nil || len(ups) != 2 || ups[0].Name != "silent" || ups[0].State != "connecting" {
 		t.Fatalf("%+v %v", ups, err)
 	}
-	until(t, func() bool { // start_wait may be over before the other one is there
+	until(t, func() bool { // start_wait may end before the other upstream is ready
 		_, err := d.Client().Tool(t.Context(), "peer.echo")
 		return err == nil
 	})
@@ -215,8 +215,8 @@ func TestSilentUpstream(t *testing.T) {
 	}
 }
 
-// TestStopped stops the daemon in the middle of a call: whoever waits gets an error, and nothing is
-// left.
+// TestStopped stops the daemon in the middle of a call. The caller must get an error, and nothing
+// may be left running.
 func TestStopped(t *testing.T) {
 	before := runtime.NumGoroutine()
 	p := newPeer(t)
@@ -298,7 +298,7 @@ func TestRefusals(t *testing.T) {
 	if o, ok := daemon.Owned(err); !ok || o.PID == 0 || !strings.HasSuffix(o.Config, "biplane.yaml") {
 		t.Errorf("%+v %v", o, err)
 	}
-	// A long path is no reason to have no socket.
+	// The socket works with a long path too.
 	long := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
 	d, _ := run(t, long, "mode: code")
 	if s, err := d.Client().Status(t.Context()); err != nil || s.DataDir != long {
@@ -306,8 +306,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAgentsSeeLittle holds what an agent reads before it does anything under 1,000 tokens, and the
-// same every time.
+// TestAgentsSeeLittle checks that an agent reads less than 1,000 tokens before it does anything,
+// and the same each time.
 func TestAgentsSeeLittle(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "mode: code")
 	list := func() string {

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// slowBody opens a connection on which the body of a request never ends, and waits until the server
-// begins to read it.
+// slowBody opens a connection with a request whose body never ends, and waits until the server
+// starts to read it.
 func slowBody(t *testing.T, d *daemon.Daemon, header ...string) net.Conn {
 	t.Helper()
 	conn := dial(t, d)
@@ -43,7 +43,7 @@ func dial(t *testing.T, d *daemon.Daemon) net.Conn {
 	return conn
 }
 
-// works fails the test unless everybody but eve is served, and eve can be stopped.
+// works fails the test unless all users except eve are served, and eve can be stopped.
 func works(t *testing.T, d *daemon.Daemon, ann, boss string) {
 	t.Helper()
 	if x, err := clientOf(d, ann).Run(t.Context(), api.RunRequest{Code: "return 6 * 7"}); err != nil || string(x.Value) != "42" {
@@ -78,7 +78,7 @@ func works(t *testing.T, d *daemon.Daemon, ann, boss string) {
 func fair(t *testing.T) (d *daemon.Daemon, p *peer, eve, ann, boss string) {
 	t.Helper()
 	p = newPeer(t)
-	t.Cleanup(func() { // when the daemon is gone
+	t.Cleanup(func() { // once the daemon has stopped
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, w := range p.waiting {
@@ -97,7 +97,7 @@ func TestSlowBodiesOfAStranger(t *testing.T) {
 	for range 300 {
 		slowBody(t, d, "POST /sign-in HTTP/1.1", "Content-Type: application/x-www-form-urlencoded", "Origin: "+d.URL(), "Sec-Fetch-Site: same-origin")
 	}
-	for range 300 { // headers that never end, and connections on which nothing comes
+	for range 300 { // headers that never end, and silent connections
 		if _, err := io.WriteString(dial(t, d), "POST /sign-in HTTP/1.1\r\nHost: "); err != nil {
 			t.Fatal(err)
 		}
@@ -116,8 +116,8 @@ func TestSlowBodiesOfAPrincipal(t *testing.T) {
 	works(t, d, ann, boss)
 }
 
-// Programs of one principal that wait hold the requests that wait for them: those of others find
-// room, and it says whose limit it was.
+// TestManyProgramsOfAPrincipal checks that waiting programs of one principal leave slots for those
+// of others, and that the error names whose limit was reached.
 func TestManyProgramsOfAPrincipal(t *testing.T) {
 	d, _, eve, ann, boss := fair(t)
 	const most, more = 256, 20

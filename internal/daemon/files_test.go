@@ -7,7 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestFiles sends files into programs and sessions, as an agent's client does.
+// TestFiles sends files to programs and sessions, as an agent's client does.
 func TestFiles(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "mode: code")
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)

@@ -24,7 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
-// bearer puts a credential into each request.
+// bearer adds a credential to each request.
 type bearer string
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -33,12 +33,12 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// client is the HTTP API with a credential.
+// clientOf returns a client of the HTTP API with a credential.
 func clientOf(d *daemon.Daemon, credential string) *api.Client {
 	return &api.Client{Base: d.URL(), HTTP: &http.Client{Transport: bearer(credential)}}
 }
 
-// agent connects as an agent does, with a real client.
+// agent connects a real MCP client.
 func agent(t *testing.T, d *daemon.Daemon, credential string) (*mcp.ClientSession, error) {
 	t.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
@@ -49,7 +49,7 @@ func agent(t *testing.T, d *daemon.Daemon, credential string) (*mcp.ClientSessio
 	return s, err
 }
 
-// call calls a tool, and gives all the text of what it answers.
+// call calls a tool, and returns all text in its result.
 func call(t *testing.T, s *mcp.ClientSession, name string, args map[string]any) (text string, err error) {
 	t.Helper()
 	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
@@ -73,7 +73,7 @@ func makeKey(t *testing.T, d *daemon.Daemon, r api.KeyRequest) string {
 	return k.Key
 }
 
-// recorded gives what the record says of one kind, oldest first, once the daemon has ended.
+// recorded returns the records of a kind, oldest first, once the daemon has stopped.
 func recorded(t *testing.T, dir string, kind audit.Kind) []audit.Record {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: dir})
@@ -97,7 +97,7 @@ func recorded(t *testing.T, dir string, kind audit.Kind) []audit.Record {
 	return records
 }
 
-// TestTwoKeys gives two agents a key each: neither sees anything of the other's.
+// TestTwoKeys checks that two agents with a key each see nothing of each other's data.
 func TestTwoKeys(t *testing.T) {
 	dir := t.TempDir()
 	p := newPeer(t)
@@ -127,7 +127,7 @@ func TestTwoKeys(t *testing.T) {
 			t.Errorf("%s: %+v %v", want, all, err)
 		}
 	}
-	// An execution is its owner's, whatever way it is asked for.
+	// An execution belongs to its owner, however it is requested.
 	x, err := clientOf(d, ann).Run(t.Context(), api.RunRequest{Code: "'mine'"})
 	if err != nil {
 		t.Fatal(err)
@@ -180,11 +180,11 @@ func TestTwoKeys(t *testing.T) {
 	}
 }
 
-// TestKeyForOneTool: what a key wasn't given out for it doesn't see, and doesn't reach by any way.
+// TestKeyForOneTool checks that a key neither shows nor reaches tools outside of its scope.
 func TestKeyForOneTool(t *testing.T) {
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "auth: { keys: true }\nmode: direct\nmcpServers: { peer: { url: '"+p.URL+"' } }")
-	if _, err := d.Client().Upstreams(t.Context()); err != nil { // they are there
+	if _, err := d.Client().Upstreams(t.Context()); err != nil { // wait until they are connected
 		t.Fatal(err)
 	}
 	key := makeKey(t, d, api.KeyRequest{Name: "echo", Scopes: []string{"mcp", "api"}, Tools: []string{"peer.echo"}})
@@ -212,8 +212,8 @@ func TestKeyForOneTool(t *testing.T) {
 	}
 }
 
-// TestRevoke revokes a key while a call with it waits: the call ends, the MCP session too, and
-// nothing comes in any more.
+// TestRevoke revokes a key while a call with it waits. The call and the MCP session must end, and
+// new requests must be refused.
 func TestRevoke(t *testing.T) {
 	dir := t.TempDir()
 	p := newPeer(t)
@@ -264,8 +264,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestRevokedWhileItRuns revokes a key whose program goes on by itself: it reaches no tools any
-// more.
+// TestRevokedWhileItRuns checks that the running program of a revoked key no longer reaches tools.
 func TestRevokedWhileItRuns(t *testing.T) {
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
@@ -311,7 +310,7 @@ func until(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestTokens has agents come with tokens of an issuer.
+// TestTokens connects agents with tokens of an issuer.
 func TestTokens(t *testing.T) {
 	i, err := identitytest.NewIssuer()
 	if err != nil {
@@ -336,7 +335,7 @@ func TestTokens(t *testing.T) {
 	if _, err := agent(t, d, token(map[string]any{"aud": "https://other.example.com"})); err == nil {
 		t.Error("a token for somebody else is taken")
 	}
-	// What is an admin's is open to one, and to nobody else.
+	// Only an admin may use an admin's route.
 	share := func(credential string) error {
 		return errors.Join(clientOf(d, credential).ShareSkill(t.Context(), "none", true))
 	}
@@ -347,7 +346,7 @@ func TestTokens(t *testing.T) {
 	if err := share(token(map[string]any{"groups": []string{"ops"}})); !errors.As(err, &e) || e.Kind != api.NotFound {
 		t.Error(err)
 	}
-	// Who has no token learns where to get one.
+	// A client without a token is told where to get one.
 	resp, err := http.Post(d.URL()+"/mcp", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -371,14 +370,14 @@ func TestTokens(t *testing.T) {
 		reason, _, _ := strings.Cut(r.Decision.Reason, ":")
 		got = append(got, strings.TrimSpace(r.Decision.Effect+" "+strings.TrimPrefix(r.Principal, i.URL)+" "+reason))
 	}
-	got = slices.Compact(got) // a client tries twice, in both eras of the protocol
+	got = slices.Compact(got) // a client tries twice, once for each era of the protocol
 	if want := []string{"allow #ann", "deny  another audience", "deny #ann insufficient role", "allow #ann", "deny  no credential"}; !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
-// TestSignInOfARealClient has the SDK of MCP for TypeScript find out who gives out tokens, get one
-// and use it.
+// TestSignInOfARealClient has the MCP SDK for TypeScript discover the authorization server, get a
+// token and use it.
 func TestSignInOfARealClient(t *testing.T) {
 	node, sdk := peertest.Node(t), filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
 	i, err := identitytest.NewIssuer()

@@ -14,8 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Lists, search, the declarations in both languages, the names of mode direct, the catalog that
-// mode auto writes out, and calls never disagree, whatever the policies are.
+// TestDeclarationsAreOfWhatCanBeCalled checks, for any policies, that these agree on the tools:
+// lists, search, the declarations in both languages, the names of mode direct, the catalog of mode
+// auto, and calls.
 func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 	s := newShop(t, "")
 	x := &index{

@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A principal that is shown ever other choices of tools doesn't have the declarations of others
-// written again and again.
+// TestTreesAreShared checks that a principal whose visible tools keep changing doesn't evict the
+// declarations of others.
 func TestTreesAreShared(t *testing.T) {
 	var x index
 	choice := func(name string) []*catalog.Entry { return []*catalog.Entry{{Tool: &tool.Tool{Name: name}}} }

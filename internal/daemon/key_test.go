@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// No new key is made beside a database: what it holds is sealed with another one.
+// TestNoNewKeyBesideADatabase checks that no key is created beside a database, which is sealed with
+// another key.
 func TestNoNewKeyBesideADatabase(t *testing.T) {
 	t.Setenv("BIPLANE_KEY", "")
 	folder := filepath.Join(t.TempDir(), "new")
@@ -41,7 +42,7 @@ func TestNoNewKeyBesideADatabase(t *testing.T) {
 	}
 }
 
-// started starts a daemon in a folder, and ends it in order.
+// started starts a daemon in a folder, and stops it cleanly.
 func started(t *testing.T, folder string) error {
 	t.Helper()
 	d, err := New(t.Context(), Config{DataDir: folder})
@@ -51,8 +52,8 @@ func started(t *testing.T, folder string) error {
 	return errors.Join(d.signAudit(t.Context()), d.Close())
 }
 
-// A key that was used before, without the database and the witness that it sealed, is no new one:
-// no start begins a record with it.
+// TestUsedKey checks that a used key without the database and the witness that it sealed is not
+// taken for a new one: no record is started with it.
 func TestUsedKey(t *testing.T) {
 	t.Setenv("BIPLANE_KEY", "")
 	const mark = "biplane.sealed"
@@ -104,7 +105,7 @@ func TestUsedKey(t *testing.T) {
 	}
 }
 
-// A first start that ends in its middle leaves what the next one goes on with.
+// TestBrokenFirstStart checks that a start can resume where an interrupted first start left off.
 func TestBrokenFirstStart(t *testing.T) {
 	t.Setenv("BIPLANE_KEY", "")
 	steps := map[string]func(folder string) error{

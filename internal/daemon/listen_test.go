@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A fakeConn is a connection from an address that notes that it was closed.
+// A fakeConn is a connection from an address that records whether it was closed.
 type fakeConn struct {
 	net.Conn
 	from   string
@@ -26,7 +26,7 @@ func (c *fakeConn) RemoteAddr() net.Addr {
 
 func (c *fakeConn) Close() error { c.closed = true; return nil }
 
-// conns opens connections of an address; active ones have a request under way.
+// conns opens n connections from an address. Active ones have a request under way.
 func conns(c *connections, n int, active bool, from string) (out []*fakeConn) {
 	for i := range n {
 		conn := &fakeConn{from: strings.ReplaceAll(from, "%d", fmt.Sprint(i+1))}
@@ -48,8 +48,8 @@ func open(all []*fakeConn) (n int) {
 	return n
 }
 
-// The connections of one network of IPv6, whatever their addresses in it, make room for one from
-// another.
+// TestConnectionsOfANetwork checks that all addresses of one IPv6 network share a limit, so that
+// other networks can still connect.
 func TestConnectionsOfANetwork(t *testing.T) {
 	c := newConnections(16)
 	eve := conns(c, 40, true, "[2001:db8:0:1::%d]:999")
@@ -69,8 +69,8 @@ func TestConnectionsOfANetwork(t *testing.T) {
 	}
 }
 
-// The connection that has been idle for longest is closed: of the address with the most that has
-// any.
+// TestIdleConnectionsMakeRoom checks that the connection closed is the one that has been idle for
+// longest, from the address with the most connections that has an idle one.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	c := newConnections(16)
 	eve, bob := conns(c, 8, true, "192.0.2.1:999"), conns(c, 6, false, "192.0.2.2:999")

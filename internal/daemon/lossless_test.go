@@ -14,8 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An echo is an MCP server whose tool echo answers with its arguments as they came, byte for byte,
-// as the result.
+// An echo is an MCP server whose tool echo returns its arguments as the result, byte for byte.
 type echo struct {
 	*httptest.Server
 	got []byte // the arguments of the last call
@@ -66,8 +65,8 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// jsonText draws JSON that a careless reader changes: integers over 2^53, numbers in odd spellings,
-// escapes that could be written otherwise, members in any order.
+// jsonText generates JSON that careless parsers change: integers over 2^53, numbers in unusual
+// notations, optional escapes, members in any order.
 func jsonText(depth int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		kinds := []string{"9007199254740993", "-0", "1.10", "1e400", "123456789012345678901234567890", "null", "true",
@@ -92,8 +91,8 @@ func members(t *rapid.T, depth int) string {
 	return strings.Join(all, ",")
 }
 
-// TestLossless sends drawn bytes from an agent through the whole path to a server and back: over
-// stdio, through the door and its record, over HTTP.
+// TestLossless sends random JSON from an agent through the whole path to a server and back: over
+// stdio, through the gateway and its record, over HTTP.
 func TestLossless(t *testing.T) {
 	up := newEcho(t)
 	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers:\n  up: { url: "+up.URL+" }\n")
@@ -135,7 +134,7 @@ func TestLossless(t *testing.T) {
 		if string(up.got) != args {
 			rt.Fatalf("arguments:\nsent %s\ncame %s", args, up.got)
 		}
-		var want bytes.Buffer // white space between tokens is the one thing that may go
+		var want bytes.Buffer // only white space between tokens may be lost
 		if err := json.Compact(&want, []byte(args)); err != nil {
 			rt.Fatal(err)
 		}

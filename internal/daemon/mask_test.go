@@ -26,7 +26,7 @@ import (
 
 const held = "up-tok/4711+value"
 
-// leaky is an upstream that repeats the credential which it is given.
+// leaky returns an upstream that repeats its credential.
 func leaky(t *testing.T) *httptest.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "leaky " + held, Version: "1"}, nil)
 	object := json.RawMessage(`{"type":"object"}`)
@@ -58,10 +58,10 @@ func leaky(t *testing.T) *httptest.Server {
 	return w
 }
 
-// encoded are the forms in which no secret may leave.
+// encoded matches the forms in which no secret may leave.
 var encoded = regexp.MustCompile(`4711\+value|4711%2Bvalue|LTQ3MTErdmFsdWV|0NzExK3ZhbHV|tNDcxMSt2YWx1Z`)
 
-// A log keeps what is written to it.
+// logText stores what is written to it.
 type logText struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -79,8 +79,8 @@ func (l *logText) String() string {
 	return l.b.String()
 }
 
-// TestSecretsStayHere has an upstream, and a process that doesn't start, repeat the value of a
-// variable, in every way that leads to an agent, a program, the log, the record or a person.
+// TestSecretsStayHere has an upstream, and a process that fails to start, repeat the value of a
+// variable in every way that leads to an agent, a program, the log, the record or a user.
 func TestSecretsStayHere(t *testing.T) {
 	dir, up := t.TempDir(), leaky(t)
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
@@ -123,7 +123,7 @@ mcpServers:
 			t.Errorf("%s: no %q in %s", code, want, got)
 		}
 	}
-	said := &logText{} // notifications arrive in a goroutine of the client, some after the answer
+	said := &logText{} // the client receives notifications concurrently, some after the answer
 	agent := model(t, d, func(m string) { _, _ = said.Write([]byte(m)) })
 	for _, code := range []string{`await leaky.text({})`, `await leaky.errs({})`, `await leaky.tells({})`, `await dead.x({})`} {
 		p := &mcp.CallToolParams{Name: "execute", Arguments: map[string]any{"code": code}}
@@ -132,7 +132,7 @@ mcpServers:
 		check(code, r)
 		check(code, fmt.Sprint(err))
 	}
-	agent.Close() // no notification comes after that
+	agent.Close() // no notification arrives after this
 	check("the progress", said.String())
 	for path := range map[string]bool{"/api/v1/upstreams": true, "/api/v1/status": true, "/api/v1/tools": true, "/api/v1/executions": true, "/api/v1/audit/records": true} {
 		check(path, fetched(t, d, path))
@@ -145,8 +145,8 @@ mcpServers:
 	}
 }
 
-// TestSecretsOfPrograms has a program make a secret of its own parts: whoever asks for the
-// execution, or reads its journal, doesn't have it either.
+// TestSecretsOfPrograms has a program assemble a secret from its parts. The execution and its
+// journal must not show it either.
 func TestSecretsOfPrograms(t *testing.T) {
 	dir := t.TempDir()
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
@@ -177,7 +177,7 @@ mcpServers: { off: { command: none, disabled: true, env: { TOK: '${UPTOK}' } } }
 	}
 }
 
-// fetched returns what the API of the daemon answers on its socket.
+// fetched returns the daemon's answer to a request over its socket.
 func fetched(t *testing.T, d *daemon.Daemon, path string) string {
 	t.Helper()
 	c := d.Client()

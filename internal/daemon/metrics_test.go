@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// allMetrics gives what a daemon answers to who collects figures.
+// allMetrics returns the metrics of a daemon.
 func allMetrics(t *testing.T, addr string) string {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -31,7 +31,7 @@ func allMetrics(t *testing.T, addr string) string {
 	return string(text)
 }
 
-// metrics gives the figures of a daemon, less those of the Go runtime and the process.
+// metrics returns the metrics of a daemon, except those of the Go runtime and the process.
 func metrics(t *testing.T, addr string) string {
 	t.Helper()
 	var b strings.Builder
@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`biplane_calls_total{outcome="ok",upstream="peer"} 3`,
 		`biplane_calls_total{outcome="ok",upstream="biplane"} 2`,
-		`biplane_calls_total{outcome="tool_error",upstream="biplane"} 2`, // execute, where the program failed
+		`biplane_calls_total{outcome="tool_error",upstream="biplane"} 2`, // execute, when the program failed
 		`biplane_call_duration_seconds_count{upstream="biplane"} 4`,
 		`biplane_call_duration_seconds_bucket{upstream="peer",le="+Inf"}`,
 		`biplane_calls_in_flight 0`,
@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	// Nothing that agents send becomes a label, and what names no tool is one series, not many.
+	// Nothing that agents send becomes a label, and unknown tools share one series.
 	if strings.Contains(got, "secretword") || strings.Contains(got, "local:") || strings.Contains(got, "echo") {
 		t.Error("labels hold what agents or programs sent")
 	}
@@ -84,8 +84,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsFormat reads all figures as a collector does: every family has one type, said before
-// its figures, which are together.
+// TestMetricsFormat parses all metrics like a collector. Every family must have one type, declared
+// before its samples, which must be contiguous.
 func TestMetricsFormat(t *testing.T) {
 	d, _ := run(t, t.TempDir(), "")
 	execute(t, d.Client(), `1`)
@@ -132,7 +132,7 @@ func TestMetricsFormat(t *testing.T) {
 	}
 }
 
-// await waits until n calls of meet wait for others.
+// await waits until n calls of meet are waiting.
 func (p *peer) await(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -154,7 +154,7 @@ func (p *peer) await(t *testing.T, n int) {
 	}
 }
 
-// TestMetricsInFlight looks while a program waits for a call.
+// TestMetricsInFlight reads the metrics while a program waits for a call.
 func TestMetricsInFlight(t *testing.T) {
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "mcpServers: { peer: { url: '"+p.URL+"' } }")
@@ -167,7 +167,7 @@ func TestMetricsInFlight(t *testing.T) {
 	}()
 	p.await(t, 1)
 	got := metrics(t, d.Addr())
-	// execute, and the call of its program.
+	// execute and the call of its program
 	if !strings.Contains(got, "biplane_calls_in_flight 2\n") || !strings.Contains(got, `biplane_executions{state="running"} 1`) {
 		t.Error(got)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// Names in the configuration are compared with the tools that upstreams listed before, without
-// starting any; while a process runs, too.
+// TestNamesAreCheckedWithoutUpstreams checks that names in the configuration are compared with the
+// tools that upstreams last listed, without starting them, even while a process runs.
 func TestNamesAreCheckedWithoutUpstreams(t *testing.T) {
 	p := newPeer(t)
 	dir := withPolicies(t, `

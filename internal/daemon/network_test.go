@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// web is a server of the network that programs reach.
+// web returns a server that programs can fetch from.
 func web(t *testing.T) (url string, hits *atomic.Int64) {
 	hits = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,8 +120,8 @@ func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
 	}
 }
 
-// What a host answers is untrusted, and a request leads out: with private data read, a person is
-// asked.
+// TestConnectionsAreSourcesAndWaysOut checks that data from a host is untrusted and a request is a
+// way out: after reading private data it needs approval.
 func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
 	url, hits := web(t)
 	p := newPeer(t)

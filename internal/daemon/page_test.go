@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// A browser keeps cookies, and sends what browsers send.
+// A browser stores cookies, and sends the headers of a browser.
 type browser struct {
 	*http.Client
 	base string
@@ -30,7 +30,7 @@ func newBrowser(t *testing.T, d *daemon.Daemon) *browser {
 	return &browser{&http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}, d.URL()}
 }
 
-// do sends a request and gives the status, the path where it ended, and the page.
+// do sends a request, and returns the status, the final path and the page.
 func (b *browser) do(t *testing.T, method, path string, form url.Values, header map[string]string) (int, string, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.base+path, strings.NewReader(form.Encode()))
@@ -67,7 +67,7 @@ func (b *browser) signIn(t *testing.T, key, next string) (int, string, string) {
 
 var picked = regexp.MustCompile(`name="request" value="([^"]+)"`)
 
-// requests are those that a page offers to decide on, as its form sends them.
+// requests returns the requests in a page's form, as the form sends them.
 func requests(page string) (out []string) {
 	for _, m := range picked.FindAllStringSubmatch(page, -1) {
 		out = append(out, html.UnescapeString(m[1]))
@@ -75,7 +75,7 @@ func requests(page string) (out []string) {
 	return out
 }
 
-// TestPage: a person signs in, reads what waits, and decides on some of it.
+// TestPage signs in, reads the pending requests, and decides some of them.
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, "auth: { keys: true }\n")
@@ -103,7 +103,7 @@ func TestPage(t *testing.T) {
 		t.Fatalf("%d: %s", len(all), text)
 	}
 	all := requests(text)
-	// Approve two, deny one, and not what wasn't shown so.
+	// Approve two and deny one, but not with a digest that was not shown.
 	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {all[0], strings.Fields(all[1])[0] + " 0"}}, nil); status != 409 || !strings.Contains(text, "nothing was decided") {
 		t.Errorf("another digest: %d %s", status, text)
 	}
@@ -129,7 +129,7 @@ func TestPage(t *testing.T) {
 	if _, _, raw := b.do(t, "GET", "/approvals/"+id+"?raw=true", nil, nil); !strings.HasPrefix(raw, `{"text":"`) {
 		t.Errorf("raw: %s", raw)
 	}
-	// A key that is revoked ends its sessions; so does signing out.
+	// Revoking a key ends its sessions; so does signing out.
 	if status, at, _ := b.do(t, "POST", "/sign-out", nil, nil); status != 200 || at != "/sign-in" {
 		t.Errorf("%d %s", status, at)
 	}
@@ -151,7 +151,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageIsClosed: who doesn't decide there.
+// TestPageIsClosed checks who can't decide there.
 func TestPageIsClosed(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\napprovals: { separate: true }\n")
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
@@ -189,7 +189,7 @@ func TestPageIsClosed(t *testing.T) {
 			t.Errorf("%s leads to %s", next, at)
 		}
 	}
-	// Other sites' pages.
+	// Requests from other sites.
 	for name, header := range map[string]map[string]string{
 		"another origin":    {"Origin": "https://evil.example.com"},
 		"no origin":         {"Origin": "null"},
@@ -201,7 +201,7 @@ func TestPageIsClosed(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	// One's own request, where others decide; and somebody who only looks.
+	// A user's own request with separate approval, and a user who may only view.
 	if status, _, text := b.do(t, "POST", "/approvals", url.Values{"decision": {"approve"}, "request": {own}}, nil); status != 409 || !strings.Contains(text, "your own request") {
 		t.Errorf("own request: %d %s", status, text)
 	}
@@ -247,8 +247,8 @@ func TestPageIsClosed(t *testing.T) {
 	}
 }
 
-// TestPageWithoutSignIn: on a loopback address where nobody signs in, one looks, and decides on the
-// command line.
+// TestPageWithoutSignIn checks that, on a loopback address without sign-in, the page only shows
+// requests; they are decided on the command line.
 func TestPageWithoutSignIn(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "")
 	x := execute(t, d.Client(), `return await callTool("till.put", { text: "x".repeat(300 << 10) })`)
@@ -268,7 +268,7 @@ func TestPageWithoutSignIn(t *testing.T) {
 	p.booked(t)
 }
 
-// TestCutIsNotApproved: what a page can't show whole isn't approved there.
+// TestCutIsNotApproved checks that a request too large for the page can't be approved there.
 func TestCutIsNotApproved(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	boss := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}})
@@ -291,7 +291,7 @@ func TestCutIsNotApproved(t *testing.T) {
 	}
 }
 
-// TestTheLink: a program that waits says where a person decides.
+// TestTheLink checks that a waiting program says where to decide.
 func TestTheLink(t *testing.T) {
 	for config, want := range map[string]string{
 		"auth: { keys: true }\n": "http://127.0.0.1:",
@@ -310,7 +310,7 @@ func TestTheLink(t *testing.T) {
 	}
 }
 
-// TestPlanOnThePage: a plan is shown as the list of what it writes.
+// TestPlanOnThePage checks that a plan is shown as the list of its writes.
 func TestPlanOnThePage(t *testing.T) {
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	key := approverKey(t, d)

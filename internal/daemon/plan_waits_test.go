@@ -13,9 +13,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAPlanThatIsCarriedOutWaits: a program may go on in another way when its plan is carried out,
-// and read what a person decides on. Whoever resumes what was planned is told so, and asked at
-// their client.
+// TestAPlanThatIsCarriedOutWaits checks a program that takes another path when its plan is carried
+// out, and reads something that needs approval. Resuming the planned execution must say so, and ask
+// in the client.
 func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 	const policies = `permit (principal, action in [Action::"execute", Action::"call", Action::"read", Action::"write"], resource);
 @id("all") @ask("approvers") permit (principal, action == Action::"call", resource in Upstream::"till");`
@@ -50,7 +50,7 @@ func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
 			}
 			until(t, func() bool {
 				page, err := clientOf(d, key).Executions(t.Context(), api.ExecutionFilter{States: []string{api.StateWaiting}})
-				return err == nil && len(page.Executions) == 2 // what was planned, and what carries it out
+				return err == nil && len(page.Executions) == 2 // the planned execution, and the one that carries it out
 			})
 			a := overHTTP(t, d, key, version, accept("decision", "approve"))
 			text, err := call(t, a.ClientSession, "resume", map[string]any{"execution": x.ID})

@@ -22,13 +22,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A shop is a catalog with one upstream, policies in a folder, and the door under them.
+// A shop is a catalog with one upstream, a folder of policies, and gateways under them.
 type shop struct {
 	dir      string
 	policies *policies
 	catalog  *catalog.Catalog
 	audit    *audit.Log
-	told     []string // versions that came into force, "" for what was refused
+	told     []string // versions that came into force; "" for rejected ones
 	changes  int
 }
 
@@ -117,7 +117,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	}
 }
 
-// Gateways that follow each other share the turns of large work.
+// TestTurnsOutliveAReload checks that successive gateways share the queue of large work.
 func TestTurnsOutliveAReload(t *testing.T) {
 	s := newShop(t, everything)
 	turns := queue.New(1, 10)
@@ -149,8 +149,8 @@ func TestPoliciesThatAreWrongAtStart(t *testing.T) {
 	}
 }
 
-// Declarations are of what may be seen, each principal's own, and made once for all that see the
-// same.
+// TestDeclarationsAreOfWhatMayBeSeen checks that each principal gets declarations of its visible
+// tools only, and that principals who see the same tools share them.
 func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
 	s := newShop(t, `permit (principal, action, resource) when { resource.readOnly || principal in Group::"dev" };`)
 	x := &index{
@@ -255,8 +255,8 @@ func TestDeskExplainsAndChecks(t *testing.T) {
 	}
 }
 
-// Each process says which policies are in force; the record has them once, until others are, or
-// they are refused.
+// TestPoliciesAreRecordedOnce checks that policies are recorded only when they change or are
+// rejected, though each process loads them.
 func TestPoliciesAreRecordedOnce(t *testing.T) {
 	s := newShop(t, readsOnly)
 	first := s.policies.engine.Load()

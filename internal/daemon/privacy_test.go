@@ -22,14 +22,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// A crm is an upstream with personal data, and with tools that take some.
+// A crm is an upstream with personal data, and with tools that accept some.
 type crm struct {
 	*httptest.Server
 	mu  sync.Mutex
 	got []string // arguments of send and post
 }
 
-// customer is what the upstream knows of somebody. The name is personal since the schema says so.
+// customer is the data of one person. The name is personal because the tool's schema says so.
 const customer = `{"name":"Ada Lovelace","email":"Ada@Example.com","phone":2125550147,"card":"4111 1111 1111 1111","note":"call +44 20 7946 0958, order 4111-22"}`
 
 func newCRM(t *testing.T) *crm {
@@ -69,7 +69,7 @@ func newCRM(t *testing.T) *crm {
 	return c
 }
 
-// last gives what the upstream was given last.
+// last returns the arguments of the upstream's last call.
 func (c *crm) last() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ permit (principal, action in [Action::"call", Action::"execute"], resource);
 @id("mail-may-have-it") permit (principal, action == Action::"reveal", resource == Tool::"crm.send") unless { context.kinds.contains("card") };
 `
 
-// real is any of the customer's data.
+// real matches any of the customer's data.
 var real = regexp.MustCompile(`(?i)ada@example|Ada Lovelace|2125550147|4111 1111|7946`)
 
 func newPrivate(t *testing.T) (c *crm, dir, text string) {
@@ -99,7 +99,7 @@ func newPrivate(t *testing.T) (c *crm, dir, text string) {
 	return c, dir, "policy: ./policies\nprivacy: tokenize\nmcpServers: { crm: { url: '" + c.URL + "' } }"
 }
 
-// shows runs a program and gives what an agent is shown of it, which has nothing real.
+// shows runs a program, and returns its output for an agent, which must have no real data.
 func shows(t *testing.T, c *api.Client, r api.RunRequest) string {
 	t.Helper()
 	x, err := c.Run(t.Context(), r)
@@ -116,7 +116,7 @@ func shows(t *testing.T, c *api.Client, r api.RunRequest) string {
 	return string(raw)
 }
 
-// model connects to the daemon as an agent does.
+// model connects to the daemon as an agent.
 func model(t *testing.T, d *daemon.Daemon, progress func(string)) *mcp.ClientSession {
 	t.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
@@ -130,9 +130,9 @@ func model(t *testing.T, d *daemon.Daemon, progress func(string)) *mcp.ClientSes
 	return s
 }
 
-// TestModelsSeeTokens follows a customer's data: the model sees tokens, the program computes on the
-// data, the tool that policy lets have it gets it, others get tokens; in sessions, their copies,
-// and after a restart.
+// TestModelsSeeTokens follows a customer's data. The model sees tokens, the program computes with
+// the data, and only the tool that policy permits gets the data. The same holds in sessions, in
+// their copies, and after a restart.
 func TestModelsSeeTokens(t *testing.T) {
 	c, dir, text := newPrivate(t)
 	d, stop := run(t, dir, text)
@@ -184,7 +184,7 @@ func TestModelsSeeTokens(t *testing.T) {
 	if err := d.Client().EndSession(t.Context(), "work"); err != nil {
 		t.Fatal(err)
 	}
-	send(d, "work", "send", `{ to: "z [EMAIL_1]" }`, `{"to":"z [EMAIL_1]"}`) // it is gone with its session
+	send(d, "work", "send", `{ to: "z [EMAIL_1]" }`, `{"to":"z [EMAIL_1]"}`) // it was deleted with its session
 }
 
 // TestNothingThatIsNotTransformedGetsOut tries all ways out of a program.
@@ -214,7 +214,7 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 			t.Errorf("%s shows an image: %s", code, x)
 		}
 	}
-	// What was too large is read by later programs as it is, and shown as tokens.
+	// Later programs read a large value unchanged; models see tokens.
 	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: `const a = await crm.find({}); return Array.from({ length: 500 }, (_, i) => ({ i, to: a.email }))`})
 	if err != nil {
 		t.Fatal(err)
@@ -234,8 +234,8 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 	}
 }
 
-// TestNamesAreKnownInOtherSessions has a session given what a program of another one read, by a
-// correction and by a handle.
+// TestNamesAreKnownInOtherSessions passes the data of one session's program to another session, by
+// a correction and by a handle.
 func TestNamesAreKnownInOtherSessions(t *testing.T) {
 	_, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nsandbox: { output_tokens: 300 }")
@@ -263,7 +263,7 @@ func TestNamesAreKnownInOtherSessions(t *testing.T) {
 	}
 }
 
-// TestDirectCallsShowTokens has an agent that calls tools by themselves.
+// TestDirectCallsShowTokens calls tools directly.
 func TestDirectCallsShowTokens(t *testing.T) {
 	c, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nmode: direct")
@@ -290,7 +290,7 @@ func TestDirectCallsShowTokens(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); len(told) == 0 && time.Now().Before(deadline); {
-		call("crm.find", nil) // an answer that comes at once may overtake what was told before
+		call("crm.find", nil) // an immediate answer may overtake earlier notifications
 	}
 	if len(told) == 0 {
 		t.Error("no progress was told")
@@ -312,8 +312,8 @@ func TestDirectCallsShowTokens(t *testing.T) {
 	}
 }
 
-// TestWhatProgramsWroteIsHidden has a program write personal data where other answers than its own
-// show it.
+// TestWhatProgramsWroteIsHidden has a program write personal data that is shown in other answers
+// than its own.
 func TestWhatProgramsWroteIsHidden(t *testing.T) {
 	_, dir, text := newPrivate(t)
 	text = strings.Replace(text, "policy: ./policies", "policy: open", 1)

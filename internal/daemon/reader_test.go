@@ -6,8 +6,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// Auditors read the executions of others, and so does the local user, also after a restart; nobody
-// else does.
+// TestWhoReadsExecutions checks that only auditors and the local user read the executions of
+// others, after a restart too.
 func TestWhoReadsExecutions(t *testing.T) {
 	h := newHouse(t, "policy: open\n")
 	h.keys["audra"] = makeKey(t, h.d, api.KeyRequest{Name: "audra", Roles: []string{"auditor"}, Scopes: []string{"api"}})

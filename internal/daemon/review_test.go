@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// What is named and isn't there is said at start: tools in the configuration, and tools, upstreams,
-// groups and approvers in policies.
+// TestNamesThatMeanNothingAreReported checks that unknown names are reported at startup: tools in
+// the configuration, and tools, upstreams, groups and approvers in policies.
 func TestNamesThatMeanNothingAreReported(t *testing.T) {
 	p := newPeer(t)
 	dir := withPolicies(t, `

@@ -10,8 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestAStopTakesNoProgramAlong: a program that is under way when its process is told to stop goes
-// on in the next one, also while its client waits for it. The client is told so.
+// TestAStopTakesNoProgramAlong checks that a program that runs when its process is stopped
+// continues in the next one, even if its client waits for it. The client is told.
 func TestAStopTakesNoProgramAlong(t *testing.T) {
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, mayDecide)

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// calls gives the records of the calls of a scene's program, the oldest first.
+// calls returns the records of the calls of a scene's program, oldest first.
 func (s *scene) calls() []api.AuditRecord {
 	s.Helper()
 	all, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "call", Execution: s.run})
@@ -26,8 +26,8 @@ func (s *scene) calls() []api.AuditRecord {
 	return all
 }
 
-// lingers adds a tool to the book, which only reads, and answers once the channel that it gives is
-// closed; the other one is told of each call.
+// lingers adds a read-only tool to the book whose calls return once answer is closed or received
+// from. called receives the key of each call.
 func (s *scene) lingers() (answer chan struct{}, called chan string) {
 	s.Helper()
 	answer, called = make(chan struct{}), make(chan string, 16)
@@ -44,8 +44,8 @@ func (s *scene) lingers() (answer chan struct{}, called chan string) {
 	return answer, called
 }
 
-// A call that waits for a person, or for a slow tool, when its process ends in order goes on in the
-// next one, and has one record, which says so.
+// TestOneRecordAcrossARestart checks that a call that waits for approval or for a slow tool during
+// a clean restart continues in the next process, and has a single record.
 func TestOneRecordAcrossARestart(t *testing.T) {
 	for _, row := range []struct{ name, code, tool string }{
 		{"a person", one, "book.write"},
@@ -83,8 +83,8 @@ func TestOneRecordAcrossARestart(t *testing.T) {
 	}
 }
 
-// What was decided on in another way meanwhile is another record, which names the first; that one
-// has an end.
+// TestAnotherRecordAcrossARestart checks that a call that is decided differently after a restart
+// has a second record, which names the first. The first one has an end.
 func TestAnotherRecordAcrossARestart(t *testing.T) {
 	s := &scene{T: t, house: newHouse(t, askForWrites), channel: byAPI, label: "t-"}
 	s.waits(one)
@@ -97,8 +97,8 @@ func TestAnotherRecordAcrossARestart(t *testing.T) {
 	}
 }
 
-// Where the end of a journal was cut off that knew of a write, nothing is written twice: the record
-// knows of it, too.
+// TestCutJournal checks that nothing is written twice if the end of a journal with a write was cut
+// off, since the audit record has it too.
 func TestCutJournal(t *testing.T) {
 	for _, policy := range []string{askForWrites, "policy: open\n"} {
 		t.Run(strings.TrimSpace(policy), func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestCutJournal(t *testing.T) {
 	}
 }
 
-// goes begins a program that takes its time.
+// goes starts a program that takes its time.
 func (s *scene) goes(code string) {
 	s.Helper()
 	s.begins(code)
@@ -137,7 +137,7 @@ func (s *scene) goes(code string) {
 	}
 }
 
-// begins begins a program, and gives what it came to: nil where the daemon ended before it did.
+// begins starts a program. The channel receives the result, or nil if the daemon ended first.
 func (s *scene) begins(code string) <-chan *api.Execution {
 	over := make(chan *api.Execution, 1)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
@@ -157,7 +157,7 @@ func (s *scene) begins(code string) <-chan *api.Execution {
 	return over
 }
 
-// asked waits until a person is asked.
+// asked waits for a request, and returns it.
 func (s *scene) asked() api.Approval {
 	s.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
@@ -171,7 +171,7 @@ func (s *scene) asked() api.Approval {
 	}
 }
 
-// cut takes the end of a journal away.
+// cut removes the end of a journal.
 func (h *house) cut(t *testing.T, execution string, keep int) {
 	db, err := sql.Open("sqlite", filepath.Join(h.dir, "biplane.db"))
 	if err != nil {
@@ -183,8 +183,8 @@ func (h *house) cut(t *testing.T, execution string, keep int) {
 	}
 }
 
-// What an execution came to is answered after a restart as before it, to the same people, and
-// without personal data where a model may ask.
+// TestExecutionAfterARestart checks that the result of an execution is the same after a restart, is
+// shown to the same users, and has no personal data if a model may read it.
 func TestExecutionAfterARestart(t *testing.T) {
 	s := &scene{T: t, house: newHouse(t, "policy: open\nprivacy: tokenize\n"), label: "t-"}
 	before := map[string]*api.Execution{}
@@ -218,8 +218,8 @@ func TestExecutionAfterARestart(t *testing.T) {
 	}
 }
 
-// What goes on after a restart is under way for limits, as it was before: an execution once, with
-// what carries out its plan.
+// TestLimitsAfterARestart checks that a resumed execution still counts against the limits, once
+// with the execution of its plan.
 func TestLimitsAfterARestart(t *testing.T) {
 	const limits = "limits: [{ what: concurrent, max: 2 }, { what: tokens, max: 1000, window: 1h }]\n"
 	for _, mode := range []string{"", "plan"} {
@@ -229,7 +229,7 @@ func TestLimitsAfterARestart(t *testing.T) {
 			answer, called := s.lingers()
 			s.goes(`const r = await book.write({ key: K + "1" }); await book.linger({ key: r }); return "x ".repeat(3000)`)
 			if s.plan {
-				<-called // the read of the plan, whose write was simulated
+				<-called // the read in the plan, whose write was simulated
 				answer <- struct{}{}
 			}
 			s.decides(true, s.asked().ID, "")
@@ -250,7 +250,7 @@ func TestLimitsAfterARestart(t *testing.T) {
 			if x := <-second; x == nil || x.State != api.StateDone {
 				t.Errorf("%+v", x)
 			}
-			// what it used is counted once it is answered
+			// its usage is counted once it has been answered
 			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
 				if _, err := s.client().Run(t.Context(), api.RunRequest{Code: "4"}); err != nil && strings.Contains(err.Error(), "tokens") {
 					break

@@ -7,8 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestUsage has two keys use tools: each sees its own usage, an auditor all, and the next process
-// still knows it.
+// TestUsage checks that two keys see their own usage, an auditor sees all, and the next process
+// still has it.
 func TestUsage(t *testing.T) {
 	dir, p := t.TempDir(), newPeer(t)
 	config := "auth: { keys: true }\nprices: { input: 1000000 }\nmcpServers: { peer: { url: '" + p.URL + "' } }"
