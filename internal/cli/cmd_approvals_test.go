@@ -8,7 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What a person approves is what they see: nothing in it speaks to the terminal, or hides.
+// TestArgumentsAreVisible checks that arguments to approve can neither control the terminal nor
+// hide anything.
 func TestArgumentsAreVisible(t *testing.T) {
 	for _, s := range []string{"plain, ünï, 日本", "turned \u202e around", "no\u200bwidth", "bell \a and \x1b[2J", "\u0085\u2028\u061c", "tag \U000e0041", "\ufeff", "filler \u3164 and \ufe0f and \u2800"} {
 		raw, err := json.Marshal(map[string]string{"s": s})

@@ -12,12 +12,13 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// A watch whose process ends tells what became of what it watched, from whoever answers then.
+// TestWatchOutlivesTheProcess checks that a watch whose process ends gets the final state from the
+// next process.
 func TestWatchOutlivesTheProcess(t *testing.T) {
 	answers := func(state string) *api.Client {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Has("past") {
-				panic(http.ErrAbortHandler) // as a process that is gone
+				panic(http.ErrAbortHandler) // like a process that is gone
 			}
 			json.NewEncoder(w).Encode(api.ExecutionDetail{ExecutionInfo: api.ExecutionInfo{ID: "ex_a", State: state, MS: 7}})
 		}))

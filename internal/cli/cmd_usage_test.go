@@ -10,7 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// What somebody else chose (a client's name, a tool's) is text in a spreadsheet, and one cell.
+// TestUsageCSVIsInert checks that names chosen by others (a client's, a tool's) are plain text in
+// one cell of a spreadsheet.
 func TestUsageCSVIsInert(t *testing.T) {
 	cost := 1.5
 	u := &api.Usage{By: []string{"client"}, Currency: "USD"}

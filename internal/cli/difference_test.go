@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestAlign: an alignment has each element of both lists once, in order, pairs only what is the
-// same, and pairs all where the lists are the same.
+// TestAlign checks that an alignment has each element of both lists once, in order, and pairs only
+// equal elements. It pairs all of them if the lists are equal.
 func TestAlign(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 12)
@@ -48,7 +48,7 @@ func TestAlign(t *testing.T) {
 	})
 }
 
-// longest is the length of a longest common subsequence, slowly.
+// longest returns the length of a longest common subsequence, slowly.
 func longest(a, b []string) int {
 	if len(a) == 0 || len(b) == 0 {
 		return 0
@@ -59,7 +59,7 @@ func longest(a, b []string) int {
 	return max(longest(a[1:], b), longest(a, b[1:]))
 }
 
-// TestAlignLong: lists too long to be aligned are paired at their ends.
+// TestAlignLong checks that lists too long for the table are paired at their ends.
 func TestAlignLong(t *testing.T) {
 	n := 5000
 	pairs := align(n, n, func(i, j int) bool { return i == j && i != n/2-3 && i != n/2+3 })
@@ -115,7 +115,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestTree draws calls that were under way together, and lets nothing through to the terminal.
+// TestTree checks that concurrent calls are grouped, and that no control characters reach the
+// terminal.
 func TestTree(t *testing.T) {
 	start := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	at := func(n int, state string, begun, lasted int64) api.ExecutionCall {

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// Whoever gives up waits for nobody who writes to standard input.
+// TestInputEnds checks that canceling doesn't wait for standard input.
 func TestInputEnds(t *testing.T) {
 	in, writer := io.Pipe()
 	defer writer.Close()

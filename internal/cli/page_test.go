@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write docs/commands.md")
 
 const commandsPage = "../../docs/commands.md"
 
-// The page of commands is what their help says.
+// TestCommandsPage checks that the page of commands matches their help.
 func TestCommandsPage(t *testing.T) {
 	a := &app{Process: Process{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Version: "dev"}}
 	want := commandsText(a.root())

@@ -389,7 +389,8 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// Names of tools are known in every spelling that Biplane shows. What several fit is left out.
+// TestNamesInOtherSpellings checks that tool names match in every spelling that Biplane shows. A
+// name that matches several tools excludes all of them.
 func TestNamesInOtherSpellings(t *testing.T) {
 	tools := []*tool.Tool{{Upstream: "x", Name: "create-issue"}, {Upstream: "x", Name: "get-a"}, {Upstream: "x", Name: "get_a"}, {Upstream: "x", Name: "listAll"}}
 	for in, want := range map[string]string{
@@ -452,7 +453,7 @@ limits:
 	if got := s.Unmatched(listed); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	listed["down"] = nil // it has none
+	listed["down"] = nil // it has no tools
 	if got := s.Unmatched(listed); !slices.Contains(got, `tools has the pattern "*.nothing", which no tool fits`) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}

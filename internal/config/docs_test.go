@@ -13,7 +13,7 @@ import (
 
 const page = "../../docs/configuration.md"
 
-// The page names every key that the reader knows.
+// TestPageNamesEveryKey checks that the page has every key that the reader knows.
 func TestPageNamesEveryKey(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestPageNamesEveryKey(t *testing.T) {
 	}
 }
 
-// The page's example is a configuration without an error or a warning.
+// TestPageExample checks that the page's example is a configuration without errors and warnings.
 func TestPageExample(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// requests are 2,500 of them, the newest first, every tenth of ann's, the others of bob's.
+// requests holds 2,500 requests, newest first: every tenth is ann's, the others are bob's.
 type requests struct{ httpapi.Approvals }
 
 func (requests) all() (out []approval.Request) {
@@ -46,7 +46,7 @@ func (q requests) Get(_ context.Context, id string) (*approval.Request, error) {
 	return nil, tool.Errorf(tool.NotFound, "none")
 }
 
-// Decide notes what it is called with.
+// Decide records its arguments in the request's note.
 func (q requests) Decide(_ context.Context, _ approval.Decider, id string, approve bool, note string) (*approval.Request, error) {
 	r, err := q.Get(context.Background(), id)
 	if err == nil {
@@ -55,7 +55,8 @@ func (q requests) Decide(_ context.Context, _ approval.Decider, id string, appro
 	return r, err
 }
 
-// A decision says what is decided, on what was shown: nothing else decides.
+// TestDecisionsAreExplicit checks that a decision must state its value and the digest of what was
+// shown.
 func TestDecisionsAreExplicit(t *testing.T) {
 	s := httpapi.New(httpapi.Config{Approvals: requests{}, Principal: tool.Principal{ID: "local:ann", Roles: []string{"admin"}}})
 	defer s.Close()
@@ -84,7 +85,8 @@ func TestDecisionsAreExplicit(t *testing.T) {
 	}
 }
 
-// Pages are full of what one may see, whatever is in between.
+// TestApprovalPages checks that pages are full of requests that the caller may see, whatever is in
+// between.
 func TestApprovalPages(t *testing.T) {
 	for _, tt := range []struct{ id, role, query, want string }{
 		{"ann", "user", "limit=3", "apr_2500 apr_2490 apr_2480"},

@@ -18,7 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// index is an Index of one tool.
+// index is an Index with one tool.
 type index struct{}
 
 func (index) Tools(context.Context, tool.Principal) []api.Tool { return []api.Tool{{Path: "a.b"}} }
@@ -33,8 +33,8 @@ func (index) Types(context.Context, tool.Principal) map[string]string {
 	return map[string]string{"tools/a/b.ts": "export {}"}
 }
 
-// server makes a Server whose door gives err for every call but those of execute and resume, which
-// it answers as an executor does that needs two answers.
+// server returns a Server whose door returns err for all calls, if it is not nil. Otherwise it
+// answers execute with a running execution, and resume with a finished one.
 func server(t *testing.T, err error) *httpapi.Server {
 	running := true
 	s := httpapi.New(httpapi.Config{
@@ -145,7 +145,7 @@ func TestNoMetrics(t *testing.T) {
 	}
 }
 
-// TestKinds makes each kind of error at the door, and looks at what comes out.
+// TestKinds checks the status of each kind of error.
 func TestKinds(t *testing.T) {
 	for kind, status := range map[tool.Kind]int{
 		tool.Invalid: 400, tool.NotFound: 404, tool.Conflict: 409, tool.Denied: 403, tool.Limit: 429,
@@ -161,7 +161,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// An error that says when it is worth another try says so in HTTP's own words, too.
+// TestRetryAfter checks that an error with a retry time sets the header Retry-After.
 func TestRetryAfter(t *testing.T) {
 	for wait, header := range map[time.Duration]string{0: "", time.Millisecond: "1", 90 * time.Second: "90"} {
 		r := httptest.NewRequest("POST", "/api/v1/executions", strings.NewReader(`{"code":"1"}`))
@@ -184,7 +184,7 @@ func TestSocketRefusesBrowsers(t *testing.T) {
 	}
 }
 
-// TestStdio takes a connection over, and ends one that is open when the server closes.
+// TestStdio hijacks a connection, and checks that closing the server closes it.
 func TestStdio(t *testing.T) {
 	s := server(t, nil)
 	h := httptest.NewServer(s.Socket())
@@ -194,7 +194,7 @@ func TestStdio(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The first line comes together with the request: nothing of it may be lost.
+		// The first line arrives with the request: none of it may be lost.
 		io.WriteString(c, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+httpapi.StdioProtocol+"\r\n\r\nhel")
 		r := bufio.NewReader(c)
 		resp, err := http.ReadResponse(r, nil)

@@ -17,8 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// signedIn makes a Server with sign-in, and gives a key for each role, and one for each scope
-// alone.
+// signedIn returns handlers with sign-in, a key for each role, and a key for each single scope.
 func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[string]string) {
 	t.Helper()
 	ks, err := identity.OpenKeys(t.Context(), identity.KeysConfig{Store: store{}})
@@ -57,7 +56,7 @@ func signedIn(t *testing.T) (h http.Handler, socket http.Handler, keys map[strin
 	return s.Network(), s.Socket(), keys
 }
 
-// store is an identity.KeyStore that keeps nothing.
+// store is an identity.KeyStore that stores nothing.
 type store struct{}
 
 func (store) Keys(context.Context) ([]identity.Key, error)     { return nil, nil }
@@ -76,8 +75,8 @@ func ask(h http.Handler, method, path, key string) (status int, body string, hea
 	return w.Code, w.Body.String(), w.Header()
 }
 
-// TestWhoMay goes through routes of each access with each role. A route that is let through may
-// then fail for reasons of its own, but neither with 401 nor with a refusal.
+// TestWhoMay requests routes of each access with each role. An allowed request may fail for other
+// reasons, but neither with 401 nor with a refusal.
 func TestWhoMay(t *testing.T) {
 	h, socket, keys := signedIn(t)
 	everybody := []string{identity.Viewer, identity.Auditor, identity.Approver, identity.User, identity.Admin, "api-only"}
@@ -130,7 +129,8 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// TestOthersExecutions: an execution is shown to whose it is, and to those who may read everything.
+// TestOthersExecutions checks that an execution is shown only to its owner and to those who may
+// read everything.
 func TestOthersExecutions(t *testing.T) {
 	h, _, keys := signedIn(t)
 	for who, want := range map[string]int{identity.User: 200, "api-only": 404, identity.Viewer: 404, identity.Approver: 404, identity.Auditor: 200, identity.Admin: 200} {
@@ -140,7 +140,7 @@ func TestOthersExecutions(t *testing.T) {
 	}
 }
 
-// TestStreamEnds: the stream of a client ends with the credential that opened it.
+// TestStreamEnds checks that a client's stream ends with the credential that opened it.
 func TestStreamEnds(t *testing.T) {
 	s := httpapi.New(httpapi.Config{
 		AnyHost: true,
@@ -161,8 +161,8 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestNobodySignsIn: on a loopback address without sign-in, what takes more than a user is not
-// open.
+// TestNobodySignsIn checks that a loopback address without sign-in refuses everything that requires
+// more than the role user.
 func TestNobodySignsIn(t *testing.T) {
 	s := server(t, nil)
 	for route, want := range map[string]int{"GET /api/v1/status": 200, "POST /api/v1/skills/a/share": 403, "GET /api/v1/keys": 403} {
@@ -176,7 +176,7 @@ func TestNobodySignsIn(t *testing.T) {
 			t.Errorf("%s: %d %s", route, w.Code, w.Body)
 		}
 	}
-	// Whoever is on this machine doesn't read the executions of those who signed in.
+	// Users of this machine don't read the executions of principals that signed in.
 	r := httptest.NewRequest("GET", "/api/v1/executions/ex_1", nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
@@ -186,7 +186,7 @@ func TestNobodySignsIn(t *testing.T) {
 	if w.Code != 404 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	// A Server without sign-in serves no network at all, and one without TLS no other host.
+	// A Server without sign-in serves no network requests, and one without TLS no other hosts.
 	if status, _, _ := ask(s.Network(), "GET", "/api/v1/status", "x"); status != 403 {
 		t.Error(status)
 	}

@@ -18,7 +18,8 @@ import (
 
 var journalBegan = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 
-// journals are five executions of "", ex_1 the newest; the even ones failed, ex_1 goes on.
+// journals holds five executions of "", ex_1 being the newest. The even ones failed, ex_1 is
+// running.
 type journals struct{}
 
 func (journals) info(n int) execution.Info {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A dated writer notes when its client must have accepted a write.
+// A dated writer records the deadlines of its writes.
 type dated struct {
 	*httptest.ResponseRecorder
 	deadlines []time.Time
@@ -19,7 +19,7 @@ func (d *dated) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Each write to a client, however slow it reads, has a deadline of its own.
+// TestSlowReadersHaveADeadline checks that each write to a client has its own deadline.
 func TestSlowReadersHaveADeadline(t *testing.T) {
 	d := &dated{ResponseRecorder: httptest.NewRecorder()}
 	p := patient{d}

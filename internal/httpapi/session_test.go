@@ -20,7 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sessions are one session "work" with some files.
+// sessions holds one session, "work", with some files.
 type sessions struct {
 	files map[string]string
 }
@@ -101,7 +101,7 @@ func (s *sessions) Do(_ context.Context, _ tool.Principal, _ string, op sandbox.
 	return nil, nil
 }
 
-// skills are one.
+// skills holds one skill.
 type skills struct{ shared bool }
 
 func (s *skills) skill() skill.Info {
@@ -185,7 +185,7 @@ func TestSessionRoutes(t *testing.T) {
 
 func short(s string) string { return s[:min(len(s), 300)] }
 
-// TestClient has the client of package api speak with the routes, over a real connection.
+// TestSessionClient uses the routes with the client of package api, over a real connection.
 func TestSessionClient(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

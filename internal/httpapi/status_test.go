@@ -12,7 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Where the process runs and what its upstreams write is shown to admins and auditors only.
+// TestViewersSeeNoPaths checks that only admins and auditors see where the process runs and what
+// its upstreams write.
 func TestViewersSeeNoPaths(t *testing.T) {
 	for role, whole := range map[string]bool{identity.Viewer: false, identity.User: false, identity.Approver: false, identity.Auditor: true, identity.Admin: true} {
 		s := httpapi.New(httpapi.Config{

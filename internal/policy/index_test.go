@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/policy"
 )
 
-// Scopes and conditions that an index must tell apart as Cedar does, those that fail among them.
+// Scopes and conditions that an index must treat like Cedar, including some that fail.
 var (
 	anyScopes = append([]string{
 		`resource is Tool`, `resource is File`, `resource is Host`, `resource is Tool in Upstream::"shop"`, `resource is File in Folder::"workspace/a"`,
@@ -63,14 +63,14 @@ func anyRequest(t *rapid.T) policy.Request {
 	return r
 }
 
-// Decisions, and what is shown, are the same whether all policies are evaluated or only those whose
-// scope can fit.
+// TestTheIndexChangesNothing checks that decisions and visible tools are the same whether all
+// policies are evaluated or only those that the index finds.
 func TestTheIndexChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var kept []string
 		for i := range rapid.IntRange(0, 12).Draw(t, "policies") {
 			p := anyPolicy(t, i)
-			// else a bound or a type is wrong
+			// otherwise a bound or a type is invalid
 			if _, err := policy.New(policy.Config{Files: []policy.File{{Name: "x.cedar", Text: []byte(p)}}}); err == nil {
 				kept = append(kept, p)
 			}
@@ -85,7 +85,7 @@ func TestTheIndexChangesNothing(t *testing.T) {
 				t.Fatalf("%+v\nshown %t, plainly %t\n%s", r, got, want, strings.Join(kept, ""))
 			}
 		}
-		// One Sight shows many tools: what it keeps of one holds for the next.
+		// One Sight is used for many tools: results cached for one must be valid for the next.
 		who := requestOf(t)
 		s := e.Sight(who.Principal, who.Time)
 		for range 6 {

@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// many returns an engine of n policies that look at arguments, and the tools that they are about.
+// many returns an engine of n policies that read arguments, and the tools that they apply to.
 func many(tb testing.TB, n int, format string) (*policy.Engine, []*tool.Tool) {
 	tb.Helper()
 	var text strings.Builder

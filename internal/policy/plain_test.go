@@ -9,12 +9,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Plain returns an engine with the same policies that hands all of them to Cedar.
+// Plain returns an engine with the same policies that passes all of them to Cedar.
 func Plain(e *Engine) *Engine {
 	return &Engine{cfg: e.cfg, rules: e.rules, version: e.version, free: e.free, reads: e.reads, timed: e.timed}
 }
 
-// PlainShows is Engine.Shows by partial evaluation of every policy for the one tool.
+// PlainShows is like Engine.Shows, by partial evaluation of every policy for a single tool.
 func PlainShows(e *Engine, r Request) bool {
 	if r.Tool == nil || own(r.Tool) {
 		return r.Tool != nil

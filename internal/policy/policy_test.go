@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the decisions that come out into the files of cases")
 
-// open makes the engine of the starter that allows every call, at tier or stronger.
+// open returns an engine of the starter that allows every call, at the given tier.
 func open(tier tool.Tier) *policy.Engine {
 	f, _ := policy.Starter("open")
 	e, err := policy.New(policy.Config{Name: "open", Files: []policy.File{f}, Tier: tier})
@@ -46,8 +46,8 @@ func TestOpenAllowsAtItsTier(t *testing.T) {
 	}
 }
 
-// A case file without policies of its own is about the starter policy of its name; one without
-// tools about those of testdata/tools.json.
+// A case file without its own policies uses the starter policy of the same name. One without tools
+// uses testdata/tools.json.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil || len(files) < 5 {
@@ -242,8 +242,8 @@ func TestArgumentsThatAreTooMuchAreDenied(t *testing.T) {
 	}
 }
 
-// hundred are 100 policies as a team may have them, about many tools, and a call that few of them
-// fit.
+// hundred returns an engine of 100 typical policies for many tools, and a call that few of them
+// match.
 func hundred(tb testing.TB) (*policy.Engine, policy.Request) {
 	var b bytes.Buffer
 	for i := range 96 {
@@ -307,7 +307,7 @@ func TestDecisionsAreTheSameFromManyGoroutines(t *testing.T) {
 		go func() {
 			got := want
 			for range 50 {
-				fresh := *r.Tool // a list that was read again
+				fresh := *r.Tool // as after listing the tools again
 				q := r
 				if rand.IntN(2) == 0 {
 					q.Tool = &fresh

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Conditions that the property tests make policies of. Those on arguments are satisfiable, each and
-// with the others.
+// Conditions of the policies in the property tests. Those on arguments are satisfiable, alone and
+// together.
 var (
 	sureConditions = []string{
 		`resource.readOnly`, `!resource.destructive`, `resource.tags.contains("prod")`, `principal.roles.contains("admin")`, `principal in Group::"dev"`,
@@ -97,7 +97,8 @@ func policiesOf(t *rapid.T) []string {
 	return list
 }
 
-// No order of policies or files changes a decision, but for its version where the files are others.
+// TestOrderNeverMatters checks that the order of policies and files changes no decision, except for
+// its version if the files differ.
 func TestOrderNeverMatters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, r := policiesOf(t), requestOf(t)
@@ -112,8 +113,8 @@ func TestOrderNeverMatters(t *testing.T) {
 	})
 }
 
-// What is allowed or asked about is shown; and adding a forbid, or a permit with a bound to what
-// was permitted, never loosens a decision.
+// TestShownAndStrictest checks that allowed and asking calls are visible. Adding a forbid, or a
+// bounded permit to a permitted call, must never loosen a decision.
 func TestShownAndStrictest(t *testing.T) {
 	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,17 +134,17 @@ func TestShownAndStrictest(t *testing.T) {
 	})
 }
 
-// lost reports whether a bound on how much is used is no longer there.
+// lost reports whether a limit on usage is missing.
 func lost(was, now policy.Decision) bool {
 	return slices.ContainsFunc(was.Grant.Bounds, func(b tool.Bound) bool { return !slices.Contains(now.Grant.Bounds, b) })
 }
 
-// What is shown can be called, with some arguments, from somewhere: policies on one argument each
-// don't contradict each other here, so that the partial evaluation is exact.
+// TestHiddenMeansNoCall checks that a visible tool can be called with some arguments. The policies
+// here don't contradict each other on an argument, so partial evaluation is exact.
 func TestHiddenMeansNoCall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, r := policiesOf(t), requestOf(t)
-		for i, p := range list { // only what is certain without a call, and one thing that isn't
+		for i, p := range list { // only conditions that don't need a call, and one that does
 			for _, c := range unsureConditions {
 				p = strings.ReplaceAll(p, "unless { "+c+" }", "")
 				p = strings.ReplaceAll(p, "{ "+c+" }", "{ context.arguments has a }")
@@ -168,13 +169,13 @@ func TestHiddenMeansNoCall(t *testing.T) {
 	})
 }
 
-// twoTiersOrAsks reports whether a bound hangs on an argument: which bounds hold together is not
-// worked out for lists.
+// twoTiersOrAsks reports whether a bound depends on an argument. Which bounds apply together is not
+// evaluated for lists.
 func twoTiersOrAsks(list []string) bool {
 	return slices.ContainsFunc(list, func(p string) bool { return strings.Contains(p, "@") && strings.Contains(p, "arguments") })
 }
 
-// The smallest change that is named is one: no permit is nearer.
+// TestExplanationAgrees checks that the smallest change is minimal: no other permit is nearer.
 func TestExplanationAgrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, r := policiesOf(t), requestOf(t)
@@ -198,8 +199,8 @@ func TestExplanationAgrees(t *testing.T) {
 	})
 }
 
-// Under the policies that come with Biplane, whoever has read more is never allowed more; and where
-// only one side of the trio was read nothing changes.
+// TestMoreLabelsNeverLoosen checks the starter policies. More labels must never allow more, and
+// labels from only one side of the trio must change nothing.
 func TestMoreLabelsNeverLoosen(t *testing.T) {
 	strict := map[policy.Effect]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
 	some := func(t *rapid.T, of []string, name string) []string {

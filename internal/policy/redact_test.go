@@ -39,7 +39,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Whatever the shape of a result, a secret in a field of that name is not in what is left.
+// TestNoSecretIsLeft checks that a secret in a named field is removed from results of any shape.
 func TestNoSecretIsLeft(t *testing.T) {
 	var value func(depth int) *rapid.Generator[any]
 	value = func(depth int) *rapid.Generator[any] {

@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// redact returns what is left of structured content, and of the same as text.
+// redact returns the redacted structured content, and the same content redacted as text.
 func redact(t interface{ Fatal(...any) }, paths string, structured any) string {
 	doc, err := json.Marshal(structured)
 	if err != nil {
@@ -33,7 +33,8 @@ func redact(t interface{ Fatal(...any) }, paths string, structured any) string {
 
 const ssn = "078-05-1120"
 
-// JSON that strings hold is read like the rest, and what can't be read is left out.
+// TestRedactInsideStrings checks that JSON in strings is redacted too, and that anything unreadable
+// is removed.
 func TestRedactInsideStrings(t *testing.T) {
 	doc := `{"name":"Ann","ssn":"` + ssn + `"}`
 	nested := doc
@@ -72,11 +73,12 @@ func TestRedactInsideStrings(t *testing.T) {
 	}
 }
 
-// What has none of the fields stays, and so does what is around them.
+// TestRedactKeepsTheRest checks that texts without the fields are kept, as is everything around the
+// fields.
 func TestRedactKeepsTheRest(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"result":"{\"ssn\":\"1\",\"n\":12345678901234567890}"}`, `{"result":"{\"n\":12345678901234567890,\"ssn\":\"[redacted]\"}"}`},
-		// as frameworks wrap it
+		// the form in which frameworks wrap results
 		{`{"result":{"customer":{"ssn":"1","n":2}}}`, `{"result":{"customer":{"n":2,"ssn":"[redacted]"}}}`},
 		{`{"a":"{\"customer\":{\"ssn\":1}}\n{\"n\":1.0}"}`, `{"a":"{\"customer\":{\"ssn\":\"[redacted]\"}}\n{\"n\":1.0}"}`},
 		{`{"a":"The ssn was checked [twice], 100% sure & done","b":"{name}","c":"YWJjZGVmZ2hpag==","d":"C:\\users\\ann"}`,
@@ -92,7 +94,8 @@ func TestRedactKeepsTheRest(t *testing.T) {
 	}
 }
 
-// However a document is put into strings of documents, the field is not in what is left.
+// TestNoSecretIsLeftInStrings checks that the field is removed however documents are nested in
+// strings of documents.
 func TestNoSecretIsLeftInStrings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SampledFrom([]string{`"key"`, `"KEY"`, `"k\u0065y"`}).Draw(t, "key")

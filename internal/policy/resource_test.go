@@ -8,12 +8,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// never is a policy that fits no request, and keeps decisions on files from being taken once for
-// all.
+// never is a policy that matches no request, and prevents cached decisions for all files.
 const never = "\n@id(\"never\") forbid (principal, action, resource) when { principal.id == \"nobody at all\" };"
 
-// TestFilesAreDecidedOnceForAll compares the decisions that are taken once for all files with those
-// that look at each.
+// TestFilesAreDecidedOnceForAll compares the cached decisions for all files with individual ones.
 func TestFilesAreDecidedOnceForAll(t *testing.T) {
 	texts := []string{
 		`permit (principal, action, resource);`,
@@ -70,8 +68,8 @@ func TestCheckSaysThatFilesAreDenied(t *testing.T) {
 	}
 }
 
-// BenchmarkFile is what a program's use of a file costs by the policy that is in force by default,
-// and by one that looks at folders.
+// BenchmarkFile measures a file decision under the default policy, and under one that depends on
+// folders.
 func BenchmarkFile(b *testing.B) {
 	for _, name := range []string{"ask-for-writes", "read-only"} {
 		f, _ := policy.Starter(name)

@@ -35,7 +35,7 @@ func TestReveals(t *testing.T) {
 		{own, "write", []string{"email", "card"}, false},
 		{own, "write", nil, false},
 		{own, "blog", []string{"email"}, false},
-		{own, "own", []string{"email"}, false}, // nobody is asked about that alone
+		{own, "own", []string{"email"}, false}, // approval of that alone is not supported
 		{starter("open"), "blog", []string{"card"}, true},
 		{starter("open"), "search", []string{"email"}, false},
 		{starter("open"), "fetch", []string{"email"}, false},

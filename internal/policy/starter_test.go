@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-// TestStarters looks for what New doesn't look for in policies that come with Biplane.
+// TestStarters checks the starter policies, since New doesn't.
 func TestStarters(t *testing.T) {
 	for _, name := range Starters() {
 		f, ok := Starter(name)
