@@ -16,8 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// A shape is how programs ask a person: for one write, for several at once, or for all that they
-// write as a plan.
+// A shape is how programs ask for approval: for one write, for several at once, or for a plan of
+// all writes.
 type shape struct {
 	name   string
 	mode   string // of execute
@@ -26,8 +26,8 @@ type shape struct {
 
 var shapes = []shape{{"one", "", 1}, {"several", "", 3}, {"plan", "plan", 4}}
 
-// code gives a program of a shape and kind. It reads, then makes its writes: one; three together;
-// or one and then three together.
+// code returns a program of a shape and kind. It reads, then makes its writes: one, three
+// concurrently, or one and then three concurrently.
 func (s shape) code(k kind, label string) string {
 	alone, together := "got.push(await w(0));", "got.push(...await Promise.all([%s].map(w)));"
 	code := "const K = \"LABEL\";\nconst w = i => ledger.write({ key: K + i });\nconst got = [];\nawait ledger.read({ key: K });\nBODY\nawait ledger.read({ key: K + \"end\" });\n"
@@ -50,12 +50,12 @@ func (s shape) code(k kind, label string) string {
 	return strings.NewReplacer("LABEL", label, "BODY", body).Replace(code) + "got"
 }
 
-// The steps at which nothing is under way at the upstream.
+// The steps at which the upstream has nothing under way.
 const (
-	reading step = "reading" // before anybody is asked
+	reading step = "reading" // before any request
 	waits   step = "waits"   // all programs wait
 	decided step = "decided" // the first decision was just confirmed
-	ending  step = "ending"  // all is written, and the program has not ended
+	ending  step = "ending"  // everything is written, but the program has not ended
 )
 
 // A moment is when the process of a round is killed.
@@ -65,8 +65,8 @@ type moment struct {
 	step  step
 	write int
 	drop  bool
-	after time.Duration // so long after the decisions begin; 0: at the step
-	cli   bool          // decided on the command line; else over the API
+	after time.Duration // this long after the decisions start; 0: at the step
+	cli   bool          // decide on the command line, not over the API
 }
 
 func (m moment) String() string {
@@ -76,12 +76,12 @@ func (m moment) String() string {
 	return fmt.Sprintf("%s, %s, write %d %s, dropped %v, command line %v", m.shape.name, kinds[m.kind], m.write, m.step, m.drop, m.cli)
 }
 
-// moments gives each step of each shape and kind.
+// moments returns all steps of each shape and kind.
 func moments() (all []moment) {
 	for _, s := range shapes {
 		for k := range kinds {
 			for _, at := range []step{reading, waits, decided, ending} {
-				if at != ending || s.mode == "" { // what a plan reads it has read before
+				if at != ending || s.mode == "" { // a plan has already read what it reads
 					all = append(all, moment{shape: s, kind: k, step: at})
 				}
 			}
@@ -96,11 +96,11 @@ func moments() (all []moment) {
 	return all
 }
 
-// TestCrashAsked kills biplane with SIGKILL at steps of executions that wait for a person: for one
-// approval, for several at once, and for a plan. Another client decides, after a restart, on the
-// command line or over the API. What was approved is written once, with the bytes that were
-// approved, or is reported as unknown. BIPLANE_CRASH is how many kills at random times there are
-// besides those at each step; without it, a choice of both.
+// TestCrashAsked kills biplane with SIGKILL at steps of executions that wait for approval: one,
+// several at once, or of a plan. Another client decides after a restart, on the command line or
+// over the API. Each approved call must be written once, with the approved bytes, or be reported as
+// unknown. BIPLANE_CRASH is the number of kills at random times, in addition to those at each step.
+// Without it, the test makes a selection of both.
 func TestCrashAsked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -133,7 +133,7 @@ func TestCrashAsked(t *testing.T) {
 	}
 }
 
-// ask has the processes that begin from now on ask a person about each write.
+// ask configures the processes started from now on to require approval for each write.
 func (c *crash) ask() {
 	c.Helper()
 	config := fmt.Sprintf("policy: ask-for-writes\nstart_wait: 30s\nsessions: { suspend_after: 100ms }\nmcpServers:\n  ledger: { url: %s }\n", c.ledger.server.URL)
@@ -142,7 +142,7 @@ func (c *crash) ask() {
 	}
 }
 
-// choice gives a few moments of each shape.
+// choice returns a few moments of each shape.
 func choice(all []moment) (few []moment) {
 	n := map[string]int{}
 	for _, m := range all {
@@ -153,7 +153,7 @@ func choice(all []moment) (few []moment) {
 	return few
 }
 
-// asked is one round.
+// asked plays one round.
 func (c *crash) asked(m moment) {
 	c.Helper()
 	c.rounds++
@@ -167,7 +167,7 @@ func (c *crash) asked(m moment) {
 		c.ledger.set(&trap{key: key, step: looked, fire: c.killer()})
 	}
 	c.propose(m, jobs)
-	c.kill() // those who decide come after a restart
+	c.kill() // deciders connect after a restart
 	c.begin()
 	fire := c.killer()
 	switch m.step {
@@ -191,7 +191,7 @@ func (c *crash) asked(m moment) {
 	case m.step == decided:
 		select {
 		case <-p.confirmed:
-		case <-time.After(10 * time.Second): // on the command line all was decided before
+		case <-time.After(10 * time.Second): // the command line has decided everything before
 		}
 		c.kill()
 		c.begin()
@@ -204,7 +204,7 @@ func (c *crash) asked(m moment) {
 	c.told(m, jobs, p)
 }
 
-// propose begins the programs, and returns when each waits, or its process is dead.
+// propose starts the programs, and returns when each waits or its process is dead.
 func (c *crash) propose(m moment, jobs []*job) {
 	client := c.client()
 	var wg sync.WaitGroup
@@ -216,7 +216,7 @@ func (c *crash) propose(m moment, jobs []*job) {
 	wg.Wait()
 }
 
-// revive begins a process where the trap has killed the one that there was.
+// revive starts a process if the trap has killed the last one.
 func (c *crash) revive() {
 	c.mu.Lock()
 	dead := c.dead
@@ -228,7 +228,7 @@ func (c *crash) revive() {
 	}
 }
 
-// restOrRevive is rest where the process may still be killed meanwhile.
+// restOrRevive is like rest, but the process may still be killed.
 func (c *crash) restOrRevive() {
 	c.Helper()
 	waitFor(c.T, "no execution is under way", func() bool {
@@ -238,13 +238,13 @@ func (c *crash) restOrRevive() {
 	})
 }
 
-// An approver approves all that waits, from a client of its own.
+// An approver approves all pending requests, from its own client.
 type approver struct {
 	c         *crash
-	confirmed chan struct{} // closed when the first decision was confirmed
+	confirmed chan struct{} // closed when the first decision is confirmed
 	once      sync.Once
 	mu        sync.Mutex
-	decided   map[string]int // decisions that were confirmed, by request
+	decided   map[string]int // confirmed decisions, by request
 }
 
 func (p *approver) sit(ctx context.Context) {
@@ -267,7 +267,7 @@ func (p *approver) sit(ctx context.Context) {
 	}
 }
 
-// command approves what waits with the command line, in one process.
+// command approves all pending requests with one process of the command line.
 func (p *approver) command(c *crash) {
 	list, err := c.client().Approvals(c.ctx, "", false)
 	if err != nil || len(list) == 0 {
@@ -277,10 +277,10 @@ func (p *approver) command(c *crash) {
 	for _, r := range list {
 		args = append(args, r.ID)
 	}
-	_ = c.command(args...).Run() // what it could not do is done by whoever sits
+	_ = c.command(args...).Run() // failed decisions are left to sit
 }
 
-// told holds what became of the programs against the ledger and the requests.
+// told checks the final state of the programs against the ledger and the requests.
 func (c *crash) told(m moment, jobs []*job, p *approver) {
 	c.Helper()
 	if len(c.ledger.odd) > 0 {
@@ -329,7 +329,8 @@ func (c *crash) told(m moment, jobs []*job, p *approver) {
 	}
 }
 
-// askedOutcome checks the executions of one program, and gives the state of the one that was begun.
+// askedOutcome checks the executions of one program, and returns the state of the one that was
+// started.
 func (c *crash) askedOutcome(m moment, j *job, of []*api.ExecutionDetail, requests map[string][]api.Approval) string {
 	c.Helper()
 	asked, written := c.ledger.of(j.label)
@@ -385,8 +386,8 @@ func (c *crash) askedOutcome(m moment, j *job, of []*api.ExecutionDetail, reques
 	return made.State
 }
 
-// interruptedAsked checks that an execution could not go on for a call of which nobody can know,
-// and is right about the others.
+// interruptedAsked checks that an execution was interrupted only by a call with an unknown outcome,
+// and reports the others correctly.
 func (c *crash) interruptedAsked(j *job, d *api.ExecutionDetail, asked map[string]int, written map[string][]string) {
 	c.Helper()
 	known, unknown := map[string]bool{}, 0
@@ -413,7 +414,7 @@ func (c *crash) interruptedAsked(j *job, d *api.ExecutionDetail, asked map[strin
 	}
 }
 
-// approvedOf checks that what was sent had been approved, with these bytes, once.
+// approvedOf checks that every call sent had been approved once, with the same bytes.
 func (c *crash) approvedOf(m moment, j *job, d *api.ExecutionDetail, asked map[string]int, requests []api.Approval) {
 	c.Helper()
 	approved := map[string]int{}

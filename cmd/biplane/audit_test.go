@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	_ "modernc.org/sqlite" // the auditor's adversary has the database's own tools
+	_ "modernc.org/sqlite" // for tampering with the database directly
 )
 
-// tamper changes what must not be changed: tamper record DATABASE RECORD, or tamper leaf PROOF.
+// tamper modifies protected data: tamper record DATABASE RECORD, tamper sql DATABASE STATEMENT...,
+// or tamper leaf PROOF.
 func tamper(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
 	case !neg && len(args) == 3 && args[0] == "record":
@@ -24,8 +25,8 @@ func tamper(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// tamperRecord makes a record say another principal, and puts the trigger back that would have kept
-// it from that.
+// tamperRecord changes the principal of a record. It removes the trigger that prevents this, and
+// restores it afterwards.
 func tamperRecord(ts *testscript.TestScript, file, record string) {
 	db, err := sql.Open("sqlite", file)
 	ts.Check(err)
@@ -45,8 +46,8 @@ func tamperRecord(ts *testscript.TestScript, file, record string) {
 	ts.Check(err)
 }
 
-// tamperSQL runs statements without the triggers that would keep them from the record, and puts
-// these back.
+// tamperSQL runs statements without the triggers that protect the record, and restores them
+// afterwards.
 func tamperSQL(ts *testscript.TestScript, file string, statements []string) {
 	db, err := sql.Open("sqlite", file)
 	ts.Check(err)
@@ -64,7 +65,7 @@ func tamperSQL(ts *testscript.TestScript, file string, statements []string) {
 	}
 }
 
-// tamperProof changes the leaf that a proof is of.
+// tamperProof changes the leaf in a proof.
 func tamperProof(ts *testscript.TestScript, file string) {
 	lines := strings.Split(ts.ReadFile(file), "\n")
 	leaf, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(lines[1], "extra "))

@@ -19,16 +19,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// writes is how many writes each program of these tests makes.
+// writes is the number of writes of each program in these tests.
 const writes = 10
 
-// A kind is a sort of programs that are killed: all make ten writes, the second to fourth and the
-// sixth to ninth of them in parallel, and a read in between.
+// A kind is a kind of program to kill. Each makes ten writes, the second to fourth and the sixth to
+// ninth concurrently, with a read in between.
 type kind struct{ language, session string }
 
 var kinds = []kind{{"typescript", ""}, {"python", ""}, {"typescript", "ts"}, {"python", "py"}}
 
-// program gives a program of a kind, which calls its entries label0 to label9.
+// program returns a program of a kind, whose entries have the keys label0 to label9.
 func (k kind) program(label string) string {
 	code := `const K = "LABEL";
 const w = i => ledger.write({ key: K + i });
@@ -66,15 +66,15 @@ got.append(await w(9))
 	return strings.ReplaceAll(code, "LABEL", label) + last
 }
 
-// A job is one execution that the driver has begun.
+// A job is one execution that the driver has started.
 type job struct {
 	kind
 	label string
-	acked *api.Execution // what was answered; nil when nothing was
+	acked *api.Execution // the answer; nil if there was none
 }
 
-// A crash drives one data folder: it runs programs, kills the process that runs them, begins
-// another one on the folder, and holds what both say of the programs against the ledger.
+// A crash drives one data folder. It runs programs, kills their process, starts another one on the
+// folder, and checks what both report against the ledger.
 type crash struct {
 	*testing.T
 	ctx    context.Context
@@ -82,8 +82,8 @@ type crash struct {
 	ledger *ledger
 	rng    *rand.Rand
 	rounds int
-	counts map[string]int // by session: programs that ended well
-	tally  map[string]int // by what became of executions that were under way
+	counts map[string]int // by session: programs that succeeded
+	tally  map[string]int // by final state of executions that were interrupted by a kill
 	signed []string       // the last checkpoint of the record
 
 	mu     sync.Mutex
@@ -111,7 +111,8 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	return c
 }
 
-// configure writes the configuration: with when programs are suspended that only wait for tools.
+// configure writes the configuration. Programs that only wait for tools are suspended after
+// suspendAfter.
 func (c *crash) configure(suspendAfter string) {
 	c.Helper()
 	config := fmt.Sprintf("policy: open\nstart_wait: 30s\nsessions: { suspend_after: %s }\nmcpServers:\n  ledger: { url: %s }\n", suspendAfter, c.ledger.server.URL)
@@ -123,7 +124,7 @@ func (c *crash) configure(suspendAfter string) {
 func (c *crash) data() string        { return filepath.Join(c.dir, "data") }
 func (c *crash) client() *api.Client { return daemon.Client(c.data()) }
 
-// command makes a biplane on the folder.
+// command returns a biplane command on the folder.
 func (c *crash) command(args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -165,10 +166,10 @@ func (c *crash) begin() {
 	})
 }
 
-// kill kills the process, as kill -9 does, and waits until it is gone.
+// kill kills the process with SIGKILL, and waits until it is gone.
 func (c *crash) kill() { c.killer()() }
 
-// killer gives what kills the process that runs now, and no later one.
+// killer returns a function that kills the current process, and no later one.
 func (c *crash) killer() func() {
 	c.mu.Lock()
 	cmd, dead := c.cmd, c.dead
@@ -181,7 +182,7 @@ func (c *crash) killer() func() {
 	}
 }
 
-// run begins a program of each kind, and returns when all of them are answered, or their process is
+// run starts a program of each kind, and returns when all of them are answered or their process is
 // dead.
 func (c *crash) run(jobs []*job) {
 	var wg sync.WaitGroup
@@ -206,15 +207,15 @@ func (c *crash) jobs() []*job {
 	return jobs
 }
 
-// A plan says when the process of a round is killed.
+// A plan configures when the process of a round is killed.
 type plan struct {
 	kind  int
 	write int // -1: at the read
 	step  step
 	drop  bool
-	after time.Duration // if not 0: so long after the beginning, instead
-	again time.Duration // if not 0: killed once more, so long after it is back
-	slow  bool          // the reads take so long that programs are suspended meanwhile
+	after time.Duration // if not 0: this long after the start, instead
+	again time.Duration // if not 0: killed again, this long after the restart
+	slow  bool          // reads take so long that programs are suspended
 }
 
 func (p plan) String() string {
@@ -224,8 +225,8 @@ func (p plan) String() string {
 	return fmt.Sprintf("%s, write %d %s, dropped %v, again %v", kinds[p.kind], p.write, p.step, p.drop, p.again)
 }
 
-// round runs programs, kills the process as planned, and checks what is left once a new one is at
-// rest.
+// round runs programs, kills the process as planned, and checks the results once a new process is
+// at rest.
 func (c *crash) round(p plan) {
 	c.Helper()
 	jobs := c.jobs()
@@ -268,7 +269,7 @@ func (c *crash) rest() {
 	})
 }
 
-// check holds the executions of a round against the ledger.
+// check checks the executions of a round against the ledger.
 func (c *crash) check(p plan, jobs []*job) bool {
 	c.Helper()
 	client := c.client()
@@ -299,7 +300,7 @@ func (c *crash) check(p plan, jobs []*job) bool {
 		if state == api.StateDone && j.session != "" {
 			c.counts[j.session]++
 		}
-		// At the read nothing else is under way, and all before it is known.
+		// During the read nothing else is under way, and everything before it is known.
 		if p.after == 0 && p.write < 0 && i == p.kind && state != api.StateDone {
 			c.Errorf("%s: killed when only a read was under way, it is %s", j.label, state)
 		}
@@ -313,8 +314,8 @@ func (c *crash) check(p plan, jobs []*job) bool {
 	return !c.Failed()
 }
 
-// record verifies the record, also against what was signed in the round before, and that it has all
-// that was sent.
+// record verifies the record, including its growth since the previous round's checkpoint, and
+// checks that it has everything that was sent.
 func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 	c.Helper()
 	client := c.client()
@@ -345,7 +346,7 @@ func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 	c.signed = []string{checkpoint.Checkpoint}
 }
 
-// outcome checks one execution, and gives its state.
+// outcome checks one execution, and returns its state.
 func (c *crash) outcome(j *job, d *api.ExecutionDetail) string {
 	c.Helper()
 	asked, written := c.ledger.of(j.label)
@@ -374,7 +375,7 @@ func (c *crash) outcome(j *job, d *api.ExecutionDetail) string {
 	return d.State
 }
 
-// done checks an execution that ended well: all is written once, and the program was told so.
+// done checks a successful execution: everything was written once, and the program got the results.
 func (c *crash) done(j *job, d *api.ExecutionDetail, written map[string][]string) {
 	c.Helper()
 	var value, want []string
@@ -392,8 +393,8 @@ func (c *crash) done(j *job, d *api.ExecutionDetail, written map[string][]string
 	}
 }
 
-// interrupted checks an execution that could not go on: it names a call of which nobody can know
-// whether it took effect, and is right about all others.
+// interrupted checks an execution that could not continue: it names a call with an unknown outcome,
+// and reports all others correctly.
 func (c *crash) interrupted(j *job, d *api.ExecutionDetail, asked map[string]int, written map[string][]string) {
 	c.Helper()
 	if d.Error == nil || !strings.Contains(d.Error.Message, "ledger.write") {
@@ -433,8 +434,7 @@ func (c *crash) interrupted(j *job, d *api.ExecutionDetail, asked map[string]int
 	}
 }
 
-// session checks that the session of a kind has what its programs that ended well left, and nothing
-// else.
+// session checks that the session of a kind has exactly the effects of its successful programs.
 func (c *crash) session(k kind) {
 	c.Helper()
 	x, err := c.client().Run(c.ctx, api.RunRequest{Code: "n", Language: k.language, Session: k.session})
@@ -447,7 +447,7 @@ func (c *crash) session(k kind) {
 	}
 }
 
-// settle begins the sessions.
+// settle creates the sessions.
 func (c *crash) settle() {
 	c.Helper()
 	for _, k := range kinds {
@@ -461,7 +461,7 @@ func (c *crash) settle() {
 	}
 }
 
-// length measures how long the programs of a round take that nobody kills, and checks them.
+// length measures how long the programs of a round take without a kill, and checks them.
 func (c *crash) length() time.Duration {
 	c.Helper()
 	jobs := c.jobs()
@@ -487,7 +487,7 @@ func compact(v json.RawMessage) string {
 	return string(text)
 }
 
-// steps gives each step of each write of a program of each kind: 4 × (10 × 4 + 1).
+// steps returns all steps of each write of a program of each kind: 4 × (10 × 4 + 1).
 func steps() (all []plan) {
 	for k := range kinds {
 		for w := range writes {
@@ -501,7 +501,7 @@ func steps() (all []plan) {
 	return all
 }
 
-// moreKills is BIPLANE_CRASH: how many kills at random times there are; 0 where it is not set.
+// moreKills returns BIPLANE_CRASH, the number of kills at random times; 0 if it is not set.
 func moreKills(t *testing.T) int {
 	text := os.Getenv("BIPLANE_CRASH")
 	if text == "" {
@@ -514,7 +514,7 @@ func moreKills(t *testing.T) int {
 	return n
 }
 
-// seedOf is BIPLANE_CRASH_SEED, of the random choices of an earlier run, or a new one.
+// seedOf returns BIPLANE_CRASH_SEED, the seed of an earlier run, or a new one.
 func seedOf(t *testing.T) uint64 {
 	text := os.Getenv("BIPLANE_CRASH_SEED")
 	if text == "" {
@@ -528,10 +528,10 @@ func seedOf(t *testing.T) uint64 {
 }
 
 // TestCrash kills biplane with SIGKILL at steps of executions with ten writes, some of them
-// parallel, and at random times, begins another one on its data folder, and counts at the upstream:
-// each write was made once, or is reported as unknown. Each kill hits four executions at once.
-// BIPLANE_CRASH is how many kills at random times there are besides those at each step; without it,
-// a choice of both.
+// concurrent, and at random times. It starts another one on the data folder, and counts at the
+// upstream: each write must be made once, or be reported as unknown. Each kill hits four executions
+// at once. BIPLANE_CRASH is the number of kills at random times, in addition to those at each step.
+// Without it, the test makes a selection of both.
 func TestCrash(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -567,8 +567,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// oneRecord checks that each call of an execution has one record, or that the others name the one
-// before, and that its journal is not taken for one whose end was cut off.
+// oneRecord checks that each call of an execution has one record, or further ones that name the
+// previous one, and that its journal is not mistaken for a truncated one.
 func (c *crash) oneRecord(execution string) {
 	c.Helper()
 	if d, err := c.client().Journal(c.ctx, execution); err != nil || d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {

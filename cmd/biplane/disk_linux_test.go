@@ -34,7 +34,7 @@ func (c *crash) disk(bytes int) {
 	})
 }
 
-// fill takes all that is free on the disk.
+// fill uses up all free space on the disk.
 func (c *crash) fill() (free func()) {
 	c.Helper()
 	name := filepath.Join(c.data(), "filler")
@@ -57,7 +57,7 @@ func (c *crash) fill() (free func()) {
 	}
 }
 
-// one runs a program that makes one write, and says why it was not made; nil when it was.
+// one runs a program that makes one write, and returns why it was not made.
 func (c *crash) one(key string) error {
 	c.Helper()
 	x, err := c.client().Run(c.ctx, api.RunRequest{Code: fmt.Sprintf("await ledger.write({ key: %q })", key)})
@@ -70,7 +70,7 @@ func (c *crash) one(key string) error {
 	return nil
 }
 
-// full makes writes until one is refused, since what the database has already may hold some more.
+// full makes writes until one is refused, since the database may still have free pages.
 func (c *crash) full(label string) {
 	c.Helper()
 	for i := range 1000 {
@@ -92,8 +92,8 @@ func (c *crash) full(label string) {
 	c.Fatal("a thousand writes went well on a disk without space")
 }
 
-// TestDiskFull fills the disk under a biplane: writes are refused, not sent, with what to do about
-// it; when there is room again all goes on, with and without a kill -9 in between.
+// TestDiskFull fills the disk under a biplane. Writes must be refused and not sent, with advice.
+// When there is space again, everything must continue, with and without a kill -9 in between.
 func TestDiskFull(t *testing.T) {
 	c := newCrash(t, 1)
 	c.disk(24 << 20)
@@ -126,8 +126,7 @@ func TestDiskFull(t *testing.T) {
 	c.length()
 }
 
-// TestDiskReadOnly begins a biplane on a folder that can't be written: it says so, and does
-// nothing.
+// TestDiskReadOnly starts a biplane on a read-only folder. It must report that and do nothing.
 func TestDiskReadOnly(t *testing.T) {
 	c := newCrash(t, 1)
 	c.disk(24 << 20)
@@ -156,9 +155,9 @@ func TestDiskReadOnly(t *testing.T) {
 	}
 }
 
-// TestDiskTorn begins biplane on folders whose last write to the database was torn: cut off at any
-// byte, or followed by a part of a page that was still being written. What was on the disk is
-// there, and no execution is left in between. A database that is damaged elsewhere is refused.
+// TestDiskTorn starts biplane on folders whose last write to the database was torn: cut off at any
+// byte, or followed by part of an unfinished page. Everything that was on the disk must be there,
+// and no execution may be left half-done. A database with other damage must be refused.
 func TestDiskTorn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -212,7 +211,7 @@ func TestDiskTorn(t *testing.T) {
 	}
 
 	c.restore(whole)
-	if out, err := c.command("sessions").CombinedOutput(); err != nil { // its end leaves one file
+	if out, err := c.command("sessions").CombinedOutput(); err != nil { // a clean exit leaves a single file
 		t.Fatalf("%v\n%s", err, out)
 	}
 	db := filepath.Join(c.data(), "biplane.db")
@@ -230,7 +229,7 @@ func TestDiskTorn(t *testing.T) {
 	}
 }
 
-// restore makes the data folder a copy of another one.
+// restore replaces the data folder by a copy of another one.
 func (c *crash) restore(from string) {
 	c.Helper()
 	c.kill()

@@ -20,13 +20,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// guarded is an MCP server on a port of this machine that lets in who has signed in, and the
-// authorization server for it:
+// guarded is an MCP server on a local port that requires sign-in, with its authorization server:
 //
-//	guarded PORT [LIFE]    tokens live so long, 1h where it isn't said
+//	guarded PORT [LIFE]    LIFE is the lifetime of tokens, 1h by default
 //
-// echo needs the scope read, write needs the scope write. GET /log says what the authorization
-// server was asked, and POST /revoke-all makes it forget all tokens.
+// echo requires the scope read, write the scope write. GET /log returns the requests to the
+// authorization server, and POST /revoke-all revokes all tokens.
 func guarded() {
 	life := time.Hour
 	if len(os.Args) > 2 {
@@ -47,9 +46,9 @@ type guard struct {
 	life time.Duration
 
 	mu      sync.Mutex
-	codes   map[string]url.Values // what the code was asked for with
-	access  map[string]string     // scopes
-	refresh map[string]string     // scopes
+	codes   map[string]url.Values // the parameters of the authorization request
+	access  map[string]string     // the scopes of each token
+	refresh map[string]string     // the scopes of each token
 	log     []string
 }
 
@@ -126,7 +125,7 @@ func (g *guard) routes() http.Handler {
 	return mux
 }
 
-// token gives tokens for a code or a refresh token; nil refuses.
+// token returns tokens for a code or a refresh token; nil refuses.
 func (g *guard) token(form url.Values) map[string]any {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,7 +151,7 @@ func (g *guard) token(form url.Values) map[string]any {
 	return map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(g.life.Seconds()), "refresh_token": refresh, "scope": scope}
 }
 
-// door lets in who has a token, with the scope that the call needs.
+// door admits requests with a token that has the scope of the call.
 func (g *guard) door(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -192,9 +191,9 @@ func (g *guard) server() *mcp.Server {
 	return s
 }
 
-// browse is a browser whose person agrees to everything: it opens an address, and goes where it is
-// sent. With -stay it stops before this machine's own pages, and prints where it was sent, as a
-// browser on another machine would show it.
+// browse is a browser whose user agrees to everything: it opens an address and follows redirects.
+// With -stay it stops before this machine's own pages, and prints the address, like a browser on
+// another machine.
 func browse() {
 	args := os.Args[1:]
 	client := &http.Client{Timeout: 20 * time.Second}
@@ -218,8 +217,8 @@ func browse() {
 	io.Copy(os.Stdout, resp.Body)
 }
 
-// pasting runs a command, opens the address that it prints elsewhere, and pastes where the browser
-// ends:
+// pasting runs a command, opens the address that it prints in a browser elsewhere, and pastes the
+// address at which the browser ends:
 //
 //	pasting COMMAND...
 func pasting() {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// labelled makes a working folder whose stub is three upstreams: crm with private data, inbox with
-// what strangers wrote, and web, which leads out.
+// labelled returns a working folder in which the stub is three upstreams: crm has private data,
+// inbox has untrusted messages, and web sends data out.
 func labelled(t *testing.T) string {
 	t.Helper()
 	dir := folder(t)
@@ -31,8 +31,8 @@ const (
 	post     = "return await web.echo({ message: 'ann' })"
 )
 
-// What one program gave an agent, it may send on by the next one: the connection carries the
-// labels.
+// TestConnectionCarriesLabels checks that the labels of a program's output apply to the next
+// programs of its connection, which could send it on.
 func TestConnectionCarriesLabels(t *testing.T) {
 	dir := labelled(t)
 	p := start(t, dir, "mcp")
@@ -45,14 +45,14 @@ func TestConnectionCarriesLabels(t *testing.T) {
 	}
 	p.execute(6, post)
 	p.want(6, `"state":"waiting"`)
-	other := start(t, dir, "mcp") // the same person, another agent
+	other := start(t, dir, "mcp") // the same user, another agent
 	other.hello()
 	other.execute(2, post)
 	other.want(2, `"state":"done"`)
 }
 
-// The process that an agent speaks through is killed, and another takes its place: the agent still
-// knows what it read.
+// TestTakeoverCarriesLabels kills the process through which an agent speaks. Its labels must still
+// apply in the process that takes over.
 func TestTakeoverCarriesLabels(t *testing.T) {
 	dir := labelled(t)
 	owner := start(t, dir, "mcp")
@@ -67,7 +67,7 @@ func TestTakeoverCarriesLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay.execute(3, mail)
-	if relay.answer(3) == "" { // it may have gone to the one that was killed
+	if relay.answer(3) == "" { // it may have gone to the killed process
 		t.Fatal("no answer")
 	}
 	relay.execute(4, mail)

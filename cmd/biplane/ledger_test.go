@@ -23,32 +23,32 @@ import (
 type step string
 
 const (
-	arrived  step = "arrived"  // the request is here, and nothing is done yet
-	applied  step = "applied"  // it is done, and not answered
-	answered step = "answered" // the answer has left
-	looked   step = "looked"   // a read has come, while nothing else is under way
+	arrived  step = "arrived"  // the request has arrived, nothing is done yet
+	applied  step = "applied"  // it is done, but not answered
+	answered step = "answered" // the answer has been sent
+	looked   step = "looked"   // a read has arrived, with nothing else under way
 )
 
-// A ledger is an upstream over HTTP that outlives the biplane in front of it, and counts what it is
-// asked to write.
+// A ledger is an upstream over HTTP that outlives the biplane in front of it, and counts its
+// writes.
 type ledger struct {
 	server *httptest.Server
 
 	mu     sync.Mutex
-	writes map[string][]string // by key: what was answered to each that took effect
-	asked  map[string]int      // by key: requests that came
-	odd    []string            // arguments of writes that are not what programs here approve, byte for byte
+	writes map[string][]string // by key: the answers to writes that took effect
+	asked  map[string]int      // by key: requests received
+	odd    []string            // arguments of writes that differ from the approved bytes
 	under  int                 // calls under way
-	slow   bool                // so are reads
+	slow   bool                // reads are slow
 	trap   *trap
 }
 
-// A trap is what happens at one step of one write, once.
+// A trap fires once, at one step of one write.
 type trap struct {
 	key  string // empty: any
-	skip int    // times that it doesn't
+	skip int    // how many times to skip
 	step step
-	drop bool // the write is not done: as if the request had come to the upstream's door and no further
+	drop bool // drop the write, as if the request had never been handled
 	fire func()
 }
 
@@ -128,8 +128,7 @@ func (l *ledger) quiet() bool {
 
 var errDropped = errors.New("the upstream broke off")
 
-// write does what the tool is asked to. It doesn't look at whether whoever asked is still there, as
-// upstreams don't.
+// write performs a write. Like real upstreams, it doesn't check whether the caller is still there.
 func (l *ledger) write(key string) (receipt string, err error) {
 	l.mu.Lock()
 	l.asked[key]++
@@ -145,10 +144,10 @@ func (l *ledger) write(key string) (receipt string, err error) {
 	return receipt, nil
 }
 
-// dawdling is how long a slow read takes.
+// dawdling is the duration of a slow read.
 const dawdling = 300 * time.Millisecond
 
-// dawdle says whether reads are slow.
+// dawdle sets whether reads are slow.
 func (l *ledger) dawdle(slow bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +170,7 @@ func (l *ledger) set(t *trap) {
 	l.trap = t
 }
 
-// at springs the trap that is set for a step, and reports whether the write is dropped.
+// at springs the trap if it is set for a step, and reports whether the write is dropped.
 func (l *ledger) at(s step, key string) bool {
 	l.mu.Lock()
 	t := l.trap
@@ -189,7 +188,7 @@ func (l *ledger) at(s step, key string) bool {
 	return t.drop
 }
 
-// restore makes the entries what of gave of all of them.
+// restore resets the entries to those that of returned for all keys.
 func (l *ledger) restore(asked map[string]int, writes map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,8 +198,7 @@ func (l *ledger) restore(asked map[string]int, writes map[string][]string) {
 	}
 }
 
-// of gives the entries of all keys that begin with a label: how often each was asked for, and what
-// was answered.
+// of returns the entries of all keys with a prefix: the number of requests, and the answers.
 func (l *ledger) of(label string) (asked map[string]int, writes map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
 
-// quickExit is GORACE for the processes of the tests: otherwise the race detector waits a second at
+// quickExit is the GORACE of the tests' processes. By default, the race detector waits a second at
 // every exit.
 const quickExit = "atexit_sleep_ms=0"
 
@@ -41,20 +41,20 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScript runs the stories, which are the documentation of the command line. They have these
-// commands besides the usual ones and biplane itself:
+// TestScript runs the stories, which document the command line. Besides the usual commands and
+// biplane itself they have:
 //
 //	status CODE COMMAND...    run a command that must exit with CODE
-//	http METHOD URL [FILE]    make a request, its answer to stdout; a unix socket's file may stand in front: FILE.sock:/path
+//	http METHOD URL [FILE]    make a request, and print the answer; URL may be FILE.sock:/path
 //	await URL                 wait until URL answers with 200
-//	let NAME PATTERN          set the variable NAME to what the pattern's group matches in the output of the last command
-//	gone PATTERN              wait until no process has PATTERN in its command line; ! gone: until one has
-//	tamper record DATABASE RECORD, tamper leaf PROOF    change what must not be changed
+//	let NAME PATTERN          set NAME to the first group of PATTERN in the last command's output
+//	gone PATTERN              wait until no command line matches PATTERN; ! gone: until one does
+//	tamper record DATABASE RECORD, tamper leaf PROOF    modify protected data
 //
-// and stub, an MCP server whose tools are echo, sleep (ms) and die, which kills it as kill -9 does;
-// guarded, one over HTTP that wants people to sign in, and browse and pasting, which are such
-// people. $NODE, $EVERYTHING, $FILESYSTEM and $MEMORY are a Node.js and the reference servers;
-// [peers] says whether they are there. $PORT is free.
+// and stub, an MCP server with the tools echo, sleep (ms) and die, which kills it with SIGKILL;
+// guarded, one over HTTP that requires sign-in; and browse and pasting, which play its users.
+// $NODE, $EVERYTHING, $FILESYSTEM and $MEMORY are Node.js and the reference servers; the condition
+// [peers] holds if they are installed. $PORT is a free port.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -63,7 +63,7 @@ func TestScript(t *testing.T) {
 		Setup:               func(e *testscript.Env) error { return setup(t, e) },
 		Condition: func(cond string) (bool, error) {
 			if cond == "peers" {
-				return true, nil // setup skipped the test, or failed it, where they are not there
+				return true, nil // setup has skipped or failed the test otherwise
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -197,9 +197,8 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// stub is an MCP server over stdio. Its argument, if it is a time, is how long echo takes: so long
-// calls of it that are made at once are under way together. Any other is what a test finds the
-// process by.
+// stub is an MCP server over stdio. If its argument is a duration, each call of echo takes that
+// long, so that concurrent calls overlap. Any other argument identifies the process for a test.
 func stub() {
 	takes := time.Duration(0)
 	if len(os.Args) > 1 {

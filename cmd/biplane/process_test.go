@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// A biplaneProcess is a real process of ours, started from the test binary.
+// A biplaneProcess is a real biplane process, started from the test binary.
 type biplaneProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -28,7 +28,7 @@ type biplaneProcess struct {
 	stderr *buffer
 }
 
-// A buffer may be written and read at the same time.
+// A buffer is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -46,7 +46,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// folder makes a working folder with a configuration of one upstream, the stub.
+// folder creates a working folder with a configuration of one upstream, the stub.
 func folder(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -67,7 +67,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// start starts a biplane in dir. It is killed at the end of the test, if it isn't gone.
+// start starts a biplane in dir. If it still runs at the end of the test, it is killed.
 func start(t *testing.T, dir string, args ...string) *biplaneProcess {
 	t.Helper()
 	self, err := os.Executable()
@@ -105,7 +105,7 @@ func (p *biplaneProcess) send(line string) {
 	}
 }
 
-// answer reads lines until the answer to the request id comes.
+// answer reads lines until the answer to the request with an id arrives.
 func (p *biplaneProcess) answer(id int) string {
 	p.t.Helper()
 	got := make(chan string, 1)
@@ -170,7 +170,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// stubs counts the stub servers that run for the folder dir.
+// stubs counts the running stub servers of the folder dir.
 func stubs(dir string) int {
 	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	n := 0
@@ -183,7 +183,7 @@ func stubs(dir string) int {
 }
 
 // TestTakeover kills the process that owns the data folder while an agent speaks through another
-// one: the agent loses the call under way, and nothing else.
+// one. The agent must lose only the call under way.
 func TestTakeover(t *testing.T) {
 	dir := folder(t)
 	owner := start(t, dir, "mcp")
@@ -196,7 +196,7 @@ func TestTakeover(t *testing.T) {
 
 	relay.execute(3, "return await callTool('stub.sleep', { ms: 600000 })")
 	relay.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
-	relay.want(4, "result") // what was sent before has arrived
+	relay.want(4, "result") // earlier messages have arrived
 	if err := owner.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestInterrupt interrupts a program in the middle of a call, by the keyboard and by the end of the
-// terminal: all that was started is gone.
+// terminal. Everything that was started must be gone.
 func TestInterrupt(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -254,7 +254,7 @@ func interrupt(t *testing.T, sig os.Signal) {
 	}
 }
 
-// TestKilled kills a process that owns upstreams: they end too, as their input does.
+// TestKilled kills a process that owns upstreams. They must end too, since their input does.
 func TestKilled(t *testing.T) {
 	dir := folder(t)
 	p := start(t, dir, "mcp")

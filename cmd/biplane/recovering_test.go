@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// A wreck is what a kill left: the data folder, the ledger, and what the driver knows of both.
+// A wreck is the state after a kill: the data folder, the ledger, and the driver's data about both.
 type wreck struct {
 	folder string
 	jobs   []*job
@@ -29,7 +29,7 @@ type wreck struct {
 	asked  map[string]int
 }
 
-// wrecked keeps what there is now, while nothing runs.
+// wrecked saves the current state, while nothing runs.
 func (c *crash) wrecked(jobs []*job) *wreck {
 	c.Helper()
 	c.still()
@@ -39,7 +39,7 @@ func (c *crash) wrecked(jobs []*job) *wreck {
 	return w
 }
 
-// back makes everything what it was after the kill.
+// back restores the state after the kill.
 func (c *crash) back(w *wreck) {
 	c.Helper()
 	c.kill()
@@ -52,13 +52,13 @@ func (c *crash) back(w *wreck) {
 	c.ledger.restore(w.asked, w.writes)
 }
 
-// still waits until the ledger does nothing any more for a process that is dead.
+// still waits until the ledger no longer works for a dead process.
 func (c *crash) still() {
 	c.Helper()
 	waitFor(c.T, "nothing is under way at the ledger", c.ledger.quiet)
 }
 
-// copyFolder copies files and folders; a socket is nothing without its process.
+// copyFolder copies files and folders, but no sockets.
 func copyFolder(t *testing.T, to, from string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -83,8 +83,8 @@ func copyFolder(t *testing.T, to, from string) {
 	}
 }
 
-// stepped starts a process that names each change that it makes to the data folder, and dies before
-// the n-th; 0: never.
+// stepped starts a process that logs each change it makes to the data folder, and dies before the
+// n-th one; 0: never.
 func (c *crash) stepped(n int) (steps string) {
 	c.Helper()
 	steps = filepath.Join(c.dir, "steps")
@@ -95,7 +95,8 @@ func (c *crash) stepped(n int) (steps string) {
 	return steps
 }
 
-// restOrDie waits until the process is dead, or nothing runs in it any more, and reports which.
+// restOrDie waits until the process is dead or nothing runs in it any more. It reports whether it
+// is dead.
 func (c *crash) restOrDie() (dead bool) {
 	c.Helper()
 	c.mu.Lock()
@@ -115,8 +116,8 @@ func (c *crash) restOrDie() (dead bool) {
 	return dead
 }
 
-// A relapse is how a recovery is killed, and the recovery of that: before a change to the data
-// folder, each counted from 1, or at a step of a write at the ledger.
+// A relapse is how a recovery is killed, and then the next one. The kill is before a change to the
+// data folder, counted from 1, or at a step of a write at the ledger.
 type relapse struct {
 	change, again int
 	trap          trap
@@ -129,7 +130,7 @@ func (r relapse) String() string {
 	return fmt.Sprintf("at change %d, then at change %d", r.change, r.again)
 }
 
-// relapse kills recoveries of a wreck, and checks what the last one makes of it. It gives the
+// relapse kills recoveries of a wreck, and checks the result of the last one. It returns the
 // changes that were not made.
 func (c *crash) relapse(w *wreck, r relapse) (at []string) {
 	c.Helper()
@@ -144,7 +145,7 @@ func (c *crash) relapse(w *wreck, r relapse) (at []string) {
 	return at
 }
 
-// dies begins processes, and has them killed.
+// dies starts processes that are killed.
 func (c *crash) dies(r relapse) (at []string) {
 	c.Helper()
 	for i, n := range []int{r.change, r.again} {
@@ -169,18 +170,18 @@ func (c *crash) dies(r relapse) (at []string) {
 	return at
 }
 
-// last gives the last line of a file.
+// last returns the last line of a file.
 func last(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return "no change" // it died before it began
+		return "no change" // it died before it could log anything
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return string(lines[len(lines)-1])
 }
 
-// changesOf recovers a wreck without a kill, and gives how many changes that made.
+// changesOf recovers a wreck without a kill, and returns the number of changes made.
 func (c *crash) changesOf(w *wreck) int {
 	c.Helper()
 	c.back(w)
@@ -197,8 +198,7 @@ func (c *crash) changesOf(w *wreck) int {
 	return n
 }
 
-// left gives a relapse for each step of each write that a wreck's programs have yet to make, in
-// which one round kills one.
+// left returns a relapse for each step of each write that a wreck's programs have yet to make.
 func (w *wreck) left() (all []relapse) {
 	for _, j := range w.jobs {
 		for i := range writes {
@@ -215,19 +215,19 @@ func (w *wreck) left() (all []relapse) {
 	return all
 }
 
-// firsts are the kills whose recoveries are killed: one when all programs read, so that all go on;
-// one early, some in the middle, in each language, and two late in a session.
+// firsts are the kills whose recoveries are killed: one during all programs' reads, so that all
+// continue; one early; some in the middle, in each language; and two late in a session.
 var firsts = []plan{
 	{kind: 0, write: -1, step: looked, slow: true},
 	{kind: 0, write: 0, step: answered}, {kind: 1, write: 4, step: answered}, {kind: 2, write: -1, step: looked},
 	{kind: 3, write: 6, step: applied}, {kind: 2, write: 9, step: answered}, {kind: 3, write: 9, step: answered},
 }
 
-// TestCrashRecovering kills recoveries: after a kill at one of a few moments it kills the next
-// process before each change that it makes to its data folder, and at each step of each write that
-// it makes, most of the time also the one after that, at a random change; then it lets one recover.
-// BIPLANE_CRASH is how many times at most for each of those moments; without it few, for one.
-// BIPLANE_CRASH_FIRST names one of the moments, 0 to 6.
+// TestCrashRecovering kills recoveries. After a kill at one of a few moments it kills the next
+// process before each of its changes to the data folder, and at each step of each of its writes.
+// Mostly it also kills the one after that, at a random change. Then it lets one recover.
+// BIPLANE_CRASH is the maximum number of kills for each moment; without it, there are a few for
+// one. BIPLANE_CRASH_FIRST selects one of the moments, 0 to 6.
 func TestCrashRecovering(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -257,7 +257,7 @@ func TestCrashRecovering(t *testing.T) {
 	}
 }
 
-// recoveries does that for one first kill, at most so many times.
+// recoveries does that for one first kill, at most the given number of times.
 func (c *crash) recoveries(p plan, most int) {
 	c.Helper()
 	jobs := c.jobs()
@@ -297,7 +297,7 @@ func (c *crash) recoveries(p plan, most int) {
 		}
 	}
 	c.Logf("after a kill %s: %d recoveries killed, of which one makes %d changes; killed before %v; executions under way became %v", p, len(relapses), n, places, c.tally)
-	c.back(w) // what the last one did is undone, the next one begins with this
+	c.back(w) // undo the last relapse, for the next one
 	c.begin()
 	c.rest()
 	if !c.check(plan{after: time.Hour}, jobs) {
@@ -305,9 +305,9 @@ func (c *crash) recoveries(p plan, most int) {
 	}
 }
 
-// TestCrashRecoveringAsked does that to executions that wait for a person when their process is
-// killed, of each shape: the person decides as soon as the next one lives, so that it is killed
-// while it takes them up, while it hears of decisions, and while what was approved is made.
+// TestCrashRecoveringAsked is the same for executions of each shape that wait for approval when
+// their process is killed. Requests are decided as soon as the next process lives. Thus it is
+// killed while it resumes executions, receives decisions, and makes approved calls.
 func TestCrashRecoveringAsked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -329,7 +329,7 @@ func TestCrashRecoveringAsked(t *testing.T) {
 	}
 }
 
-// askedAgain does that for one shape, at most so many times.
+// askedAgain does that for one shape, at most the given number of times.
 func (c *crash) askedAgain(m moment, most int) {
 	c.Helper()
 	c.rounds++
@@ -344,7 +344,7 @@ func (c *crash) askedAgain(m moment, most int) {
 	c.judgedBy(func() { n = c.changesOf(w) })
 	relapses := make([]relapse, n)
 	for i, again := range c.rng.Perm(n) {
-		relapses[i] = relapse{change: i + 1, again: again} // 0: it isn't killed again
+		relapses[i] = relapse{change: i + 1, again: again} // 0: not killed again
 	}
 	c.rng.Shuffle(n, func(i, j int) { relapses[i], relapses[j] = relapses[j], relapses[i] })
 	relapses = relapses[:min(most, n)]
@@ -363,7 +363,7 @@ func (c *crash) askedAgain(m moment, most int) {
 	c.Logf("%s: %d recoveries killed, of which one makes %d changes; executions became %v", m.shape.name, len(relapses), n, c.tally)
 }
 
-// judgedBy has somebody approve all that waits while f runs.
+// judgedBy approves all pending requests while f runs.
 func (c *crash) judgedBy(f func()) *approver {
 	ctx, cancel := context.WithCancel(c.ctx)
 	p := &approver{c: c, confirmed: make(chan struct{}), decided: map[string]int{}}

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changes are the calls by which a process changes files. Of openat only those that may make one
-// are looked at.
+// changes are the system calls by which a process changes files. Of openat, only calls that may
+// create a file count.
 var changes = map[uint32]string{
 	unix.SYS_PWRITE64: "pwrite64", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_RENAMEAT: "renameat",
 	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_LINKAT: "linkat", unix.SYS_OPENAT: "openat",
 }
 
-// notice has the kernel ask before each of these calls, and let all others through.
+// notice returns a filter that makes the kernel notify before each of these calls, and allows all
+// others.
 func notice() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -43,7 +44,7 @@ func notice() []unix.SockFilter {
 		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 }
 
-// A notification is what the kernel says of a call that waits, and what it is told: struct
+// A notification is the kernel's notice of a pending call, and a verdict the answer: struct
 // seccomp_notif, struct seccomp_notif_resp.
 type notification struct {
 	id         uint64
@@ -60,9 +61,9 @@ type verdict struct {
 	flags uint32
 }
 
-// stepping has this process name each change that it makes to its data folder in a file, before it
-// makes it, and die at the one that a test wants: as kill -9 would have it. Calls go on as they
-// were; those of processes that it starts, too.
+// stepping makes this process log each change to its data folder before making it, and die with
+// SIGKILL at the change that the test selects. All calls then continue normally, as do those of
+// child processes.
 func stepping() {
 	log, folder := os.Getenv("BIPLANE_TEST_STEPS"), os.Getenv("BIPLANE_TEST_FOLDER")
 	if log == "" {
@@ -94,7 +95,7 @@ func stepping() {
 		for n := 0; ; {
 			var req notification
 			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&req))); errno != 0 {
-				continue // whoever made the call is gone
+				continue // the caller of the system call is gone
 			}
 			if name := change(&req, folder); name != "" {
 				n++
@@ -116,8 +117,7 @@ func fatal(err error) {
 	os.Exit(2)
 }
 
-// change names what a call of this process changes in the folder; it is empty where that is
-// nothing.
+// change describes what a call of this process changes in the folder; empty for nothing.
 func change(req *notification, folder string) string {
 	if _, err := os.Lstat(fmt.Sprintf("/proc/self/task/%d", req.pid)); err != nil {
 		return ""

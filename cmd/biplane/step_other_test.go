@@ -2,5 +2,5 @@
 
 package main
 
-// stepping can't be done here: see step_linux_test.go.
+// stepping is not supported here: see step_linux_test.go.
 func stepping() {}

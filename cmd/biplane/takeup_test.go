@@ -11,13 +11,13 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestTakenUp kills a biplane while a program waits for a read, and looks at what commands make of
-// it: a list says that nothing runs it, and leaves it alone; run and mcp take it up.
+// TestTakenUp kills a biplane while a program waits for a read. A list must report that nothing
+// runs the program, and leave it alone; run and mcp must resume it.
 func TestTakenUp(t *testing.T) {
 	for _, who := range []string{"run", "mcp"} {
 		t.Run(who, func(t *testing.T) {
 			c := newCrash(t, 1)
-			c.configure("never") // run waits for what runs, not for what is suspended
+			c.configure("never") // run waits for running programs, not for suspended ones
 			c.begin()
 			c.ledger.set(&trap{key: "taken up", step: looked, fire: c.killer()})
 			_, err := c.client().Run(c.ctx, api.RunRequest{Code: `const got = await ledger.write({ key: "before" }); await ledger.read({ key: "taken up" }); await ledger.write({ key: "after" }); got`})
@@ -49,7 +49,7 @@ func TestTakenUp(t *testing.T) {
 	}
 }
 
-// takeUpByRun: a command that runs a program waits for what goes on beside it.
+// takeUpByRun checks that a command that runs a program waits for resumed ones.
 func takeUpByRun(c *crash) {
 	c.Helper()
 	out, err := c.command("run", "-c", "1 + 1").CombinedOutput()
@@ -58,7 +58,7 @@ func takeUpByRun(c *crash) {
 	}
 }
 
-// takeUpByMCP: an agent whose server died resumes the execution from the next one.
+// takeUpByMCP checks that an agent whose server died can resume the execution from the next one.
 func takeUpByMCP(c *crash, id string) {
 	c.Helper()
 	if err := os.Symlink(c.data(), filepath.Join(c.dir, "biplane")); err != nil { // where a process of start looks

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/peertest"
 )
 
-// The tutorial works as it is written: its files are written and its commands run, in order. A
-// block's first line says what it is: ```sh, ```sh exit 3, or ```yaml biplane.yaml for a file.
+// TestTutorial follows the tutorial: it writes the files and runs the commands, in order. The first
+// line of a block is ```sh, ```sh exit 3, or ```yaml biplane.yaml for a file.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -57,7 +57,7 @@ func TestTutorial(t *testing.T) {
 }
 
 // runBlock runs the commands of a block, which must exit with the code want. apr_... stands for the
-// one request that waits.
+// only pending request.
 func runBlock(t *testing.T, dir, body string, want int) {
 	t.Helper()
 	body = strings.ReplaceAll(body, "apr_...", "$(biplane approvals -o json | grep -o 'apr_[a-z0-9]*' | head -n 1)")

@@ -9,7 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestUsageSurvivesKill kills a process whose usage was told: the next one tells the same.
+// TestUsageSurvivesKill kills a process whose usage was reported. The next one must report the
+// same.
 func TestUsageSurvivesKill(t *testing.T) {
 	dir := folder(t)
 	used := func() (u api.Usage) {

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// asking gives a program of a kind that makes five writes which a person decides on, the second to
-// fourth together, and a read in between. The third is refused, which the program catches.
+// asking returns a program of a kind with five writes that need approval, the second to fourth
+// concurrently, and a read in between. The third is denied, which the program catches.
 func (k kind) asking(label string) string {
 	code := `const K = "LABEL";
 const w = i => ledger.write({ key: K + i }).catch(e => e.kind);
@@ -43,23 +43,23 @@ got`
 	return strings.ReplaceAll(code, "LABEL", label)
 }
 
-// refused is the write that a person refuses.
+// refused is the write that is denied.
 const refused = "2"
 
-// A judge decides on what waits, from a client of its own, however often the process in front of it
-// is killed.
+// A judge decides pending requests from its own client, however often the process in front of it is
+// killed.
 type judge struct {
 	c      *crash
 	mu     sync.Mutex
-	decide map[string]int // decisions that were confirmed, by key
+	decide map[string]int // confirmed decisions, by key
 }
 
-// sit decides until ctx ends.
+// sit decides until ctx is done.
 func (j *judge) sit(ctx context.Context) {
 	for ctx.Err() == nil {
 		list, err := j.c.client().Approvals(ctx, "", false)
 		if err != nil {
-			continue // it was killed
+			continue // the process was killed
 		}
 		for _, r := range list {
 			key := keyOf(r)
@@ -85,10 +85,10 @@ func keyOf(r api.Approval) string {
 	return args.Key
 }
 
-// TestCrashWaiting kills biplane at random times while programs wait for a person, who decides
-// before, between and after, from another client. What was approved is written once, or reported as
-// unknown; what was denied never; nothing is asked about or decided on twice, and nothing waits
-// when nothing runs.
+// TestCrashWaiting kills biplane at random times while programs wait for approval. Another client
+// decides before, between and after the kills. Approved calls must be written once, or be reported
+// as unknown; denied ones must never be written. No call may be asked about or decided twice, and
+// no request may be pending when nothing runs.
 func TestCrashWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -111,8 +111,8 @@ func TestCrashWaiting(t *testing.T) {
 	}
 }
 
-// waiting is one round: a program of each kind, a person, and up to four kills. Where all is to
-// wait, none of them comes before all programs do.
+// waiting plays one round: a program of each kind, a person, and up to four kills. If all is true,
+// no kill comes before all programs wait.
 func (c *crash) waiting(states map[string]int, all bool) {
 	c.Helper()
 	jobs := c.jobs()
@@ -128,7 +128,7 @@ func (c *crash) waiting(states map[string]int, all bool) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	person := &judge{c: c, decide: map[string]int{}}
 	var sitting sync.WaitGroup
-	if !all && c.rng.IntN(2) == 0 { // else there is nobody yet, and all of them wait
+	if !all && c.rng.IntN(2) == 0 { // otherwise no one decides yet, and all of them wait
 		sitting.Go(func() { person.sit(ctx) })
 	} else {
 		begun.Wait()
@@ -152,8 +152,8 @@ func (c *crash) waiting(states map[string]int, all bool) {
 	}
 }
 
-// settled gives all requests when nothing runs any more. What an execution hasn't used is withdrawn
-// as soon as it has ended: until then it may still be seen.
+// settled returns all requests once nothing runs any more. It waits until unused ones are
+// withdrawn, which happens soon after an execution ends.
 func (c *crash) settled() (all []api.Approval) {
 	c.Helper()
 	waitFor(c.T, "no request waits where nothing runs", func() bool {
@@ -166,7 +166,7 @@ func (c *crash) settled() (all []api.Approval) {
 	return all
 }
 
-// judged holds what became of the programs against the ledger and the requests.
+// judged checks the final state of the programs against the ledger and the requests.
 func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 	c.Helper()
 	requests := map[string][]api.Approval{}
@@ -197,7 +197,7 @@ func (c *crash) judged(jobs []*job, person *judge, states map[string]int) {
 		states[d.State]++
 		c.writesOf(j, d, requests, person)
 		if d.State == api.StateInterrupted {
-			// On a slow machine four kills may come before a program has got on at all.
+			// On a slow machine, four kills may come before a program has made any progress.
 			givenUp := d.Error != nil && strings.Contains(d.Error.Message, "biplane ended 3 times while it did")
 			if !givenUp && !slices.ContainsFunc(d.Calls, func(x api.ExecutionCall) bool { return x.State == api.CallUnknown }) {
 				c.Errorf("%s is interrupted, and no call of it is unknown: %+v", j.label, d.Error)
