@@ -568,7 +568,7 @@ func TestCrash(t *testing.T) {
 }
 
 // oneRecord checks that each call of an execution has one record, or further ones that name the
-// previous one, and that its journal is not mistaken for a truncated one.
+// previous one. The journal must not be mistaken for a truncated one.
 func (c *crash) oneRecord(execution string) {
 	c.Helper()
 	if d, err := c.client().Journal(c.ctx, execution); err != nil || d.Error != nil && strings.Contains(d.Error.Message, "the end of the journal is gone") {

@@ -155,9 +155,9 @@ func TestDiskReadOnly(t *testing.T) {
 	}
 }
 
-// TestDiskTorn starts biplane on folders whose last write to the database was torn: cut off at any
-// byte, or followed by part of an unfinished page. Everything that was on the disk must be there,
-// and no execution may be left half-done. A database with other damage must be refused.
+// TestDiskTorn starts biplane on folders whose last write to the database was torn. It was cut off
+// at any byte, or followed by part of an unfinished page. Everything that was on the disk must be
+// there, and no execution may be left half-done. A database with other damage must be refused.
 func TestDiskTorn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -215,8 +215,9 @@ func (w *wreck) left() (all []relapse) {
 	return all
 }
 
-// firsts are the kills whose recoveries are killed: one during all programs' reads, so that all
-// continue; one early; some in the middle, in each language; and two late in a session.
+// firsts are the kills whose recoveries are killed. One is during all programs' reads, so that all
+// continue, and one is early. Some are in the middle, in each language, and two are late in a
+// session.
 var firsts = []plan{
 	{kind: 0, write: -1, step: looked, slow: true},
 	{kind: 0, write: 0, step: answered}, {kind: 1, write: 4, step: answered}, {kind: 2, write: -1, step: looked},
@@ -224,9 +225,9 @@ var firsts = []plan{
 }
 
 // TestCrashRecovering kills recoveries. After a kill at one of a few moments it kills the next
-// process before each of its changes to the data folder, and at each step of each of its writes.
+// process: before each of its changes to the data folder, and at each step of each of its writes.
 // Mostly it also kills the one after that, at a random change. Then it lets one recover.
-// BIPLANE_CRASH is the maximum number of kills for each moment; without it, there are a few for
+// BIPLANE_CRASH is the maximum number of kills for each moment. Without it, there are a few for
 // one. BIPLANE_CRASH_FIRST selects one of the moments, 0 to 6.
 func TestCrashRecovering(t *testing.T) {
 	if testing.Short() {

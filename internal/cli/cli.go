@@ -298,8 +298,8 @@ func (a *app) with(ctx context.Context, f func(context.Context, *api.Client) err
 }
 
 // attached is like with. If runs is true, f runs a program. A process started here then resumes the
-// executions that the previous one left, and waits for them. first is the program; nil if it has
-// run before.
+// executions that the previous one left, and waits for them. The parameter first is the program;
+// nil if it has run before.
 func (a *app) attached(ctx context.Context, runs bool, first *api.RunRequest, f func(context.Context, *api.Client) error) error {
 	return a.attachedUntil(ctx, runs, first, f, nil)
 }

@@ -249,8 +249,8 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 	return c
 }
 
-// sayDecided reports the outcome of decided requests: the state of their executions and, for an
-// approved call that has not been made, how to get it made.
+// sayDecided reports the outcome of decided requests: the state of their executions. For an
+// approved call that has not been made, it says how to get it made.
 func (a *app) sayDecided(ctx context.Context, client *api.Client, decided []api.Approval) error {
 	said := map[string]bool{}
 	for _, r := range decided {

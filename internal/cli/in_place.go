@@ -40,8 +40,9 @@ func (a *app) person() *person {
 	return &person{tty, lineReader(in), tty.Close}
 }
 
-// inPlace asks the user at the terminal to decide the requests of an execution, until it has ended
-// or the user leaves a request for later. It returns the last known state of the execution.
+// inPlace asks the user at the terminal to decide the requests of an execution. It ends when the
+// execution has ended, or when the user leaves a request for later. It returns the last known state
+// of the execution.
 func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution) (*api.Execution, error) {
 	p := a.person()
 	if p == nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Unmatched returns a line for each tool name in the configuration that no tool has, or that is
-// ambiguous. listed holds all tools of the upstreams that have listed theirs, including excluded
-// ones. Names of other upstreams can't be checked.
+// ambiguous. The map listed holds all tools of the upstreams that have listed theirs, including
+// excluded ones. Names of other upstreams can't be checked.
 func (c *Config) Unmatched(listed map[string][]*tool.Tool) (lines []string) {
 	all, whole := []*tool.Tool{}, true
 	for _, tools := range listed {

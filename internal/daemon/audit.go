@@ -38,7 +38,7 @@ const (
 )
 
 // keepFirst is the delay before the first inspection of the record, so that the process's actual
-// work starts first. keepLast bounds the inspection when the process ends earlier.
+// work starts first. keepLast bounds the inspection of a process that ends earlier.
 const (
 	keepFirst = 100 * time.Millisecond
 	keepLast  = time.Second

@@ -180,7 +180,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	d.tampered.recorded(d)
-	if d.first == nil { // in the background; otherwise the engine's process starts at this time
+	if d.first == nil { // in the background; not earlier, while the engine's process starts
 		d.warm.Go(program.Warm)
 	}
 	d.approvals = d.newApprovals(key)
@@ -304,8 +304,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(append(errs, d.signAudit(context.WithoutCancel(ctx)))...)
 }
 
-// drainTime is how long work under way may take to end when the daemon stops; closeTime includes
-// the time for the servers to stop after it.
+// drainTime is how long work under way may take to end when the daemon stops. closeTime also
+// includes the time for the servers to stop.
 const (
 	drainTime = 5 * time.Second
 	closeTime = drainTime + 3*time.Second

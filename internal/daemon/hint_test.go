@@ -108,8 +108,8 @@ func weakerRecords(t *testing.T, d *daemon.Daemon, action string) (n int) {
 	return n
 }
 
-// TestWeakerHintWaits checks that a tool that starts to call itself read-only still needs approval,
-// after a notification and after a restart, until the hint is accepted.
+// TestWeakerHintWaits checks a tool that starts to call itself read-only. It must still need
+// approval, after a notification and after a restart, until the hint is accepted.
 func TestWeakerHintWaits(t *testing.T) {
 	dir, p := t.TempDir(), newShifty(t)
 	d, stop := p.run(t, dir)

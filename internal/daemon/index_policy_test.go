@@ -14,9 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestDeclarationsAreOfWhatCanBeCalled checks, for any policies, that these agree on the tools:
-// lists, search, the declarations in both languages, the names of mode direct, the catalog of mode
-// auto, and calls.
+// TestDeclarationsAreOfWhatCanBeCalled checks, for any policies, that all views of the tools agree.
+// These are lists, search, the declarations in both languages, the names of mode direct, the
+// catalog of mode auto, and calls.
 func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
 	s := newShop(t, "")
 	x := &index{

@@ -18,7 +18,7 @@ const keyFile = "key"
 const newKeyFile = keyFile + ".new"
 
 // checkKey creates the key and the witness of a new data folder. A key without a database and a
-// witness is an error: both exist before the key gets its final name, so the folder was used
+// witness is an error. Both exist before the key gets its final name, so the folder was used
 // before. A database without its key is an error too: with a new key nothing sealed in it could be
 // read. The caller must own the folder.
 func checkKey(folder string) error {

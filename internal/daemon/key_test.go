@@ -52,8 +52,8 @@ func started(t *testing.T, folder string) error {
 	return errors.Join(d.signAudit(t.Context()), d.Close())
 }
 
-// TestUsedKey checks that a used key without the database and the witness that it sealed is not
-// taken for a new one: no record is started with it.
+// TestUsedKey checks that a used key is not mistaken for a new one if its database and witness are
+// missing: no record is started with it.
 func TestUsedKey(t *testing.T) {
 	t.Setenv("BIPLANE_KEY", "")
 	const mark = "biplane.sealed"

@@ -69,8 +69,8 @@ func TestConnectionsOfANetwork(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom checks that the connection closed is the one that has been idle for
-// longest, from the address with the most connections that has an idle one.
+// TestIdleConnectionsMakeRoom checks which connection is closed: the one that has been idle for
+// longest, of the address with the most connections and an idle one.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	c := newConnections(16)
 	eve, bob := conns(c, 8, true, "192.0.2.1:999"), conns(c, 6, false, "192.0.2.2:999")

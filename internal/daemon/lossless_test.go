@@ -91,8 +91,8 @@ func members(t *rapid.T, depth int) string {
 	return strings.Join(all, ",")
 }
 
-// TestLossless sends random JSON from an agent through the whole path to a server and back: over
-// stdio, through the gateway and its record, over HTTP.
+// TestLossless sends random JSON from an agent to a server and back. The path is stdio, the gateway
+// with its record, and HTTP.
 func TestLossless(t *testing.T) {
 	up := newEcho(t)
 	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers:\n  up: { url: "+up.URL+" }\n")

@@ -80,7 +80,7 @@ func (l *logText) String() string {
 }
 
 // TestSecretsStayHere has an upstream, and a process that fails to start, repeat the value of a
-// variable in every way that leads to an agent, a program, the log, the record or a user.
+// variable. They use every way that leads to an agent, a program, the log, the record or a user.
 func TestSecretsStayHere(t *testing.T) {
 	dir, up := t.TempDir(), leaky(t)
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`

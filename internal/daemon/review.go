@@ -16,7 +16,7 @@ import (
 )
 
 // A review holds the errors in the configuration and the policies that show only once the upstreams
-// have listed their tools: unknown tools, upstreams, arguments, groups and users.
+// have listed their tools. These are unknown tools, upstreams, arguments, groups and users.
 type review struct {
 	again chan struct{} // has one token after a change in what it depends on
 

@@ -102,8 +102,9 @@ func textBlock(text string) json.RawMessage {
 	return raw
 }
 
-// skillTexts describes the skills that match a query, or lists all names if it is empty. named has
-// those whose name matches: all words of the name are in the query, or the reverse.
+// skillTexts describes the skills that match a query. If the query is empty, it lists all names.
+// The result named has the skills whose name matches: all words of the name are in the query, or
+// the reverse.
 func skillTexts(all []skill.Info, query string, full bool) (named, others string) {
 	want := words(query)
 	if len(want) == 0 {

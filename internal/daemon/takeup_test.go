@@ -44,8 +44,8 @@ func (s *scene) lingers() (answer chan struct{}, called chan string) {
 	return answer, called
 }
 
-// TestOneRecordAcrossARestart checks that a call that waits for approval or for a slow tool during
-// a clean restart continues in the next process, and has a single record.
+// TestOneRecordAcrossARestart restarts the process cleanly while a call waits for approval or for a
+// slow tool. The call must continue in the next process, and have a single record.
 func TestOneRecordAcrossARestart(t *testing.T) {
 	for _, row := range []struct{ name, code, tool string }{
 		{"a person", one, "book.write"},
@@ -97,8 +97,8 @@ func TestAnotherRecordAcrossARestart(t *testing.T) {
 	}
 }
 
-// TestCutJournal checks that nothing is written twice if the end of a journal with a write was cut
-// off, since the audit record has it too.
+// TestCutJournal checks that nothing is written twice if the end of a journal was cut off. The
+// audit record still has the write.
 func TestCutJournal(t *testing.T) {
 	for _, policy := range []string{askForWrites, "policy: open\n"} {
 		t.Run(strings.TrimSpace(policy), func(t *testing.T) {
@@ -183,8 +183,8 @@ func (h *house) cut(t *testing.T, execution string, keep int) {
 	}
 }
 
-// TestExecutionAfterARestart checks that the result of an execution is the same after a restart, is
-// shown to the same users, and has no personal data if a model may read it.
+// TestExecutionAfterARestart checks that the result of an execution is the same after a restart. It
+// must be shown to the same users, without personal data if a model may read it.
 func TestExecutionAfterARestart(t *testing.T) {
 	s := &scene{T: t, house: newHouse(t, "policy: open\nprivacy: tokenize\n"), label: "t-"}
 	before := map[string]*api.Execution{}

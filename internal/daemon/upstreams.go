@@ -296,8 +296,8 @@ func (u *upstreams) past(ctx context.Context, name string) bool {
 	}
 }
 
-// computed lists words in programs that may use upstreams not named in their text: by computed
-// names, as files, by search, through the global object, or in generated code.
+// computed lists words in programs that may use upstreams not named in their text. They do so by
+// computed names, as files, by search, through the global object, or in generated code.
 var computed = []string{
 	"tools", "search", "callTool", "import", "require", "readdir", "globalThis", "self", "this", "window", "global", "eval", "Function", "constructor", `\u`,
 }

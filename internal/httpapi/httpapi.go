@@ -4,8 +4,8 @@
 // Clients of the unix socket, which only its owner can open, are the local user. All others
 // authenticate with an API key or an access token, and the table says which role each route
 // requires. Without sign-in, only loopback addresses are served. There the Host and Origin of every
-// request are checked, so that no web page can use the browser to reach the API, and the routes of
-// auditors, approvers and admins are refused.
+// request are checked, so that no web page can use the browser to reach the API. The routes of
+// auditors, approvers and admins are refused there.
 package httpapi
 
 import (

@@ -10,8 +10,7 @@ import (
 )
 
 // sameSite returns why a request is refused, or "". It refuses requests that a page of another site
-// could make: those for a host that isn't this machine (DNS rebinding), and those with another
-// Origin.
+// could make. These name a host other than this machine (DNS rebinding), or have another Origin.
 func sameSite(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -64,8 +64,8 @@ func (e *Engine) file(r *rule) File {
 
 // Check returns what is wrong with the policies for the given tools: names of tools, upstreams and
 // arguments, and the types of arguments. An error that concerns only some of the tools of a policy
-// is a warning. unlisted names the upstreams that have not listed their tools; names of their tools
-// can't be checked.
+// is a warning. The parameter unlisted names the upstreams that have not listed their tools. Names
+// of their tools can't be checked.
 func (e *Engine) Check(tools []*tool.Tool, unlisted ...string) (problems, warnings []Problem) {
 	shapes := make([]*shape, len(tools))
 	for i, t := range tools {

@@ -175,8 +175,8 @@ func twoTiersOrAsks(list []string) bool {
 	return slices.ContainsFunc(list, func(p string) bool { return strings.Contains(p, "@") && strings.Contains(p, "arguments") })
 }
 
-// TestExplanationAgrees checks that an explanation has the same decision as Decide, that the
-// deciding policies hold or can't be evaluated, and that a change is named.
+// TestExplanationAgrees checks that an explanation has the same decision as Decide. The deciding
+// policies must hold, or fail to be evaluated, and a change must be named.
 func TestExplanationAgrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, r := policiesOf(t), requestOf(t)

@@ -98,9 +98,9 @@ func unasked(d Decision, what string) Decision {
 	return d
 }
 
-// freely returns the decisions on file actions that are the same for every file and principal: some
-// permit is unconditional, and no rule forbids or restricts the action. Such programs need no
-// evaluation for their files.
+// freely returns the decisions on file actions that are the same for every file and principal. For
+// these, some permit is unconditional, and no rule forbids or restricts the action. Programs then
+// need no evaluation for their files.
 func (e *Engine) freely() map[string]Decision {
 	free := map[string]Decision{}
 	for _, action := range []string{readAction, writeAction} {

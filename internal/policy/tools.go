@@ -98,8 +98,8 @@ const (
 )
 
 // own reports whether a tool is one of Biplane's own that only show what policy allows to be seen.
-// search lists tools that may be called, and resume returns a program's result to the principal
-// that ran it.
+// These are search, which lists tools that may be called, and resume, which returns a program's
+// result to the principal that ran it.
 func own(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && (t.Name == "search" || t.Name == "resume")
 }
