@@ -93,7 +93,7 @@ func executionsListCommand(a *app) *cobra.Command {
 }
 
 // moments parses a time: a duration before now, a day in the user's time zone, or a moment (RFC
-// 3339). An empty text is the zero time.
+// 3339). It returns the zero time for an empty text.
 func moments(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
