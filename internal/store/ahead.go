@@ -18,51 +18,56 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// aheadName is the name of the file in the data folder.
+// aheadName is the name of the write-ahead file in the data folder.
 const aheadName = "biplane.ahead"
 
 const (
-	// aheadKeep is from which size on the next transaction waits for the disk, in bytes, so that
-	// the file can be written over.
+	// aheadKeep is the size, in bytes, above which the next transaction waits for the disk, so that
+	// the file can be overwritten from its beginning.
 	aheadKeep = 4 << 20
-	// aheadMost is how large it may become. What doesn't fit waits for the database.
+	// aheadMost is the maximum size of the file, in bytes. An entry that doesn't fit waits for the
+	// database.
 	aheadMost = 64 << 20
 )
 
-// An ahead is a file for what the database doesn't have yet: leaves of the record, and steps of
-// journals. They are written to the database a few milliseconds later, many at once. Who must know
-// that the death of this process doesn't take them back doesn't wait for that: one write to this
-// file, which the system keeps, says so. Who must know that the disk has them has it flushed, too
-// (aheadDisk). What is in the file and not in the database when that is opened is written then.
+// An ahead is a write-ahead file for data that isn't in the database yet: leaves of the record and
+// steps of journals. They are written to the database in batches, a few milliseconds later.
 //
-// An entry has a number, in the order in which they came. The database knows up to which it has
-// all. The file holds frames: the length and the CRC-32C of what follows (4 bytes each, little
-// endian, as all numbers), then entries, each its number (8 bytes), its length (4), its kind (1),
-// and its text. The first frame that isn't whole, or whose numbers don't grow, is the end: the file
-// is written over from its beginning when the disk has all that is in it in the database, and what
-// it doesn't write over is cut off when what was kept too long is thrown away. What is in it when a
-// transaction fails is written by the next one.
+// A caller whose entry must survive the death of this process doesn't wait for the database. One
+// write to this file, which stays in the system's page cache, is enough. A caller whose entry must
+// be on the disk has the file flushed, too (aheadDisk). When the database is opened, the entries
+// that are only in the file are written to it.
+//
+// Entries are numbered in the order in which they arrive. The database stores the number up to
+// which it has all of them. The file holds frames. A frame starts with the length and the CRC-32C
+// of the rest (4 bytes each; all numbers are little endian). Its entries follow, each with its
+// number (8 bytes), length (4), kind (1) and text.
+//
+// The first frame that is incomplete, or whose numbers don't increase, ends the file. The file is
+// overwritten from its beginning once the disk has all of its entries in the database. The
+// remainder is truncated when expired data is deleted. If a transaction fails, the next one writes
+// the entries in the file.
 type ahead struct {
 	file aheadFile
 	disk aheadDisk
 
 	mu    sync.Mutex
-	last  uint64          // the number of the newest entry
-	saved uint64          // and of the newest that is in the file
+	last  uint64          // number of the newest entry
+	saved uint64          // number of the newest entry in the file
 	open  []unwritten     // entries that are not in the database yet, in order
-	off   bool            // what is to be safe has to wait for the database: that, or the file, could not be written
-	loose bool            // the database has something that the disk may not have, nor the file
-	holes map[string]bool // executions of whose journals something is in neither
+	off   bool            // the database or the file couldn't be written: durable writes must wait for the database
+	loose bool            // the database has data that may be neither on the disk nor in the file
+	holes map[string]bool // IDs of executions with journal steps that are in neither
 }
 
-// An aheadFile is the file. Its lock is taken before that of what is open, and held while the file
-// is written to.
+// An aheadFile is the open file. Its lock is acquired before ahead.mu, and held during writes to
+// the file.
 type aheadFile struct {
 	mu   sync.Mutex
 	f    *os.File
-	size int64 // of what is in it
-	room int64 // up to where it has been written to before: there it doesn't have to grow
-	next int64 // at which size it is to be written over
+	size int64 // bytes in use
+	room int64 // bytes written before: up to here the file needn't grow
+	next int64 // size above which the file is to be overwritten
 	buf  []byte
 }
 
@@ -70,27 +75,27 @@ type aheadFile struct {
 type unwritten struct {
 	number uint64
 	entry
-	saved bool // it is in the file
+	saved bool // in the file
 }
 
-// An entry is what the file can hold.
+// An entry can be written to the file.
 type entry interface {
 	kind() byte
 	appendTo(b []byte) []byte
 }
 
-// errAhead says that somebody has to wait for the database.
+// errAhead means that the caller has to wait for the database.
 var errAhead = errors.New("the file beside the database can't be written")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openAhead opens the file, and gives what is in it and not in the database.
+// openAhead opens the file and returns the entries in it that are not in the database.
 func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, left []read, err error) {
-	a := &ahead{holes: map[string]bool{}, loose: true} // of what the last process wrote nobody knows
+	a := &ahead{holes: map[string]bool{}, loose: true} // what the last process flushed is unknown
 	if err := fault.One(q.QueryRowContext(ctx, `SELECT applied FROM tail WHERE id = 1`), &a.last); err != nil {
 		return nil, nil, err
 	}
-	// a pipe would be waited for, what a link names written over
+	// opening a pipe would block, and a link's target would be overwritten
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("%s is not a file of ours (%s): move it away", path, fi.Mode().Type())
 	}
@@ -116,7 +121,7 @@ func openAhead(ctx context.Context, q record.Querier, path string) (_ *ahead, le
 	return a, left, nil
 }
 
-// note takes an entry, and gives its number.
+// note adds an entry and returns its number.
 func (a *ahead) note(e entry) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,8 +130,8 @@ func (a *ahead) note(e entry) uint64 {
 	return a.last
 }
 
-// secure writes to the file what of the entries is in neither. With an error it has to be waited
-// for in the database.
+// secure writes the pending entries to the file that aren't in it yet. On an error the caller has
+// to wait for the database.
 func (a *ahead) secure() error {
 	file := &a.file
 	file.mu.Lock()
@@ -138,7 +143,7 @@ func (a *ahead) secure() error {
 	case len(due) == 0:
 		return nil
 	}
-	frame := append(file.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0) // of its head
+	frame := append(file.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0) // the frame's header
 	for _, o := range due {
 		frame = appendEntry(frame, o.number, o.entry)
 	}
@@ -160,7 +165,7 @@ func (a *ahead) secure() error {
 	return nil
 }
 
-// due gives the entries that are not in the file.
+// due returns the entries that are not in the file yet, and whether the file is off.
 func (a *ahead) due() (due []unwritten, off bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +176,7 @@ func (a *ahead) due() (due []unwritten, off bool) {
 	return slices.Clone(a.open[i:]), a.off
 }
 
-// save notes that entries are in the file, up to one.
+// save marks the entries up to number last as saved in the file.
 func (a *ahead) save(last uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,14 +186,15 @@ func (a *ahead) save(last uint64) {
 	}
 }
 
-// stop has what is to be safe wait for the database.
+// stop makes durable writes wait for the database.
 func (a *ahead) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.off = true
 }
 
-// position gives up to which entry the database has all when it has these, too (numbers, sorted).
+// position returns the number up to which the database has all entries, assuming that it has those
+// in numbers (sorted), too.
 func (a *ahead) position(numbers []uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,9 +206,9 @@ func (a *ahead) position(numbers []uint64) uint64 {
 	return a.last
 }
 
-// done notes entries (numbers, sorted) that are in the database now, or, where err is not nil, that
-// could not be written to it. durable: the disk has all that is in the database. held: the caller
-// holds the lock of the file.
+// done removes entries (numbers, sorted) that were written to the database, or, if err is not nil,
+// failed to be. durable means that everything in the database is on the disk. held means that the
+// caller holds the lock of the file.
 func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
 	file := &a.file
 	if !held {
@@ -221,8 +227,8 @@ func (a *ahead) done(numbers []uint64, durable, held bool, err error) {
 	file.size, file.next = 0, aheadKeep
 }
 
-// settled is done for what is open, and gives how many entries of the file the database doesn't
-// have.
+// settled removes entries from those that are open, and returns how many entries in the file are
+// not in the database yet.
 func (a *ahead) settled(numbers []uint64, err error) (left int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -236,7 +242,7 @@ func (a *ahead) settled(numbers []uint64, err error) (left int) {
 	return left
 }
 
-// has reports whether the file has an entry that the database doesn't have.
+// has reports whether the file has an entry that is not in the database.
 func (a *ahead) has(number uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,8 +250,7 @@ func (a *ahead) has(number uint64) bool {
 	return ok && a.open[i].saved
 }
 
-// wipe takes away what is behind the end of what is in the file: it may be of what is to be kept no
-// longer.
+// wipe truncates the file behind its last frame: the bytes there may belong to expired data.
 func (a *ahead) wipe() error {
 	file := &a.file
 	file.mu.Lock()
@@ -254,7 +259,7 @@ func (a *ahead) wipe() error {
 	return file.f.Truncate(file.size)
 }
 
-// close closes the file. It is empty where the database has all.
+// close closes the file, and empties it if the database has all entries.
 func (a *ahead) close() error {
 	a.stop()
 	file := &a.file
@@ -280,21 +285,21 @@ func appendEntry(b []byte, number uint64, e entry) []byte {
 	return b
 }
 
-// greatestNumber is far more than there ever are, and leaves room in the database's numbers for
-// those that come after it.
+// greatestNumber is the largest valid entry number. It is never reached in practice, and leaves
+// room for larger numbers in the database's integers.
 const greatestNumber = 1 << 62
 
-// entryHead is how long what stands before an entry's text is, in bytes.
+// entryHead is the size of an entry's header, in bytes.
 const entryHead = 13
 
-// A read entry is one of the file.
+// A read is an entry read from the file.
 type read struct {
 	number uint64
 	kind   byte
 	text   []byte
 }
 
-// frames gives what is in the file, and where it ends.
+// frames returns the entries in the file and the offset of their end.
 func frames(data []byte) (out []read, end int64) {
 	last := uint64(0)
 	for len(data) >= 8 {
@@ -312,7 +317,8 @@ func frames(data []byte) (out []read, end int64) {
 	return out, end
 }
 
-// readEntries gives the entries of a frame, whose numbers grow from last on.
+// readEntries returns the entries of a frame. ok is false if they are malformed, or if their
+// numbers don't increase from last.
 func readEntries(data []byte, last uint64) (out []read, ok bool) {
 	for len(data) > 0 {
 		if len(data) < entryHead {
@@ -330,7 +336,7 @@ func readEntries(data []byte, last uint64) (out []read, ok bool) {
 	return out, len(out) > 0
 }
 
-// numbers gives the numbers of the entries among writes and leaves, sorted.
+// numbers returns the entry numbers of the writes and leaves, sorted.
 func numbers(group []*write, leaves []*leaf) (out []uint64) {
 	for _, r := range group {
 		if r.ahead > 0 {
@@ -346,9 +352,9 @@ func numbers(group []*write, leaves []*leaf) (out []uint64) {
 	return out
 }
 
-// recover opens the file, and writes what of journals the last process left in it. Leaves of the
-// record wait for the key of that. What can't be written is what had been written already, or isn't
-// of a whole: it is left out, and said.
+// recover opens the file and writes the journal steps that the last process left in it. Leaves of
+// the record are kept until their key is known. An entry that can't be written was written before,
+// or is incomplete: it is logged and skipped.
 func (w *writer) recover(ctx context.Context, q record.Querier, path string) (err error) {
 	var left []read
 	if w.ahead, left, err = openAhead(ctx, q, path); err != nil {
@@ -366,20 +372,20 @@ func (w *writer) recover(ctx context.Context, q record.Querier, path string) (er
 		}
 	}
 	w.heir = len(w.left) > 0
-	if w.ahead.file.size > 0 { // else it was stopped in order, and the disk has all
+	if w.ahead.file.size > 0 { // otherwise the last process stopped cleanly, and the disk has everything
 		err = w.journalsAgain(ctx, left)
 	}
-	if err == nil && len(w.left) == 0 { // else it is kept until these are written
+	if err == nil && len(w.left) == 0 { // otherwise the file is kept until the leaves are written
 		w.ahead.file.size = 0
 	}
-	if err == nil { // behind its end may be whole frames, whose numbers there will be again
+	if err == nil { // complete frames may follow the end, with numbers that will be used again
 		err = w.ahead.wipe()
 	}
 	return err
 }
 
-// journalsAgain writes the steps of journals among what is left, and sees to it that the disk has
-// them, and what the last process wrote before.
+// journalsAgain writes the journal steps in left. Its transaction is durable, and so are the last
+// process's earlier writes after it.
 func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 	if err := w.connect(ctx); err != nil {
 		return err
@@ -405,7 +411,7 @@ func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 		w.step(ctx, step{query: change}), w.step(ctx, step{query: "COMMIT"}))
 }
 
-// leftOut says that an entry is left out, where err is a refusal. It gives any other error.
+// leftOut logs that an entry is skipped if err is a refusal. It returns any other error.
 func (w *writer) leftOut(r read, err error) error {
 	if !fault.Refused(err) {
 		return err
@@ -414,7 +420,7 @@ func (w *writer) leftOut(r read, err error) error {
 	return nil
 }
 
-// recover writes the leaves that the last process left.
+// recover writes the leaves that the last process left in the file.
 func (a *Audit) recover(ctx context.Context) error {
 	if !a.s.writer.heir {
 		return nil
@@ -425,7 +431,7 @@ func (a *Audit) recover(ctx context.Context) error {
 			return nil
 		}
 		if err := w.edge.Grow(ctx, w.tx, a.key); err != nil {
-			if fault.Refused(err) { // with another key, or another copy of the database, they may be added yet
+			if fault.Refused(err) { // they can still be added with another key or another copy of the database
 				w.log.Warn("what was recorded last before this process began can't be added to the record, and is left in the file beside the database", "entries", len(left), "err", err)
 				return nil
 			}
@@ -433,7 +439,7 @@ func (a *Audit) recover(ctx context.Context) error {
 		}
 		w.left = nil
 		w.ledger.add(len(left))
-		begun := map[string]int64{} // leaves, by record
+		begun := map[string]int64{} // positions of leaves, by record ID
 		for _, r := range left {
 			x := &leaf{Leaf: record.Leaf{Key: a.key, Add: &audit.Addition{}}, a: a, number: r.number}
 			w.taken = append(w.taken, x)

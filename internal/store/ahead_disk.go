@@ -5,30 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// aheadStep is by how much the file grows for what the disk is to have, in bytes. A flush of what
-// it has room for takes half the time of one with which it grows.
+// aheadStep is by how many bytes the file grows at a time when it has to be flushed. A flush within
+// the existing size takes half the time of one that grows the file.
 const aheadStep = 64 << 10
 
-// An aheadDisk is what the disk has of the entries, in the database or in the file. Nobody holds
-// its lock while the file is flushed: who waits for that is woken with all others, and not one
-// after the other.
+// An aheadDisk tracks which entries are on the disk, in the database or in the file. Its lock is
+// not held during a flush, so that all waiters wake up together and not one after the other.
 type aheadDisk struct {
 	upTo atomic.Uint64 // the disk has all entries up to this one
 
 	mu     sync.Mutex
-	under  chan struct{} // closed when the flush that is under way is over; nil: there is none
-	failed bool          // a flush did: what the disk has of the file nobody knows any more
+	under  chan struct{} // closed at the end of the running flush; nil: none is running
+	failed bool          // a flush failed: what the disk has of the file is unknown
 }
 
-// reach notes that the disk has all entries up to one.
+// reach records that the disk has all entries up to number.
 func (d *aheadDisk) reach(number uint64) {
 	for have := d.upTo.Load(); have < number && !d.upTo.CompareAndSwap(have, number); have = d.upTo.Load() {
 	}
 }
 
-// sync sees to it that the disk has an entry, and all that was noted, or written to the database,
-// before it: by one write to the file and one flush, which all share that wait for one by then.
-// With an error it has to be waited for in the database.
+// sync waits until the disk has an entry and everything noted, or written to the database, before
+// it. It takes one write to the file and one flush, which all concurrent callers share. On an error
+// the caller has to wait for the database.
 func (a *ahead) sync(number uint64) error {
 	d := &a.disk
 	if d.upTo.Load() >= number {
@@ -58,13 +57,13 @@ func (a *ahead) sync(number uint64) error {
 		if d.over(err != nil); err != nil {
 			return errAhead
 		}
-		return nil // what was not in the file by then has failed, which is told
+		return nil // an entry that is not in the file by now has failed, and its caller gets the error
 	}
 	return nil
 }
 
-// turn begins a flush, which is the caller's then, or gives what is closed when the one under way
-// is over.
+// turn starts a flush and sets mine, or returns the channel that is closed when the running flush
+// ends.
 func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +76,7 @@ func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
 	return d.under, mine, nil
 }
 
-// over ends a flush.
+// over ends the running flush.
 func (d *aheadDisk) over(failed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +85,8 @@ func (d *aheadDisk) over(failed bool) {
 	d.under = nil
 }
 
-// grow makes room in the file. Where that fails, so does what follows, or it is just slower.
+// grow preallocates space in the file. If that fails, the write that follows fails, too, or is only
+// slower.
 func (a *ahead) grow() {
 	file := &a.file
 	file.mu.Lock()
@@ -99,14 +99,14 @@ func (a *ahead) grow() {
 	}
 }
 
-// full reports whether the file is to be written over.
+// full reports whether the file is due to be overwritten from its beginning.
 func (a *ahead) full() bool {
 	a.file.mu.Lock()
 	defer a.file.mu.Unlock()
 	return a.file.size > a.file.next
 }
 
-// empty reports whether the file has nothing.
+// empty reports whether the file has no entries.
 func (a *ahead) empty() bool {
 	a.file.mu.Lock()
 	defer a.file.mu.Unlock()
@@ -119,8 +119,8 @@ func (a *ahead) isSaved() uint64 {
 	return a.saved
 }
 
-// loosen says whether the database has something that the disk may not have, nor the file: then a
-// flush of the file alone is not enough.
+// loosen sets whether the database has data that may be neither on the disk nor in the file. Then
+// flushing only the file is not enough.
 func (a *ahead) loosen(loose bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,8 +133,8 @@ func (a *ahead) isLoose() bool {
 	return a.loose
 }
 
-// hole notes that an entry is in neither the database nor the file: what comes after it in its
-// journal is not taken. They are few: without a disk no execution begins.
+// hole records that an entry is in neither the database nor the file: later steps of its journal
+// are not accepted. Holes are rare, because no execution starts without a disk.
 func (a *ahead) hole(e entry) {
 	x, ok := e.(*executionWrite)
 	if !ok {
@@ -145,7 +145,7 @@ func (a *ahead) hole(e entry) {
 	a.holes[x.id] = true
 }
 
-// holed reports whether the journal that an entry is of has a hole, or may have one.
+// holed reports whether the journal that an entry belongs to has a hole.
 func (a *ahead) holed(e entry) bool {
 	x, ok := e.(*executionWrite)
 	if !ok {

@@ -21,17 +21,17 @@ const (
 	executionKind = 'x' // a step of the journal of an execution
 )
 
-// plainBytes is up to which size the memory of a leaf is used again, in bytes.
+// plainBytes is the maximum size, in bytes, of a leaf buffer that is reused.
 const plainBytes = 64 << 10
 
 var errEntry = errors.New("an entry is not of the known form")
 
-// field appends a text with its length.
+// field appends a text preceded by its length.
 func field[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// fields reads what field wrote. bad: it is something else.
+// fields decodes what field encoded. bad is set if the data is malformed.
 type fields struct {
 	data []byte
 	bad  bool
@@ -60,19 +60,19 @@ func (f *fields) number() uint64 {
 
 func (x *leaf) kind() byte { return leafKind }
 
-// appendTo writes the leaf without its place in the log, which it has in the database only, sealed
-// for the record of that name: who has no key can't add one, nor one of another folder with the
-// same key, and which ever is taken again is there already.
+// appendTo writes the leaf without its position in the log, which only the database assigns. The
+// leaf is sealed for the record of that name. So no one without the key can add a leaf, nor one
+// from another folder with the same key. A replayed leaf is rejected as a duplicate.
 func (x *leaf) appendTo(b []byte) []byte {
 	x.a.plain = x.appendText(x.a.plain[:0])
-	if cap(x.a.plain) > plainBytes { // few are large
+	if cap(x.a.plain) > plainBytes { // few leaves are large
 		defer func() { x.a.plain = nil }()
 	}
 	return x.Key.AppendSeal(b, auditAheadPurpose, x.a.plain, []byte(x.a.origin))
 }
 
-// appendText writes the leaf before it is sealed. What is kept beside it is sealed as in a row of
-// its own.
+// appendText writes the leaf's plaintext. The data kept beside it is sealed as it is in its own
+// row.
 func (x *leaf) appendText(b []byte) []byte {
 	add := x.Add
 	b = field(field(b, add.Record), add.Part)
@@ -89,8 +89,8 @@ func (x *leaf) appendText(b []byte) []byte {
 	return b
 }
 
-// leafAgain adds a leaf of the file, to which it makes x; begun are the leaves that came before it,
-// by their records.
+// leafAgain decodes a leaf of the file into x and adds it. begun holds the positions of the leaves
+// added before it, by record.
 func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[string]int64) error {
 	text, err := x.Key.Unseal(auditAheadPurpose, text, []byte(w.edge.Origin()))
 	if err != nil {
@@ -128,12 +128,12 @@ func (w *writer) leafAgain(ctx context.Context, x *leaf, text []byte, begun map[
 	return nil
 }
 
-// An executionWrite is a step of a journal, sealed.
+// An executionWrite is a sealed step of a journal.
 type executionWrite struct {
 	record  *journal.Record
 	fresh   bool // record is the first of its execution
 	id      string
-	seq     int // of part; 0: there is none
+	seq     int // of part; 0: no part
 	part    []byte
 	results []journal.Result
 }
@@ -143,7 +143,7 @@ func (x *executionWrite) kind() byte { return executionKind }
 func (x *executionWrite) appendTo(b []byte) []byte {
 	var record []byte
 	if x.record != nil {
-		record, _ = tool.Marshal(x.record) // texts, numbers and times: it never fails
+		record, _ = tool.Marshal(x.record) // strings, numbers and times: it never fails
 	}
 	fresh := uint64(0)
 	if x.fresh {

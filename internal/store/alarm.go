@@ -7,10 +7,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// mostAlarms bounds how many rows an alarm tells of.
+// mostAlarms is the maximum number of rows that an alarm reports.
 const mostAlarms = 1000
 
-// An alarm tells once of each row that was changed without the folder's key.
+// An alarm reports each row that was changed without the folder's key, once.
 type alarm struct {
 	tell func(table, row string, err error) // may be nil
 
@@ -34,8 +34,8 @@ func (a *alarm) ring(table, row string, err error) {
 	}
 }
 
-// changed returns the error about a row that doesn't agree with what was sealed, after telling of
-// it. The text says what the row is and what to do.
+// changed reports a row that doesn't match its seal, and returns the error about it. The text names
+// the row and says what to do.
 func (s *Store) changed(table, row, format string, args ...any) error {
 	err := tool.Errorf(tool.Conflict, "%s: %w", fmt.Sprintf(format, args...), errChanged)
 	s.alarm.ring(table, row, err)

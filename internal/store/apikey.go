@@ -15,13 +15,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// APIKeys are the API keys, without their secrets. They are an identity.KeyStore.
+// APIKeys holds the API keys, without their secrets. It implements identity.KeyStore.
 type APIKeys struct {
 	s *Store
 	g *grants
 }
 
-// APIKeys gives the API keys, which key authenticates.
+// APIKeys returns the API keys, which key authenticates.
 func (s *Store) APIKeys(key *secret.Key) *APIKeys { return &APIKeys{s, s.grants(key)} }
 
 const selectKeys = `SELECT name, id, hash, old, old_ends, person, roles, scopes, tools, groups, created, expires, rotated, used, revoked
@@ -40,7 +40,7 @@ func (r *keyRow) scan(scan func(...any) error) error {
 		&r.created, &r.expires, &r.rotated, &r.used, &r.revoked)
 }
 
-// rowOf makes the row of a key.
+// rowOf returns the row for a key.
 func rowOf(k *identity.Key) (*keyRow, error) {
 	r := &keyRow{key: k, oldEnds: micro(k.OldEnds), created: micro(k.Created), expires: micro(k.Expires), rotated: micro(k.Rotated), used: micro(k.Used), revoked: micro(k.Revoked)}
 	for _, l := range []struct {
@@ -65,7 +65,7 @@ func (r *keyRow) digest(g *grants) []byte {
 	return g.digest(keyGrants, says...)
 }
 
-// open makes the key of a row.
+// open decodes the row's columns into its key.
 func (r *keyRow) open() error {
 	k := r.key
 	k.OldEnds, k.Created, k.Expires, k.Rotated, k.Used, k.Revoked = at(r.oldEnds), at(r.created), at(r.expires), at(r.rotated), at(r.used), at(r.revoked)
@@ -73,8 +73,8 @@ func (r *keyRow) open() error {
 		json.Unmarshal([]byte(r.tools), &k.Tools), json.Unmarshal([]byte(r.groups), &k.Groups))
 }
 
-// Keys gives all keys, the revoked ones too, by name. What was changed without the folder's key is
-// Changed. A key that was removed is, too, and has nothing but its name.
+// Keys returns all keys, including revoked ones, by name. Keys that were changed without the
+// folder's key have Changed set. So do keys that were removed: only their name is set.
 func (a *APIKeys) Keys(ctx context.Context) (out []identity.Key, err error) {
 	err = a.g.checked(ctx, func(q record.Querier) (err error) {
 		out, err = a.read(ctx, q)
@@ -129,8 +129,8 @@ const saveKey = `INSERT INTO api_key (name, id, hash, old, old_ends, person, rol
 	roles = excluded.roles, scopes = excluded.scopes, tools = excluded.tools, groups = excluded.groups, expires = excluded.expires, rotated = excluded.rotated,
 	used = excluded.used, revoked = excluded.revoked`
 
-// SaveKey stores k, which is new or takes the place of the one with its name. One that would be
-// another key, or good again, is an error of kind tool.Conflict.
+// SaveKey stores k. It replaces the key with the same name, if there is one. It returns an error of
+// kind tool.Conflict if k conflicts with another key, or would restore a revoked key.
 func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 	r, err := rowOf(k)
 	if err != nil {
@@ -149,12 +149,12 @@ func (a *APIKeys) SaveKey(ctx context.Context, k *identity.Key) error {
 	return err
 }
 
-// UsedKey notes when a key was used last.
+// UsedKey records when a key was last used.
 func (a *APIKeys) UsedKey(ctx context.Context, name string, when time.Time) error {
 	return a.s.writer.do(ctx, false, `UPDATE api_key SET used = ? WHERE name = ?`, micro(when), name)
 }
 
-// micro writes a time as the store keeps it: 0 where there is none.
+// micro returns a time as the store keeps it, in microseconds: 0 for the zero time.
 func micro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -162,7 +162,7 @@ func micro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// at reads what micro wrote.
+// at is the inverse of micro.
 func at(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}

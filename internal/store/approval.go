@@ -17,20 +17,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is sealed for approvals, each for a purpose of its own.
+// Purposes for which the data of approvals is sealed.
 const (
 	requestPurpose   = "approval-request"
 	argumentsPurpose = "approval-arguments"
 )
 
-// Approvals keeps the requests for approvals, sealed: an approval.Store.
+// Approvals stores the approval requests, sealed. It implements approval.Store.
 type Approvals struct {
 	s   *Store
 	key *secret.Key
 	g   *grants
 }
 
-// Approvals gives the requests for approvals, which key seals.
+// Approvals returns the approval requests, which key seals.
 func (s *Store) Approvals(key *secret.Key) *Approvals { return &Approvals{s, key, s.grants(key)} }
 
 const (
@@ -62,14 +62,14 @@ func (r *approvalRow) digest(g *grants) []byte {
 	return g.digest(approvalGrants, r.id, r.subject, r.execution, r.state, r.decider, strconv.FormatInt(r.decided, 10), r.note, strconv.FormatInt(r.ended, 10))
 }
 
-// sound reports whether the row is what was sealed. One that is approved must be in the list, too:
-// an older row could be put back.
+// sound reports whether the row matches its seal. An approved row must be in the list of grants,
+// too, because an older row could have been put back.
 func (r *approvalRow) sound(g *grants) bool {
 	digest := r.digest(g)
 	return subtle.ConstantTimeCompare(digest, r.seal) == 1 && (r.state != string(approval.Approved) || g.agrees(approvalGrants, r.id, digest))
 }
 
-// setApproval has a row count for what it says, which is written in the same transaction.
+// setApproval updates the list of grants for the row. The list is written in the same transaction.
 func (g *grants) setApproval(r *approvalRow) {
 	if r.state == string(approval.Approved) {
 		g.set(approvalGrants, r.id, r.digest(g))
@@ -78,7 +78,7 @@ func (g *grants) setApproval(r *approvalRow) {
 	}
 }
 
-// Open adds a request, unless one of the same subject stands.
+// Open adds a request. If one with the same subject is in force, it returns that one instead.
 func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Request, error) {
 	fixed := *r
 	fixed.Arguments = nil
@@ -89,7 +89,7 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	}
 	id := []byte(r.ID)
 	row := &approvalRow{id: r.ID, subject: r.Subject, execution: r.Execution, state: string(approval.Pending)}
-	for range 3 { // what stands in the way may be decided in between
+	for range 3 { // the conflicting request may be decided in the meantime
 		err = k.s.writer.do(ctx, true, insertApproval, r.ID, r.Subject, r.Execution,
 			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id), row.digest(k.g))
 		if !fault.IsConstraint(err) {
@@ -106,7 +106,7 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	return nil, fault.Of(err)
 }
 
-// Get gives a request.
+// Get returns a request, or nil if it is unknown.
 func (k *Approvals) Get(ctx context.Context, id string) (*approval.Request, error) {
 	return k.one(ctx, `id = ?`, id)
 }
@@ -132,7 +132,7 @@ func (k *Approvals) one(ctx context.Context, where string, arg any) (r *approval
 	return k.open(row)
 }
 
-// open opens a row.
+// open unseals a row.
 func (k *Approvals) open(row *approvalRow) (*approval.Request, error) {
 	text, err := k.key.Unseal(requestPurpose, row.request, []byte(row.id))
 	if err != nil {
@@ -158,7 +158,7 @@ func (k *Approvals) changed(id string) error {
 	return k.s.changed(approvalGrants, id, "request %s is not what was asked and decided, so that it lets no call through: make the call again, or restore the folder from a backup", id)
 }
 
-// List gives what q picks.
+// List returns the requests that match q, newest first. Requests that were changed are omitted.
 func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Request, error) {
 	sealed := secret.Overhead + approval.ListedArguments
 	where, args := []string{"true"}, []any{sealed}
@@ -189,7 +189,7 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	for i := range all {
 		r, err := k.listed(ctx, &all[i])
 		switch {
-		case isChanged(err): // the others are there all the same
+		case isChanged(err): // the others are still returned
 		case err != nil:
 			return nil, err
 		case r != nil:
@@ -199,8 +199,8 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 	return out, nil
 }
 
-// listed opens a row of a list. What doesn't agree is read again: it may have been decided on
-// meanwhile.
+// listed unseals a row of a list. A row that doesn't match its seal is read again, because it may
+// have been decided in the meantime.
 func (k *Approvals) listed(ctx context.Context, row *approvalRow) (*approval.Request, error) {
 	if row.sound(k.g) {
 		return k.open(row)
@@ -212,7 +212,7 @@ func (k *Approvals) listed(ctx context.Context, row *approvalRow) (*approval.Req
 	return r, err
 }
 
-// Move takes a request from one state to another.
+// Move moves a request from one state to another. It reports whether the request was in state from.
 func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (moved bool, err error) {
 	err = k.g.change(ctx, true, func(ctx context.Context, w *writer) error {
 		row := &approvalRow{}
@@ -247,9 +247,9 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 	return moved, err
 }
 
-// ForgetApprovals throws away the requests that ended before a moment: were denied, expired, were
-// withdrawn or made. Those of an execution that has not ended stay, since its calls may be made
-// anew after a restart, and find them.
+// ForgetApprovals deletes the requests that ended before a time: those denied, expired, withdrawn
+// or made. Requests of an execution that has not ended are kept, because its calls may be made
+// again after a restart and look for them.
 func (s *Store) ForgetApprovals(ctx context.Context, before time.Time) error {
 	return s.writer.do(ctx, false, forgetApproval, before.UnixMicro())
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// auditAheadPurpose is what a leaf is sealed for in the file beside the database.
+// auditAheadPurpose is the purpose for which a leaf is sealed in the write-ahead file.
 const auditAheadPurpose = "audit-ahead"
 
-// Audit is the record: an audit.Store.
+// Audit is the audit record. It implements audit.Store.
 type Audit struct {
 	s       *Store
 	key     *secret.Key
 	origin  string // of the record; set before anything is added to it
 	witness *witness
-	broken  error  // nothing is added to the record, for this; nil: it was sound when it was opened
-	plain   []byte // a leaf while it is sealed for the file beside the database, whose lock is held then
+	broken  error  // why nothing can be added to the record; nil: it was sound when it was opened
+	plain   []byte // plaintext buffer for sealing a leaf for the write-ahead file; guarded by the file's lock
 }
 
-// Audit gives the record; key seals what is kept beside it. A record that an older version wrote is
-// moved into its present form. A database with triggers or views that aren't Biplane's is an error
-// of kind tool.Conflict. To a record that isn't what was sealed nothing is added.
+// Audit returns the audit record; key seals the data kept beside it. It upgrades the record of an
+// older version. It returns an error of kind tool.Conflict if the database has triggers or views
+// that Biplane didn't create. If the record doesn't match its seals, nothing can be added to it.
 func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error) {
 	a := &Audit{s: s, key: key, witness: &witness{path: filepath.Join(s.dir, WitnessFile), key: key}}
-	s.grants(key) // what grants something is bound to the record's head, and sealed with it
+	s.grants(key) // grants are bound to the record's head, and sealed with it
 	if err := strange(ctx, s.read); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	return a, a.span(ctx)
 }
 
-// sound looks at one moment whether the record is the one that was sealed: it may grow meanwhile.
+// sound checks the record against its seals, in one read transaction because it may be growing.
 func (a *Audit) sound(ctx context.Context) error {
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -68,7 +68,8 @@ func (a *Audit) sound(ctx context.Context) error {
 	return record.Sound(ctx, tx, a.key)
 }
 
-// compare compares the record with its witness. A refusal says why nothing is added to it.
+// compare compares the record with its witness. A refusal says why nothing can be added to the
+// record.
 func (a *Audit) compare(ctx context.Context) error {
 	err := a.view(ctx, func(v *record.View) error {
 		head, err := v.Witness()
@@ -97,8 +98,8 @@ func (a *Audit) compare(ctx context.Context) error {
 		"with --data-dir", err))
 }
 
-// known returns the head that the witness knows, or nil if there need be no witness yet. An error
-// of kind Conflict says that the witness is gone, was changed, or knows another record.
+// known returns the head in the witness, or nil if no witness is required yet. It returns an error
+// of kind Conflict if the witness is missing, was changed, or is that of another record.
 func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 	x, err := a.witness.load()
 	if err != nil {
@@ -111,8 +112,8 @@ func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 	case x == nil && origin != "" && record.Witnessed(a.key, origin, sealed):
 		return nil, tool.Errorf(tool.Conflict, "the record's witness %s was taken away", WitnessFile)
 	case x == nil, x.Size == 0:
-		// the record is of an older version, or about to begin. An interrupted start may have left
-		// another name.
+		// The record is from an older version, or about to be created. An interrupted start may
+		// have left another name.
 		return nil, nil
 	case origin == "":
 		return nil, tool.Errorf(tool.Conflict, "the record %s of %d entries, which the witness %s knows, is gone", x.origin, x.Size, WitnessFile)
@@ -122,7 +123,7 @@ func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 	return &x.Known, nil
 }
 
-// knownTo returns what the witness knows, or nil if that came after the moment that v shows.
+// knownTo returns the witness's head, or nil if the witness is newer than the snapshot v.
 func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, error) {
 	k, err := a.known(ctx)
 	if err != nil || k == nil || hasAll(v, k) {
@@ -136,8 +137,8 @@ func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, err
 	return k, nil
 }
 
-// hasAll reports whether v shows as many entries and checkpoints as the witness knows of. A head
-// that can't be read is reported elsewhere.
+// hasAll reports whether v has at least as many entries and checkpoints as the witness. A head that
+// can't be read is reported elsewhere.
 func hasAll(v *record.View, k *record.Known) bool {
 	h, err := v.Head()
 	if err != nil {
@@ -147,7 +148,7 @@ func hasAll(v *record.View, k *record.Known) bool {
 	return h.Size >= k.Size && (err != nil || k.Chain == nil || n >= k.Chain.Count)
 }
 
-// Attest has the witness know the record as it is, if it has grown.
+// Attest updates the witness if the record has grown.
 func (a *Audit) Attest(ctx context.Context) error {
 	if a.origin == "" || a.broken != nil {
 		return nil
@@ -164,7 +165,8 @@ func (a *Audit) Attest(ctx context.Context) error {
 	return a.attest(ctx, a.origin)
 }
 
-// attest has the witness know a head. All that it covers is on the disk by then.
+// attest saves the record's current head in the witness. Everything that it covers is on the disk
+// by then.
 func (a *Audit) attest(ctx context.Context, origin string) error {
 	var h audit.Head
 	var c record.Chain
@@ -181,9 +183,9 @@ func (a *Audit) attest(ctx context.Context, origin string) error {
 	return a.witness.save(origin, h, c)
 }
 
-// Signer gives the key of the record, which is made once. A log can't change its name: an origin
-// other than the one that it was made with is an error of kind tool.Conflict. Empty: whatever it
-// has, and a random one for a new log.
+// Signer returns the signer of the record, whose key is created once. A log can't change its name:
+// an origin other than the original one is an error of kind tool.Conflict. An empty origin means
+// the existing name, or a random one for a new log.
 func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error) {
 	if origin != "" {
 		if err := audit.CheckOrigin(origin); err != nil {
@@ -199,7 +201,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 		if name == "" {
 			name = audit.NewOrigin()
 		}
-		// before it has the name: a process that ends here leaves a witness of nothing
+		// Save the witness before the name: a process that dies here leaves only an empty witness.
 		if err := a.attest(ctx, name); err != nil {
 			return nil, err
 		}
@@ -218,14 +220,15 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	if err != nil {
 		return nil, tool.Errorf(tool.Conflict, "the key of the record can't be opened with the key of this data folder, or was changed: restore the folder's key file, or $BIPLANE_KEY, from a backup: %w", err)
 	}
-	if a.broken == nil && !record.Witnessed(a.key, have, sealed) { // it is of an older version
+	if a.broken == nil && !record.Witnessed(a.key, have, sealed) { // it is from an older version
 		if err := a.attest(ctx, have); err != nil && !fault.Refused(err) {
 			return nil, err
 		}
 		old = true
 	}
 	if old {
-		if err := a.name(ctx, have, seed); err != nil && !fault.Refused(err) { // Inspect and Append say so, too
+		// Inspect and Append report this error, too
+		if err := a.name(ctx, have, seed); err != nil && !fault.Refused(err) {
 			return nil, err
 		}
 	}
@@ -233,7 +236,7 @@ func (a *Audit) Signer(ctx context.Context, origin string) (*audit.Signer, error
 	return audit.NewSigner(have, seed)
 }
 
-// checkNew makes sure that a record without a name is a new one, or was moved from an older form.
+// checkNew checks that a record without a name is new, or was upgraded from an older form.
 // Otherwise it was removed.
 func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
@@ -255,15 +258,14 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	return nil
 }
 
-// name names the record: see record.Edge.Name.
+// name names the record. See record.Edge.Name.
 func (a *Audit) name(ctx context.Context, origin string, seed []byte) error {
 	return a.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		return w.edge.Name(ctx, w.tx, a.key, origin, seed)
 	})
 }
 
-// upgrade moves the record of an older version into the tree: all of it in one transaction, or
-// nothing.
+// upgrade moves the record of an older version into the tree, in one transaction.
 func (a *Audit) upgrade(ctx context.Context) error {
 	old, err := record.IsOld(ctx, a.s.read)
 	if err != nil || !old {
@@ -278,7 +280,7 @@ func (a *Audit) upgrade(ctx context.Context) error {
 	})
 }
 
-// span writes the spans that are missing, those of the record of an older version, some at a time.
+// span writes the missing spans, those of an older version's record, in batches.
 func (a *Audit) span(ctx context.Context) error {
 	for {
 		first, size, err := record.Unspanned(ctx, a.s.read)
@@ -294,14 +296,14 @@ func (a *Audit) span(ctx context.Context) error {
 	}
 }
 
-// Append adds a leaf. It is queued, and the next transaction takes it along with what is queued
-// before it: who waits for it has one made.
+// Append adds a leaf. The leaf is queued, and the next transaction writes it with everything queued
+// before it. A caller that waits for the leaf starts a transaction.
 func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	// the writer refuses it, too: but some milliseconds later, when what a call of that leaf has
-	// read is out
+	// The writer refuses it, too, but some milliseconds later, after data read by that leaf's call
+	// has been sent.
 	if a.broken != nil {
 		return a.broken
 	}
@@ -317,7 +319,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 		return err
 	case !queued:
 		err := w.call(ctx, add.Durable || w.ledger.durably(), func(ctx context.Context, w *writer) error {
-			if err := w.drain(ctx); err != nil { // what was added before it is before it
+			if err := w.drain(ctx); err != nil { // leaves queued earlier come before it
 				return err
 			}
 			return w.leaf(ctx, x)
@@ -333,7 +335,7 @@ func (a *Audit) Append(ctx context.Context, add *audit.Addition) error {
 	return nil
 }
 
-// Checkpoint signs the tree between two appends, with the disk's word for all before it.
+// Checkpoint signs the tree between two appends, after everything before it is on the disk.
 func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, error)) error {
 	var signed audit.Head
 	var chain record.Chain
@@ -356,15 +358,15 @@ func (a *Audit) Checkpoint(ctx context.Context, sign func(audit.Head) (string, e
 		return nil
 	})
 	if err == nil && a.origin != "" && a.broken == nil {
-		if err := a.witness.save(a.origin, signed, chain); err != nil { // what the witness knows is still true
+		if err := a.witness.save(a.origin, signed, chain); err != nil { // the old witness is still true
 			a.s.log.Warn("audit: the record's witness", "err", err)
 		}
 	}
 	return err
 }
 
-// Prune throws away what was kept before a time, a bounded number at once, so that calls needn't
-// wait for it.
+// Prune deletes data kept before a time, and returns the number of rows deleted. It deletes in
+// batches, so that calls needn't wait for it.
 func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err error) {
 	for {
 		var n int64
@@ -382,13 +384,12 @@ func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err er
 	}
 }
 
-// View shows the record at one moment: all that f reads is of one transaction, which holds up
-// nobody.
+// View calls f with a snapshot of the record: f reads in one transaction, which blocks no one.
 func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
 	}
-	if a.s.writer.ledger.waits() { // what is queued is seen, too
+	if a.s.writer.ledger.waits() { // include queued leaves
 		if err := a.s.writer.takeAlong(ctx); err != nil {
 			return err
 		}
@@ -396,7 +397,7 @@ func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
 	return a.view(ctx, func(v *record.View) error { return f(v) })
 }
 
-// view is View of what is written.
+// view is View without the queued leaves.
 func (a *Audit) view(ctx context.Context, f func(*record.View) error) error {
 	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {

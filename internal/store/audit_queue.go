@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// tarry is how long a leaf that nobody waits for may be queued. Mostly something else is
-	// written before.
+	// tarry is how long a leaf with no waiter may stay queued. Usually another write commits it
+	// earlier.
 	tarry = 10 * time.Millisecond
-	// What may be queued of the record before whoever adds to it waits.
+	// Limits of the queue, above which callers that add a leaf wait.
 	maxQueuedLeaves = 1024
 	maxQueuedBytes  = 1 << 20
 )
 
-// A ledger is what of the record nobody waits for, and is not written yet. Each transaction takes
-// all of it along, whatever it is for: so what was recorded before a write is on the disk when that
-// is. Without one there is a transaction for it after tarry.
+// A ledger queues the leaves that no one waits for and that are not written yet. Each transaction
+// writes all of them, whatever else it writes. So anything recorded before a write is on the disk
+// when the write is. Without another transaction, one is started after tarry.
 type ledger struct {
 	w     *writer
 	timer *time.Timer
@@ -31,24 +31,24 @@ type ledger struct {
 	mu     sync.Mutex
 	queue  []*leaf
 	bytes  int
-	disk   int  // of them are to be on the disk
-	open   int  // leaves that are queued, or in a transaction that is not committed yet
-	armed  bool // the timer runs
+	disk   int  // queued leaves that have to be on the disk
+	open   int  // leaves that are queued, or in a transaction that has not committed
+	armed  bool // the timer is running
 	closed bool
 }
 
-// A leaf is an addition that is to be written.
+// A leaf is an addition waiting to be written.
 type leaf struct {
 	record.Leaf
 	a      *Audit
 	number uint64      // in ahead; 0: it isn't there
-	disk   bool        // its transaction waits for the disk
-	waits  atomic.Bool // Append says what came of it, so that Failed needn't
-	// What came of it, with Err; before done is closed, when the transaction that took it is over,
-	// only the writer's goroutine uses them.
-	told bool // Append waits for it
+	disk   bool        // the transaction must wait for the disk
+	waits  atomic.Bool // Append returns the result, so Failed isn't called
+	// The result, along with Err. Until done is closed at the end of its transaction, only the
+	// writer's goroutine uses these fields.
+	told bool // Append is waiting for the result
 	over bool
-	done chan struct{} // nil: nobody ever waits
+	done chan struct{} // nil: no one ever waits
 }
 
 func newLedger(w *writer) *ledger {
@@ -58,7 +58,7 @@ func newLedger(w *writer) *ledger {
 	return l
 }
 
-// put queues a leaf. It reports false where so much is queued that it has to wait its turn.
+// put queues a leaf. It returns false if the queue is full and the leaf has to wait its turn.
 func (l *ledger) put(x *leaf) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *ledger) put(x *leaf) (bool, error) {
 	return true, nil
 }
 
-// weigh counts a leaf that is queued. The caller holds mu.
+// weigh adds a leaf to the queue's counters. The caller holds mu.
 func (l *ledger) weigh(x *leaf) {
 	for _, k := range x.Add.Keep {
 		l.bytes += len(k.Data)
@@ -90,57 +90,57 @@ func (l *ledger) weigh(x *leaf) {
 	}
 }
 
-// take gives what is queued; of a transaction that doesn't wait for the disk up to a leaf that has
-// to be there.
+// take removes and returns the queued leaves. For a transaction that isn't durable, it stops before
+// the first leaf that has to be on the disk.
 func (l *ledger) take(durable bool) []*leaf {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.queue
 	if !durable && l.disk > 0 {
 		i := slices.IndexFunc(all, func(x *leaf) bool { return x.disk })
-		l.queue = all[i:] // its transaction comes
+		l.queue = all[i:] // a durable transaction is coming
 		return all[:i:i]
 	}
 	l.queue, l.bytes, l.disk, l.armed = nil, 0, 0, false
 	return all
 }
 
-// add counts leaves that a transaction takes, and that were not queued.
+// add counts n leaves in a transaction that were never queued.
 func (l *ledger) add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open += n
 }
 
-// durably reports whether something is queued that has to be on the disk.
+// durably reports whether a queued leaf has to be on the disk.
 func (l *ledger) durably() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.disk > 0
 }
 
-// waits reports whether something is not committed yet.
+// waits reports whether any leaf is not committed yet.
 func (l *ledger) waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open > 0
 }
 
-// settled notes what was committed, or came to nothing.
+// settled counts n leaves that were committed or failed.
 func (l *ledger) settled(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open -= n
 }
 
-// late has what is still queued written.
+// late starts a transaction for the leaves that are still queued.
 func (l *ledger) late() {
 	if l.waits() {
-		_ = l.w.queueUp(&write{result: make(chan error, 1)}) // the failure of a leaf is told to who added it
+		_ = l.w.queueUp(&write{result: make(chan error, 1)}) // a leaf's failure is reported to its caller
 	}
 }
 
-// close has all written that is queued; nothing is taken any more.
+// close writes all queued leaves. No more are accepted.
 func (l *ledger) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -151,12 +151,12 @@ func (l *ledger) close() {
 	}
 }
 
-// takeAlong waits until what is queued by now is written.
+// takeAlong waits until everything queued so far is written.
 func (w *writer) takeAlong(ctx context.Context) error {
 	return w.add(ctx, &write{durable: w.ledger.durably()})
 }
 
-// drain writes what is queued in the transaction under way.
+// drain writes the queued leaves in the current transaction.
 func (w *writer) drain(ctx context.Context) error {
 	for some := range slices.Chunk(w.ledger.take(w.full), rowsAtOnce) {
 		w.taken = append(w.taken, some...)
@@ -167,12 +167,12 @@ func (w *writer) drain(ctx context.Context) error {
 	return nil
 }
 
-// settle tells what came of the writes and the leaves of a transaction; err is what came of all of
-// it.
+// settle reports the results of a transaction's writes and leaves. err is the result of the
+// transaction.
 func (w *writer) settle(group []*write, durable bool, err error) {
 	over := w.taken
 	if err != nil {
-		w.taken = append(w.taken, w.ledger.take(true)...) // the next one would fare no better
+		w.taken = append(w.taken, w.ledger.take(true)...) // they would fail in the next transaction, too
 		group, over = w.owe(group)
 	} else {
 		w.paid()
@@ -193,11 +193,12 @@ func (w *writer) settle(group []*write, durable bool, err error) {
 	w.taken = w.taken[:0]
 }
 
-// payAfter is how long after a transaction that failed there is another one for what of it is safe.
+// payAfter is the delay between a failed transaction and its retry for the entries in the
+// write-ahead file.
 const payAfter = time.Second
 
-// owe sorts out of a transaction that failed what was answered already, since the file beside the
-// database has it: the next one begins with that. It gives what is over, with that error.
+// owe splits a failed transaction. Entries in the write-ahead file have been answered already, so
+// the next transaction begins with them. owe returns the others, which have failed.
 func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	before := len(w.owed)
 	w.owed = w.owed[:0:0]
@@ -208,13 +209,13 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 			continue
 		}
 		again := *r
-		// who waited for it is told of the failure
+		// a waiting caller gets the failure
 		again.durable, again.later, again.result = false, true, make(chan error, 1)
 		w.owed = append(w.owed, &again)
 	}
 	var back []*leaf
 	for _, x := range w.taken {
-		x.told = x.waits.Swap(false) // from here on Append can't say any more that the file has it
+		x.told = x.waits.Swap(false) // from here on Append can't report that the file has it
 		if x.told || x.number == 0 || !w.ahead.has(x.number) {
 			leaves = append(leaves, x)
 			continue
@@ -226,13 +227,13 @@ func (w *writer) owe(group []*write) (over []*write, leaves []*leaf) {
 	return over, leaves
 }
 
-// paid notes that what was owed is written.
+// paid records that all owed writes are written.
 func (w *writer) paid() {
 	w.ledger.settled(len(w.owed))
 	w.owed = nil
 }
 
-// back queues leaves before all others; more is how many writes more than before are owed.
+// back puts leaves at the front of the queue. more is by how many the owed writes have increased.
 func (l *ledger) back(leaves []*leaf, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,8 +248,8 @@ func (l *ledger) back(leaves []*leaf, more int) {
 	}
 }
 
-// placed waits until a queued leaf has its place in the log, and is on the disk where it is to be:
-// a transaction that is under way may take it.
+// placed waits until a queued leaf has its position in the log, and is on the disk if it has to be.
+// A transaction that is already running may write it.
 func (w *writer) placed(x *leaf) error {
 	if err := w.queueUp(&write{durable: x.Add.Durable, leaf: x, result: make(chan error, 1)}); err != nil {
 		return err
@@ -257,10 +258,10 @@ func (w *writer) placed(x *leaf) error {
 	return x.Explain(x.Err)
 }
 
-// reached waits until the disk has a queued leaf: mostly in the file beside the database.
+// reached waits until a queued leaf is on the disk, usually in the write-ahead file.
 func (w *writer) reached(ctx context.Context, x *leaf) error {
 	if w.ahead.sync(x.number) == nil && x.waits.Swap(false) {
-		return nil // where it could not be placed in the log after all, Failed is told
+		return nil // if it can't be placed in the log after all, Failed is called
 	}
 	err := w.onDisk(ctx)
 	if err == nil || !x.waits.Swap(false) {
@@ -270,11 +271,11 @@ func (w *writer) reached(ctx context.Context, x *leaf) error {
 	return err
 }
 
-// rowsAtOnce is how many leaves one statement writes at most: many cost little more than one.
+// rowsAtOnce is the maximum number of leaves per statement: many cost little more than one.
 const rowsAtOnce = 16
 
-// leaves adds leaves in the transaction under way. What one of them is refused for alone is noted
-// with it.
+// leaves adds leaves in the current transaction. If a single leaf is refused, the error is stored
+// in that leaf.
 func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 	all := make([]*record.Leaf, len(some))
 	for i, x := range some {
@@ -283,7 +284,7 @@ func (w *writer) leaves(ctx context.Context, some []*leaf) error {
 	return w.edge.Add(ctx, w.tx, all)
 }
 
-// leaf adds one leaf.
+// leaf adds a single leaf.
 func (w *writer) leaf(ctx context.Context, x *leaf) error {
 	return errors.Join(w.leaves(ctx, []*leaf{x}), x.Err)
 }

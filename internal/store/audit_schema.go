@@ -17,9 +17,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// strange refuses a database with triggers or views that the migrations don't make: what is written
-// could become something else, whoever writes it. It is asked at each start, so that it only looks
-// for their texts; Check compares all there is.
+// strange refuses a database with triggers or views that the migrations don't create, because they
+// could change what any writer writes. It runs at each start, so it only searches for their texts.
+// Check compares the whole schema.
 func strange(ctx context.Context, q record.Querier) error {
 	found, sum, err := actorsIn(ctx, q)
 	if err != nil {
@@ -41,16 +41,16 @@ func strange(ctx context.Context, q record.Querier) error {
 	return nil
 }
 
-// An actor is what acts by itself in a database.
+// An actor is a schema object that acts on its own, such as a trigger.
 type actor struct {
 	object
 	text string
 }
 
-// actorsIn gives them, and their hash.
+// actorsIn returns the actors in the database and their hash.
 func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string, err error) {
-	// SQLite knows a trigger by its kind in capitals, too, as whoever writes to the schema itself
-	// can make it.
+	// SQLite also recognizes a trigger by its type in capitals, which anyone who writes to the
+	// schema table can create.
 	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM sqlite_schema WHERE coalesce(type, '') NOT IN ('table', 'index') ORDER BY name`)
 	if err != nil {
 		return nil, "", err
@@ -68,8 +68,8 @@ func actorsIn(ctx context.Context, q record.Querier) (found []actor, sum string,
 	return found, hex.EncodeToString(h.Sum(nil)), rows.Err()
 }
 
-// actors is the hash of the triggers and views that the migrations make: it saves each start the
-// texts of all migrations. A test holds it to these.
+// actors is the hash of the triggers and views that the migrations create. It saves reading all
+// migrations at each start. A test checks it against the migrations.
 const actors = "6b1ef0cd6701690c6c5a931abe29bbd3ff25416703a60feed30fcf6fac541f89"
 
 func migrationTexts() (string, error) {
@@ -91,10 +91,9 @@ func migrationTexts() (string, error) {
 // An object is a row of a database's schema.
 type object struct{ kind, name string }
 
-// schemaOf gives what there is in a database: the tables that the objects belong to, and their
-// texts.
+// schemaOf returns the objects in a database, with the table that each belongs to and its text.
 func schemaOf(ctx context.Context, q record.Querier) (map[object]string, error) {
-	// SQLite makes statistics by itself.
+	// SQLite creates the statistics tables on its own.
 	rows, err := q.QueryContext(ctx, `SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE type <> 'table' OR name NOT LIKE 'sqlite\_stat_' ESCAPE '\'`)
 	if err != nil {
 		return nil, err
@@ -116,14 +115,14 @@ func schemaOf(ctx context.Context, q record.Querier) (map[object]string, error) 
 	return out, rows.Err()
 }
 
-// madeSchema gives what the migrations make of an empty database.
+// madeSchema returns the schema that the migrations create in an empty database.
 func madeSchema(ctx context.Context) (map[object]string, error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // each connection has a database of its own
+	db.SetMaxOpenConns(1) // each connection to :memory: has its own database
 	if err := migrate(ctx, db); err != nil {
 		return nil, err
 	}
@@ -135,7 +134,7 @@ func madeSchema(ctx context.Context) (map[object]string, error) {
 	return schemaOf(ctx, db)
 }
 
-// schema compares what there is in the database with what the migrations make.
+// schema compares the database's schema with the one that the migrations create.
 func schema(ctx context.Context, q record.Querier) error {
 	have, err := schemaOf(ctx, q)
 	if err != nil {

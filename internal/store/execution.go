@@ -18,7 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is sealed for executions, each for a purpose of its own.
+// Purposes for which the data of executions is sealed.
 const (
 	partPurpose   = "execution-part"
 	resultPurpose = "execution-result"
@@ -26,13 +26,13 @@ const (
 	reasonPurpose = "execution-reason"
 )
 
-// Executions keeps executions and their journals, sealed: a journal.Store.
+// Executions stores executions and their journals, sealed. It implements journal.Store.
 type Executions struct {
 	s   *Store
 	key *secret.Key
 }
 
-// Executions gives the executions, which key seals.
+// Executions returns the executions, which key seals.
 func (s *Store) Executions(key *secret.Key) *Executions { return &Executions{s, key} }
 
 const executionColumns = `id, principal, client, session, language, tier, engine, build, state, started, ended, calls, bytes, after, lost, why, attempts`
@@ -46,7 +46,7 @@ const (
 	insertResultRef = `INSERT OR IGNORE INTO execution_ref (execution, digest) VALUES (?, ?)`
 )
 
-// Write takes a step.
+// Write queues a step.
 func (e *Executions) Write(w *journal.Write) journal.Pending {
 	x := &executionWrite{record: e.sealReason(w.Record), fresh: w.New, id: w.ID, seq: w.Seq}
 	for _, r := range w.Results {
@@ -58,8 +58,9 @@ func (e *Executions) Write(w *journal.Write) journal.Pending {
 	return e.s.writer.later(&write{entry: x, run: x.write})
 }
 
-// sealedReason begins the reason of an execution's end where it is sealed: the text of an error may
-// hold what the program read. Older rows have the reasons of interruptions in the clear.
+// sealedReason is the prefix of a sealed reason for an execution's end. Reasons are sealed because
+// an error text may contain data that the program read. Older rows have the reasons of
+// interruptions in plaintext.
 const sealedReason = "sealed:"
 
 // sealReason returns r with its reason sealed.
@@ -72,7 +73,7 @@ func (e *Executions) sealReason(r *journal.Record) *journal.Record {
 	return &sealed
 }
 
-// unsealReason undoes sealReason, in place.
+// unsealReason is the inverse of sealReason, in place.
 func (e *Executions) unsealReason(r *journal.Record) {
 	text, ok := strings.CutPrefix(r.Why, sealedReason)
 	if !ok {
@@ -86,9 +87,9 @@ func (e *Executions) unsealReason(r *journal.Record) {
 	}
 }
 
-// write does the step in the transaction under way.
+// write executes the step in the current transaction.
 func (x *executionWrite) write(ctx context.Context, to *writer) error {
-	if x.seq > 1 { // it may be refused, and then nothing else of it may be written
+	if x.seq > 1 { // it may be refused, and then no other part of the step may be written
 		if err := putPart(ctx, to, x.id, x.seq, x.part); err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (x *executionWrite) write(ctx context.Context, to *writer) error {
 	return nil
 }
 
-// steps are all but the part. Only the first may be refused.
+// steps returns the statements for everything but the part. Only the first may be refused.
 func (x *executionWrite) steps() (steps []step) {
 	if r := x.record; r != nil {
 		query, ended := updateExecution, int64(0)
@@ -123,8 +124,8 @@ func (x *executionWrite) steps() (steps []step) {
 	return steps
 }
 
-// putPart adds a part after the one before it. Without that it is refused: what was heard before it
-// is not known.
+// putPart appends a part to the journal. It refuses if the previous part is missing, because the
+// replies recorded there are unknown.
 func putPart(ctx context.Context, to *writer, id string, seq int, sealed []byte) error {
 	done, err := to.statement(ctx, insertPart, id, seq, sealed)
 	if err != nil {
@@ -141,7 +142,7 @@ func partBind(id string, seq int) [][]byte {
 	return [][]byte{[]byte(id), binary.BigEndian.AppendUint64(nil, uint64(seq))}
 }
 
-// Digest names data.
+// Digest returns the name under which data is stored: a keyed digest.
 func (e *Executions) Digest(data []byte) string {
 	sum := e.key.MAC(digestPurpose, data)
 	return hex.EncodeToString(sum[:])
@@ -163,7 +164,7 @@ func (e *Executions) scan(scan func(...any) error) (*journal.Record, error) {
 	return r, err
 }
 
-// Get gives an execution.
+// Get returns an execution, or nil if it is unknown.
 func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error) {
 	r, err := e.scan(e.s.read.QueryRowContext(ctx, `SELECT `+executionColumns+` FROM execution WHERE id = ?`, id).Scan)
 	switch {
@@ -175,14 +176,14 @@ func (e *Executions) Get(ctx context.Context, id string) (*journal.Record, error
 	return r, nil
 }
 
-// List gives executions.
+// List returns the executions that match q, newest first.
 func (e *Executions) List(ctx context.Context, q journal.Query) ([]journal.Record, error) {
 	return e.records(ctx, `SELECT `+executionColumns+` FROM execution WHERE (?1 = '' OR principal = ?1) AND (?2 = '' OR session = ?2)
 		AND (?3 = '' OR state = ?3) AND (?4 = '' OR (started, id) < (SELECT started, id FROM execution WHERE id = ?4))
 		ORDER BY started DESC, id DESC LIMIT ?5`, q.Principal, q.Session, string(q.State), q.Before, q.Max())
 }
 
-// Open gives those that have not ended.
+// Open returns the executions that have not ended.
 func (e *Executions) Open(ctx context.Context) ([]journal.Record, error) {
 	return e.records(ctx, `SELECT `+executionColumns+` FROM execution WHERE ended = 0 ORDER BY started, id`)
 }
@@ -192,7 +193,7 @@ func (e *Executions) records(ctx context.Context, query string, args ...any) ([]
 	return collect(ctx, rows, err, e.scan)
 }
 
-// Parts gives the parts of a journal.
+// Parts returns the parts of a journal, in order.
 func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err error) {
 	rows, err := e.s.read.QueryContext(ctx, `SELECT seq, data FROM execution_part WHERE execution = ? ORDER BY seq`, id)
 	if err != nil {
@@ -217,7 +218,7 @@ func (e *Executions) Parts(ctx context.Context, id string) (parts [][]byte, err 
 	return parts, nil
 }
 
-// Result gives a result.
+// Result returns the result with that digest.
 func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) {
 	var sealed []byte
 	err := e.s.read.QueryRowContext(ctx, `SELECT data FROM execution_result WHERE digest = ?`, digest).Scan(&sealed)
@@ -234,11 +235,12 @@ func (e *Executions) Result(ctx context.Context, digest string) ([]byte, error) 
 	return data, nil
 }
 
-// trimmed is how many executions one step deletes.
+// trimmed is the maximum number of executions that Trim deletes per query.
 const trimmed = 64
 
-// Trim deletes what is too old or too much. Of what is too much, principals with the most journals
-// lose theirs first: none loses any while its journals are within an equal share.
+// Trim deletes executions that ended before a time, and those above the size limit, in bytes. For
+// the limit, the principals with the largest journals lose theirs first. A principal within an
+// equal share loses none.
 func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n int, err error) {
 	for {
 		share, err := e.share(ctx, bytes)
@@ -262,14 +264,14 @@ func (e *Executions) Trim(ctx context.Context, before time.Time, bytes int64) (n
 	}
 }
 
-// share returns how many bytes of journals each principal may have, so that all have no more than
-// bytes together: those that have less leave the rest to those that have more.
+// share returns how many bytes of journals each principal may have so that their total is at most
+// bytes. Principals below an equal share leave the rest to the others.
 func (e *Executions) share(ctx context.Context, bytes int64) (int64, error) {
 	totals, err := e.s.strings(ctx, `SELECT CAST(sum(bytes) AS TEXT) FROM execution GROUP BY principal ORDER BY sum(bytes)`)
 	if err != nil {
 		return 0, err
 	}
-	for i, text := range totals { // the least first
+	for i, text := range totals { // ascending
 		total, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return 0, err
@@ -282,7 +284,7 @@ func (e *Executions) share(ctx context.Context, bytes int64) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// forget deletes an execution and what only it refers to.
+// forget deletes an execution and the results that only it refers to.
 func (e *Executions) forget(ctx context.Context, id string) error {
 	return e.s.writer.all(ctx, false, []step{
 		{`DELETE FROM execution_part WHERE execution = ?`, []any{id}},

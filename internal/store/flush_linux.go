@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushData waits until the disk has what was written to a file, and as much of its attributes as
-// is needed to read that.
+// flushData waits until a file's data, and the metadata needed to read it, is on the disk.
 func flushData(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

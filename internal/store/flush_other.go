@@ -4,5 +4,5 @@ package store
 
 import "os"
 
-// flushData waits until the disk has what was written to a file.
+// flushData waits until a file's data is on the disk.
 func flushData(f *os.File) error { return f.Sync() }

@@ -20,20 +20,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Whoever can write to the database and has no key must gain nothing by it. So each table whose
-// rows grant something has a list: the ids of the rows that count, each with a keyed digest of what
-// the row says. A list is sealed with the folder's key. The versions of all lists are sealed too,
-// bound to the sealed head of the record. So a row that was changed, copied, removed or put back
-// from an older copy doesn't agree with its list, and an older list doesn't agree with the
-// versions, nor older versions with the head.
+// Write access to the database without the folder's key must gain an attacker nothing. So each
+// table whose rows grant something has a list of the valid rows: their ids, each with a keyed
+// digest of the row's contents. A list is sealed with the folder's key. The versions of all lists
+// are sealed, too, bound to the sealed head of the record.
 //
-// The lists are in memory, too: only this process writes to the database, and only its writer
+// So a row that was changed, copied, removed or restored from an older copy doesn't match its list.
+// An older list doesn't match the versions, and older versions don't match the head.
+//
+// The lists are also held in memory: only this process writes to the database, and only its writer
 // changes them.
 
-// The lists, by the names of their tables.
+// The lists, named after their tables.
 const (
 	keyGrants      = "api_key"
-	approvalGrants = "approval" // requests that are approved and not made yet
+	approvalGrants = "approval" // requests that are approved and not yet made
 	labelGrants    = "session_label"
 	skillGrants    = "skill" // shared ones
 	tokenGrants    = "upstream_token"
@@ -42,17 +43,17 @@ const (
 
 var grantTables = [...]string{keyGrants, approvalGrants, labelGrants, skillGrants, tokenGrants, hintGrants}
 
-// What grants are sealed for.
+// Purposes for which grants are sealed.
 const (
 	rowPurpose     = "grant-row"
 	listPurpose    = "grant-list"
 	versionPurpose = "grant-versions"
 )
 
-// errChanged is wrapped by errors about rows that don't agree with what was sealed.
+// errChanged is wrapped by errors about rows that don't match their seal.
 var errChanged = errors.New("it was changed in the database without the folder's key")
 
-// grants are the lists of one store.
+// A grants holds the lists of a store.
 type grants struct {
 	s   *Store
 	key *secret.Key
@@ -62,20 +63,20 @@ type grants struct {
 	lists  map[string]*grantList
 	limits limitSum
 
-	marked atomic.Bool // the folder says that the database has sealed lists
+	marked atomic.Bool // the folder is marked: its database has sealed lists
 
-	dirty bool // something changed in the transaction under way; only the writer uses it
+	dirty bool // something changed in the current transaction; only the writer uses it
 }
 
-// A grantList says which rows of a table count.
+// A grantList is the list of a table's valid rows.
 type grantList struct {
-	version uint64            // random, another one with every change; 0: it was never written
-	rows    map[string][]byte // digests by row
+	version uint64            // random, new with every change; 0: never written
+	rows    map[string][]byte // digests by row ID
 	dirty   bool
 }
 
-// grants returns the lists that key seals. Those of the first key are the store's: with another one
-// nothing agrees.
+// grants returns the lists that key seals. The store keeps the lists of the first key. With another
+// key nothing matches.
 func (s *Store) grants(key *secret.Key) *grants {
 	g := &grants{s: s, key: key}
 	if s.granted.CompareAndSwap(nil, g) {
@@ -89,7 +90,7 @@ func (s *Store) grants(key *secret.Key) *grants {
 	return g
 }
 
-// digest returns the keyed digest of what a row of a table says.
+// digest returns the keyed digest of a table row's contents.
 func (g *grants) digest(table string, fields ...string) []byte {
 	b := field(nil, table)
 	for _, f := range fields {
@@ -99,7 +100,7 @@ func (g *grants) digest(table string, fields ...string) []byte {
 	return sum[:]
 }
 
-// agrees reports whether a row with that digest counts.
+// agrees reports whether a row with that digest is valid.
 func (g *grants) agrees(table, id string, digest []byte) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -107,7 +108,7 @@ func (g *grants) agrees(table, id string, digest []byte) bool {
 	return l != nil && l.rows[id] != nil && subtle.ConstantTimeCompare(l.rows[id], digest) == 1
 }
 
-// has reports whether there is a row of that id that counts, whatever it says.
+// has reports whether the list has a row with that id, whatever its contents.
 func (g *grants) has(table, id string) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -115,7 +116,7 @@ func (g *grants) has(table, id string) bool {
 	return l != nil && l.rows[id] != nil
 }
 
-// ids returns the rows of a table that count, in order.
+// ids returns the ids of a table's valid rows, sorted.
 func (g *grants) ids(table string) []string {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -125,8 +126,8 @@ func (g *grants) ids(table string) []string {
 	return nil
 }
 
-// set has a row count in the transaction under way, which must write it, too. Without a digest the
-// row counts no longer. ensure must have been called in the same transaction.
+// set makes a row valid in the current transaction, which must also write the row. A nil digest
+// removes the row from the list. ensure must have been called in the same transaction.
 func (g *grants) set(table, id string, digest []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,7 +143,8 @@ func (g *grants) set(table, id string, digest []byte) {
 	l.dirty, g.dirty = true, true
 }
 
-// lose forgets the lists after a transaction that was not committed: they are read again.
+// lose drops the lists from memory after a transaction that was not committed. They are loaded
+// again when needed.
 func (g *grants) lose() {
 	if g == nil {
 		return
@@ -152,8 +154,9 @@ func (g *grants) lose() {
 	g.loaded, g.lists, g.dirty, g.limits = false, nil, false, limitSum{}
 }
 
-// checked calls read, which reads rows and compares them. What doesn't agree (errChanged) is read
-// once more between two transactions: it may have been changed by this process meanwhile.
+// checked calls read, which reads rows and compares them with their digests. On a mismatch
+// (errChanged) it calls read again between two transactions, because this process may have changed
+// the rows in the meantime.
 func (g *grants) checked(ctx context.Context, read func(q record.Querier) error) error {
 	if err := g.ready(ctx); err != nil {
 		return err
@@ -173,8 +176,8 @@ func (g *grants) checked(ctx context.Context, read func(q record.Querier) error)
 	})
 }
 
-// change calls f in a transaction, with the lists loaded. Errors of people's making (*tool.Error,
-// errChanged) are refusals: f must not have changed anything by then.
+// change calls f in a transaction, with the lists loaded. An error that isn't the database's
+// (*tool.Error, errChanged) is a refusal: f must not have changed anything by then.
 func (g *grants) change(ctx context.Context, durable bool, f func(ctx context.Context, w *writer) error) error {
 	err := g.s.writer.call(ctx, durable, func(ctx context.Context, w *writer) error {
 		if err := g.ensure(ctx, w); err != nil {
@@ -188,7 +191,8 @@ func (g *grants) change(ctx context.Context, durable bool, f func(ctx context.Co
 	return err
 }
 
-// refuse makes an error that the database didn't make the failure of one write alone.
+// refuse turns an error that didn't come from the database into a refusal, which fails only this
+// write.
 func refuse(err error) error {
 	if isToolError(err) || errors.Is(err, errChanged) {
 		return fault.Refuse(err)
@@ -203,7 +207,7 @@ func isToolError(err error) bool {
 
 func isChanged(err error) bool { return errors.Is(err, errChanged) }
 
-// ready loads the lists, unless they are.
+// ready loads the lists if they are not loaded yet.
 func (g *grants) ready(ctx context.Context) error {
 	g.mu.RLock()
 	loaded := g.loaded
@@ -221,9 +225,9 @@ func (g *grants) ready(ctx context.Context) error {
 	return nil
 }
 
-// ensure loads the lists within the transaction under way, and begins those that can't be used.
+// ensure loads the lists in the current transaction, and replaces those that can't be used.
 func (g *grants) ensure(ctx context.Context, w *writer) error {
-	// Of what is committed: the transaction under way may have named the record, and has not sealed
+	// Read the committed state: the current transaction may have named the record and not sealed
 	// its head yet.
 	found, err := g.load(ctx, g.s.read)
 	if err != nil || found.whole() {
@@ -235,16 +239,16 @@ func (g *grants) ensure(ctx context.Context, w *writer) error {
 	return g.begin(ctx, w, found)
 }
 
-// finding is what load found.
+// A finding is the result of load.
 type finding struct {
-	old  bool     // the folder was written by a version that sealed nothing: its rows are sealed as they are
-	lost []string // lists that don't agree with what was sealed, or were taken away: none of their rows counts any more
-	why  error    // with lost
+	old  bool     // the folder's version sealed nothing: its rows are sealed as they are
+	lost []string // lists that are missing or don't match their seal: none of their rows is valid any more
+	why  error    // reason for lost
 }
 
 func (f *finding) whole() bool { return !f.old && len(f.lost) == 0 }
 
-// load reads the lists. With anything but a whole finding they are not loaded.
+// load reads the lists. They are loaded only if the finding is whole.
 func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,7 +301,7 @@ func (g *grants) load(ctx context.Context, db *sql.DB) (*finding, error) {
 	return f, nil
 }
 
-// loadList reads a list, which must be of that version: 0 of one that was never written.
+// loadList reads a list, which must have that version. Version 0 means that it was never written.
 func (g *grants) loadList(ctx context.Context, q record.Querier, table string, version uint64) error {
 	if version == 0 {
 		return nil
@@ -322,7 +326,7 @@ func (g *grants) loadList(ctx context.Context, q record.Querier, table string, v
 	return nil
 }
 
-// openVersions opens the versions of the lists, and the digest of limits.
+// openVersions unseals the versions of the lists and the digest of limits.
 func (g *grants) openVersions(sealed, head []byte) (map[string]uint64, error) {
 	text, err := g.key.Unseal(versionPurpose, sealed, head)
 	if err != nil {
@@ -343,7 +347,7 @@ func (g *grants) openVersions(sealed, head []byte) (map[string]uint64, error) {
 }
 
 // seal writes the lists that changed, and returns their versions, sealed for a head of the record.
-// It returns nil if nothing changed.
+// It returns nil if nothing changed. A nil head means the current one.
 func (g *grants) seal(ctx context.Context, w *writer, head []byte) (any, error) {
 	if g == nil || head == nil && !g.dirty {
 		return nil, nil
@@ -377,11 +381,11 @@ func (g *grants) seal(ctx context.Context, w *writer, head []byte) (any, error) 
 
 const saveGrants = `INSERT INTO grant_list (name, data) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET data = excluded.data`
 
-// newVersion returns a version that no list had: two copies of a database that went different ways
-// never have the same one.
+// newVersion returns a random version, so that two diverged copies of a database never have the
+// same one.
 func newVersion() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never fails: the process ends instead
+	_, _ = rand.Read(b[:]) // it never fails: it crashes the process instead
 	return max(binary.BigEndian.Uint64(b[:]), 1)
 }
 
@@ -393,7 +397,7 @@ func (l *grantList) seal(key *secret.Key, table string) []byte {
 	return key.Seal(listPurpose, text, []byte(table), binary.BigEndian.AppendUint64(nil, l.version))
 }
 
-// digestOf is a plain digest of what is sealed itself.
+// digestOf returns an unkeyed digest of data that is itself sealed.
 func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return string(sum[:])

@@ -8,9 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// begin writes lists where there are none that can be used, in the transaction under way. The rows
-// of an older version count as they are. Of a list that was changed or taken away nothing counts
-// any more: people create keys, approve and share again.
+// begin replaces the lists that can't be used, in the current transaction. The rows of an older
+// version's database are accepted as they are. If a list was changed or removed, none of its rows
+// is valid any more: users must create keys, approve and share again.
 func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 	if f.old {
 		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels, g.adoptSkills, g.adoptTokens, g.adoptLimits} {
@@ -33,7 +33,7 @@ func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 		}
 		g.s.alarm.ring(table, "", tool.Errorf(tool.Conflict, "%s: what its rows grant doesn't count any more: %w", table, f.why))
 	}
-	if len(f.lost) == len(grantTables) { // the versions are gone, and the digest of limits with them
+	if len(f.lost) == len(grantTables) { // the versions are lost, and with them the digest of limits
 		if err := g.limits.doubted(ctx, w); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (g *grants) begin(ctx context.Context, w *writer, f *finding) error {
 	return nil
 }
 
-// readRows returns the rows of a query in the transaction under way, each as read returns it.
+// readRows returns the rows of a query in the current transaction, converted by read.
 func readRows[T any](ctx context.Context, w *writer, read func(scan func(...any) error) (T, error), query string, args ...any) (all []T, _ error) {
 	rows, err := w.conn.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -61,8 +61,7 @@ func readRows[T any](ctx context.Context, w *writer, read func(scan func(...any)
 	return all, rows.Err()
 }
 
-// eachRow calls f with the columns of each row of a query, in the transaction under way. f may
-// write.
+// eachRow calls f with the columns of each row of a query, in the current transaction. f may write.
 func (w *writer) eachRow(ctx context.Context, query string, args []any, columns int, f func(row []any) error) error {
 	all, err := readRows(ctx, w, func(scan func(...any) error) ([]any, error) {
 		row, to := make([]any, columns), make([]any, columns)
@@ -131,8 +130,8 @@ func (g *grants) adoptLabels(ctx context.Context, w *writer) error {
 	})
 }
 
-// doubtLabels has no session go on with labels that can't be known: each that there is has to be
-// ended.
+// doubtLabels invalidates the labels of all sessions, since they can't be known. No session can
+// continue: each has to be ended.
 func (g *grants) doubtLabels(ctx context.Context, w *writer) error {
 	return w.eachRow(ctx, `SELECT owner, name FROM session UNION SELECT owner, name FROM session_label`, nil, 2, func(row []any) error {
 		g.set(labelGrants, labelID(textOf(row[0]), textOf(row[1])), []byte("unknown"))
@@ -140,13 +139,13 @@ func (g *grants) doubtLabels(ctx context.Context, w *writer) error {
 	})
 }
 
-// adoptSkills seals what is shared for what it is: older versions sealed it as the owner's.
+// adoptSkills reseals shared skills for sharing: older versions sealed them as the owner's.
 func (g *grants) adoptSkills(ctx context.Context, w *writer) error {
 	return w.eachRow(ctx, `SELECT owner, name, shared FROM skill WHERE shared IS NOT NULL`, nil, 3, func(row []any) error {
 		owner, name, sealed := textOf(row[0]), textOf(row[1]), []byte(textOf(row[2]))
 		source, err := g.key.Unseal(skillPurpose, sealed, []byte(owner), []byte(name))
 		if err != nil {
-			return nil // it doesn't open, and is not shared
+			return nil // it can't be unsealed, and is not shared
 		}
 		return g.share(ctx, w, owner, name, source)
 	})
@@ -165,7 +164,7 @@ func (g *grants) adoptLimits(ctx context.Context, w *writer) error {
 	return err
 }
 
-// doubted has all limits count as used up from now on.
+// doubted makes all limits count as used up from now on.
 func (l *limitSum) doubted(ctx context.Context, w *writer) error {
 	*l = limitSum{doubt: time.Now().UnixMicro(), times: map[string]int64{}}
 	return w.step(ctx, step{query: `DELETE FROM limit_use`})

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// markName is the name of an empty file in the data folder. It says that the database has sealed
-// lists. Without it, a copy of the database from before it was sealed could be put in with any
-// rows, and they would count; and a database without any record would be a new one.
+// markName is the name of an empty file in the data folder, which marks that the database has
+// sealed lists. Without it, an attacker could replace the database by an older, unsealed copy with
+// any rows, and they would be accepted. A database without a record would pass for a new one.
 const markName = "biplane.sealed"
 
-// errOlder is why nothing counts in a database without sealed lists, in a folder whose database has
-// them.
+// errOlder is the reason that no row is valid if the folder is marked and its database has no
+// sealed lists.
 var errOlder = errors.New("the folder has " + markName + ", and the database was never sealed: it was removed, or replaced by an older copy; " +
 	"restore the whole folder from a backup")
 
@@ -21,14 +21,14 @@ func (s *Store) markPath() string { return filepath.Join(s.dir, markName) }
 
 func (s *Store) isMarked() bool { return Marked(s.dir) }
 
-// Marked reports whether a data folder has the mark. If that can't be known, it has.
+// Marked reports whether a data folder has the mark. If that can't be determined, it returns true.
 func Marked(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, markName))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// mark makes the mark once the disk has sealed lists: a failure of the power must not take these
-// away and leave the mark. What fails is tried again by the next caller.
+// mark creates the mark once the sealed lists are on the disk: a power failure must not lose the
+// lists and leave the mark. If it fails, the next call tries again.
 func (g *grants) mark(ctx context.Context) {
 	if g.marked.Load() || g.s.granted.Load() != g {
 		return

@@ -12,22 +12,22 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// lostHints is in the list of tool_hint in place of rows that were lost: an upstream without a row
-// is not a new one then.
+// lostHints is an id in the list of tool_hint that stands for lost rows: while it is there, an
+// upstream without a row doesn't count as new.
 const lostHints = "\x00lost"
 
-// Hints keeps what is believed of the tools of upstreams.
+// Hints stores the hints about the tools of upstreams.
 type Hints struct{ g *grants }
 
-// Hints returns what is believed of tools, which key authenticates.
+// Hints returns the stored hints about tools, which key authenticates.
 func (s *Store) Hints(key *secret.Key) *Hints { return &Hints{s.grants(key)} }
 
 func (g *grants) hintDigest(upstream string, sights []byte) []byte {
 	return g.digest(hintGrants, upstream, digestOf(sights))
 }
 
-// Load returns what Save stored for an upstream, nil if it is new. A row that was changed, added or
-// removed without the key is an error of kind tool.Conflict.
+// Load returns the hints that Save stored for an upstream, or nil if the upstream is new. It
+// returns an error of kind tool.Conflict if the row was changed, added or removed without the key.
 func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err error) {
 	err = h.g.checked(ctx, func(q record.Querier) error {
 		sights = nil
@@ -46,9 +46,9 @@ func (h *Hints) Load(ctx context.Context, upstream string) (sights []byte, err e
 	return sights, err
 }
 
-// StoredHints returns what a data folder has of the tools of upstreams, by upstream; nil if there
-// is no database. It neither owns the folder nor checks who stored it, so it is good for nothing
-// but to tell people of names.
+// StoredHints returns the hints stored in a data folder, by upstream, or nil if there is no
+// database. It neither locks the folder nor authenticates the hints, so its result may only be used
+// to show names to users.
 func StoredHints(ctx context.Context, folder string) (map[string][]byte, error) {
 	path := filepath.Join(folder, File)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func readingHints(ctx context.Context, err error) error {
 	return fault.Reading(ctx, err)
 }
 
-// Save stores what is believed of the tools of an upstream.
+// Save stores the hints about the tools of an upstream.
 func (h *Hints) Save(ctx context.Context, upstream string, sights []byte) error {
 	return h.g.change(ctx, true, func(ctx context.Context, w *writer) error {
 		_, err := w.statement(ctx, `INSERT INTO tool_hint (upstream, sights) VALUES (?, ?) ON CONFLICT (upstream) DO UPDATE SET sights = excluded.sights`, upstream, sights)

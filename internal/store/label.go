@@ -19,10 +19,10 @@ const (
 	labelsOf   = `(SELECT coalesce(group_concat(label), '') FROM session_label WHERE session_label.owner = session.owner AND session_label.name = session.name)`
 )
 
-// labelID is the id of the labels under a name in their list.
+// labelID returns the id, in the list, of the labels under a name.
 func labelID(owner, name string) string { return owner + "\x00" + name }
 
-// readLabels reads the labels under a name, and returns their digest: nil if there are none.
+// readLabels returns the labels under a name and their digest, which is nil if there are no labels.
 func (g *grants) readLabels(ctx context.Context, q record.Querier, owner, name string) (labels []string, digest []byte, err error) {
 	rows, err := q.QueryContext(ctx, selectLabel, owner, name)
 	if err != nil {
@@ -44,7 +44,7 @@ func (g *grants) readLabels(ctx context.Context, q record.Querier, owner, name s
 	return labels, digest, rows.Err()
 }
 
-// soundLabels is readLabels of labels that must be what was sealed.
+// soundLabels is like readLabels, and returns errChanged if the labels don't match their seal.
 func (g *grants) soundLabels(ctx context.Context, q record.Querier, owner, name string) ([]string, error) {
 	labels, digest, err := g.readLabels(ctx, q, owner, name)
 	if err != nil {
@@ -56,7 +56,7 @@ func (g *grants) soundLabels(ctx context.Context, q record.Querier, owner, name 
 	return nil, errChanged
 }
 
-// setLabels has the labels under a name count as they are.
+// setLabels makes the labels under a name valid as they are.
 func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) error {
 	_, digest, err := g.readLabels(ctx, w.conn, owner, name)
 	if err == nil {
@@ -65,8 +65,9 @@ func (g *grants) setLabels(ctx context.Context, w *writer, owner, name string) e
 	return err
 }
 
-// Labels gives the labels under a name: of the owner's session, of one that never came to be, or of
-// a connection. Labels that were changed or removed are an error of kind Conflict.
+// Labels returns the labels under a name. The name is that of a session of the owner, of one that
+// was never saved, or of a connection. It returns an error of kind Conflict if the labels were
+// changed or removed.
 func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []string, err error) {
 	g := k.s.grants(k.key)
 	err = g.checked(ctx, func(q record.Querier) (err error) {
@@ -76,7 +77,7 @@ func (k *Sessions) Labels(ctx context.Context, owner, name string) (labels []str
 	return labels, k.labelError(owner, name, err)
 }
 
-// labelError makes an error about labels one for people.
+// labelError returns the error to show to users if err is errChanged, and otherwise err.
 func (k *Sessions) labelError(owner, name string, err error) error {
 	if isChanged(err) {
 		return k.s.changed(labelGrants, owner+" "+name, "the labels of %q are not those that it had, so that it can't go on: end it (biplane sessions end), or restore the folder from a backup", name)
@@ -84,7 +85,7 @@ func (k *Sessions) labelError(owner, name string, err error) error {
 	return err
 }
 
-// Label adds labels, and forgets those of before old under names of which there is no session.
+// Label adds labels. It also deletes labels older than old if no session has their name.
 func (k *Sessions) Label(ctx context.Context, owner, name string, labels []string, now, old time.Time) error {
 	g := k.s.grants(k.key)
 	err := g.change(ctx, false, func(ctx context.Context, w *writer) error {
@@ -94,7 +95,7 @@ func (k *Sessions) Label(ctx context.Context, owner, name string, labels []strin
 		err := w.eachRow(ctx, oldLabels, []any{old.UnixMicro()}, 2, func(row []any) error {
 			of, under := textOf(row[0]), textOf(row[1])
 			if _, err := g.soundLabels(ctx, w.conn, of, under); isChanged(err) {
-				_ = k.labelError(of, under, err) // it stays as it is
+				_ = k.labelError(of, under, err) // leave it as it is
 				return nil
 			}
 			if err := w.step(ctx, step{dropLabels, []any{old.UnixMicro(), of, under}}); err != nil {
@@ -115,7 +116,7 @@ func (k *Sessions) Label(ctx context.Context, owner, name string, labels []strin
 	return k.labelError(owner, name, err)
 }
 
-// split reads a list with commas.
+// split returns the elements of a comma-separated list.
 func split(s string) []string {
 	if s == "" {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Limits keeps what was used of what is limited: a limit.Store.
+// Limits stores the use of limits. It implements limit.Store.
 type Limits struct{ g *grants }
 
-// Limits gives what was used, which key authenticates.
+// Limits returns the use of limits, which key authenticates.
 func (s *Store) Limits(key *secret.Key) *Limits { return &Limits{s.grants(key)} }
 
 const (
@@ -22,17 +22,17 @@ const (
 	dropLimits = `DELETE FROM limit_use WHERE time <= ?`
 )
 
-// A limitSum is a digest of all rows of limit_use: how many there are, and the exclusive or of a
-// keyed digest of each. So a row changes it in constant time. It is sealed: who knew the digests
-// could look for other rows with the same sum.
+// A limitSum is a digest of all rows of limit_use: their number, and the XOR of a keyed digest of
+// each. So changing a row updates it in constant time. It is sealed, because knowing the digests
+// would allow a search for other rows with the same sum.
 type limitSum struct {
 	rows  uint64
 	sum   [sha256.Size]byte
-	doubt int64            // when rows were found changed, microseconds since 1970, UTC; 0: never
-	times map[string]int64 // the rows; nil: they were not read yet
+	doubt int64            // when rows were found changed, in microseconds since 1970 UTC; 0: never
+	times map[string]int64 // the rows; nil: not read yet
 }
 
-// toggle adds a row to the sum, or takes it out.
+// toggle adds a row to the sum, or removes it.
 func (l *limitSum) toggle(key *secret.Key, name string, at int64) {
 	one := key.MAC(limitPurpose, field(field(nil, name), strconv.FormatInt(at, 10)))
 	for i := range l.sum {
@@ -42,7 +42,7 @@ func (l *limitSum) toggle(key *secret.Key, name string, at int64) {
 
 const limitPurpose = "limit-use"
 
-// put notes a row.
+// put adds or replaces a row.
 func (l *limitSum) put(key *secret.Key, name string, at int64) {
 	if old, ok := l.times[name]; ok {
 		l.toggle(key, name, old)
@@ -53,7 +53,7 @@ func (l *limitSum) put(key *secret.Key, name string, at int64) {
 	l.times[name] = at
 }
 
-// drop forgets the rows that are past.
+// drop removes the rows whose time is past.
 func (l *limitSum) drop(key *secret.Key, now int64) {
 	for name, at := range l.times {
 		if at <= now {
@@ -64,7 +64,7 @@ func (l *limitSum) drop(key *secret.Key, now int64) {
 	}
 }
 
-// read makes the sum of the rows that there are, and reports whether it was that before.
+// read computes the sum of the rows in the database, and reports whether it is the same as before.
 func (l *limitSum) read(ctx context.Context, q record.Querier, key *secret.Key) (same bool, err error) {
 	now := limitSum{doubt: l.doubt, times: map[string]int64{}}
 	rows, err := q.QueryContext(ctx, `SELECT key, time FROM limit_use`)
@@ -85,8 +85,8 @@ func (l *limitSum) read(ctx context.Context, q record.Querier, key *secret.Key) 
 	return same, rows.Err()
 }
 
-// known reads the rows in the transaction under way, unless they are known. Rows that were changed,
-// removed or put back make all limits count as used up.
+// known reads the rows in the current transaction, unless they were read before. If rows were
+// changed, removed or put back, all limits count as used up.
 func (g *grants) known(ctx context.Context, w *writer) error {
 	if g.limits.times != nil {
 		return nil
@@ -100,8 +100,8 @@ func (g *grants) known(ctx context.Context, w *writer) error {
 	return g.limits.doubted(ctx, w)
 }
 
-// Load gives the time that is kept under each key, and drops those that are past. It returns also
-// when rows were last found changed: everything counts as used up then.
+// Load returns the time stored under each key, and deletes the times that are past. It also returns
+// when rows were last found changed: at that time all limits counted as used up.
 func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.Time, doubt time.Time, err error) {
 	out = map[string]time.Time{}
 	err = k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
@@ -124,8 +124,8 @@ func (k *Limits) Load(ctx context.Context, now time.Time) (out map[string]time.T
 	return out, doubt, err
 }
 
-// Save keeps times under their keys. They survive the death of the process, and may be lost with
-// the power.
+// Save stores times under their keys. They survive the death of the process, but may be lost in a
+// power failure.
 func (k *Limits) Save(ctx context.Context, times map[string]time.Time) error {
 	return k.g.change(ctx, false, func(ctx context.Context, w *writer) error {
 		if err := k.g.known(ctx, w); err != nil {

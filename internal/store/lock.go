@@ -13,21 +13,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Owner is the process that owns a data folder, as its lock file says.
+// An Owner is the process that owns a data folder, according to its lock file.
 type Owner struct {
 	PID     int       `json:"pid"`
-	Config  string    `json:"config"` // path of its configuration; empty when it has none
+	Config  string    `json:"config"` // path of its configuration, or empty
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 }
 
-// An OwnedError says that another process owns the data folder.
+// An OwnedError is returned if another process owns the data folder.
 type OwnedError struct {
 	Path  string // the data folder
-	Owner Owner  // PID 0 when the lock file can't be read
+	Owner Owner  // PID is 0 if the lock file can't be read
 }
 
-// Error names the folder and the process.
+// Error returns a text with the folder and the process.
 func (e *OwnedError) Error() string {
 	return fmt.Sprintf("data folder %s is owned by process %d", e.Path, e.Owner.PID)
 }
@@ -35,15 +35,15 @@ func (e *OwnedError) Error() string {
 // lockFile is the name of the lock file in the data folder.
 const lockFile = "lock"
 
-// A lock is the right to a data folder. The system takes it back when the process dies, however it
-// dies.
+// A lock is an exclusive lock on a data folder. The system releases it when the process dies, for
+// whatever reason.
 type lock struct{ f *os.File }
 
-// orphan is how long a lock is waited for whose owner is dead: a process that was killed while it
-// started another one leaves the lock to that one, until its program begins.
+// orphan is how long to wait for a lock whose owner is dead. A process killed while it starts a
+// child leaves the lock to the child until the child's program begins.
 const orphan = 2 * time.Second
 
-// await is flock, and waits for a lock that will surely be given back.
+// await calls flock, and retries while the lock's owner is dead, because the lock will be released.
 func await(ctx context.Context, f *os.File) error {
 	end := time.Now().Add(orphan)
 	for {
@@ -102,13 +102,13 @@ func readOwner(f *os.File) Owner {
 	var o Owner
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
 	if err != nil || json.Unmarshal(b, &o) != nil {
-		return Owner{} // just being written
+		return Owner{} // it is just being written
 	}
 	return o
 }
 
-// release gives the folder back. The file stays: taking it away would let two processes lock two
-// files.
+// release unlocks the folder. The file stays: if it were removed, two processes could lock two
+// different files.
 func (l *lock) release() error {
 	if err := l.f.Truncate(0); err != nil {
 		return errors.Join(err, l.f.Close())

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// A pending is a write that was queued, and that somebody may wait for. It is safe for concurrent
-// use.
+// A pending is a queued write that callers may wait for. It is safe for concurrent use.
 type pending struct {
 	w    *writer
 	r    *write
 	wait func() error
 }
 
-// later queues a write, which is done all or none, without waiting for it.
+// later queues a write, all or nothing, without waiting for it.
 func (w *writer) later(r *write) *pending {
 	r.result, r.later = make(chan error, 1), true
 	p := &pending{w, r, sync.OnceValue(func() error {
@@ -24,8 +23,8 @@ func (w *writer) later(r *write) *pending {
 		default:
 		}
 		select {
-		case w.hurry <- struct{}{}: // what it finds open is committed
-		default: // it is hurrying
+		case w.hurry <- struct{}{}: // commit the open transaction
+		default: // a commit is already requested
 		}
 		return <-r.result
 	})}
@@ -42,8 +41,8 @@ func (w *writer) later(r *write) *pending {
 	return p
 }
 
-// Safe sees to it that the death of this process doesn't take it back: mostly by one write to a
-// file, else it waits.
+// Safe returns once the write survives the death of this process. Usually that takes one write to
+// the write-ahead file; otherwise it waits for the commit.
 func (p *pending) Safe() error {
 	if p.r.entry != nil && p.w.ahead.secure() == nil {
 		return nil
@@ -51,19 +50,19 @@ func (p *pending) Safe() error {
 	return p.wait()
 }
 
-// Hurry has it safe soon. It doesn't wait.
+// Hurry requests that the write is made safe soon. It doesn't wait.
 func (p *pending) Hurry() {
 	select {
 	case p.w.soon <- struct{}{}:
-	default: // it is under way
+	default: // already requested
 	}
 }
 
-// Wait waits until it is committed.
+// Wait waits until the write is committed.
 func (p *pending) Wait() error { return p.wait() }
 
-// Sync waits until the disk has it, and all that was written before it: mostly in the file beside
-// the database.
+// Sync waits until the write, and everything written before it, is on the disk, usually in the
+// write-ahead file.
 func (p *pending) Sync() error {
 	if p.r.entry != nil && p.w.ahead.sync(p.r.ahead) == nil && !p.w.ahead.holed(p.r.entry) {
 		return nil

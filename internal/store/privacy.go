@@ -13,20 +13,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is kept of personal data: values are sealed for the first purpose, and found by a keyed
-// digest for the second.
+// Purposes for personal data: values are sealed for the first, and looked up by a keyed digest for
+// the second.
 const (
 	valuePurpose = "privacy-value"
 	valueMAC     = "privacy-digest"
 )
 
-// Privacy keeps the vaults of personal data: a privacy.Store.
+// Privacy stores the vaults of personal data. It implements privacy.Store.
 type Privacy struct {
 	s   *Store
 	key *secret.Key
 }
 
-// Privacy gives the vaults of personal data, which key seals.
+// Privacy returns the vaults of personal data, which key seals.
 func (s *Store) Privacy(key *secret.Key) *Privacy { return &Privacy{s, key} }
 
 const (
@@ -40,7 +40,7 @@ const (
 	unusedVault = `used < ? AND (session = '' OR NOT EXISTS (SELECT 1 FROM session WHERE session.owner = v.owner AND session.name = v.session))`
 )
 
-// digest is what an entry is found by.
+// digest returns the keyed digest by which an entry is looked up.
 func (k *Privacy) digest(owner string, e *privacy.Entry) []byte {
 	b := binary.BigEndian.AppendUint64(nil, uint64(len(owner)))
 	mac := k.key.MAC(valueMAC, append(append(b, owner...), e.Key()...))
@@ -68,7 +68,7 @@ func (k *Privacy) open(owner string, t privacy.Token, sealed []byte) (*privacy.E
 	return &privacy.Entry{Token: t, Value: string(plain[1:]), Literal: plain[0] == 'l'}, nil
 }
 
-// Number gives entries their tokens: see privacy.Store.
+// Number assigns tokens to entries. See privacy.Store.
 func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []*privacy.Entry) error {
 	var fresh []*privacy.Entry
 	macs := map[*privacy.Entry][]byte{}
@@ -86,7 +86,7 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 	if len(fresh) == 0 {
 		return nil
 	}
-	given := make([]int64, len(fresh)) // what is read when the transaction is over
+	given := make([]int64, len(fresh)) // numbers assigned in the transaction; entries are updated after it
 	err := k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		var room int
 		if err := w.conn.QueryRowContext(ctx, `SELECT count(*) FROM privacy_value WHERE owner = ? AND session = ?`, of.Owner, of.Session).Scan(&room); err != nil {
@@ -117,7 +117,7 @@ func (k *Privacy) Number(ctx context.Context, of privacy.Scope, most int, all []
 	return nil
 }
 
-// add adds an entry with the next number of its owner.
+// add adds an entry with the owner's next number for its kind, and returns that number.
 func (k *Privacy) add(ctx context.Context, w *writer, of privacy.Scope, e privacy.Entry, mac []byte) (int64, error) {
 	var last int64
 	err := w.conn.QueryRowContext(ctx, `SELECT last FROM privacy_number WHERE owner = ? AND kind = ?`, of.Owner, e.Kind).Scan(&last)
@@ -135,7 +135,7 @@ func (k *Privacy) put(ctx context.Context, w *writer, of privacy.Scope, e *priva
 	return w.step(ctx, step{saveNumber, []any{of.Owner, string(e.Kind), e.N}})
 }
 
-// Find gives what tokens stand for.
+// Find returns the entries that tokens stand for. Unknown tokens are skipped.
 func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.Token) (out []privacy.Entry, _ error) {
 	for _, t := range tokens {
 		var sealed []byte
@@ -155,7 +155,7 @@ func (k *Privacy) Find(ctx context.Context, of privacy.Scope, tokens []privacy.T
 	return out, nil
 }
 
-// All gives the entries of a kind.
+// All returns the entries of a kind; an empty kind means all of them.
 func (k *Privacy) All(ctx context.Context, of privacy.Scope, kind privacy.Kind) ([]privacy.Entry, error) {
 	rows, err := k.s.read.QueryContext(ctx, `SELECT kind, n, sealed FROM privacy_value WHERE owner = ?1 AND session = ?2 AND (?3 = '' OR kind = ?3)`, of.Owner, of.Session, string(kind))
 	return collect(ctx, rows, err, func(scan func(...any) error) (*privacy.Entry, error) {
@@ -168,7 +168,7 @@ func (k *Privacy) All(ctx context.Context, of privacy.Scope, kind privacy.Kind) 
 	})
 }
 
-// Put adds entries with the tokens that they have.
+// Put adds entries with their existing tokens.
 func (k *Privacy) Put(ctx context.Context, of privacy.Scope, all []privacy.Entry) error {
 	return k.s.writer.call(ctx, true, func(ctx context.Context, w *writer) error {
 		for i := range all {
@@ -180,7 +180,7 @@ func (k *Privacy) Put(ctx context.Context, of privacy.Scope, all []privacy.Entry
 	})
 }
 
-// Copy adds the entries of a vault to another one of the same owner.
+// Copy copies the entries of a vault to another vault of the same owner.
 func (k *Privacy) Copy(ctx context.Context, from, to privacy.Scope) error {
 	if from.Owner != to.Owner {
 		return tool.Errorf(tool.Internal, "a vault of personal data is copied to its owner's only")
@@ -190,12 +190,13 @@ func (k *Privacy) Copy(ctx context.Context, from, to privacy.Scope) error {
 	})
 }
 
-// Touch notes that a vault is used. The loss of power may take it back.
+// Touch records that a vault is in use. A power failure may undo it.
 func (k *Privacy) Touch(ctx context.Context, of privacy.Scope, at time.Time) error {
 	return k.s.writer.do(ctx, false, `UPDATE privacy_vault SET used = max(used, ?) WHERE owner = ? AND session = ?`, at.UnixMicro(), of.Owner, of.Session)
 }
 
-// Expire deletes vaults that were not used since, and belong to no session that there is.
+// Expire deletes the vaults that were not used since a time and belong to no existing session. It
+// returns the number of values deleted.
 func (k *Privacy) Expire(ctx context.Context, before time.Time) (n int, err error) {
 	err = k.s.writer.call(ctx, false, func(ctx context.Context, w *writer) error {
 		res, err := w.statement(ctx, `DELETE FROM privacy_value WHERE EXISTS (SELECT 1 FROM privacy_vault v WHERE v.owner = privacy_value.owner AND v.session = privacy_value.session AND `+unusedVault+`)`, before.UnixMicro())

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is sealed for sessions, each for a purpose of its own.
+// Purposes for which the data of sessions and skills is sealed.
 const (
 	statePurpose  = "session-state"
 	blobPurpose   = "session-blob"
@@ -23,14 +23,15 @@ const (
 	sharedPurpose = "skill-shared"
 )
 
-// Sessions keeps sessions and skills, sealed: a session.Store.
+// Sessions stores sessions and skills, sealed. It implements session.Store.
 type Sessions struct {
 	s   *Store
 	key *secret.Key
-	dir string // of the blobs that are files
+	dir string // folder of the blobs that are files
 }
 
-// Sessions gives the sessions, which key seals. What an earlier process left halfway is swept.
+// Sessions returns the sessions, which key seals. It deletes what an earlier process left
+// incomplete.
 func (s *Store) Sessions(ctx context.Context, key *secret.Key) (*Sessions, error) {
 	k := &Sessions{s, key, s.blobs}
 	if err := k.sweep(ctx); err != nil {
@@ -52,7 +53,7 @@ func scanRecord(scan func(...any) error, more ...any) (*session.Record, error) {
 	return r, err
 }
 
-// Load gives a session.
+// Load returns a session, or nil if it is unknown.
 func (k *Sessions) Load(ctx context.Context, owner, name string) (*session.Record, error) {
 	var sealed []byte
 	row := k.s.read.QueryRowContext(ctx, `SELECT `+recordColumns+`, state FROM session WHERE owner = ? AND name = ?`, owner, name)
@@ -74,7 +75,7 @@ func stateBind(r *session.Record) [][]byte {
 	return [][]byte{[]byte(r.ID), []byte(r.Owner), []byte(r.Name), binary.BigEndian.AppendUint64(nil, uint64(r.Revision))}
 }
 
-// List gives the sessions of an owner.
+// List returns the sessions of an owner; an empty owner means all sessions.
 func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, error) {
 	rows, err := k.s.read.QueryContext(ctx, `SELECT `+recordColumns+`, `+labelsOf+` FROM session WHERE owner = ? OR ? = '' ORDER BY owner, name`, owner, owner)
 	return collect(ctx, rows, err, func(scan func(...any) error) (*session.Record, error) {
@@ -85,7 +86,7 @@ func (k *Sessions) List(ctx context.Context, owner string) ([]session.Record, er
 	})
 }
 
-// Count gives how many sessions an owner has.
+// Count returns the number of sessions of an owner.
 func (k *Sessions) Count(ctx context.Context, owner string) (n int, err error) {
 	if err = k.s.read.QueryRowContext(ctx, `SELECT count(*) FROM session WHERE owner = ?`, owner).Scan(&n); err != nil {
 		return 0, fault.Reading(ctx, err)
@@ -107,7 +108,7 @@ const (
 )
 
 // Save makes a change. Small blobs are in the database, so that one commit holds them and the row.
-// Large ones are files, on the disk before that commit is, which waits for the disk for them.
+// Large ones are files: they are on the disk before the commit, which then waits for the disk, too.
 func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	var steps []step
 	var made []string
@@ -146,7 +147,7 @@ func (k *Sessions) Save(ctx context.Context, c *session.Change) error {
 	return nil
 }
 
-// write does the steps of a change. A skill that is removed is shared no longer.
+// write executes the steps of a change. If a skill is removed, it is also no longer shared.
 func (k *Sessions) write(ctx context.Context, durable bool, steps []step, c *session.Change) error {
 	g := k.s.grants(k.key)
 	var ids []string
@@ -158,7 +159,7 @@ func (k *Sessions) write(ctx context.Context, durable bool, steps []step, c *ses
 	return k.without(ctx, g, durable, steps, skillGrants, ids)
 }
 
-// without does steps after which rows count no longer.
+// without executes steps, and removes ids from a table's list in the same transaction.
 func (k *Sessions) without(ctx context.Context, g *grants, durable bool, steps []step, table string, ids []string) error {
 	if len(ids) == 0 {
 		return k.s.writer.all(ctx, durable, steps)
@@ -221,7 +222,7 @@ func (k *Sessions) End(ctx context.Context, r *session.Record) error {
 	return nil
 }
 
-// Journal names the parts of a session's journal.
+// Journal returns the names of the parts of a session's journal, in order.
 func (k *Sessions) Journal(ctx context.Context, id string) ([]string, error) {
 	return k.strings(ctx, `SELECT blob FROM session_ref WHERE session = ? AND seq IS NOT NULL ORDER BY seq`, id)
 }
@@ -230,7 +231,7 @@ func (k *Sessions) strings(ctx context.Context, query string, args ...any) ([]st
 	return k.s.strings(ctx, query, args...)
 }
 
-// strings gives the one column of a query.
+// strings returns the rows of a query with a single column.
 func (s *Store) strings(ctx context.Context, query string, args ...any) ([]string, error) {
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -24,8 +24,8 @@ func (k *Sessions) skillStep(owner string, s session.SkillChange) step {
 	return step{saveSkill, []any{owner, s.Name, s.Modified.UnixMicro(), k.key.Seal(skillPurpose, s.Source, []byte(owner), []byte(s.Name))}}
 }
 
-// Skills gives the skills of an owner and those that others share. Of two shared ones with one name
-// the older owner's comes first. What nobody shared, whatever the table says, is not shared.
+// Skills returns the skills of an owner and those that other owners share, each ordered by name and
+// owner. A skill that its owner never shared is not shared, whatever the table says.
 func (k *Sessions) Skills(ctx context.Context, owner string) (own, shared []session.Skill, err error) {
 	g := k.s.grants(k.key)
 	var forged []session.Skill
@@ -73,10 +73,10 @@ func (k *Sessions) sharedError(owner, name string) error {
 	return k.s.changed(skillGrants, owner+" "+name, "skill %q of %s is not what a person shared: share it again", name, owner)
 }
 
-// skillID is the id of a shared skill in its list.
+// skillID returns the id of a shared skill in its list.
 func skillID(owner, name string) string { return owner + "\x00" + name }
 
-// Skill gives the source of a skill.
+// Skill returns the source of a skill.
 func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (source []byte, err error) {
 	g := k.s.grants(k.key)
 	err = g.checked(ctx, func(q record.Querier) (err error) {
@@ -94,7 +94,7 @@ func (k *Sessions) Skill(ctx context.Context, owner, name string, shared bool) (
 	return source, err
 }
 
-// skill reads the source of a skill, as it is or as it is shared.
+// skill reads the source of a skill: the current one, or the shared one.
 func (g *grants) skill(ctx context.Context, q record.Querier, owner, name string, shared bool) ([]byte, error) {
 	query, purpose := `SELECT source FROM skill WHERE owner = ? AND name = ?`, skillPurpose
 	if shared {
@@ -119,7 +119,7 @@ func (g *grants) skill(ctx context.Context, q record.Querier, owner, name string
 	return source, nil
 }
 
-// share shares a source of a skill that is there.
+// share shares a source of an existing skill.
 func (g *grants) share(ctx context.Context, w *writer, owner, name string, source []byte) error {
 	sealed := g.key.Seal(sharedPurpose, source, []byte(owner), []byte(name))
 	if err := w.step(ctx, step{`UPDATE skill SET shared = ?, changed = 0 WHERE owner = ? AND name = ?`, []any{sealed, owner, name}}); err != nil {
@@ -129,7 +129,7 @@ func (g *grants) share(ctx context.Context, w *writer, owner, name string, sourc
 	return nil
 }
 
-// Share shares a skill as it is now, or takes it back.
+// Share shares a skill as it is now, or stops sharing it. It reports whether the skill exists.
 func (k *Sessions) Share(ctx context.Context, owner, name string, shared bool) (there bool, err error) {
 	g := k.s.grants(k.key)
 	err = g.change(ctx, true, func(ctx context.Context, w *writer) error {

@@ -1,6 +1,7 @@
-// Package store keeps all state: in SQLite, in a data folder that one process owns at a time. Each
-// entity has a file of its own here, and implements the small Store interface of the package that
-// owns its contract; the tables come from the numbered migrations embedded in the package.
+// Package store holds all persistent state in SQLite, in a data folder that one process owns at a
+// time. Each entity has its own file here, and implements the small Store interface of the package
+// that owns its contract. The tables are created by the numbered migrations embedded in the
+// package.
 package store
 
 import (
@@ -33,21 +34,21 @@ var migrations embed.FS
 // File is the name of the database in the data folder.
 const File = "biplane.db"
 
-// Config is where and for whom a Store is opened.
+// Config configures Open.
 type Config struct {
-	Path  string       // the data folder; made if it isn't there, with mode 0700
-	Owner Owner        // who owns the folder as long as the Store is open; PID is filled in
-	Log   *slog.Logger // nil: none
-	// Prepare is called when the folder is owned, before the database is made or opened. It sees to
-	// the key and, in a new folder, to the witness: with it a record is begun only in a folder that
-	// has a witness. Nil: nothing needs to be prepared.
+	Path  string       // the data folder; created with mode 0700 if missing
+	Owner Owner        // the process that owns the folder while the Store is open; PID is filled in
+	Log   *slog.Logger // nil: no logging
+	// Prepare is called once the folder is locked, before the database is created or opened. It
+	// prepares the key and, in a new folder, the witness. If Prepare is set, a new record is only
+	// created in a folder with a witness. It may be nil.
 	Prepare func() error
-	// Tampered is called once for each row of a table that was changed without the folder's key.
-	// Row is empty if it is about all of the table. It must not use the Store. It may be nil.
+	// Tampered is called once for each table row that was changed without the folder's key. An
+	// empty row means the whole table. It must not use the Store. It may be nil.
 	Tampered func(table, row string, err error)
 }
 
-// A Store is all state, and the right to the data folder. It is safe for concurrent use.
+// A Store is an open data folder with all its state. It is safe for concurrent use.
 type Store struct {
 	lock     *lock
 	read     *sql.DB // query-only
@@ -56,15 +57,15 @@ type Store struct {
 	log      *slog.Logger
 	dir      string // the data folder
 	prepared bool   // see Config.Prepare
-	blobs    string // the folder of what is too large for the database
+	blobs    string // folder of the blobs that are too large for the database
 	close    sync.Once
 
 	granted atomic.Pointer[grants] // nil: no key is known yet
 	alarm   alarm
 }
 
-// Open takes the data folder and opens the store in it, migrated to the newest version. When
-// another process owns the folder, the error is of kind tool.Conflict and wraps an *OwnedError.
+// Open locks the data folder and opens its store, migrated to the newest version. If another
+// process owns the folder, the error is of kind tool.Conflict and wraps an *OwnedError.
 func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	log := c.Log
 	if log == nil {
@@ -92,7 +93,7 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	if err := touch(path); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "open store: %w", err)
 	}
-	// SQLite's own files beside the database take its mode.
+	// SQLite creates its other files with the mode of the database.
 	if s.read, err = open(path, "on"); err != nil {
 		return nil, err
 	}
@@ -112,8 +113,8 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// prepareFolder makes the data folder. One that others may write to is refused: they could put
-// another database, or another socket, in the place of ours.
+// prepareFolder creates the data folder. It refuses a folder that others can write to, because they
+// could replace the database or the socket.
 func prepareFolder(path string) error {
 	if path == "" {
 		return tool.Errorf(tool.Invalid, "open store: no data folder given")
@@ -147,8 +148,8 @@ func touch(path string) error {
 }
 
 func open(path, queryOnly string) (*sql.DB, error) {
-	// fullfsync: on macOS a flush leaves what it flushes in the drive's memory else, and the file
-	// beside the database is written over after one
+	// fullfsync: without it, a flush on macOS leaves the data in the drive's cache, and the
+	// write-ahead file is overwritten after a flush.
 	q := url.Values{
 		"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)", "journal_mode(wal)", "fullfsync(1)", "synchronous(full)"},
 	}
@@ -167,7 +168,7 @@ func open(path, queryOnly string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openReadOnly opens a database that another process may own. It writes nothing.
+// openReadOnly opens a database that another process may own. It never writes.
 func openReadOnly(path string) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -206,9 +207,9 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// current reports whether the newest of the migrations is the last that was applied. That is usual,
-// and every start asks: a query says so sooner than the machinery that applies them, which has the
-// last word where this isn't so.
+// current reports whether the newest migration is the last one applied. That is the usual case, and
+// every start checks it. A query is faster than the migration library, which decides if current
+// returns false.
 func current(ctx context.Context, db *sql.DB) bool {
 	all, err := migrations.ReadDir("migrations") // in order
 	if err != nil || len(all) == 0 {
@@ -224,11 +225,11 @@ func current(ctx context.Context, db *sql.DB) bool {
 	return err == nil && have == want
 }
 
-// Settle waits until all that was given to the store is in the database, also what nobody waits
-// for.
+// Settle waits until everything given to the store is in the database, including writes that no one
+// waits for.
 func (s *Store) Settle(ctx context.Context) error { return s.writer.takeAlong(ctx) }
 
-// wipe takes what the database has out of the file beside it.
+// wipe removes everything from the write-ahead file that is in the database.
 func (s *Store) wipe() error {
 	err := s.writer.clear(context.Background())
 	if err == nil {
@@ -240,8 +241,8 @@ func (s *Store) wipe() error {
 	return nil
 }
 
-// Close ends the writer, closes the database and gives the data folder back. What was queued is
-// written before.
+// Close writes everything queued, stops the writer, closes the database and unlocks the data
+// folder.
 func (s *Store) Close() error {
 	var errs []error
 	s.close.Do(func() {
@@ -260,7 +261,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// unopened says what to do about a database that can't be made or opened.
+// unopened adds advice to the error about a database that can't be created or opened.
 func unopened(path string, err error) error {
 	switch fault.Code(err) & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
@@ -271,7 +272,7 @@ func unopened(path string, err error) error {
 	return err
 }
 
-// collect reads the rows of a query, each with scan, whose *tool.Errors stay as they are.
+// collect reads the rows of a query with scan. It returns *tool.Errors from scan unchanged.
 func collect[T any](ctx context.Context, rows *sql.Rows, err error, scan func(func(...any) error) (*T, error)) (out []T, _ error) {
 	if err != nil {
 		return nil, fault.Reading(ctx, err)

@@ -6,9 +6,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// The tail is what each transaction writes anew: up to which entry of the file beside the database
-// that has all, the record's sealed head, and what is kept for the newest leaves, and the versions
-// of what grants something. It is one row, so that it costs one page and one statement.
+// The tail is data that each transaction rewrites: the number of the last entry of the write-ahead
+// file that is in the database, the record's sealed head, the data kept for the newest leaves, and
+// the versions of the grant lists. It is a single row, so that it costs one page and one statement.
 const (
 	updateTail = `UPDATE tail SET applied = coalesce(?1, applied), head = coalesce(?2, head),
 		kept_first = coalesce(?3, kept_first), kept_time = coalesce(?4, kept_time), kept = coalesce(?5, kept), grants = coalesce(?6, grants) WHERE id = 1`
@@ -16,9 +16,9 @@ const (
 		VALUES (1, coalesce(?1, 0), ?2, coalesce(?3, 0), coalesce(?4, 0), coalesce(?5, x''), ?6)`
 )
 
-// end writes the tail where the transaction under way has changed what is in it.
+// end writes the tail if the current transaction changed it.
 func (w *writer) end(ctx context.Context, group []*write) error {
-	var applied any // nil: as it is
+	var applied any // nil: unchanged
 	of, err := w.edge.Tail(ctx, w.tx)
 	if err != nil {
 		return err

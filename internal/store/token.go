@@ -14,21 +14,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// tokenPurpose is what tokens are sealed for.
+// tokenPurpose is the purpose for which tokens are sealed.
 const tokenPurpose = "upstream-token"
 
-// Tokens are the sign-ins to upstreams, sealed: each opens for the upstream and the resource that
-// it was stored for, and nowhere else.
+// Tokens stores the sign-ins to upstreams, sealed. A sign-in can be unsealed only for the upstream
+// and the resource that it was stored for.
 type Tokens struct {
 	s   *Store
 	key *secret.Key
 }
 
-// Tokens gives the sign-ins, which key seals.
+// Tokens returns the sign-ins, which key seals.
 func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s, key} }
 
-// Load gives a sign-in and its revision, which is empty when there is none. One that doesn't open
-// (another key, a changed row) is an error of kind tool.Conflict.
+// Load returns a sign-in and its revision, which is empty if there is none. It returns an error of
+// kind tool.Conflict if the sign-in can't be unsealed (wrong key or changed row).
 func (t *Tokens) Load(ctx context.Context, upstream, resource string) (text []byte, revision string, err error) {
 	var sealed []byte
 	g := t.s.grants(t.key)
@@ -59,9 +59,9 @@ const saveToken = `INSERT INTO upstream_token (upstream, resource, revision, pre
 	ON CONFLICT (upstream, resource) DO UPDATE SET
 	revision = excluded.revision, previous = excluded.previous, sealed = excluded.sealed, changed = excluded.changed`
 
-// Save stores a sign-in in the place of the one with the revision previous (empty: there is none
-// yet), and gives its own revision. When that is not the one that is there any more, the error is
-// of kind tool.Conflict, and nothing has changed.
+// Save replaces the sign-in with revision previous (empty: there is none yet), and returns the new
+// revision. If previous is not the current revision, it changes nothing and returns an error of
+// kind tool.Conflict.
 func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byte, previous string) (revision string, err error) {
 	revision = rand.Text()
 	sealed := t.key.Seal(tokenPurpose, text, []byte(upstream), []byte(resource))
@@ -82,7 +82,7 @@ func (t *Tokens) Save(ctx context.Context, upstream, resource string, text []byt
 	return revision, nil
 }
 
-// Forget deletes all sign-ins to an upstream, whatever they are for and whether they open or not.
+// Forget deletes all sign-ins to an upstream, for any resource, even if they can't be unsealed.
 func (t *Tokens) Forget(ctx context.Context, upstream string) error {
 	g := t.s.grants(t.key)
 	return g.change(ctx, true, func(ctx context.Context, w *writer) error {
@@ -98,7 +98,7 @@ func (t *Tokens) Forget(ctx context.Context, upstream string) error {
 	})
 }
 
-// tokenID is the id of a sign-in in its list.
+// tokenID returns the id of a sign-in in its list.
 func tokenID(upstream, resource string) string { return upstream + "\x00" + resource }
 
 func (g *grants) tokenDigest(upstream, resource, revision string, sealed []byte) []byte {

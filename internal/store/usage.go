@@ -13,24 +13,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/usage"
 )
 
-// What is sealed for usage, each for a purpose of its own.
+// Purposes for which the data of usage is sealed.
 const (
 	whoPurpose       = "usage-who"
 	whoDigestPurpose = "usage-who-digest"
 )
 
-// Usage keeps what was used, with who used it sealed: a usage.Store.
+// Usage stores usage. Who used it is sealed. It implements usage.Store.
 type Usage struct {
 	s   *Store
 	key *secret.Key
 }
 
-// Usage gives what was used, of which key seals by whom.
+// Usage returns the usage; key seals who used it.
 func (s *Store) Usage(key *secret.Key) *Usage { return &Usage{s, key} }
 
 const hourSpan = 3600 // seconds
 
-// The statements, of the columns that usage.Columns names.
+// SQL statements over the columns in usage.Columns.
 
 func addUsage() string {
 	return `INSERT INTO usage (start, span, who, upstream, tool, ` + strings.Join(usage.Columns(), ", ") + `)
@@ -59,8 +59,8 @@ func eachColumn(format string) string {
 	return strings.Join(out, ", ")
 }
 
-// Add adds rows of hours to what is kept of the same hour and key: all or none. It survives the
-// death of the process, and may be lost with the power.
+// Add adds hourly rows to the stored rows of the same hour and key, all or nothing. They survive
+// the death of the process, but may be lost in a power failure.
 func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 	var steps []step
 	add, known := addUsage(), map[usage.Who][]byte{}
@@ -83,7 +83,7 @@ func (u *Usage) Add(ctx context.Context, rows []usage.Row) error {
 	return u.s.writer.all(ctx, false, steps)
 }
 
-// Sum calls f with what is kept, added up as far as the selection says.
+// Sum calls f with the stored usage, summed up as the selection says.
 func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) error) error {
 	whos, err := u.whos(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (u *Usage) Sum(ctx context.Context, s usage.Selection, f func(usage.Row) er
 	return nil
 }
 
-// whos gives who is who.
+// whos returns all subjects by id.
 func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 	rows, err := u.s.read.QueryContext(ctx, `SELECT id, digest, data FROM usage_who`)
 	if err != nil {
@@ -152,8 +152,8 @@ func (u *Usage) whos(ctx context.Context) (map[int64]usage.Who, error) {
 	return out, nil
 }
 
-// Compact makes days of hours before one moment, and throws away what is before another, with those
-// of whom nothing is left.
+// Compact merges hours that begin before hours into days, and deletes rows that begin before drop.
+// It also deletes subjects without any rows left.
 func (u *Usage) Compact(ctx context.Context, hours, drop time.Time) error {
 	return u.s.writer.all(ctx, false, []step{
 		{dropUsage, []any{drop.Unix()}},

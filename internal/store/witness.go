@@ -22,35 +22,36 @@ const WitnessFile = "biplane.witness"
 
 const (
 	witnessPurpose = "audit-witness-chain"
-	olderPurpose   = "audit-witness" // of versions whose witness knew nothing of checkpoints
+	olderPurpose   = "audit-witness" // for versions whose witness had no checkpoints
 	// slotBytes is the size of each of the two slots of a witness.
 	slotBytes = 4096
 )
 
-// A witness is a file outside the database that knows the record: its name, a head that it had when
-// all of that was on the disk, and its checkpoints. All are sealed with the folder's key. Whoever
-// empties the record's tables, deletes the database or puts older tables in its place has not the
-// size that the witness knows.
+// A witness is a file outside the database with what is known of the record: its name, its
+// checkpoints, and a head that was entirely on the disk. It is sealed with the folder's key. An
+// attacker who empties the record's tables, deletes the database or restores older tables can't
+// match the size in the witness.
 //
 // The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are
-// written in turn, in place. One is on the disk before the other is written, so one of them is
-// always whole. An older one is good, too, since it is a lower bound. mu orders writes.
+// written alternately, in place. One slot is on the disk before the other is written, so one of
+// them is always intact. An older slot is valid, too, because it is a lower bound. mu serializes
+// writes.
 type witness struct {
 	path string
 	key  *secret.Key
 
 	mu   sync.Mutex
-	last *witnessed // what was read or written last; nil: nothing yet
+	last *witnessed // last contents read or written; nil: none yet
 }
 
-// A witnessed is what a witness knows.
+// A witnessed is the contents of a witness.
 type witnessed struct {
 	origin string
 	record.Known
-	count uint64 // of writes: the slot is count % 2
+	count uint64 // number of writes: the slot is count % 2
 }
 
-// encode returns the text that a slot seals.
+// encode returns the plaintext of a slot.
 func (x *witnessed) encode() []byte {
 	b := binary.BigEndian.AppendUint64(nil, x.count)
 	b = binary.BigEndian.AppendUint64(b, uint64(x.Size))
@@ -58,7 +59,7 @@ func (x *witnessed) encode() []byte {
 	return append(b, x.origin...)
 }
 
-// open opens the sealed text of a slot; nil: it isn't whole.
+// open unseals a slot. It returns nil if the slot is invalid.
 func (w *witness) open(sealed []byte) *witnessed {
 	b, err := w.key.Unseal(witnessPurpose, sealed)
 	chained := err == nil
@@ -81,7 +82,7 @@ func (w *witness) open(sealed []byte) *witnessed {
 	return x
 }
 
-// load reads the witness; nil: there is none.
+// load reads the witness. It returns nil if there is none.
 func (w *witness) load() (*witnessed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +122,8 @@ func (w *witness) read() (*witnessed, error) {
 	return best, nil
 }
 
-// save notes a head and a chain that the disk has. Those that are not larger than what is known
-// change nothing.
+// save writes a head and a chain that are on the disk. It writes nothing if neither is larger than
+// in the witness.
 func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +155,7 @@ func (w *witness) save(origin string, h audit.Head, c record.Chain) (err error) 
 	return nil
 }
 
-// size returns the size of the head that was written last by this process; -1: it has written none.
+// size returns the size of the last head that was read or written, or -1 if there is none.
 func (w *witness) size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +177,7 @@ func (w *witness) write(slot []byte, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// create makes the file. It is whole as soon as it has its name.
+// create creates the file. Once the file has its name, it is complete.
 func (w *witness) create(slot []byte) error {
 	f, err := os.OpenFile(w.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -196,9 +197,9 @@ func (w *witness) create(slot []byte) error {
 	return syncFolder(filepath.Dir(w.path))
 }
 
-// Foresee makes the witness of a new data folder, which knows of no entries. A database without a
-// record is a new one only if there is such a witness; see Config.Prepare. A witness that is there
-// already is left as it is, and must be one that key opens.
+// Foresee creates the witness of a new data folder, with no entries. Only with such a witness is a
+// database without a record a new one; see Config.Prepare. An existing witness is left unchanged,
+// but it must be sealed with key.
 func Foresee(folder string, key *secret.Key) error {
 	w := &witness{path: filepath.Join(folder, WitnessFile), key: key}
 	x, err := w.load()

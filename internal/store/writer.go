@@ -18,73 +18,72 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// batch bounds how many writes share one transaction.
+// batch is the maximum number of writes that a transaction starts with.
 const batch = 512
 
-// A writer is the one goroutine that writes. Writes that come while a transaction is being
-// committed share the next one, so that a hundred calls at once wait for a disk flush or two and
-// not for a hundred.
+// A writer is the only goroutine that writes. Writes that arrive during a commit share the next
+// transaction, so that a hundred concurrent calls wait for one or two disk flushes and not for a
+// hundred.
 type writer struct {
 	db    *sql.DB
-	conn  *sql.Conn            // of db; nil: nothing has been written yet; only the goroutine uses it
-	stmts map[string]*sql.Stmt // by text; only the goroutine uses it
-	tx    *transaction         // on conn; as it
-	edge  record.Edge          // of the record; only the goroutine uses it
-	// leaves of the record that the transaction under way has taken; only the goroutine uses it
+	conn  *sql.Conn            // of db; nil: nothing written yet; used by the goroutine only
+	stmts map[string]*sql.Stmt // by text; used by the goroutine only
+	tx    *transaction         // on conn; used by the goroutine only
+	edge  record.Edge          // of the record; used by the goroutine only
+	// leaves of the record in the current transaction; used by the goroutine only
 	taken []*leaf
-	full  bool        // whether a commit waits for the disk now; only the goroutine uses it
-	sound atomic.Bool // the record's tree is known, and was what was sealed
-	// the transaction under way holds the lock of the file beside the database; only the goroutine
-	// uses it
+	full  bool        // commits wait for the disk; used by the goroutine only
+	sound atomic.Bool // the record's tree is in memory, and matched its seal
+	// the current transaction holds the lock of the write-ahead file; used by the goroutine only
 	clearing bool
-	done     chan struct{} // closed when the goroutine is gone
+	done     chan struct{} // closed when the goroutine has ended
 	queue    chan *write
-	hurry    chan struct{} // somebody waits now for what was given to later
-	soon     chan struct{} // it is to be safe soon
+	hurry    chan struct{} // a caller waits for a write queued by later
+	soon     chan struct{} // a write should be safe soon
 
-	granted *atomic.Pointer[grants] // of the store
+	granted *atomic.Pointer[grants] // the store's
 
-	ledger *ledger // of the record, what nobody waits for
-	ahead  *ahead  // what is not in the database yet, so that nobody has to wait for that
-	// of a transaction that failed, what is safe in ahead's file all the same: the next one begins
-	// with it; only the goroutine uses it
+	ledger *ledger // leaves of the record that no one waits for
+	ahead  *ahead  // write-ahead file, with the entries that are not in the database yet
+	// writes of a failed transaction that are safe in the write-ahead file: the next transaction
+	// begins with them; used by the goroutine only
 	owed []*write
-	heir bool // there were leaves in the file of the last process
-	// leaves that the last process left in its file, until the record is opened; only the goroutine
-	// uses it
+	heir bool // the last process left leaves in the file
+	// leaves that the last process left in its file, until the record is opened; used by the
+	// goroutine only
 	left []read
 	log  *slog.Logger
 
-	order  sync.Mutex   // held while what is noted in ahead is queued, so that both are in one order
-	mu     sync.RWMutex // held while queueing, so that nothing is queued after closed
+	order  sync.Mutex   // held while entries are noted in ahead and queued, so that both have the same order
+	mu     sync.RWMutex // held while queueing, so that nothing is queued after close
 	closed bool
 }
 
-// A write is statements that are done all or none; one without any is there for the transaction's
-// sake. durable: they are on the disk when the result comes. clear: so is all else, and the file
-// beside the database can be written over.
+// A write is a list of statements that are executed all or none. An empty write only starts a
+// transaction. durable means that the writes are on the disk before the result is sent. clear means
+// that everything else is, too, so that the write-ahead file can be overwritten.
 type write struct {
 	durable bool
 	clear   bool
 	steps   []step
-	// instead of steps; nothing that it wrote before an error may matter
+	// run is called instead of steps. Its writes before an error are not rolled back.
 	run    func(ctx context.Context, w *writer) error
 	result chan error
-	later  bool   // nobody waits for result yet
-	leaf   *leaf  // that is queued, and only has to be taken along; nil: it is no such write
-	entry  entry  // what ahead can hold instead; nil: nothing
-	ahead  uint64 // its number there
+	later  bool   // no one waits for result yet
+	leaf   *leaf  // queued leaf that the transaction should write; nil: none
+	entry  entry  // what the write-ahead file can hold; nil: nothing
+	ahead  uint64 // number of entry
 }
 
-// A step is one statement.
+// A step is a statement with its arguments.
 type step struct {
 	query string
 	args  []any
 }
 
-// startWriter starts the writer of a store, and opens the one connection that writes once there is
-// something to write: each connection reads the whole schema first. ahead is the path of its file;
-// what is left there is written first.
+// startWriter starts the writer of a store. It opens the writing connection only when there is
+// something to write, because each connection first reads the whole schema. ahead is the path of
+// the write-ahead file, whose remaining entries are written first.
 func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
 	w := &writer{db: s.write, granted: &s.granted, stmts: map[string]*sql.Stmt{}, log: s.log, full: true, done: make(chan struct{}), queue: make(chan *write, batch), hurry: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	w.ledger = newLedger(w)
@@ -95,7 +94,7 @@ func startWriter(ctx context.Context, s *Store, ahead string) (*writer, error) {
 	return w, nil
 }
 
-// connect opens the connection, where there is none yet.
+// connect opens the connection if it isn't open yet.
 func (w *writer) connect(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
@@ -104,8 +103,8 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Indexes of what is random are written to in many places: they stay in memory, and in the log
-	// before they are moved.
+	// Indexes over random keys are written in many places: a larger cache keeps their pages in
+	// memory, and a longer WAL delays moving them.
 	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -120,26 +119,27 @@ func (w *writer) disconnect() error {
 	return w.conn.Close()
 }
 
-// do queues one statement, and waits until it is committed. Once queued it is not given up, ctx or
-// not: whoever gets an error may be sure only that it may not be there.
+// do queues a statement, and waits until it is committed. Once queued, it is not canceled, even if
+// ctx is. After an error, callers can't assume that it was not committed.
 func (w *writer) do(ctx context.Context, durable bool, query string, args ...any) error {
 	return w.all(ctx, durable, []step{{query, args}})
 }
 
-// all is do for several statements, which are done all or none.
+// all is like do for several statements, which are executed all or none.
 func (w *writer) all(ctx context.Context, durable bool, steps []step) error {
 	return w.add(ctx, &write{durable: durable, steps: steps})
 }
 
-// call is do for a function that runs inside the transaction, on the writer's goroutine.
+// call is like do for a function that runs inside the transaction, on the writer's goroutine.
 func (w *writer) call(ctx context.Context, durable bool, run func(ctx context.Context, w *writer) error) error {
 	return w.add(ctx, &write{durable: durable, run: run})
 }
 
-// onDisk waits until the disk has all that was queued by now in the database.
+// onDisk waits until everything queued so far is on the disk, in the database.
 func (w *writer) onDisk(ctx context.Context) error { return w.add(ctx, &write{durable: true}) }
 
-// clear is onDisk, where the file beside the database has anything, which is written over then.
+// clear is like onDisk, and also resets the write-ahead file. It does nothing if that file is
+// empty.
 func (w *writer) clear(ctx context.Context) error {
 	if w.ahead.empty() {
 		return nil
@@ -158,7 +158,7 @@ func (w *writer) add(ctx context.Context, r *write) error {
 	return <-r.result
 }
 
-// queueUp queues a write, and doesn't wait for it.
+// queueUp queues a write without waiting for its result.
 func (w *writer) queueUp(r *write) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -169,7 +169,7 @@ func (w *writer) queueUp(r *write) error {
 	return nil
 }
 
-// stop waits for what is queued, and ends the goroutine.
+// stop waits for everything queued, and ends the goroutine.
 func (w *writer) stop() error {
 	w.ledger.close()
 	w.mu.Lock()
@@ -184,22 +184,22 @@ func (w *writer) stop() error {
 	return errors.Join(append(errs, w.ahead.close(), w.disconnect())...)
 }
 
-// empty reports whether there are no statements.
+// empty reports whether the write has no statements.
 func (r *write) empty() bool { return r.run == nil && len(r.steps) == 0 }
 
-// moot reports whether there is nothing left to do: an earlier transaction took the leaf along.
+// moot reports whether nothing is left to do, because an earlier transaction wrote the leaf.
 func (r *write) moot() bool { return r.leaf != nil && r.leaf.over }
 
 func (w *writer) run() {
 	stack.Grow()
 	defer close(w.done)
-	var next *write // came, and is for the next transaction
+	var next *write // received, and left for the next transaction
 	for {
 		first := next
 		if first == nil {
 			var ok bool
 			if first, ok = <-w.queue; !ok {
-				if !w.ahead.empty() { // else the next process does what is to be done
+				if !w.ahead.empty() { // otherwise the next process starts with nothing to recover
 					_, _, _ = w.commit(&write{clear: true})
 				}
 				return
@@ -218,15 +218,16 @@ func (w *writer) run() {
 	}
 }
 
-// commit writes first, and what is queued by then or comes meanwhile, in one transaction, and gives
-// what came of each, and a write that was taken from the queue and is not in it. A statement that a
-// constraint refuses fails alone, as does a refusal; any other failure is the failure of all.
+// commit writes first, and everything queued before or during the transaction, in one transaction.
+// It returns the writes with their results, and next, a write received from the queue that is not
+// part of it. A statement refused by a constraint fails alone, as does a refusal. Any other failure
+// fails all writes.
 func (w *writer) commit(first *write) (group []*write, errs []error, next *write) {
-	ctx := context.Background() // what is queued is written
+	ctx := context.Background() // queued writes are not canceled
 	group = append(slices.Clone(w.owed), w.gather(first)...)
 	w.clearing = w.ahead.full() || slices.ContainsFunc(group, func(r *write) bool { return r.clear })
 	durable := w.clearing || w.ledger.durably() || slices.ContainsFunc(group, func(r *write) bool { return r.durable })
-	if w.clearing { // nothing is put there meanwhile
+	if w.clearing { // no entry is added to the file in the meantime
 		w.ahead.file.mu.Lock()
 		defer w.ahead.file.mu.Unlock()
 	}
@@ -236,7 +237,7 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 		w.granted.Load().lose()
 		if w.conn != nil {
 			if _, rerr := w.conn.ExecContext(ctx, "ROLLBACK"); rerr != nil && fault.Code(rerr)&0xff != sqlite3.SQLITE_ERROR {
-				err = errors.Join(err, rerr) // SQLITE_ERROR: it had rolled back by itself
+				err = errors.Join(err, rerr) // SQLITE_ERROR: SQLite had already rolled back
 			}
 		}
 		w.settle(group, durable, fault.Of(err))
@@ -251,9 +252,9 @@ func (w *writer) commit(first *write) (group []*write, errs []error, next *write
 	return group, errs, next
 }
 
-// transaction is commit without what is to be done about an error. Leaves of the record that are
-// queued are taken along, and then what was queued before them, so that nothing is on record of
-// which the journal doesn't know.
+// transaction is commit without the error handling. It also writes the queued leaves of the record,
+// and then writes queued before them, so that the record has nothing that is missing in the
+// journal.
 func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool) (errs []error, next *write, err error) {
 	if err := w.connect(ctx); err != nil {
 		return nil, nil, err
@@ -286,12 +287,12 @@ func (w *writer) transaction(ctx context.Context, group *[]*write, durable bool)
 	return errs, next, w.finish(ctx, *group, durable)
 }
 
-// more gives what is queued now, up to a write that is not for the transaction under way: whether a
-// commit waits for the disk is said before it begins.
+// more returns the queued writes, up to one that can't be in the current transaction: whether a
+// commit waits for the disk is decided before the transaction begins.
 func (w *writer) more(durable bool) (more []*write, next *write) {
 	for {
 		select {
-		case r := <-w.queue: // nil when it is closed
+		case r := <-w.queue: // nil if the queue is closed
 			switch {
 			case r == nil:
 				return more, nil
@@ -307,11 +308,12 @@ func (w *writer) more(durable bool) (more []*write, next *write) {
 	}
 }
 
-// change changes something, so that the disk has all that was written before: a commit that changes
-// nothing doesn't wait for it.
+// change makes a commit wait for the disk, which then has everything written before: a commit that
+// changes nothing doesn't wait.
 const change = `UPDATE execution_disk SET touched = touched + 1`
 
-// finish commits. What only the database has by then is known to the file beside it.
+// finish commits. It records in ahead whether the database has data that the write-ahead file
+// doesn't have.
 func (w *writer) finish(ctx context.Context, group []*write, durable bool) error {
 	if err := w.end(ctx, group); err != nil {
 		return err
@@ -330,11 +332,11 @@ func (w *writer) finish(ctx context.Context, group []*write, durable bool) error
 	return err
 }
 
-// linger is how long writes that nobody waits for are gathered before they are written together.
+// linger is how long writes that no one waits for are collected before they are written together.
 const linger = 10 * time.Millisecond
 
-// gather gives first and what is queued by now, and as long as nobody waits for any of it, what
-// comes within linger.
+// gather returns first and the writes queued so far. As long as no one waits for any of them, it
+// also collects writes that arrive within linger.
 func (w *writer) gather(first *write) []*write {
 	group := []*write{first}
 	urgent := !first.later
@@ -376,8 +378,8 @@ func (w *writer) gather(first *write) []*write {
 	return group
 }
 
-// flush sets whether a commit waits until the disk has it. In WAL mode one that doesn't still
-// survives the death of this process, and is on the disk with the next one that does.
+// flush sets whether commits wait for the disk. In WAL mode a commit that doesn't wait still
+// survives the death of this process. It is on the disk after the next commit that waits.
 func (w *writer) flush(ctx context.Context, full bool) error {
 	if full == w.full {
 		return nil
@@ -393,8 +395,8 @@ func (w *writer) flush(ctx context.Context, full bool) error {
 	return nil
 }
 
-// exec does a write inside the transaction: where a step of several fails, those before it are
-// taken back.
+// exec executes a write in the transaction. If one of several steps fails, the earlier ones are
+// rolled back.
 func (w *writer) exec(ctx context.Context, r *write) error {
 	if r.run != nil {
 		return r.run(ctx, w)
@@ -421,7 +423,7 @@ func (w *writer) step(ctx context.Context, s step) error {
 	return err
 }
 
-// statement does a statement inside the transaction.
+// statement executes a prepared statement in the transaction.
 func (w *writer) statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	stmt := w.stmts[query]
 	if stmt == nil {
@@ -434,13 +436,13 @@ func (w *writer) statement(ctx context.Context, query string, args ...any) (sql.
 	return stmt.ExecContext(ctx, args...)
 }
 
-// A transaction is the one under way, as the record writes in it: a record.Tx.
+// A transaction is the current transaction, as a record.Tx.
 type transaction struct {
 	*sql.Conn
 	w *writer
 }
 
-// Statement does a statement that is prepared once.
+// Statement executes a statement that is prepared once.
 func (t *transaction) Statement(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return t.w.statement(ctx, query, args...)
 }

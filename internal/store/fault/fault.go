@@ -1,5 +1,5 @@
-// Package fault says what errors of the database mean: to people, and to a write among those that
-// share a transaction with it.
+// Package fault classifies database errors: it translates them for users, and marks those that fail
+// only one of the writes in a transaction.
 package fault
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Code gives SQLite's extended result code of err, 0 if it has none.
+// Code returns SQLite's extended result code of err, or 0 if it has none.
 func Code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -22,7 +22,7 @@ func Code(err error) int {
 	return 0
 }
 
-// Of makes an error of the database one for people.
+// Of turns a database error into an error for users.
 func Of(err error) error {
 	switch c := Code(err); {
 	case c&0xff == sqlite3.SQLITE_FULL:
@@ -34,7 +34,7 @@ func Of(err error) error {
 	}
 }
 
-// Reading is Of for what was read under ctx, whose end is the error then.
+// Reading is like Of, but returns the error of ctx if ctx has ended.
 func Reading(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return tool.AsError(ctx.Err())
@@ -42,12 +42,12 @@ func Reading(ctx context.Context, err error) error {
 	return Of(err)
 }
 
-// Closed says that the store is closed.
+// Closed returns the error for a closed store.
 func Closed() error {
 	return tool.Errorf(tool.Unavailable, "the store is closed: biplane is shutting down")
 }
 
-// One reads a row, if there is one. Its error is one for people.
+// One reads a row, if there is one. It returns an error for users.
 func One(row *sql.Row, to ...any) error {
 	if err := row.Scan(to...); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return Of(err)
@@ -55,18 +55,17 @@ func One(row *sql.Row, to ...any) error {
 	return nil
 }
 
-// A refusal is the failure of one write alone.
+// A refusal is an error that fails only one write.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// Refuse makes an error of a write's function the failure of its write alone, and of none that
-// shares a transaction with it.
+// Refuse marks err as the failure of only one write, not of the others in its transaction.
 func Refuse(err error) error { return &refusal{err} }
 
-// Refused reports whether an error is the failure of one write alone.
+// Refused reports whether err fails only one write.
 func Refused(err error) bool {
 	if err == nil {
 		return false
@@ -75,7 +74,7 @@ func Refused(err error) bool {
 	return errors.As(err, &r)
 }
 
-// Constrained makes what a constraint said a refusal.
+// Constrained turns a constraint error into a refusal, and returns any other error unchanged.
 func Constrained(err error) error {
 	if IsConstraint(err) {
 		return Refuse(err)
@@ -83,5 +82,5 @@ func Constrained(err error) error {
 	return err
 }
 
-// IsConstraint reports whether err is what a constraint said.
+// IsConstraint reports whether err is a constraint error.
 func IsConstraint(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_CONSTRAINT }

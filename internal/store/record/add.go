@@ -11,23 +11,23 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Leaf is an addition that is to be written.
+// A Leaf is an addition waiting to be written.
 type Leaf struct {
-	Key *secret.Key // seals what is kept beside it
+	Key *secret.Key // seals the data kept beside the leaf
 	Add *audit.Addition
-	Err error // what it is refused for
+	Err error // why the leaf was refused
 }
 
-// What a leaf is refused for.
+// Reasons to refuse a leaf.
 var (
 	errNotBegun = errors.New("no such record has begun")
 	errTwice    = errors.New("this half of it is there")
 )
 
-// ErrVanished says that the database took what it doesn't have.
+// ErrVanished means that the database accepted a row and doesn't have it.
 var ErrVanished = errors.New("the database took it and does not have it: its triggers were changed")
 
-// Explain makes an error of the database that of the leaf.
+// Explain turns a database error into the error about the leaf.
 func (l *Leaf) Explain(err error) error {
 	switch {
 	case errors.Is(err, errNotBegun):
@@ -42,13 +42,13 @@ func (l *Leaf) Explain(err error) error {
 	return err
 }
 
-// insertLeaves writes so many leaves.
+// insertLeaves returns the statement that inserts n leaves.
 func insertLeaves(n int) string {
 	return `INSERT INTO audit_leaf (seq, hashes, leaf) VALUES (?, ?, ?)` + strings.Repeat(`, (?, ?, ?)`, n-1)
 }
 
-// Add adds leaves in the transaction under way: their indexes and their hashes are those of the
-// tree as it is here. What one of them is refused for alone is noted with it.
+// Add adds leaves in the current transaction. Their indexes and hashes follow from the tree in
+// memory. If a single leaf is refused, the error is stored in that leaf.
 func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	rows := make([]any, 0, 3*len(some))
 	for _, x := range some {
@@ -75,7 +75,7 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	if err == nil {
 		return nil
 	}
-	e.tree = nil // it has grown by what isn't there
+	e.tree = nil // it includes leaves that were not written
 	if !fault.Refused(err) {
 		return err
 	}
@@ -85,8 +85,8 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 	return nil
 }
 
-// insert writes n leaves. What a constraint says, or a row that vanished, is a refusal where
-// nothing is left of them.
+// insert writes n leaves. It returns a refusal for a constraint error, or if all rows vanished,
+// since then none of them was written.
 func (e *Edge) insert(ctx context.Context, tx Tx, n int, rows []any) error {
 	done, err := tx.Statement(ctx, insertLeaves(n), rows...)
 	if err != nil {
@@ -96,14 +96,14 @@ func (e *Edge) insert(ctx context.Context, tx Tx, n int, rows []any) error {
 	case err == nil && there == int64(n):
 		e.unsealed = true
 		return nil
-	case err == nil && there == 0: // a trigger that isn't ours can let a row vanish without a word
+	case err == nil && there == 0: // a foreign trigger can drop a row silently
 		return fault.Refuse(ErrVanished)
 	}
 	return ErrVanished
 }
 
-// grown adds a leaf to the tree, and gives it, until the next one, with the hashes that are stored
-// with it.
+// grown adds a leaf to the tree. It returns the leaf, valid until the next call, and the hashes
+// that are stored with it.
 func (e *Edge) grown(ctx context.Context, tx Tx, x *Leaf) (data, hashes []byte, err error) {
 	if err := e.Grow(ctx, tx, x.Key); err != nil {
 		return nil, nil, err

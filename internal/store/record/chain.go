@@ -12,19 +12,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Chain authenticates the first checkpoints that are stored, and their times. Each link is a
-// keyed digest of the link before it and of a checkpoint with its time. The newest link is sealed
-// with the record's head, and the witness has one, too. So a checkpoint that was removed, replaced
-// or put in, and a time that was changed, don't agree with them.
+// A Chain authenticates the stored checkpoints and their times, from the first on. Each link is a
+// keyed digest of the previous link and of a checkpoint with its time. The newest link is sealed
+// with the record's head, and the witness holds one, too. They reveal a checkpoint that was
+// removed, replaced or inserted, or whose time was changed.
 type Chain struct {
-	Count int64             // checkpoints
+	Count int64             // number of checkpoints
 	Link  [sha256.Size]byte // the newest link; zero if there is none
 }
 
 // chainBytes is the size of an encoded Chain.
 const chainBytes = 8 + sha256.Size
 
-// next returns the chain with another checkpoint. at is its time in microseconds since 1970.
+// next returns the chain extended by a checkpoint. at is its time in microseconds since 1970.
 func (c Chain) next(key *secret.Key, at int64, text string) Chain {
 	b := append(make([]byte, 0, sha256.Size+8+len(text)), c.Link[:]...)
 	b = append(binary.BigEndian.AppendUint64(b, uint64(at)), text...)
@@ -38,7 +38,7 @@ func (c Chain) append(b []byte) []byte {
 // Bytes returns the encoded chain.
 func (c Chain) Bytes() []byte { return c.append(make([]byte, 0, chainBytes)) }
 
-// ParseChain decodes the chain at the beginning of b, and returns what follows it.
+// ParseChain decodes the chain at the beginning of b, and returns the remaining bytes.
 func ParseChain(b []byte) (c Chain, rest []byte, ok bool) {
 	if len(b) < chainBytes {
 		return c, nil, false
@@ -52,8 +52,8 @@ func parseChain(b []byte) Chain {
 
 const selectCheckpoints = `SELECT time, text FROM audit_checkpoint ORDER BY id`
 
-// adoptChain makes the chain of the stored checkpoints if the head was sealed by a version that had
-// none: they count as they are.
+// adoptChain computes the chain of the stored checkpoints if the head was sealed by a version
+// without chains. The checkpoints are accepted as they are.
 func (e *Edge) adoptChain(ctx context.Context, q Querier) error {
 	if e.heading.chain != nil {
 		return nil
@@ -91,21 +91,21 @@ func (e *Edge) Checkpoint(ctx context.Context, tx Tx, at time.Time, text string)
 // transaction.
 func (e *Edge) Chain() Chain { return *e.heading.chain }
 
-// Known is what the witness knows of the record.
+// Known is the witness's knowledge of the record.
 type Known struct {
 	audit.Head
-	Chain *Chain // nil: the witness was written by a version that had none
+	Chain *Chain // nil: the witness was written by a version without chains
 }
 
-// Checkpointed counts the stored checkpoints.
+// Checkpointed returns the number of stored checkpoints.
 func (v *View) Checkpointed() (n int64, err error) {
 	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT count(*) FROM audit_checkpoint`), &n)
 	return n, err
 }
 
-// Chained compares the stored checkpoints, and their times, with the chain that was sealed with the
-// head, and with the one that the witness knows. See audit.View. A head or a witness that can't be
-// read is reported elsewhere.
+// Chained compares the stored checkpoints and their times with the chain sealed with the head, and
+// with the witness's chain. See audit.View. A head or a witness that can't be read is reported
+// elsewhere.
 func (v *View) Chained() error {
 	var sealed, known *Chain
 	if h, head, err := readHead(v.ctx, v.tx, v.key); err == nil && head != nil {
@@ -114,7 +114,7 @@ func (v *View) Chained() error {
 	if k, err := v.around.Witness(); err == nil && k != nil {
 		known = k.Chain
 	}
-	var c, then Chain // then: as many as the witness knows
+	var c, then Chain // then: the chain up to the witness's count
 	err := v.rows(selectCheckpoints, func(scan func(...any) error) error {
 		var at int64
 		var text string
@@ -136,8 +136,8 @@ func (v *View) Chained() error {
 	return then.against(known, "are known to its witness")
 }
 
-// against returns an error if the chain of what is stored is another than it should be; nil:
-// nothing is known of that.
+// against returns an error if c is not the chain that it should be. If want is nil, nothing is
+// known, and any chain is accepted.
 func (c Chain) against(want *Chain, how string) error {
 	switch {
 	case want == nil || c == *want:

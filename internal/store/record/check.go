@@ -12,9 +12,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Check lets SQLite check the tables of the record: their pages, and whether indexes agree with
-// them. It compares the tables, indexes and triggers with those that were made, and what lists
-// search by with what the leaves give.
+// Check runs SQLite's integrity check on the tables of the record: their pages and indexes. It
+// compares the schema with the one that the migrations create, and the search index with the
+// leaves.
 func (v *View) Check() error {
 	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting", "audit_late"} {
 		said, err := v.lines(`PRAGMA integrity_check('` + table + `')`)
@@ -31,7 +31,7 @@ func (v *View) Check() error {
 	return v.index()
 }
 
-// index compares what lists search by with the leaves, of which it is made anew.
+// index rebuilds the search index from the leaves, and compares it with the stored one.
 func (v *View) index() error {
 	c := indexCheck{v: v, want: newSum()}
 	if err := v.Leaves(0, c.leaf); err != nil {
@@ -66,17 +66,17 @@ func (v *View) index() error {
 	return nil
 }
 
-// An indexCheck makes the index anew of the leaves, and compares it with what is there.
+// An indexCheck rebuilds the index from the leaves, and compares it with the stored one.
 type indexCheck struct {
 	v     *View
 	span  *span
-	spans []spanRow // of the run under way
+	spans []spanRow // of the current run
 	want  sum
-	bad   int64 // the first span that is not what it should be
-	found bool  // there is one
+	bad   int64 // the first span that is wrong
+	found bool  // bad is set
 }
 
-// leaf adds a leaf.
+// leaf adds a leaf to the rebuilt index.
 func (c *indexCheck) leaf(l audit.Leaf) error {
 	if first := l.Seq / spanLeaves * spanLeaves; c.span == nil || first != c.span.first {
 		c.span = newSpan(first)
@@ -110,7 +110,7 @@ func (c *indexCheck) leaf(l audit.Leaf) error {
 	return nil
 }
 
-// run adds the run that is full.
+// run adds the complete run.
 func (c *indexCheck) run() {
 	r := newRun(c.spans)
 	c.spans = c.spans[:0]
@@ -123,8 +123,8 @@ func (c *indexCheck) run() {
 	}
 }
 
-// spanIs reports whether a span is kept as it is: with its marks, or without any when a run has
-// them.
+// spanIs reports whether a span is stored as it should be: with its marks, or without any if a run
+// has them.
 func (v *View) spanIs(s spanRow) (same bool, err error) {
 	const query = `SELECT marks, ends, EXISTS (SELECT 1 FROM audit_leaf WHERE seq = ?2) FROM audit_span WHERE first = ?1`
 	err = v.rows(query, func(scan func(...any) error) error {
@@ -143,8 +143,8 @@ func (v *View) spanIs(s spanRow) (same bool, err error) {
 	return same, err
 }
 
-// A sum is of a set in any order: equal sets have equal sums, and others don't, since nobody can
-// know the seeds beforehand.
+// A sum is a hash of a set, independent of order. Equal sets have equal sums. Different sets have
+// different ones, except with negligible probability, because no one can predict the seeds.
 type sum struct {
 	seeds [2]maphash.Seed
 	sums  [2]uint64
@@ -167,7 +167,7 @@ func (s *sum) addBounds(table string, first int64, b bounds) {
 	s.add(table, strconv.FormatInt(first, 10), b.low+" "+b.high+" "+b.since+" "+b.until, "")
 }
 
-// lines gives the one column of a query.
+// lines returns the rows of a query with a single column.
 func (v *View) lines(query string) ([]string, error) {
 	var out []string
 	err := v.rows(query, func(scan func(...any) error) error {

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// mostRuns is how many runs are expanded at once at most.
+	// mostRuns is the maximum number of runs expanded at once.
 	mostRuns = 64
-	// mostCandidates is from how many candidates on no further span is read with them.
+	// mostCandidates is the number of candidates after which load reads no further span.
 	mostCandidates = 1024
 )
 
-// descend reads what is in the layers, in the order of the query, until enough was found.
+// descend searches runs and spans in the order of the query, until enough is found.
 func (s *search) descend() error {
 	for {
 		if !s.sorted {
 			slices.SortStableFunc(s.spans, func(a, b *spanAt) int { return s.order(s.next(a.bounds), s.next(b.bounds)) })
 			s.sorted = true
 		}
-		bound, run := "", false // of what is not read yet
+		bound, run := "", false // of the unread part
 		if len(s.spans) > 0 {
 			bound = s.next(s.spans[0].bounds)
 		}
@@ -49,15 +49,15 @@ func (s *search) descend() error {
 	}
 }
 
-// offer adds a candidate to the pool if it is on the page that is asked for.
+// offer adds a candidate to the pool if it is on the requested page.
 func (s *search) offer(c candidate) {
 	if s.paged(c.record) {
 		s.pool = append(s.pool, c)
 	}
 }
 
-// settle takes candidates of the pool in order, until enough was found. Nothing that is read later
-// comes before bound. last: nothing is read later.
+// settle takes candidates from the pool in order, until enough is found. Nothing read later comes
+// before bound. last means that nothing is read later.
 func (s *search) settle(bound string, last bool) error {
 	slices.SortStableFunc(s.pool, func(a, b candidate) int { return s.order(a.record, b.record) })
 	n := len(s.pool)
@@ -74,7 +74,7 @@ func (s *search) settle(bound string, last bool) error {
 	return nil
 }
 
-// take reads the ends of candidates, and adds what is asked for to what was found.
+// take reads the ends of candidates, and adds the matching records to those found.
 func (s *search) take(some []candidate) error {
 	ends, err := s.endsOf(some)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *search) take(some []candidate) error {
 	return nil
 }
 
-// endsOf reads the ends of candidates, by record. Of one that should be there and isn't only the
+// endsOf returns the ends of candidates, by record. If the leaf of an end is missing, only its
 // index is set.
 func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	out := map[string]audit.Leaf{}
@@ -128,7 +128,7 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	return out, err
 }
 
-// load reads the next spans: as many as have enough candidates, if no run comes before them.
+// load reads spans until there are enough candidates, or until a run comes before the next span.
 func (s *search) load() error {
 	var at []int64
 	var within []bounds
@@ -152,20 +152,20 @@ func (s *search) load() error {
 		if f.record == "" || f.record < within[i].low || f.record > within[i].high {
 			c.record = odd(within[i].high, l.Seq)
 		} else if sound(&l, &f) && !s.may(bounds{f.record, f.record, f.time, f.time}) {
-			continue // it is not of the time that is asked for: its end needs no look
+			continue // its time is outside the query, so its end isn't needed
 		}
 		s.offer(c)
 	}
 	return nil
 }
 
-// sound reports whether a leaf has the hash that is stored with it, and stands at its index.
+// sound reports whether a leaf matches the hash stored with it and its index.
 func sound(l *audit.Leaf, f *facts) bool {
 	return f.seq == l.Seq && len(l.Hashes) > 0 && l.Hashes[0] == tlog.RecordHash(l.Data)
 }
 
-// expand finds the spans of the next runs that have something that is asked for. It takes more runs
-// each time: what many records have is found in the first one.
+// expand finds the spans with matches in the next runs. It expands more runs each time, because for
+// marks that many records have, the first run is enough.
 func (s *search) expand() error {
 	runs := s.runs[:min(s.ahead, len(s.runs))]
 	s.runs, s.ahead = s.runs[len(runs):], min(2*s.ahead, mostRuns)
@@ -206,7 +206,7 @@ func (s *search) expand() error {
 	}, string(list))
 }
 
-// postings returns the leaves of some runs that have all that is asked for; nil for a run that has
+// postings returns, for each run, the leaves that have all marks of the query, or nil if there are
 // none.
 func (s *search) postings(runs []int64) ([]*bitmap, error) {
 	marks := s.marks
@@ -220,7 +220,7 @@ func (s *search) postings(runs []int64) ([]*bitmap, error) {
 	for i := range out {
 		out[i] = newBitmap()
 	}
-	// The first mark alone: where no leaf has it, the others needn't be read.
+	// Read the first mark on its own: where no leaf has it, the others needn't be read.
 	for _, some := range [][]uint32{marks[:1], marks[1:]} {
 		if err := s.intersect(out, runs, some); err != nil {
 			return nil, err
@@ -229,8 +229,8 @@ func (s *search) postings(runs []int64) ([]*bitmap, error) {
 	return out, nil
 }
 
-// intersect keeps of the leaves of some runs those that have all marks. It skips runs of which none
-// is left.
+// intersect removes the leaves that lack one of the marks from the sets of some runs. It skips runs
+// whose set is nil.
 func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 	type posting struct {
 		run  int
@@ -282,8 +282,8 @@ func (s *search) intersect(sets []*bitmap, runs []int64, marks []uint32) error {
 	return err
 }
 
-// late returns the calls of some runs that ended later with the outcome that is asked for, by the
-// first leaf of their run.
+// late returns the calls in some runs that ended later with the requested outcome, by the first
+// leaf of their run.
 func (s *search) late(runs []int64, wanted bool) (map[int64][]int64, error) {
 	if !wanted || s.outcome == 0 {
 		return nil, nil
@@ -317,7 +317,7 @@ func (s *search) late(runs []int64, wanted bool) (map[int64][]int64, error) {
 	return out, err
 }
 
-// leavesAt reads leaves; of one that isn't there only the index is set.
+// leavesAt reads leaves. Of a missing leaf only the index is set.
 func (v *View) leavesAt(at []int64) ([]audit.Leaf, error) {
 	out := make([]audit.Leaf, len(at))
 	for i, seq := range at {

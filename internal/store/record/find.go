@@ -12,54 +12,54 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// A search is a query under way. It looks in the leaves that are in no span yet, then in the spans
-// that are in no run yet and in the runs, in the order of the records in them, until it has what is
-// asked for. Where the index says that a record is, its leaves are read, checked and compared with
-// the query: what fails its check is found, too.
+// A search is a running query. It looks in the leaves that are in no span yet, then in the spans
+// that are in no run yet and in the runs. It reads these in the order of their records, until
+// enough is found. For each record found in the index, the leaves are read, checked and compared
+// with the query. Leaves that fail the check are returned, too.
 type search struct {
 	v       *View
 	q       audit.Query
 	asc     bool
-	marks   []uint32 // that a beginning must have, the one that the fewest have first; at least one
-	outcome uint32   // that a call must have ended with; 0: any
+	marks   []uint32 // required marks of a beginning, the rarest first; at least one
+	outcome uint32   // required outcome of a call; 0: any
 	since   string
 	until   string
 
-	ends map[string]audit.Leaf // ends that are in no span yet, by record
-	// beginnings of calls with that outcome, whose ends are in no run yet: a bit each, by the first
-	// leaf of their span
+	ends map[string]audit.Leaf // ends in no span yet, by record
+	// calls with that outcome whose ends are in no run yet: one bit for each beginning, by the
+	// first leaf of its span
 	ended  map[int64]*[4]uint64
-	runs   []*runAt     // that are to be searched, the next one first
-	ahead  int          // how many runs are expanded next
-	spans  []*spanAt    // that are to be searched, the next one first if sorted
-	sorted bool         // spans is
-	pool   []candidate  // that were read and not taken yet
+	runs   []*runAt     // still to be searched, in order
+	ahead  int          // how many runs to expand next
+	spans  []*spanAt    // still to be searched, in order if sorted
+	sorted bool         // whether spans is sorted
+	pool   []candidate  // read and not taken yet
 	found  []audit.Pair // in order
 	bad    string       // what is wrong with the leaves that are in no span yet; empty: nothing
 }
 
-// A candidate is a leaf that begins a record which may be asked for.
+// A candidate is a leaf that begins a possibly matching record.
 type candidate struct {
-	record string // its name
-	half   string // the record whose end belongs to it; empty: none does
+	record string // name of the record
+	half   string // record whose end belongs to it; empty: none
 	begun  audit.Leaf
-	newest bool // it is in no span yet
+	newest bool // in no span yet
 }
 
-// A runAt is a run that may have something.
+// A runAt is a run that may contain matches.
 type runAt struct {
 	first int64
 	bounds
 }
 
-// A spanAt is a span that has something: at are leaves, as distances from the first.
+// A spanAt is a span that contains matches. at holds their offsets from the first leaf.
 type spanAt struct {
 	first int64
 	bounds
 	at []byte
 }
 
-// Records returns what q picks, in its order.
+// Records returns the records that match q, in its order.
 func (v *View) Records(q audit.Query) ([]audit.Pair, error) {
 	s := newSearch(v, q)
 	err := s.newest()
@@ -88,7 +88,7 @@ func newSearch(v *View, q audit.Query) *search {
 			s.marks = append(s.marks, markOf(f[0], f[1]))
 		}
 	}
-	// all others are those of leaves that begin a record, too
+	// all leaves that begin a record have beginsMark, too
 	if s.marks = append(s.marks, often...); len(s.marks) == 0 {
 		s.marks = append(s.marks, beginsMark)
 	}
@@ -104,7 +104,7 @@ func newSearch(v *View, q audit.Query) *search {
 	return s
 }
 
-// order compares records by the order of the query.
+// order compares records in the order of the query.
 func (s *search) order(a, b string) int {
 	if s.asc {
 		return cmp.Compare(a, b)
@@ -120,26 +120,26 @@ func (s *search) next(b bounds) string {
 	return b.high
 }
 
-// may reports whether something that is asked for may begin within bounds.
+// may reports whether a matching record may begin within bounds.
 func (s *search) may(b bounds) bool {
 	return b.low != "" && (s.since == "" || b.until >= s.since) && (s.until == "" || b.since < s.until) &&
 		(s.q.Before == "" || b.low < s.q.Before) && b.high > s.q.After
 }
 
-// paged reports whether a record is on the page that is asked for.
+// paged reports whether a record is on the requested page.
 func (s *search) paged(record string) bool {
 	return (s.q.ID == "" || record == s.q.ID) && (s.q.Before == "" || record < s.q.Before) && record > s.q.After
 }
 
-// left returns how many records are asked for and not found yet.
+// left returns how many of the requested records are still to be found.
 func (s *search) left() int { return s.q.Max() - len(s.found) }
 
-// odd names what stands at a leaf that doesn't tell its record: the name is found near the records
-// beside it, and is no record's.
+// odd returns a name for a leaf without a valid record name. It sorts after near, the name of a
+// neighboring record, and is no record's name.
 func odd(near string, seq int64) string { return fmt.Sprintf("%s+%d", near, seq) }
 
-// newest looks at the leaves that are in no span yet. What of them was changed or is missing is
-// found, whatever is asked for.
+// newest searches the leaves that are in no span yet. It always includes leaves that were changed
+// or are missing, whatever the query.
 func (s *search) newest() error {
 	next := int64(0)
 	err := s.v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&next) })
@@ -148,8 +148,8 @@ func (s *search) newest() error {
 	}
 	near := "0"
 	var bad []audit.Leaf
-	ended := map[string]bool{}  // whether a record ended as is asked for
-	unsure := map[string]bool{} // records that are asked for if they did
+	ended := map[string]bool{}  // records that ended as the query requires
+	unsure := map[string]bool{} // records that match only if they ended so
 	err = s.v.rows(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, func(scan func(...any) error) error {
 		var seq int64
 		var hashes, data sql.RawBytes
@@ -166,7 +166,7 @@ func (s *search) newest() error {
 		switch {
 		case !ok || f.record == "" || f.seq != seq || len(hashes) < len(h) || tlog.Hash(hashes[:len(h)]) != h:
 			name := odd(near, seq)
-			if len(f.record) == len(audit.FirstID(time.Time{})) { // what it says is as good as any
+			if len(f.record) == len(audit.FirstID(time.Time{})) { // its own name is as good as any
 				name = f.record
 			}
 			bad = append(bad, leafOf(seq, hashes, data))
@@ -200,12 +200,12 @@ func (s *search) newest() error {
 	return nil
 }
 
-// leafOf makes a leaf of what a row has.
+// leafOf returns the leaf of a row.
 func leafOf(seq int64, hashes, data []byte) audit.Leaf {
 	return audit.Leaf{Seq: seq, Data: slices.Clone(data), Hashes: splitHashes(hashes)}
 }
 
-// endedAt notes that a call ended as is asked for, by the leaf of its beginning.
+// endedAt records that a call ended with the requested outcome, by the leaf of its beginning.
 func (s *search) endedAt(begun int64) {
 	first := begun &^ (spanLeaves - 1)
 	if s.ended[first] == nil {
@@ -214,20 +214,21 @@ func (s *search) endedAt(begun int64) {
 	s.ended[first][(begun-first)>>6] |= 1 << (begun & 63)
 }
 
-// wants reports whether a leaf that begins a record may be asked for, whatever its end.
+// wants reports whether a leaf that begins a record matches the query, regardless of the record's
+// end.
 func (s *search) wants(f *facts) bool {
 	return (s.q.ID == "" || f.record == s.q.ID) && s.may(bounds{f.record, f.record, f.time, f.time}) &&
 		!slices.ContainsFunc(s.marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) })
 }
 
-// listed takes records in their order, as the table of their places has them.
+// listed finds records in order through the index of records.
 func (s *search) listed() error {
 	low, high, order := s.q.After, s.q.Before, "DESC"
 	if s.asc {
 		order = "ASC"
 	}
 	if high == "" {
-		high = "~" // after all ids
+		high = "~" // sorts after all ids
 	}
 	query, args := `SELECT record, seq FROM audit_record WHERE ended = 0 AND record > ? AND record < ? ORDER BY record `+order+` LIMIT ?`, []any{low, high, s.q.Max()}
 	if s.q.ID != "" {
@@ -262,7 +263,7 @@ func (s *search) listed() error {
 	return s.settle("", true)
 }
 
-// layers finds the runs, and the spans in no run yet, in which something may be that is asked for.
+// layers finds the runs, and the spans that are in no run yet, that may contain matches.
 func (s *search) layers() error {
 	from := int64(0)
 	err := s.v.rows(`SELECT first, low, high, since, until FROM audit_run ORDER BY first`, func(scan func(...any) error) error {

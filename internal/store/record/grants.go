@@ -10,28 +10,28 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The head says that the store has sealed what else grants something: headGrants or headChained
-// follows the root. A version that didn't seal that wrote a head without it. So the rows of an
-// older version can be told from those whose seals were taken away.
+// The head records whether the store has sealed the other grants: then headGrants or headChained
+// follows the root. Versions that sealed no grants wrote a head without it. So the rows of an older
+// version can be distinguished from rows whose seals were removed.
 const (
 	headSize    = 8 + tlog.HashSize
 	headGrants  = 1
-	headChained = 2 // as headGrants; the chain of the checkpoints follows
+	headChained = 2 // as headGrants, followed by the chain of the checkpoints
 )
 
-// Grants says whether the store has sealed what grants something, by what the record knows of it.
+// Grants is the record's knowledge of whether the store has sealed its grants.
 type Grants int
 
-// What the record knows of the seals of the store.
+// The values of Grants.
 const (
 	GrantsNew      Grants = iota // there is no record yet
 	GrantsUnsealed               // the record was written by a version that sealed nothing
-	GrantsSealed                 // they must be there
+	GrantsSealed                 // the seals must be present
 )
 
-// GrantsOf returns what the record knows of the seals of the store. Whatever is not as a version
-// wrote it is GrantsSealed. An error of kind Conflict says that the record is sealed with another
-// key.
+// GrantsOf returns the record's knowledge of the store's seals. Any state that no version would
+// have written is GrantsSealed. An error of kind Conflict means that the record is sealed with
+// another key.
 func GrantsOf(ctx context.Context, q Querier, key *secret.Key) (Grants, error) {
 	var seed, head []byte
 	var origin string

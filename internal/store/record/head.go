@@ -12,15 +12,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Each transaction that adds leaves to the record seals its size and root with the folder's key,
-// bound to the record's name. Whoever can write to the database and has no key can neither change a
-// leaf nor add one so that leaves and seal agree: what doesn't agree is added to no more.
+// Each transaction that adds leaves seals the record's size and root with the folder's key, bound
+// to the record's name. With write access to the database and without the key, an attacker can
+// neither change nor add a leaf so that it matches the seal. Nothing more is added to a record that
+// doesn't match.
 
-// A heading is what a sealed head is sealed with.
+// A heading holds what a head is sealed with.
 type heading struct {
 	key    *secret.Key
-	origin string // of the record; empty: it has no name yet
-	chain  *Chain // of the checkpoints; nil: the head was sealed by a version that had none
+	origin string // name of the record; empty: it has none yet
+	chain  *Chain // of the checkpoints; nil: the head was sealed by a version without chains
 }
 
 func (h *heading) seal(t *tree) []byte {
@@ -29,7 +30,7 @@ func (h *heading) seal(t *tree) []byte {
 	return h.key.Seal(headPurpose, h.chain.append(b), []byte(h.origin))
 }
 
-// open gives a sealed head, and sets the chain that was sealed with it.
+// open unseals a head, and sets the chain that was sealed with it.
 func (h *heading) open(sealed []byte) (*audit.Head, error) {
 	b, err := h.key.Unseal(headPurpose, sealed, []byte(h.origin))
 	h.chain = nil
@@ -49,8 +50,8 @@ func (h *heading) open(sealed []byte) (*audit.Head, error) {
 	return &audit.Head{Size: int64(binary.BigEndian.Uint64(b)), Root: tlog.Hash(b[8:headSize])}, nil
 }
 
-// readHead reads the sealed head. It is nil where there need be none: nothing was recorded yet, or
-// only by versions that sealed none.
+// readHead reads the sealed head. The head is nil if none is required: nothing has been recorded,
+// or only by versions that sealed none.
 func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit.Head, error) {
 	h := &heading{key: key}
 	var seed, sealed []byte
@@ -78,7 +79,7 @@ func readHead(ctx context.Context, q Querier, key *secret.Key) (*heading, *audit
 	return nil, nil, tool.Errorf(tool.Conflict, "the sealed head of the record was taken away")
 }
 
-// storedHashes reads the tree's hashes.
+// storedHashes returns a reader of the tree's stored hashes.
 func storedHashes(ctx context.Context, q Querier) tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		out := make([]tlog.Hash, 0, len(indexes))
@@ -94,18 +95,18 @@ func storedHashes(ctx context.Context, q Querier) tlog.HashReader {
 	})
 }
 
-// whole makes sure that a tree that was read is the one that was sealed. Where it isn't, nothing is
-// added to it any more.
+// whole checks that a tree that was read matches its seal. If it doesn't, nothing more is added to
+// it.
 func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err error) {
-	if e.unsealed { // the transaction under way has added to one that was
+	if e.unsealed { // the current transaction has added to a tree that was checked
 		return nil
 	}
 	e.heading, err = sealed(ctx, tx, t, key)
 	return err
 }
 
-// sealed compares a tree with the sealed head, which it gives the heading of. What doesn't agree is
-// fault.Refused.
+// sealed compares a tree with the sealed head, and returns the head's heading. A mismatch is an
+// error that is fault.Refused.
 func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
 	h, head, err := readHead(ctx, q, key)
 	if err == nil {
@@ -118,8 +119,8 @@ func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading,
 	return h, err
 }
 
-// Sound looks whether the record is the one that was sealed, before anything is added to it. What
-// an Edge would refuse is fault.Refused here, too.
+// Sound checks whether the record matches its seal, before anything is added to it. If an Edge
+// would refuse it, the error is fault.Refused here, too.
 func Sound(ctx context.Context, q Querier, key *secret.Key) error {
 	t, err := loadTree(ctx, q)
 	if err != nil && fault.Code(err) == 0 {
@@ -131,7 +132,7 @@ func Sound(ctx context.Context, q Querier, key *secret.Key) error {
 	return err
 }
 
-// seal gives the head of the tree as the transaction under way leaves it, sealed.
+// seal returns the sealed head of the tree at the end of the current transaction.
 func (e *Edge) seal(ctx context.Context, tx Tx) ([]byte, error) {
 	if e.tree == nil {
 		if err := e.Grow(ctx, tx, e.heading.key); err != nil {
@@ -141,7 +142,7 @@ func (e *Edge) seal(ctx context.Context, tx Tx) ([]byte, error) {
 	return e.heading.seal(e.tree), nil
 }
 
-// Sealed gives the sealed head; nil where there need be none.
+// Sealed returns the sealed head, or nil if none is required.
 func (v *View) Sealed() (*audit.Head, error) {
 	_, head, err := readHead(v.ctx, v.tx, v.key)
 	return head, err

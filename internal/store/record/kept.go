@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// alone is from which size on what is kept has a row of its own, and is kept once however often
-	// it is recorded, in bytes.
+	// alone is the minimum size, in bytes, of data that has its own row and is stored only once,
+	// however often it is recorded.
 	alone = 4 << 10
-	// packBytes is from which size on a pack is written within a transaction, in bytes.
+	// packBytes is the size, in bytes, above which a pack is written before the transaction ends.
 	packBytes = 64 << 10
-	// tailBytes is up to which size one stays in the tail at the end of a transaction, in bytes:
-	// that is a page then.
+	// tailBytes is the maximum size, in bytes, of a pack that stays in the tail at the end of a
+	// transaction: the tail then fits in a page.
 	tailBytes = 2 << 10
-	// packTime is how far what is in a pack may be apart: retention throws it away as a whole.
+	// packTime limits the age difference within a pack, because retention deletes it as a whole.
 	packTime = time.Minute
 )
 
-// A pack is what is kept of some leaves, in bytes: for each the length of its digest and of its
-// data (varints), digest and data. While it is small the tail has it, and it grows there from
-// transaction to transaction; then it has a row of its own.
+// A pack is the data kept for some leaves, encoded. Each item has the lengths of its digest and of
+// its data (varints), then the digest and the data. A small pack is in the tail, where it grows
+// from transaction to transaction. A larger one has its own row.
 type pack struct {
 	key   *secret.Key
 	first int64
 	since time.Time // of the first
 	time  time.Time // of the newest
 	data  []byte
-	known bool // what the tail has is in data, or nothing
-	dirty bool // the transaction under way changes what the tail is to have
+	known bool // data is what the tail has, or empty
+	dirty bool // the current transaction changes the tail's pack
 }
 
 func (p *pack) reset() { p.key, p.data = nil, p.data[:0] }
 
-// lose forgets all: what the tail has is there.
+// lose forgets everything: the tail has the committed state.
 func (p *pack) lose() { *p = pack{data: p.data[:0]} }
 
 func (p *pack) add(k audit.Kept) {
@@ -52,7 +52,7 @@ func (p *pack) add(k audit.Kept) {
 	p.data = append(append(p.data, k.Digest...), k.Data...)
 }
 
-// eachKept gives what is in a pack, and reports whether it is one.
+// eachKept calls f with each item of a pack. It returns secret.ErrUnseal if the pack is malformed.
 func eachKept(data []byte, f func(digest string, data []byte) error) error {
 	for len(data) > 0 {
 		n, a := binary.Uvarint(data)
@@ -75,12 +75,12 @@ func eachKept(data []byte, f func(digest string, data []byte) error) error {
 	return nil
 }
 
-// full reports whether what is kept of a leaf belongs into another pack.
+// full reports whether the data of a leaf belongs in a new pack.
 func (p *pack) full(x *Leaf) bool {
 	return !p.known || len(p.data) > 0 && (len(p.data) >= packBytes || p.key != x.Key || x.Add.Time.Sub(p.since).Abs() > packTime)
 }
 
-// row gives what the tail has of it.
+// row returns the pack as the tail stores it.
 func (p *pack) row() (first, time, kept any) {
 	if len(p.data) == 0 {
 		return 0, 0, []byte{}
@@ -88,7 +88,7 @@ func (p *pack) row() (first, time, kept any) {
 	return p.first, p.time.UnixMicro(), p.key.Seal(keptPurpose, p.data, packBind(p.first))
 }
 
-// keepAll keeps what is to be kept of a leaf that was added.
+// keepAll stores the data to be kept for a leaf that was added.
 func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 	if len(x.Add.Keep) > 0 && e.pack.full(x) {
 		if err := e.packed(ctx, tx); err != nil {
@@ -114,10 +114,11 @@ func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 	return nil
 }
 
-// moveTail gives what the tail has of another process, or of before an error, a row of its own.
+// moveTail moves the tail's pack to its own row. The pack is from another process, or from before
+// an error.
 const moveTail = `INSERT OR REPLACE INTO audit_kept (first, time, data) SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0`
 
-// packed gives the pack a row of its own; the tail has nothing of it then.
+// packed moves the pack to its own row, and leaves the tail's pack empty.
 func (e *Edge) packed(ctx context.Context, tx Tx) (err error) {
 	p := &e.pack
 	switch {
@@ -134,7 +135,7 @@ func (e *Edge) packed(ctx context.Context, tx Tx) (err error) {
 	return err
 }
 
-// settlePack gives a pack that is too large for the tail a row of its own.
+// settlePack moves the pack to its own row if it is too large for the tail.
 func (e *Edge) settlePack(ctx context.Context, tx Tx) error {
 	if len(e.pack.data) <= tailBytes {
 		return nil
@@ -145,19 +146,19 @@ func (e *Edge) settlePack(ctx context.Context, tx Tx) error {
 func packBind(first int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(first)) }
 
 const (
-	// What is recorded again is kept as long as the newest record of it; that is written once a
-	// day.
+	// Data that is recorded again is kept as long as its newest record. Its time is updated at most
+	// once a day.
 	keepPayload = `INSERT INTO audit_payload (head, digest, time, data) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS
 		(SELECT 1 FROM audit_payload WHERE head = ?1 AND digest = ?2)`
 	touchPayload = `UPDATE audit_payload SET time = ?3 WHERE head = ?1 AND digest = ?2 AND time < ?3 - 86400000000`
 )
 
-// AppendSealed appends what is to be kept, sealed as in a row of its own.
+// AppendSealed appends data to be kept, sealed as in its own row.
 func AppendSealed(b []byte, key *secret.Key, k audit.Kept) []byte {
 	return key.AppendSeal(b, payloadPurpose, k.Data, []byte(k.Digest))
 }
 
-// Keep keeps what AppendSealed sealed.
+// Keep stores data that AppendSealed sealed.
 func (e *Edge) Keep(ctx context.Context, tx Tx, digest string, at time.Time, sealed []byte) error {
 	head := headOf(digest)
 	res, err := tx.Statement(ctx, keepPayload, head, digest, at.UnixMicro(), sealed)
@@ -170,15 +171,15 @@ func (e *Edge) Keep(ctx context.Context, tx Tx, digest string, at time.Time, sea
 	return err
 }
 
-// headOf is the number under which a digest, a name and hexadecimal, is found; it need not be its
-// own alone.
+// headOf returns the number by which a digest (a name, a colon and hexadecimal digits) is indexed.
+// It need not be unique.
 func headOf(digest string) int64 {
 	_, hex, _ := strings.Cut(digest, ":")
 	n, _ := strconv.ParseUint(hex[:min(len(hex), 16)], 16, 64)
 	return int64(n)
 }
 
-// Prune throws away some of what was kept before a time, and gives how many rows.
+// Prune deletes some of the data kept before a time, and returns the number of rows deleted.
 func (e *Edge) Prune(ctx context.Context, tx Tx, before time.Time) (rows int64, err error) {
 	if err := e.packed(ctx, tx); err != nil {
 		return 0, err
@@ -200,10 +201,10 @@ func (e *Edge) Prune(ctx context.Context, tx Tx, before time.Time) (rows int64, 
 	return rows, nil
 }
 
-// packs is all packs, that of the tail among them.
+// packs selects all packs, including the tail's.
 const packs = `(SELECT first, time, data FROM audit_kept UNION ALL SELECT kept_first, kept_time, kept FROM tail WHERE length(kept) > 0)`
 
-// Kept gives what is kept under a digest of a leaf.
+// Kept returns the data kept under a digest of a leaf, or nil if there is none.
 func (v *View) Kept(seq int64, digest string) (out []byte, err error) {
 	var first int64
 	var sealed []byte
@@ -232,7 +233,7 @@ func (v *View) Kept(seq int64, digest string) (out []byte, err error) {
 	return v.openAlone(digest, sealed)
 }
 
-// open gives what is in a sealed pack.
+// open unseals a pack, and calls f with each item.
 func (v *View) open(first int64, sealed []byte, f func(digest string, data []byte) error) error {
 	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {
@@ -252,8 +253,8 @@ func (v *View) openAlone(digest string, sealed []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Has says of what was kept which is there: in the pack of its leaf, or by itself. Packs follow
-// each other as their leaves do.
+// Has reports which of the wanted data is still kept, in the pack of its leaf or in its own row.
+// wanted must be sorted by leaf, as packs are.
 func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -292,7 +293,7 @@ func (v *View) Has(wanted []audit.KeptAt) ([]bool, error) {
 	return out, nil
 }
 
-// Outdated counts what Prune would throw away.
+// Outdated returns the number of rows that Prune would delete.
 func (v *View) Outdated(before time.Time) (rows int64, err error) {
 	const query = `SELECT (SELECT count(*) FROM audit_payload WHERE time < ?1) + (SELECT count(*) FROM ` + packs + ` WHERE time < ?1)`
 	if err := v.tx.QueryRowContext(v.ctx, query, before.UnixMicro()).Scan(&rows); err != nil {
@@ -301,7 +302,7 @@ func (v *View) Outdated(before time.Time) (rows int64, err error) {
 	return rows, nil
 }
 
-// AllKept calls f with all that is kept.
+// AllKept calls f with all data that is kept.
 func (v *View) AllKept(f func(digest string, data []byte, err error) error) error {
 	err := v.rows(`SELECT digest, data FROM audit_payload`, func(scan func(...any) error) error {
 		var digest string

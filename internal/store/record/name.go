@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Name gives the record's name, empty when it has none, and the sealed seed of its key.
+// Name returns the record's name, which is empty if it has none, and the sealed seed of its key.
 func Name(ctx context.Context, q Querier) (origin string, sealed []byte, err error) {
 	err = q.QueryRowContext(ctx, `SELECT origin, seed FROM audit_log WHERE id = 1`).Scan(&origin, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -19,7 +19,7 @@ func Name(ctx context.Context, q Querier) (origin string, sealed []byte, err err
 	return origin, sealed, nil
 }
 
-// OpenSeed opens the seed of a log's key. old: the log need not have a sealed head.
+// OpenSeed unseals the seed of a log's key. old means that the log need not have a sealed head.
 func OpenSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old bool, err error) {
 	for _, purpose := range []string{witnessedPurpose, namedPurpose} {
 		if seed, err = key.Unseal(purpose, sealed, []byte(origin)); err == nil {
@@ -30,14 +30,14 @@ func OpenSeed(key *secret.Key, origin string, sealed []byte) (seed []byte, old b
 	return seed, true, err
 }
 
-// Witnessed reports whether a record must have a witness, by the sealed seed of its key.
+// Witnessed reports whether a record must have a witness, according to the sealed seed of its key.
 func Witnessed(key *secret.Key, origin string, sealed []byte) bool {
 	_, err := key.Unseal(witnessedPurpose, sealed, []byte(origin))
 	return err == nil
 }
 
-// Name gives a log its name and key, and seals its head, which it has from then on. One whose head
-// is not what was sealed is left as it is.
+// Name sets the log's name and key, and seals its head, which is required from then on. It refuses
+// a log whose head doesn't match its seal.
 func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, seed []byte) error {
 	if err := e.Grow(ctx, tx, key); err != nil {
 		return err
@@ -53,17 +53,17 @@ func (e *Edge) Name(ctx context.Context, tx Tx, key *secret.Key, origin string, 
 	return err
 }
 
-// renameLog keeps the key of a log of an older version in the present form.
+// renameLog reseals the key of an older version's log in the present form.
 const renameLog = `UPDATE audit_log SET origin = ?, seed = ? WHERE id = 1`
 
-// nameLog names a log that has no name. One row without a name, whose seed seals nothing, is that
-// of a record that was moved from an older form and has no key yet.
+// nameLog names a log that has no name. A row with an empty name, whose seed seals nothing, is that
+// of a record upgraded from an older form that has no key yet.
 const nameLog = `INSERT INTO audit_log (id, origin, seed) VALUES (1, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET origin = excluded.origin, seed = excluded.seed WHERE origin = ''`
 
-// CheckNameless makes sure that a log without a name may be given one: it is new, or was moved from
-// an older form. Of any other the row was taken away, and with a new key nobody could tell it from
-// one that was written anew.
+// CheckNameless checks that a log without a name may be given one: it is new, or was upgraded from
+// an older form. Otherwise its row was removed, and with a new key no one could distinguish it from
+// a rewritten log.
 func CheckNameless(ctx context.Context, q Querier, key *secret.Key, sealed []byte) error {
 	if sealed != nil {
 		if _, err := key.Unseal(seedPurpose, sealed, nil); err == nil {

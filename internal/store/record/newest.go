@@ -9,12 +9,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// errEnough ends a search.
+// errEnough ends a query once enough is found.
 var errEnough = errors.New("enough was found")
 
-// Newest gives the event of each of the kinds that was recorded last. Each start asks, so that it
-// is one pass over the leaves that are in no span yet, where it mostly ends: a search would make
-// two for each kind.
+// Newest returns the newest event of each kind. It runs at each start, so it is a single pass over
+// the leaves that are in no span yet, which usually suffices. A search would take two passes for
+// each kind.
 func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	first := int64(0)
 	err := v.rows(`SELECT coalesce(max(first) + 256, 0) FROM audit_span`, func(scan func(...any) error) error { return scan(&first) })
@@ -26,7 +26,7 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	for _, k := range kinds {
 		args = append(args, `"kind":"`+string(k)+`"`)
 	}
-	// What has the words may have them elsewhere, and is looked at.
+	// The text may match elsewhere in a leaf, so each match is parsed.
 	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))[len(" OR "):]
 	if err := n.look(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? AND (`+has+`) ORDER BY seq DESC`, args...); err != nil {
 		return nil, err
@@ -35,14 +35,14 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	return n.found, err
 }
 
-// A newest is a search for the newest leaf of each of some kinds.
+// A newest is a search for the newest leaf of each of several kinds.
 type newest struct {
 	v     *View
-	left  []audit.Kind // of which there is none yet
+	left  []audit.Kind // kinds not found yet
 	found []audit.Leaf
 }
 
-// look looks at leaves, the newest first.
+// look checks leaves, the newest first.
 func (n *newest) look(query string, args ...any) error {
 	err := n.v.rows(query, func(scan func(...any) error) error {
 		if len(n.left) == 0 {
@@ -75,7 +75,7 @@ func (n *newest) look(query string, args ...any) error {
 	return err
 }
 
-// spans looks in the spans for the kinds that are left, and then in the runs.
+// spans searches the spans for the kinds that are left, and then the runs.
 func (n *newest) spans() error {
 	if len(n.left) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (n *newest) spans() error {
 
 func kindMarks(k audit.Kind) []uint32 { return []uint32{markOf("kind", string(k))} }
 
-// at looks at a leaf, if the kind is left.
+// at checks a leaf if kind k is still left.
 func (n *newest) at(k audit.Kind, seq int64) error {
 	if !slices.Contains(n.left, k) {
 		return nil
@@ -116,7 +116,7 @@ func (n *newest) at(k audit.Kind, seq int64) error {
 	return n.look(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq = ?`, seq)
 }
 
-// run looks in a run for the kinds that are left.
+// run searches a run for the kinds that are left.
 func (n *newest) run(first int64) error {
 	for _, k := range slices.Clone(n.left) {
 		s := &search{v: n.v, marks: kindMarks(k)}

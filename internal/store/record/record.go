@@ -1,8 +1,8 @@
-// Package record is how the audit record lies in the database: the leaves of its Merkle tree, each
-// a row with the hashes that tlog stores for it; the tree's head, sealed; the spans by which lists
-// are searched; and what is kept beside the leaves. A View reads it within one transaction that
-// reads, an Edge adds to it within those that write. Whose turn it is to write, and what of it the
-// disk has, is the store's.
+// Package record stores the audit record in the database. The leaves of its Merkle tree are rows
+// with the hashes that tlog stores for them. It also stores the tree's sealed head, the spans in
+// which lists search, and the data kept beside the leaves. A View reads the record in one read
+// transaction, and an Edge adds to it in write transactions. The order of writes and their
+// durability are up to package store.
 package record
 
 import (
@@ -14,57 +14,58 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
-// What is sealed for the record, each for a purpose of its own.
+// Purposes for which the data of the record is sealed.
 const (
 	payloadPurpose = "audit-payload"
 	keptPurpose    = "audit-kept"
-	// of records without a sealed head: those of older versions, and those that have no name yet
+	// for records without a sealed head: those of older versions, and those without a name
 	seedPurpose      = "audit-seed"
-	namedPurpose     = "audit-named" // of records of older versions that need have no witness
+	namedPurpose     = "audit-named" // for records of older versions that need no witness
 	witnessedPurpose = "audit-witnessed"
 	headPurpose      = "audit-head"
 	linkPurpose      = "audit-checkpoint"
 )
 
-// A Querier reads: a connection, or a transaction.
+// A Querier reads from a connection or a transaction.
 type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// A Tx is a transaction that writes.
+// A Tx is a write transaction.
 type Tx interface {
 	Querier
-	// ExecContext does a statement that is not done often.
+	// ExecContext executes a statement that is rarely used.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	// Statement does one that is prepared once.
+	// Statement executes a statement that is prepared once.
 	Statement(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// An Edge is what must be known of the record to add to it. Its zero value knows nothing, and reads
-// it when it is first needed. All that it does is part of the transaction that it is given, one at
-// a time; when that ends otherwise than by a commit, Lose must follow. Errors that are
-// fault.Refused are the failure of what was asked, others that of the transaction.
+// An Edge is the state needed to add to the record. Its zero value is empty, and is loaded when
+// first needed. All of its methods are part of the transaction passed to them, one at a time. If
+// the transaction doesn't commit, Lose must follow. An error that is fault.Refused fails only the
+// request, any other one fails the transaction.
 type Edge struct {
-	tree     *tree    // nil: not read yet
-	heading  *heading // what the tree's head is sealed with; as tree
-	unsealed bool     // the transaction under way has added leaves to the tree
-	span     *span    // the one that is not full yet; as tree
-	greatest string   // record in a span that is full; as tree
-	pack     pack     // of what is kept, and has no row yet
-	placing  []byte   // the leaf that is being added
+	tree     *tree    // nil: not loaded yet
+	heading  *heading // what the tree's head is sealed with; loaded with tree
+	unsealed bool     // the current transaction has added leaves or checkpoints
+	span     *span    // the span that is not full yet; loaded with tree
+	greatest string   // greatest record in a full span; loaded with tree
+	pack     pack     // kept data without its own row yet
+	placing  []byte   // buffer for the leaf that is being added
 }
 
-// Known reports whether the tree is known, and was what was sealed.
+// Known reports whether the tree is loaded, and matched its seal.
 func (e *Edge) Known() bool { return e.tree != nil }
 
-// Lose forgets what a transaction did that was not committed: whatever is there now is read again.
+// Lose discards the state after a transaction that was not committed. It is loaded again when
+// needed.
 func (e *Edge) Lose() {
 	e.tree, e.unsealed = nil, false
 	e.pack.lose()
 }
 
-// Grow makes sure that the tree is known. A broken one stops who adds to it, and nobody else.
+// Grow loads the tree if necessary. A broken tree is a refusal: only callers that add to it fail.
 func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 	if e.tree != nil {
 		return nil
@@ -92,21 +93,21 @@ func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 	return nil
 }
 
-// Head gives the tree's size and root. Grow must have been called in the same transaction.
+// Head returns the tree's size and root. Grow must have been called in the same transaction.
 func (e *Edge) Head() audit.Head { return audit.Head{Size: e.tree.size, Root: e.tree.root()} }
 
-// Origin gives the record's name, empty when it has none. Grow must have been called in the same
-// transaction.
+// Origin returns the record's name, which is empty if it has none. Grow must have been called in
+// the same transaction.
 func (e *Edge) Origin() string { return e.heading.origin }
 
-// A Tail is what of the record is written anew at the end of each transaction that changes it; nil:
-// as it is.
+// A Tail is the part of the record that is rewritten at the end of each transaction that changes
+// it. Nil fields are unchanged.
 type Tail struct {
 	Head              any // sealed
-	First, Time, Kept any // the pack of what is kept of the newest leaves: its first leaf, its time, sealed
+	First, Time, Kept any // the pack of the newest leaves: its first leaf, its time, its sealed data
 }
 
-// Tail gives the tail as the transaction leaves it. When it is written, Tailed must follow.
+// Tail returns the tail at the end of the transaction. Once it is written, Tailed must be called.
 func (e *Edge) Tail(ctx context.Context, tx Tx) (t Tail, err error) {
 	if e.pack.dirty {
 		if err := e.settlePack(ctx, tx); err != nil {
@@ -124,5 +125,5 @@ func (e *Edge) Tail(ctx context.Context, tx Tx) (t Tail, err error) {
 	return t, nil
 }
 
-// Tailed notes that the tail is written.
+// Tailed records that the tail was written.
 func (e *Edge) Tailed() { e.unsealed, e.pack.dirty = false, false }

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// runLeaves is how many leaves a run has: positions in it are numbers of 16 bits.
+	// runLeaves is the number of leaves in a run: offsets in it have 16 bits.
 	runLeaves = 1 << 16
-	// denseFrom is from how many leaves on a posting is a bitmap.
+	// denseFrom is the number of leaves from which a posting is stored as a bitmap.
 	denseFrom = runLeaves / 16
-	// rowBytes is from which size on another row of postings begins.
+	// rowBytes is the size, in bytes, at which a row of postings is full.
 	rowBytes = 3500
-	// bitmapBytes is the size of a posting that is a bitmap.
+	// bitmapBytes is the size of a posting that is a bitmap, in bytes.
 	bitmapBytes = runLeaves / 8
 )
 
@@ -34,7 +34,7 @@ func newBitmap() *bitmap {
 
 func (b *bitmap) set(n int64) { b[n>>6] |= 1 << (n & 63) }
 
-// and keeps the leaves that c has, too. It reports whether any is left.
+// and keeps the leaves that are also in c. It reports whether any is left.
 func (b *bitmap) and(c *bitmap) bool {
 	left := uint64(0)
 	for i := range b {
@@ -44,8 +44,8 @@ func (b *bitmap) and(c *bitmap) bool {
 	return left != 0
 }
 
-// eachSpan calls f with the number of each span of the run that has some of the leaves, and these
-// as distances from its first. b may be nil.
+// eachSpan calls f for each span of the run that has leaves in b, with the span's number and the
+// offsets of these leaves in it. b may be nil.
 func (b *bitmap) eachSpan(f func(n int64, at []byte)) {
 	if b == nil {
 		return
@@ -64,9 +64,9 @@ func (b *bitmap) eachSpan(f func(n int64, at []byte)) {
 	}
 }
 
-// A run is what lists search 65536 leaves by: for each mark, which of them have it. It is made of
-// 256 spans once these are full, so that a search reads a few rows for a mark where it would read
-// 256. Its rows are sorted by mark, and added at the end of their table.
+// A run is a search index of 65536 leaves: for each mark, the leaves that have it. It replaces 256
+// spans once they are full, so that a search for a mark reads a few rows and not 256. Its rows are
+// sorted by mark, and appended to their table.
 type run struct {
 	first int64
 	bounds
@@ -74,7 +74,7 @@ type run struct {
 	late     map[int64]uint32 // outcomes of calls that began in earlier runs, by the leaf of their beginning
 }
 
-// newRun makes a run of its spans.
+// newRun builds a run from its spans.
 func newRun(spans []spanRow) *run {
 	r := &run{first: spans[0].first, postings: map[uint32][]uint16{}, late: map[int64]uint32{}}
 	for _, s := range spans {
@@ -96,13 +96,13 @@ func newRun(spans []spanRow) *run {
 			late[m] = true
 		})
 	}
-	for m := range late { // calls end in another order than they begin in
+	for m := range late { // calls don't end in the order in which they begin
 		slices.Sort(r.postings[m])
 	}
 	return r
 }
 
-// A postingRow is a row of postings.
+// A postingRow is a row of postings as it is stored.
 type postingRow struct {
 	key  int64
 	data []byte
@@ -110,8 +110,8 @@ type postingRow struct {
 
 func postingKey(first int64, mark uint32) int64 { return first/runLeaves<<32 | int64(mark) }
 
-// rows returns the postings as they are stored: of each mark 4 bytes, two for how many leaves have
-// it, less one, and the leaves: of 2 bytes each, or as a bitmap.
+// rows returns the encoded postings. Each has its mark (4 bytes), the number of its leaves less one
+// (2 bytes), and the leaves (2 bytes each, or a bitmap).
 func (r *run) rows() (out []postingRow) {
 	var row postingRow
 	for _, m := range slices.Sorted(maps.Keys(r.postings)) {
@@ -143,7 +143,8 @@ func (r *run) rows() (out []postingRow) {
 	return out
 }
 
-// add adds the leaves that have a mark, of a row in which they are if any has.
+// add adds the leaves that have a mark. row is the row of postings that has the mark, if any row
+// has.
 func (b *bitmap) add(row []byte, mark uint32) {
 	for len(row) > 6 {
 		m, n := binary.BigEndian.Uint32(row), int(binary.BigEndian.Uint16(row[4:]))+1
@@ -179,7 +180,7 @@ const (
 	emptySpans    = `UPDATE audit_span SET marks = x'', ends = x'' WHERE first >= ? AND first < ?`
 )
 
-// putRun writes the run that begins with a leaf. Its spans must be there.
+// putRun writes the run that begins with leaf first. Its spans must be written.
 func putRun(ctx context.Context, tx Tx, first int64) error {
 	spans, err := loadSpans(ctx, tx, first, first+runLeaves)
 	if err != nil || len(spans) == 0 {
@@ -203,7 +204,7 @@ func putRun(ctx context.Context, tx Tx, first int64) error {
 	return err
 }
 
-// loadSpans reads rows of spans.
+// loadSpans reads the spans that begin within a range of leaves.
 func loadSpans(ctx context.Context, q Querier, from, to int64) (out []spanRow, err error) {
 	rows, err := q.QueryContext(ctx, selectSpans, from, to)
 	if err != nil {
@@ -220,5 +221,5 @@ func loadSpans(ctx context.Context, q Querier, from, to int64) (out []spanRow, e
 	return out, rows.Err()
 }
 
-// all is the end of the leaves.
+// all is an upper bound of all leaves.
 const all = math.MaxInt64

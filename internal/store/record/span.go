@@ -16,23 +16,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
-// spanLeaves is how many leaves a span has.
+// spanLeaves is the number of leaves in a span.
 const spanLeaves = 256
 
-// A span is what lists search 256 leaves by: which of them have a mark, the hash of a member's name
-// and its value. Two may have the same hash, so what it finds is looked at. It is kept in bytes:
-// the marks in ascending order, each with four bytes, one byte less one for how many leaves have
-// it, and a byte for each of these, its distance from the first. All marks are those of beginnings;
-// how a call ended is kept beside them, by the leaf of its beginning.
+// A span is a search index of 256 leaves: for each mark, the leaves that have it. A mark is the
+// hash of a member's name and value. Marks may collide, so matches must be checked.
+//
+// In the encoding, the marks are in ascending order. Each has its value (4 bytes), the number of
+// its leaves less one (1 byte), and the offsets of these leaves (1 byte each). All marks are those
+// of beginnings. The outcomes of calls are stored separately, by the leaf of their beginning.
 type span struct {
 	first int64
 	bounds
 	marks map[uint32][]byte
-	// of each end: its distance from first, that of its beginning from it (a varint), and the mark
-	// of its outcome
+	// for each end: its offset (1 byte), its distance from its beginning (a varint), and the mark
+	// of its outcome (4 bytes)
 	ends   []byte
-	places map[place]int64 // where the halves of records are
-	events map[string]bool // records that have no halves
+	places map[place]int64 // leaves of the halves of records
+	events map[string]bool // records without an end
 }
 
 // A spanRow is a span as it is stored.
@@ -42,8 +43,8 @@ type spanRow struct {
 	marks, ends []byte
 }
 
-// bounds are the least and the greatest record that begins in some leaves, and of their times. All
-// are empty when none does.
+// bounds are the least and greatest records that begin in some leaves, and the least and greatest
+// of their times. All are empty if no record begins there.
 type bounds struct{ low, high, since, until string }
 
 func (b *bounds) merge(o bounds) {
@@ -68,7 +69,7 @@ func newSpan(first int64) *span {
 	return &span{first: first, marks: map[uint32][]byte{}, places: make(map[place]int64, spanLeaves), events: map[string]bool{}}
 }
 
-// add adds a leaf. What is no leaf has no marks.
+// add adds a leaf. Malformed leaves are ignored.
 func (s *span) add(seq int64, data []byte) {
 	f, ok := factsOf(data)
 	if !ok || f.record == "" {
@@ -92,7 +93,7 @@ func (s *span) add(seq int64, data []byte) {
 	}
 }
 
-// bytes gives the marks as they are kept.
+// bytes returns the encoded marks.
 func (s *span) bytes() []byte {
 	out := []byte{}
 	for _, m := range slices.Sorted(maps.Keys(s.marks)) {
@@ -103,7 +104,7 @@ func (s *span) bytes() []byte {
 	return out
 }
 
-// eachMark calls f with each mark that is kept, and the leaves that have it.
+// eachMark calls f with each encoded mark, and the leaves that have it.
 func eachMark(kept []byte, f func(m uint32, at []byte)) {
 	for len(kept) > 5 && len(kept) >= 6+int(kept[4]) {
 		end := 6 + int(kept[4])
@@ -112,7 +113,7 @@ func eachMark(kept []byte, f func(m uint32, at []byte)) {
 	}
 }
 
-// eachEnd calls f with the leaf of the beginning of each call that ends in a span, and the mark of
+// eachEnd calls f for each call that ends in a span, with the leaf of its beginning and the mark of
 // its outcome.
 func eachEnd(first int64, kept []byte, f func(begun int64, outcome uint32)) {
 	for len(kept) > 1 {
@@ -126,7 +127,7 @@ func eachEnd(first int64, kept []byte, f func(begun int64, outcome uint32)) {
 	}
 }
 
-// endsBytes returns the ends as they are kept.
+// endsBytes returns the encoded ends.
 func (s *span) endsBytes() []byte {
 	if s.ends == nil {
 		return []byte{}
@@ -134,7 +135,7 @@ func (s *span) endsBytes() []byte {
 	return s.ends
 }
 
-// find gives the leaves that have all marks, as distances from the first, in order.
+// find returns the offsets of the leaves that have all marks, in order.
 func find(kept []byte, marks []uint32) []byte {
 	left := slices.Sorted(slices.Values(marks))
 	var out []byte
@@ -159,7 +160,7 @@ func find(kept []byte, marks []uint32) []byte {
 	return out
 }
 
-// markOf is the hash of a member's name and its value (FNV-1a).
+// markOf returns the hash of a member's name and value (FNV-1a).
 func markOf[T string | []byte](name, value T) uint32 {
 	h := uint32(2166136261)
 	for i := range len(name) {
@@ -172,24 +173,24 @@ func markOf[T string | []byte](name, value T) uint32 {
 	return h
 }
 
-// facts are what of a leaf it is found by.
+// facts are the searchable properties of a leaf.
 type facts struct {
 	record  string
 	time    string
 	ended   bool
 	event   bool
 	seq     int64
-	begun   int64  // of an end: the leaf of its beginning
-	outcome uint32 // of an end: the mark of its outcome
+	begun   int64  // for an end: the leaf of its beginning
+	outcome uint32 // for an end: the mark of its outcome
 	marks   [9]uint32
-	n       int // of marks
+	n       int // number of marks
 }
 
 // beginsMark is the mark of all leaves that begin a record.
 var beginsMark = markOf("begins", "")
 
-// factsOf reads a leaf: a canonical object, whose members are strings, numbers and objects. It
-// reports whether it is one, as far as it reads.
+// factsOf parses a leaf: a canonical JSON object whose members are strings, numbers and objects. It
+// reports whether the leaf is well-formed, as far as it parses it.
 func factsOf(data []byte) (f facts, ok bool) {
 	ok = members(data, func(name, value []byte) {
 		switch string(name) {
@@ -222,8 +223,8 @@ func (f *facts) mark(name, value []byte) {
 	}
 }
 
-// members calls f with the members of an object in canonical JSON that are strings or numbers. It
-// is much quicker than a decoder.
+// members calls f with the members of a canonical JSON object that are strings or numbers. It is
+// much faster than a decoder.
 func members(data []byte, f func(name, value []byte)) bool {
 	if len(data) < 2 || data[0] != '{' {
 		return false
@@ -255,7 +256,7 @@ func members(data []byte, f func(name, value []byte)) bool {
 	return len(data) == 1
 }
 
-// text gives the string that data begins with, and what is after it.
+// text decodes the string at the beginning of data, and returns the remaining bytes.
 func text(data []byte) (value, rest []byte, ok bool) {
 	if len(data) == 0 || data[0] != '"' {
 		return nil, nil, false
@@ -287,7 +288,7 @@ func text(data []byte) (value, rest []byte, ok bool) {
 	return value, rest, true
 }
 
-// skip goes over a number or an object.
+// skip skips a number or an object.
 func skip(data []byte) (rest []byte, ok bool) {
 	for depth := 0; len(data) > 0; {
 		switch c := data[0]; {
@@ -316,7 +317,7 @@ const (
 	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 )
 
-// mark notes a leaf that was added, and writes the span that it fills.
+// mark adds a leaf to the current span, and writes the span when it is full.
 func (e *Edge) mark(ctx context.Context, tx Tx, seq int64, data []byte) error {
 	e.span.add(seq, data)
 	if (seq+1)%spanLeaves != 0 {
@@ -340,7 +341,7 @@ func putSpan(ctx context.Context, tx Tx, s *span) error {
 			args = append(args, p.record, p.ended, s.places[p])
 		}
 		insert := `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES ` + strings.Repeat(row, len(some))[2:]
-		if len(some) < atOnce { // of a record that was changed: the others' statement is kept
+		if len(some) < atOnce { // a record was changed; keep only the full statement prepared
 			if _, err := tx.ExecContext(ctx, insert, args...); err != nil {
 				return err
 			}
@@ -356,8 +357,8 @@ func putSpanRow(ctx context.Context, tx Tx, s *span) error {
 	return err
 }
 
-// putAgain is putSpan for a span whose leaves were added before: where these are found is mostly
-// there.
+// putAgain is like putSpan for leaves that were added before: usually their rows in audit_record
+// exist already.
 func putAgain(ctx context.Context, tx Tx, s *span) error {
 	for p, seq := range s.places {
 		var there int64
@@ -371,9 +372,9 @@ func putAgain(ctx context.Context, tx Tx, s *span) error {
 	return putSpanRow(ctx, tx, s)
 }
 
-// placeable looks whether a half of a record may be added: of each there is one, an end has a
-// beginning, and an event has no end. The newest ones are in the span under way, and what is
-// greater than all records in others is in none.
+// placeable checks whether a half of a record may be added: each half only once, an end only after
+// its beginning, and no end for an event. The newest halves are in the current span. A record
+// greater than all those in earlier spans is in none of them.
 func (e *Edge) placeable(ctx context.Context, tx Tx, add *audit.Addition) error {
 	begun := add.Part != audit.PartEnded
 	_, first := e.span.places[place{add.Record, false}]
@@ -405,7 +406,7 @@ func (e *Edge) placeable(ctx context.Context, tx Tx, add *audit.Addition) error 
 	return nil
 }
 
-// PlaceOf gives the first leaf of a record.
+// PlaceOf returns the first leaf of a record.
 func (e *Edge) PlaceOf(ctx context.Context, tx Tx, key *secret.Key, record string) (seq int64, err error) {
 	if err := e.Grow(ctx, tx, key); err != nil {
 		return 0, err
@@ -424,7 +425,7 @@ func (e *Edge) PlaceOf(ctx context.Context, tx Tx, key *secret.Key, record strin
 	return seq, rows.Scan(&seq)
 }
 
-// loadSpan makes the span that begins with a leaf anew.
+// loadSpan rebuilds the span that begins with leaf first.
 func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 	rows, err := q.QueryContext(ctx, selectSpan, first, first)
 	if err != nil {
@@ -443,8 +444,8 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 	return s, rows.Err()
 }
 
-// Unspanned gives where the first span begins that is not written, as those of the record of an
-// older version are, and how many leaves there are.
+// Unspanned returns the first leaf of the first span that isn't written, and the number of leaves.
+// In the record of an older version, spans may be missing.
 func Unspanned(ctx context.Context, q Querier) (first, size int64, err error) {
 	const next = `SELECT coalesce((SELECT max(first) + 256 FROM audit_span), 0), (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf)`
 	if err := q.QueryRowContext(ctx, next).Scan(&first, &size); err != nil {
@@ -453,10 +454,10 @@ func Unspanned(ctx context.Context, q Querier) (first, size int64, err error) {
 	return first, size, nil
 }
 
-// Whole reports whether leaves up to size fill a span that begins with first.
+// Whole reports whether the leaves up to size fill the span that begins with first.
 func Whole(first, size int64) bool { return first+spanLeaves <= size }
 
-// Span writes some of the spans that are missing from first on.
+// Span writes missing spans from first on, up to 64 of them.
 func Span(ctx context.Context, tx Tx, first, size int64) error {
 	for end := min(size, first+64*spanLeaves); Whole(first, end); first += spanLeaves {
 		s, err := loadSpan(ctx, tx, first)

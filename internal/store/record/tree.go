@@ -11,18 +11,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tree is what must be known of the record's Merkle tree to append to it: its size, and the roots
-// of the complete subtrees at its right edge. It is a value: a copy is the tree as it was.
+// A tree is the part of the record's Merkle tree that is needed to append to it: its size, and the
+// roots of the complete subtrees at its right edge. It is a value: a copy is a snapshot.
 type tree struct {
 	size int64
-	edge [63]tlog.Hash // at level i: the root of the subtree of 2^i leaves, where size has that bit
+	edge [63]tlog.Hash // at level i: root of the subtree of 2^i leaves, if size has bit i
 }
 
-// add appends a leaf, and gives the hashes that are stored with it, as tlog.StoredHashes does.
+// add appends a leaf, and returns the hashes stored with it, as tlog.StoredHashes does.
 func (t *tree) add(leaf []byte) []byte {
 	h := tlog.RecordHash(leaf)
 	out := append(make([]byte, 0, 2*tlog.HashSize), h[:]...)
-	level := bits.TrailingZeros64(^uint64(t.size)) // how many subtrees the leaf completes
+	level := bits.TrailingZeros64(^uint64(t.size)) // number of subtrees that the leaf completes
 	for i := range level {
 		h = tlog.NodeHash(t.edge[i], h)
 		out = append(out, h[:]...)
@@ -32,7 +32,7 @@ func (t *tree) add(leaf []byte) []byte {
 	return out
 }
 
-// root is the tree's root (RFC 6962, section 2.1).
+// root returns the tree's root (RFC 6962, section 2.1).
 func (t *tree) root() tlog.Hash {
 	var h tlog.Hash
 	none := true
@@ -51,13 +51,13 @@ func (t *tree) root() tlog.Hash {
 	return h
 }
 
-// selectTree gives the size, and for each level of the edge the hash that is stored with the last
-// leaf of its subtree. It is one statement, and always the same, since each start asks.
+// selectTree selects the size and, for each level of the edge, the hash stored with the last leaf
+// of its subtree. It is a single constant statement, because it runs at each start.
 const selectTree = `WITH RECURSIVE n(n) AS (SELECT coalesce(max(seq), -1) + 1 FROM audit_leaf), level(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM level WHERE i < 62)
 	SELECT n, i, substr(l.hashes, i * 32 + 1, 32) FROM n CROSS JOIN level LEFT JOIN audit_leaf l ON l.seq = ((n >> i) << i) - 1 WHERE i = 0 OR (n >> i) & 1 ORDER BY i`
 
-// loadTree reads the tree from what is stored of it. What is missing there is an error: nothing can
-// be appended then.
+// loadTree loads the tree from its stored hashes. A missing hash is an error, since nothing can be
+// appended then.
 func loadTree(ctx context.Context, q Querier) (*tree, error) {
 	t := &tree{}
 	rows, err := q.QueryContext(ctx, selectTree)
@@ -71,7 +71,7 @@ func loadTree(ctx context.Context, q Querier) (*tree, error) {
 		if err := rows.Scan(&t.size, &i, &b); err != nil {
 			return nil, fault.Of(err)
 		}
-		if t.size>>i&1 == 0 { // it is there for the size alone
+		if t.size>>i&1 == 0 { // only needed for the size
 			continue
 		}
 		if len(b) != tlog.HashSize {
@@ -89,7 +89,7 @@ func missing(leaf int64) error {
 	return tool.Errorf(tool.Unavailable, "the audit record is broken: leaf %d, or a hash of it, is missing: run biplane audit verify", leaf)
 }
 
-// storedHash gives the hash of a level that is stored with a leaf.
+// storedHash returns the hash of a level that is stored with a leaf.
 func storedHash(ctx context.Context, q Querier, level int, leaf int64) (h tlog.Hash, err error) {
 	var b []byte
 	err = q.QueryRowContext(ctx, `SELECT substr(hashes, ?, ?) FROM audit_leaf WHERE seq = ?`, level*tlog.HashSize+1, tlog.HashSize, leaf).Scan(&b)

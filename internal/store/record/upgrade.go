@@ -15,10 +15,10 @@ const selectOld = `SELECT record, 0 AS ended, time, call, execution, tool, princ
 	UNION ALL SELECT record, 1, time, '', '', '', '', '', '', outcome, error_kind, error, digest, size, '', duration FROM audit_ended
 	ORDER BY time, ended, record`
 
-// OldTables are those that Upgrade takes away.
+// OldTables are the tables that Upgrade drops.
 var OldTables = [...]string{"audit_ended", "audit_begun"}
 
-// IsOld reports whether the record is that of an older version: two tables.
+// IsOld reports whether the record is from an older version, which stored it in two tables.
 func IsOld(ctx context.Context, q Querier) (bool, error) {
 	var n int
 	if err := q.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'audit_begun'`).Scan(&n); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/fault"
 )
 
-// A View is an audit.View. It lives no longer than the call that it is made for, and so has its
-// context.
+// A View implements audit.View. It is only used during the call that it is created for, so it holds
+// the context.
 type View struct {
 	ctx    context.Context
 	tx     *sql.Tx
@@ -23,18 +23,19 @@ type View struct {
 	around Around
 }
 
-// Around is what a View asks of what is around the record.
+// Around holds a View's callbacks into package store.
 type Around struct {
-	Schema  func() error           // compares what there is in the database with what belongs there
-	Witness func() (*Known, error) // nil: there need be no witness
+	Schema  func() error           // compares the database's schema with the expected one
+	Witness func() (*Known, error) // returns nil if no witness is required
 }
 
-// NewView makes a View of a transaction that reads, whose context is ctx. key opens what is kept.
+// NewView returns a View of a read transaction, whose context is ctx. key unseals the data that is
+// kept.
 func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, around Around) *View {
 	return &View{ctx, tx, key, around}
 }
 
-// Witness returns the head that the witness knows.
+// Witness returns the witness's head, or nil if no witness is required.
 func (v *View) Witness() (*audit.Head, error) {
 	k, err := v.around.Witness()
 	if err != nil || k == nil {
@@ -43,8 +44,8 @@ func (v *View) Witness() (*audit.Head, error) {
 	return &k.Head, nil
 }
 
-// FirstExecution returns the oldest execution that the database has, and when it began; an empty id
-// if there is none.
+// FirstExecution returns the id of the oldest execution in the database and its start time. The id
+// is empty if there is none.
 func (v *View) FirstExecution() (id string, began time.Time, err error) {
 	var at int64
 	err = fault.One(v.tx.QueryRowContext(v.ctx, `SELECT id, started FROM execution ORDER BY started LIMIT 1`), &id, &at)
@@ -53,7 +54,7 @@ func (v *View) FirstExecution() (id string, began time.Time, err error) {
 
 func (v *View) fail(err error) error { return fault.Reading(v.ctx, err) }
 
-// ReadHashes gives stored hashes by their index.
+// ReadHashes returns stored hashes by their index.
 func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	if len(indexes) < 8 {
 		return storedHashes(v.ctx, v.tx).ReadHashes(indexes)
@@ -88,7 +89,7 @@ func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, err
 }
 
-// Head gives the tree's size and root.
+// Head returns the tree's size and root.
 func (v *View) Head() (audit.Head, error) {
 	t, err := loadTree(v.ctx, v.tx)
 	if err != nil {
@@ -105,7 +106,7 @@ func splitHashes(b []byte) []tlog.Hash {
 	return out
 }
 
-// Leaves calls f with the leaves from an index on.
+// Leaves calls f with the leaves from index from on.
 func (v *View) Leaves(from int64, f func(audit.Leaf) error) error {
 	return v.rows(`SELECT seq, hashes, leaf FROM audit_leaf WHERE seq >= ? ORDER BY seq`, func(scan func(...any) error) error {
 		var l audit.Leaf
