@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// begunBefore gives the record of a call that another process began; nil where there is none.
+// begunBefore returns the record of a call that another process began, or nil if there is none.
 func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Record, error) {
 	if id == "" {
 		return nil, nil
@@ -21,13 +21,13 @@ func (l *Log) begunBefore(ctx context.Context, id string, leaf *content) (*Recor
 	case r.Problem != "":
 		return nil, r.Intact()
 	case r.Kind != KindCall || r.Subject.Call != leaf.Call || r.Subject.Execution != leaf.Execution || r.Principal != leaf.Principal:
-		return nil, nil // it is of another call
+		return nil, nil // the record of another call
 	}
 	return r, nil
 }
 
-// takesUp makes the entry that of a record without an end, where its beginning says what leaf does;
-// else leaf names it.
+// takesUp reports whether the entry continues a record that has no end. It does if leaf describes
+// the same call as the record's beginning. Otherwise leaf gets a reference to that record.
 func (e *Entry) takesUp(first *Record, leaf *content) bool {
 	same := first.Subject.Tool == leaf.Tool && first.Client == leaf.Client && first.Arguments.Digest == leaf.Arguments.payload().Digest &&
 		first.Decision == Decision{leaf.Effect, leaf.Policy, leaf.Reason} && maps.Equal(first.Detail, leaf.Detail)
@@ -43,8 +43,9 @@ func (e *Entry) takesUp(first *Record, leaf *content) bool {
 	return true
 }
 
-// instead ends the record of a call that goes on in e's, since it is not the same any more. Nothing
-// depends on it: what can't be written is written before the next call begins.
+// instead ends the record of a call that e continues in a new record, since it is no longer the
+// same call. Nothing depends on it: if the end can't be written, it is written before the next call
+// begins.
 func (e *Entry) instead(ctx context.Context, first *Record) {
 	if first.End.Outcome != Unfinished {
 		return

@@ -2,19 +2,18 @@ package audit
 
 import "fmt"
 
-// An approvers compares what calls say of the people who approved them with what these decided, by
-// the record.
+// An approvers compares the approvers named in calls with the decisions on record.
 type approvers struct {
 	decided map[string]decided // approvals, by request
-	// calls that were left to a person and have not ended, by record; of these the person isn't
-	// known
+	// calls that needed approval and have not ended, by record; by is not set
 	asked map[string]decided
 }
 
-// decided is what a person decided on.
+// A decided is a decision: the call that it was about, and who made it.
 type decided struct{ tool, execution, by string }
 
-// leaf notes what a leaf says of approvals. A call's approver who never decided on it is a fault.
+// leaf records the approvals in a leaf. It returns a fault if a call names an approver who never
+// approved it.
 func (a *approvers) leaf(seq int64, c *content) (f Fault, ok bool) {
 	switch {
 	case c.Part == PartEvent && c.Kind == KindApproval && c.Effect == "approved" && c.Outcome != Failed:

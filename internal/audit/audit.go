@@ -1,16 +1,16 @@
-// Package audit keeps the record of all that happens: calls, before and after them, and what else
-// is decided, changed or read. Each half of a call, and each other event, is one leaf: canonical
-// JSON (RFC 8785), appended to one Merkle tree (RFC 6962, as golang.org/x/mod/sumdb/tlog builds it)
-// in the order in which it was committed. Signed checkpoints (C2SP tlog-checkpoint and signed-note)
-// make any later change visible to whoever holds one. A call that could not be recorded must not be
-// made; the door sees to that.
+// Package audit keeps the record of everything that happens: each call before and after it is made,
+// and every other decision, change or read. Each half of a call, and each other event, is one leaf
+// in canonical JSON (RFC 8785). Leaves are appended to a Merkle tree (RFC 6962, built with
+// golang.org/x/mod/sumdb/tlog) in the order in which they are committed. Signed checkpoints (C2SP
+// tlog-checkpoint and signed-note) reveal any later change to everyone who holds one. A call that
+// can't be recorded must not be made, which package door enforces.
 //
-// Leaves hold digests of arguments, results and error texts, never these themselves: what is kept
-// of them stands beside the tree, under its digest, so that throwing it away changes nothing in the
-// tree. Digests are keyed (HMAC-SHA256), since a short secret could be guessed from a plain one.
+// Leaves hold digests of arguments, results and error texts, never the data itself. Data that is
+// kept is stored beside the tree under its digest, so deleting it doesn't change the tree. Digests
+// are keyed (HMAC-SHA256), because a short secret could be guessed from a plain digest.
 //
-// The package owns the contract of the Store that holds the record, an in-memory version of it,
-// and, in audittest, the suite that every Store must pass.
+// The package owns the contract of the Store that holds the record, an in-memory Store and, in
+// audittest, the test suite that every Store must pass.
 package audit
 
 import (
@@ -31,9 +31,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// The entries of a call's Detail that name the request by which a person approved it, and that
-// person, as the principals are named; and, where the principal's own name doesn't tell, the person
-// and the agent that made it.
+// Entries of a call's Detail. The first two name the request by which a person approved the call,
+// and that person, in the form of principal names. The others name the person and the agent that
+// made the call, if the principal's name doesn't tell.
 const (
 	RequestDetail    = "request"
 	ApprovedByDetail = "approved_by"
@@ -41,37 +41,37 @@ const (
 	AgentDetail      = "agent"
 )
 
-// LabelsDetail is the entry of a call's Detail that names the labels of what its caller had read
-// when it was decided on, with commas between. Without it there were none.
+// LabelsDetail is the entry of a call's Detail with the labels of the data that its caller had read
+// when the call was decided on, separated by commas. If it is missing, there were none.
 const LabelsDetail = "labels"
 
-// The entries of a call's Detail that say what became of it when its process ended in its middle,
-// and the next one took its execution up: at its end, when that was; at the beginning of another
-// record of it, which is made where it is not the same call any more, or has an end already, the
-// first record.
+// Entries of a call's Detail that are set if its process ended during the call and the next process
+// resumed its execution. TakenUpDetail, in the call's end, is the time when it was resumed.
+// AgainDetail is in the beginning of a new record, made if the call is no longer the same or has
+// already ended, and names the first record.
 const (
 	TakenUpDetail = "taken_up"
 	AgainDetail   = "again"
 )
 
-// What bounds texts from outside in the record, in bytes.
+// Limits of external texts in the record, in bytes.
 const (
-	messageBytes = 1 << 10 // of an error, of a decision
-	nameBytes    = 512     // of a tool, a principal, a client, an entry of a detail
-	details      = 32      // entries of a detail
+	messageBytes = 1 << 10 // of an error or a decision
+	nameBytes    = 512     // of a tool, a principal, a client, or an entry of a detail
+	details      = 32      // number of entries of a detail
 )
 
-// Config is what a Log is made of.
+// Config configures New.
 type Config struct {
-	Store     Store            // nil: a Memory of its own
-	Key       *secret.Key      // of the digests; nil: one that nobody else has, for this Log only
-	Signer    *Signer          // of the checkpoints; nil: one that nobody else has, for this Log only
-	Retention Retention        // what is kept of arguments and results
+	Store     Store            // nil: a new Memory
+	Key       *secret.Key      // for the digests; nil: a random key for this Log only
+	Signer    *Signer          // for the checkpoints; nil: a random one for this Log only
+	Retention Retention        // what to keep of arguments and results
 	Clock     func() time.Time // nil: time.Now
-	Log       *slog.Logger     // nil: none
+	Log       *slog.Logger     // nil: no logging
 }
 
-// A Log is the record. It is safe for concurrent use.
+// A Log is the audit record. It is safe for concurrent use.
 type Log struct {
 	store  Store
 	signer *Signer
@@ -82,18 +82,18 @@ type Log struct {
 	mu     sync.Mutex
 	lastMS int64  // of the newest id
 	seq    uint32 // of the newest id, within lastMS
-	broken error  // what the last Inspect found
-	found  error  // what was first found to be wrong with the record; nil: nothing
+	broken error  // result of the last Inspect
+	found  error  // first problem found with the record; nil: none
 
-	added   atomic.Int64 // leaves, by this Log
-	failing atomic.Bool  // what nobody waited for could not be written: until it is, all wait
-	again   sync.Mutex   // held while that is tried once more
+	added   atomic.Int64 // leaves added by this Log
+	failing atomic.Bool  // a leaf that no one waits for couldn't be written: all calls wait until it is
+	again   sync.Mutex   // held during retries of lost leaves
 
-	lostMu sync.Mutex // held for a moment only: the store's own goroutine tells of what could not be written
+	lostMu sync.Mutex // held only briefly: the store's goroutine reports lost leaves
 	lost   []*Addition
 }
 
-// New makes a Log.
+// New returns a Log.
 func New(c Config) *Log {
 	l := &Log{store: c.Store, signer: c.Signer, keep: newKeeper(c.Key, c.Retention), now: c.Clock, log: c.Log}
 	if l.store == nil {
@@ -111,31 +111,31 @@ func New(c Config) *Log {
 	return l
 }
 
-// An Entry is the record of a call that waits for its end.
+// An Entry is the record of a call that has not ended yet.
 type Entry struct {
 	log   *Log
 	first *Addition
 	tool  string
-	inner bool // the call was made by a program
+	inner bool // made by a program
 	start time.Time
-	said  map[string]string // Detail of its end
+	said  map[string]string // Detail of the call's end
 
 	approved bool // by a person
 }
 
-// Begin records that c is about to be made under d. The call must not be made when Begin fails.
+// Begin records that c is about to be made under d. The call must not be made if Begin fails.
 //
-// It waits until the disk has the record of a call of a tool that doesn't declare that it only
-// reads, in the log or beside it. Of other calls it is written while they are made, in the order in
-// which they began: End of a call from outside waits for it, so that no answer reaches an agent of
-// which the record doesn't tell. When that came to nothing, no call is begun until it could be
-// written after all.
+// If the tool doesn't declare that it only reads, Begin waits until the record is on the disk, in
+// the log or in the write-ahead file. The records of other calls are written while the calls are
+// made, in the order in which they began. End of an outside call waits for its record, so an agent
+// never receives an answer that is not on record. If a record can't be written, no further call
+// begins until it is.
 //
-// A call that names the record of its beginning in another process (Again) goes on in that one, as
-// long as it is the same call, decided on in the same way, and has no end. Else it has a new one,
-// which names the first.
+// A call may name the record that it has from another process (Again). If it is still the same
+// call, with the same decision, and has no end, that record continues. Otherwise it gets a new
+// record, which refers to the first.
 //
-// Once anything was found to be wrong with the record (see Found), no call begins.
+// Once a problem with the record was found (see Found), no call begins.
 func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, error) {
 	if err := l.Found(); err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "no call is made: %w", err)
@@ -144,7 +144,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	path, upstream, durable := c.Path, "", true
 	if c.Tool != nil {
 		path, upstream = c.Tool.Path(), c.Tool.Upstream
-		// Biplane's own tools act by calls of their own, which wait for the disk if they must.
+		// Biplane's own tools act through calls of their own, which wait for the disk if necessary.
 		durable = !c.Tool.Annotations.Reads() && upstream != tool.Own && d.Effect != "deny"
 	}
 	args := []byte(c.Arguments)
@@ -177,7 +177,7 @@ func (l *Log) Begin(ctx context.Context, c *tool.Call, d Decision) (*Entry, erro
 	return e, nil
 }
 
-// circumstances is what else there is to say of a call before it is made; nil: nothing.
+// circumstances returns the Detail of a call that is about to be made, or nil.
 func circumstances(c *tool.Call) (d map[string]string) {
 	add := func(name, value string) {
 		if d == nil {
@@ -192,13 +192,13 @@ func circumstances(c *tool.Call) (d map[string]string) {
 	if p.Person != "" && p.Person != p.ID {
 		add(PersonDetail, p.Person)
 	}
-	if p.Agent != "" && !strings.HasSuffix(p.ID, ":"+p.Agent) { // that of a key is in its name
+	if p.Agent != "" && !strings.HasSuffix(p.ID, ":"+p.Agent) { // a key's agent is in its name
 		add(AgentDetail, p.Agent)
 	}
 	return d
 }
 
-// Approved says that a person, by, let the call through, which the record of its end then tells.
+// Approved records, in the end of the call, that the person by approved it.
 func (e *Entry) Approved(request, by string) {
 	e.say(RequestDetail, request)
 	e.say(ApprovedByDetail, by)
@@ -208,7 +208,7 @@ func (e *Entry) Approved(request, by string) {
 // IsApproved reports whether a person let the call through.
 func (e *Entry) IsApproved() bool { return e.approved }
 
-// say adds to the detail of the end.
+// say adds an entry to the detail of the end.
 func (e *Entry) say(name, value string) {
 	if e.said == nil {
 		e.said = map[string]string{}
@@ -216,12 +216,12 @@ func (e *Entry) say(name, value string) {
 	e.said[name] = cut(value, nameBytes)
 }
 
-// Record is the id of the entry's record.
+// Record returns the id of the entry's record.
 func (e *Entry) Record() string { return e.first.Record }
 
-// End records how the call ended: with res, or with err when that is not nil. It records also when
-// ctx is done. The death of the process doesn't take that back, except of a call that a program
-// made: one whose end is lost with the process is one that has none.
+// End records how the call ended: with res, or with err if it is not nil. It does so even if ctx is
+// done. The end survives the death of the process, except for calls that a program made: if the
+// process dies, they may have no end.
 func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	now := e.log.now()
 	a := &Addition{Record: e.first.Record, Part: PartEnded, First: e.first, Time: now, Safe: !e.inner}
@@ -246,9 +246,9 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 	return nil
 }
 
-// Event records what happened, and gives the id of the record. It has reached the disk then, unless
-// it is a read of the record, or the end of an execution: that is written in its turn, before the
-// end of the call that answers with it.
+// Event records an event and returns the id of its record, which is on the disk by then. There are
+// two exceptions: reads of the record, and the end of an execution, which is written before the end
+// of the call that returns its result.
 func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	now := l.now()
 	if e.Outcome == Unfinished {
@@ -271,10 +271,10 @@ func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	return a.Record, nil
 }
 
-// append encodes a leaf and appends it. Unless wait says otherwise it returns before it has its
-// place in the log, as long as nothing failed.
+// append encodes a leaf and appends it. Unless wait is set, it returns before the leaf has its
+// position in the log, as long as nothing has failed.
 func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (err error) {
-	kind, path := c.Kind, c.Tool // c itself is not kept
+	kind, path := c.Kind, c.Tool // don't retain c
 	failed := func(err error) {
 		if k := tool.AsError(err).Kind; k != tool.Canceled && k != tool.Timeout {
 			l.log.Error("audit "+a.Part, "kind", kind, "tool", path, "record", a.Record, "err", err)
@@ -295,7 +295,7 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 		err = l.store.Append(ctx, a)
 	}
 	if err != nil {
-		if a.Part == PartEnded || c.Kind == KindExecution && !wait { // it has happened
+		if a.Part == PartEnded || c.Kind == KindExecution && !wait { // it has already happened
 			l.missed(a)
 		}
 		failed(err)
@@ -303,8 +303,8 @@ func (l *Log) append(ctx context.Context, a *Addition, c *content, wait bool) (e
 	return err
 }
 
-// missed notes a leaf of what is done already, and that could not be written. They are few: nothing
-// is begun before they are.
+// missed stores a leaf that couldn't be written, about something that has already happened. They
+// are few, because nothing new begins until they are written.
 func (l *Log) missed(a *Addition) {
 	l.lostMu.Lock()
 	defer l.lostMu.Unlock()
@@ -314,7 +314,7 @@ func (l *Log) missed(a *Addition) {
 	l.failing.Store(true)
 }
 
-// retry appends what could not be written, in its order; an error says that it still can't be.
+// retry appends the missed leaves in order. It returns an error if they still can't be written.
 func (l *Log) retry(ctx context.Context) error {
 	if !l.failing.Load() {
 		return nil
@@ -333,7 +333,7 @@ func (l *Log) retry(ctx context.Context) error {
 		l.lostMu.Unlock()
 		a.Failed = nil
 		err := l.store.Append(ctx, a)
-		// it is there, or never will be
+		// it is there already, or never will be
 		if k := tool.AsError(err); err != nil && k.Kind != tool.Conflict && k.Kind != tool.NotFound {
 			return err
 		}
@@ -343,8 +343,8 @@ func (l *Log) retry(ctx context.Context) error {
 	}
 }
 
-// Records returns what q picks, newest first. Each is checked: what is not what was recorded has a
-// Problem, whatever q asks for, and no call begins after that.
+// Records returns the records that match q, newest first. Each is checked. A record that was
+// altered has a Problem and is returned for any q; no call begins after that.
 func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	err = l.store.View(ctx, func(v View) error {
 		pairs, err := v.Records(q)
@@ -365,8 +365,7 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	return out, err
 }
 
-// Newest returns, of each of the kinds, the event that was recorded last, if there is one. One that
-// was changed is left out.
+// Newest returns the newest event of each kind, if there is one. Altered events are omitted.
 func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, error) {
 	var all []Record
 	err := l.store.View(ctx, func(v View) error {
@@ -392,7 +391,7 @@ func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, erro
 	return out, err
 }
 
-// Record gives one record. The error is of kind tool.NotFound where there is none.
+// Record returns a record. The error is of kind tool.NotFound if it is unknown.
 func (l *Log) Record(ctx context.Context, id string) (*Record, error) {
 	if id != "" {
 		found, err := l.Records(ctx, Query{ID: id, Limit: 1})
@@ -406,8 +405,8 @@ func (l *Log) Record(ctx context.Context, id string) (*Record, error) {
 	return nil, tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the ids", id)
 }
 
-// Leaves gives the leaves of a record byte for byte as the tree has them: one, or two of a call
-// that has ended.
+// Leaves returns the leaves of a record, byte for byte as in the tree: one, or two for a call that
+// has ended.
 func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) {
 	if id == "" {
 		return nil, tool.Errorf(tool.NotFound, "no audit record without an id")
@@ -429,8 +428,8 @@ func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) 
 	return leaves, err
 }
 
-// Kept gives what was kept of the leaf at an index under a digest; nil when nothing was, or it was
-// thrown away.
+// Kept returns the data kept for the leaf at an index under a digest. It returns nil if nothing was
+// kept, or if it was deleted.
 func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, err error) {
 	if digest == "" {
 		return nil, nil
@@ -439,7 +438,7 @@ func (l *Log) Kept(ctx context.Context, seq int64, digest string) (data []byte, 
 	return data, err
 }
 
-// bounded is a detail within its bounds.
+// bounded returns d within the limits of a detail.
 func bounded(d map[string]string) map[string]string {
 	if len(d) == 0 {
 		return nil
@@ -454,7 +453,7 @@ func bounded(d map[string]string) map[string]string {
 	return out
 }
 
-// cut gives at most n bytes of s, whole characters, valid UTF-8.
+// cut returns at most n bytes of s, in whole characters of valid UTF-8.
 func cut(s string, n int) string {
 	if len(s) > n {
 		for n > 0 && !utf8.RuneStart(s[n]) {
@@ -471,14 +470,14 @@ func cut(s string, n int) string {
 	return s
 }
 
-// ids sort as their times do: the alphabet is in the order of its characters.
+// idEncoding's alphabet is in ASCII order, so ids sort by time.
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID is 48 bits of milliseconds, 32 that count within one of them, and 48 random ones, so that
-// the ids of one Log are in the order in which they were made.
+// newID returns an id of 48 bits of milliseconds, a 32-bit counter within the millisecond, and 48
+// random bits. So the ids of a Log are in the order in which they were made.
 func (l *Log) newID(t time.Time) string {
 	l.mu.Lock()
-	// verify wants ids near their times
+	// Verify checks that ids are close to their times.
 	if ms := t.UnixMilli(); ms > l.lastMS || ms < l.lastMS-ClockSlack.Milliseconds() {
 		l.lastMS, l.seq = ms, 0
 	} else {
@@ -497,9 +496,9 @@ func idBytes(ms int64, seq uint32) (b [16]byte) {
 	return b
 }
 
-// idTime gives the time that is in an id.
+// idTime returns the time in an id.
 func idTime(id string) (time.Time, bool) {
-	const part = 16 // characters: 10 bytes, of which the first 6 are the milliseconds
+	const part = 16 // characters: 10 bytes, the first 6 of which are the milliseconds
 	if len(id) < part {
 		return time.Time{}, false
 	}
@@ -510,13 +509,13 @@ func idTime(id string) (time.Time, bool) {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) >> 16)).UTC(), true
 }
 
-// FirstID is before all ids that a Log makes at t or later. A Log whose clock was set back goes on
-// with ids of the later time.
+// FirstID returns an id that sorts before all ids that a Log makes at t or later. A Log whose clock
+// was set back continues with ids of the later time.
 func FirstID(t time.Time) string {
 	b := idBytes(max(t.UnixMilli(), 0), 0)
 	return idEncoding.EncodeToString(b[:])
 }
 
-// ClockSlack is how far a clock may be set back while a process runs, so that ids stay in the order
-// in which they are made. So far a record's id may be from its time.
+// ClockSlack is how far a clock may be set back while a process runs, for ids to stay in the order
+// in which they are made. A record's id may differ from its time by as much.
 const ClockSlack = 26 * time.Hour

@@ -18,25 +18,24 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkpointBytes bounds a checkpoint from outside. It may carry cosignatures.
+// checkpointBytes is the maximum size of an external checkpoint. It may carry cosignatures.
 const checkpointBytes = 64 << 10
 
-// A Signer signs checkpoints of one log. It is safe for concurrent use.
+// A Signer signs the checkpoints of a log. It is safe for concurrent use.
 type Signer struct {
 	origin string
-	keys   func() keys // makes them once
+	keys   func() keys // creates them on the first call
 }
 
-// keys are what a Signer signs with, and what checks that.
+// keys are the signing key and the public verifier key of a Signer.
 type keys struct {
 	signer note.Signer
 	public string
 }
 
-// NewSigner makes the Signer of the log that origin names, of an Ed25519 seed. Its keys are made
-// when they are first needed: with the first, a process makes tables, which takes most of a
-// millisecond, and most that were started for one program have ended, or answered, before they
-// sign.
+// NewSigner returns the Signer of the log with the name origin, for an Ed25519 seed. The keys are
+// created on first use. The first key of a process initializes tables, which takes most of a
+// millisecond, and short-lived processes often end before they sign.
 func NewSigner(origin string, seed []byte) (*Signer, error) {
 	if err := CheckOrigin(origin); err != nil {
 		return nil, err
@@ -47,43 +46,45 @@ func NewSigner(origin string, seed []byte) (*Signer, error) {
 	return &Signer{origin, sync.OnceValue(func() keys { return makeKeys(origin, seed) })}, nil
 }
 
-// makeKeys makes the keys of a name and a seed that NewSigner has looked at.
+// makeKeys returns the keys for a name and a seed that NewSigner has validated.
 func makeKeys(origin string, seed []byte) keys {
 	public, err := note.NewEd25519VerifierKey(origin, ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
 	if err != nil {
-		panic(err) // it refuses keys of another length only
+		panic(err) // it only refuses keys of another length
 	}
-	// A signer's text is that of signed-note: a name, the key's hash, which the verifier's text has
-	// too, and algorithm and seed.
+	// A signer's text is that of signed-note: a name, the key's hash, which is also in the
+	// verifier's text, and algorithm and seed.
 	hash := strings.Split(public, "+")[1]
 	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + hash + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, seed...)))
 	if err != nil {
-		panic(err) // it refuses names that CheckOrigin does, and other lengths; the error has no part of the key
+		// it refuses only the names that CheckOrigin refuses, and other lengths; the error has no
+		// part of the key
+		panic(err)
 	}
 	return keys{s, public}
 }
 
-// newSigner makes a Signer that nobody else has.
+// newSigner returns a Signer with a random key.
 func newSigner() *Signer {
 	s, err := NewSigner(NewOrigin(), NewSeed())
 	if err != nil {
-		panic(err) // both are ours
+		panic(err) // both were generated here
 	}
 	return s
 }
 
-// NewSeed makes the seed of a log's key.
+// NewSeed returns a random seed for a log's key.
 func NewSeed() []byte {
 	b := make([]byte, ed25519.SeedSize)
-	_, _ = rand.Read(b) // it never fails: the process ends instead
+	_, _ = rand.Read(b) // it never fails: it crashes the process instead
 	return b
 }
 
-// NewOrigin makes the name of a log that has been given none.
+// NewOrigin returns a random name for a log.
 func NewOrigin() string { return "biplane/" + strings.ToLower(rand.Text()[:16]) }
 
-// CheckOrigin says whether a log may be named so: it is the first line of each checkpoint, and the
-// name of its key (C2SP signed-note: no spaces, no plus sign).
+// CheckOrigin returns an error if origin is not a valid name of a log. The name is the first line
+// of each checkpoint, and the name of its key (C2SP signed-note: no spaces, no plus sign).
 func CheckOrigin(origin string) error {
 	if origin == "" || len(origin) > 255 || !utf8.ValidString(origin) || strings.ContainsFunc(origin, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '+'
@@ -93,14 +94,14 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// Origin is the name of the log.
+// Origin returns the name of the log.
 func (s *Signer) Origin() string { return s.origin }
 
-// Public is the key that checks what s signs: a verifier key of C2SP signed-note,
+// Public returns the key that verifies s's signatures: a verifier key of C2SP signed-note,
 // "<origin>+<hash>+<key>".
 func (s *Signer) Public() string { return s.keys().public }
 
-// sign makes a checkpoint of h.
+// sign returns a signed checkpoint of h.
 func (s *Signer) sign(h Head) (string, error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.Origin(), h.Size, h.Root)
 	msg, err := note.Sign(&note.Note{Text: text}, s.keys().signer)
@@ -114,8 +115,7 @@ type Checkpoint struct {
 	Text string // the signed note (C2SP tlog-checkpoint), byte for byte
 }
 
-// ParseCheckpoint reads a checkpoint, and checks its signature with a verifier key. The error says
-// what is wrong with it.
+// ParseCheckpoint parses a checkpoint, and checks its signature with a verifier key.
 func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 	v, err := note.NewVerifier(strings.TrimSpace(public))
 	if err != nil {
@@ -146,14 +146,14 @@ func ParseCheckpoint(text, public string) (*Checkpoint, error) {
 	return &Checkpoint{Origin: lines[0], Head: Head{size, root}, Text: text}, nil
 }
 
-// Origin is the name of the log.
+// Origin returns the name of the log.
 func (l *Log) Origin() string { return l.signer.Origin() }
 
-// Public is the key that checks the log's checkpoints: a verifier key of C2SP signed-note.
+// Public returns the key that verifies the log's checkpoints: a verifier key of C2SP signed-note.
 func (l *Log) Public() string { return l.signer.Public() }
 
-// Checkpoint signs the log as it is now. All that it covers, and itself, is on the disk before it
-// returns.
+// Checkpoint signs the log's current head. The checkpoint, and everything that it covers, is on the
+// disk when it returns.
 func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	var c *Checkpoint
 	err := l.store.Checkpoint(ctx, func(h Head) (string, error) {
@@ -167,8 +167,8 @@ func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Checkpoints calls f with each stored checkpoint whose signature is good, oldest first; Verify
-// tells of others.
+// Checkpoints calls f with each stored checkpoint that has a valid signature, oldest first. Verify
+// reports the others.
 func (l *Log) Checkpoints(ctx context.Context, f func(*Checkpoint) error) error {
 	return l.store.View(ctx, func(v View) error {
 		return v.Checkpoints(func(text string) error {
@@ -181,13 +181,13 @@ func (l *Log) Checkpoints(ctx context.Context, f func(*Checkpoint) error) error 
 	})
 }
 
-// Head gives the log's size and root now, unsigned.
+// Head returns the log's current size and root, unsigned.
 func (l *Log) Head(ctx context.Context) (h Head, err error) {
 	err = l.store.View(ctx, func(v View) (err error) { h, err = v.Head(); return err })
 	return h, err
 }
 
-// Seal makes a checkpoint where there are leaves that no stored one covers.
+// Seal makes a checkpoint unless the newest stored one covers all leaves.
 func (l *Log) Seal(ctx context.Context) error {
 	var size, covered int64
 	err := l.store.View(ctx, func(v View) error {

@@ -9,17 +9,17 @@ import (
 )
 
 // A cover computes the root of a tree from some of its leaves, and from the stored hashes of the
-// largest subtrees that have none of them. It is an inclusion proof for all of these leaves at
-// once: nodes above several leaves are computed once.
+// largest subtrees without any of them. It is an inclusion proof for all of these leaves at once:
+// nodes above several leaves are computed only once.
 type cover struct {
-	leaves []*Leaf     // in the order of their indexes, each once
-	hashes []tlog.Hash // of the bytes of the leaves
-	stored []tlog.Hash // the hashes that needed returned
-	differ bool        // a hash that is stored with one of the leaves is not what the leaves give
+	leaves []*Leaf     // by index, without duplicates
+	hashes []tlog.Hash // of the leaves' data
+	stored []tlog.Hash // the stored hashes at the indexes from needed, in order
+	differ bool        // a hash stored with one of the leaves differs from the computed one
 }
 
 // within reports whether the tree of a head has all of the leaves at their indexes. It reads all
-// stored hashes that it needs at once.
+// the stored hashes that it needs at once.
 func within(v View, head Head, leaves []*Leaf) (bool, error) {
 	c := cover{leaves: slices.SortedStableFunc(slices.Values(leaves), func(a, b *Leaf) int { return cmp.Compare(a.Seq, b.Seq) })}
 	kept := c.leaves[:0]
@@ -47,7 +47,7 @@ func within(v View, head Head, leaves []*Leaf) (bool, error) {
 // greater than 1.
 func split(n int64) int64 { return 1 << (bits.Len64(uint64(n-1)) - 1) }
 
-// full reports whether a subtree of n leaves is stored as one hash.
+// full reports whether a subtree of n leaves is complete, and so stored as one hash.
 func full(n int64) bool { return n&(n-1) == 0 }
 
 // below returns how many of the leaves i to j have an index less than end.
@@ -56,8 +56,8 @@ func (c *cover) below(end int64, i, j int) int {
 	return n
 }
 
-// needed appends the indexes of the stored hashes from which root computes the root of the subtree
-// of n leaves from first on, in the order of their use. The cover's leaves i to j are in it.
+// needed appends the indexes of the stored hashes that root needs for the subtree of n leaves from
+// first on, in the order of their use. The cover's leaves i to j are in it.
 func (c *cover) needed(out []int64, first, n int64, i, j int) []int64 {
 	switch {
 	case i == j && full(n):
@@ -71,7 +71,7 @@ func (c *cover) needed(out []int64, first, n int64, i, j int) []int64 {
 	return c.needed(c.needed(out, first, left, i, k), first+left, n-left, k, j)
 }
 
-// root returns the root of a subtree, as needed describes it.
+// root returns the root of the subtree described at needed.
 func (c *cover) root(first, n int64, i, j int) (h tlog.Hash) {
 	switch {
 	case i == j && full(n):

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// An edge is the right edge of a tree that is built again beside the stored one: at level i the
-// root of the complete subtree of 2^i leaves, where the size has that bit.
+// An edge is the right edge of a tree that is recomputed beside the stored one. At level i it has
+// the root of the complete subtree of 2^i leaves, if the size has bit i.
 //
-// Where the bytes don't give the hash that is stored for them, both are followed until the hash of
-// a larger subtree, or a checkpoint, says which of them was changed. So one change is one fault,
-// and not one in each subtree above it.
+// If a leaf's bytes don't have the stored hash, both are followed until the hash of a larger
+// subtree, or a checkpoint, shows which of them was changed. So one change is reported as one
+// fault, and not as one in each subtree above it.
 type edge struct {
 	size  int64
 	nodes [63]node
@@ -21,15 +21,15 @@ type edge struct {
 
 // A node is the root of a complete subtree.
 type node struct {
-	hash    tlog.Hash // what is stored; where it is not in doubt, also what the leaves give
-	alt     tlog.Hash // what the leaves give, when doubted
+	hash    tlog.Hash // the stored hash; unless in doubt, also the computed one
+	alt     tlog.Hash // the computed hash, if doubted
 	doubted bool
-	unknown bool   // leaves below are missing
-	lo, hi  int64  // leaves below
-	id      string // of the record, of a single leaf
+	unknown bool   // leaves below it are missing
+	lo, hi  int64  // range of leaves below it
+	id      string // record of a single leaf
 }
 
-// skip goes on to a size over leaves that are missing.
+// skip advances to size to over missing leaves.
 func (e *edge) skip(from, to int64) {
 	for i := range e.nodes {
 		if to>>i&1 == 0 {
@@ -43,8 +43,8 @@ func (e *edge) skip(from, to int64) {
 	e.size = to
 }
 
-// add adds a leaf, n being its node without hashes. placed says that it stands at its own index, as
-// far as can be told. add reports whether its bytes are those that were hashed.
+// add adds a leaf; n is its node without hashes. placed means that the leaf is at its own index, as
+// far as known. add reports whether the leaf's bytes are those that were hashed.
 func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
 	levels := bits.TrailingZeros64(^uint64(l.Seq))
@@ -53,7 +53,7 @@ func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 	switch {
 	case len(stored) > 0 && stored[0] != own:
 		n.hash, n.alt, n.doubted, same = stored[0], own, true, false
-	case !placed: // the whole row is another's
+	case !placed: // the whole row belongs to another leaf
 		n.unknown, trust = true, false
 	}
 	if trust && len(stored) != levels+1 {
@@ -73,7 +73,7 @@ func (e *edge) add(l Leaf, n *node, placed bool) (same bool) {
 	return same
 }
 
-// merge makes the node above two; want is what is stored for it.
+// merge returns the parent of two nodes. want is its stored hash, or nil.
 func (e *edge) merge(left, right *node, want *tlog.Hash) node {
 	up := node{lo: left.lo, hi: right.hi}
 	if left.unknown || right.unknown {
@@ -104,7 +104,7 @@ func (e *edge) merge(left, right *node, want *tlog.Hash) node {
 	return up
 }
 
-// choices are the hashes that a node may have.
+// choices returns the possible hashes of a node.
 func (n *node) choices() []tlog.Hash {
 	if n.doubted {
 		return []tlog.Hash{n.hash, n.alt}
@@ -112,7 +112,7 @@ func (n *node) choices() []tlog.Hash {
 	return []tlog.Hash{n.hash}
 }
 
-// resolve tells what was changed when it is known which hash is right.
+// resolve reports what was changed, once it is known which hash is right.
 func (e *edge) resolve(n *node, right tlog.Hash) {
 	if !n.doubted {
 		return
@@ -137,7 +137,7 @@ func (e *edge) changed(n *node) {
 	e.fault(Fault{What: FaultChanged, Seq: n.lo, Last: n.hi, Record: n.id, Msg: msg})
 }
 
-// blame takes the stored hashes for right, since nothing says otherwise.
+// blame resolves nodes in favor of their stored hashes, since nothing contradicts them.
 func (e *edge) blame(nodes ...*node) {
 	for _, n := range nodes {
 		if n.doubted {
@@ -146,7 +146,7 @@ func (e *edge) blame(nodes ...*node) {
 	}
 }
 
-// current gives the nodes of the edge, lowest first.
+// current returns the nodes of the edge, lowest first.
 func (e *edge) current() (out []*node) {
 	for i := range e.nodes {
 		if e.size>>i&1 == 1 {
@@ -156,7 +156,7 @@ func (e *edge) current() (out []*node) {
 	return out
 }
 
-// doubts reports whether something is in doubt, or missing.
+// doubts reports whether any node is in doubt or has missing leaves.
 func (e *edge) doubts() bool {
 	for _, n := range e.current() {
 		if n.doubted || n.unknown {
@@ -166,8 +166,8 @@ func (e *edge) doubts() bool {
 	return false
 }
 
-// is compares the tree's root with a signed one, which ends doubts when they are the same. It can't
-// be sure where leaves are missing.
+// is compares the tree's root with a signed one, and resolves all doubts if they match. The result
+// isn't sure if leaves are missing.
 func (e *edge) is(root tlog.Hash) (ok, sure bool) {
 	nodes := e.current()
 	var in []*node
@@ -199,7 +199,8 @@ func (e *edge) is(root tlog.Hash) (ok, sure bool) {
 	return false, true
 }
 
-// rootOf is the root of a tree with this edge, of the alternative hashes where they are chosen.
+// rootOf returns the root of a tree with this edge, with the alternative hashes of the chosen
+// nodes.
 func rootOf(nodes []*node, chosen map[*node]bool) (h tlog.Hash) {
 	if len(nodes) == 0 {
 		h, _ = tlog.TreeHash(0, nil)
@@ -218,7 +219,7 @@ func rootOf(nodes []*node, chosen map[*node]bool) (h tlog.Hash) {
 	return h
 }
 
-// root is the tree's root; false where leaves are missing.
+// root returns the tree's root, or false if leaves are missing.
 func (e *edge) root() (tlog.Hash, bool) {
 	nodes := e.current()
 	for _, n := range nodes {
@@ -229,5 +230,5 @@ func (e *edge) root() (tlog.Hash, bool) {
 	return rootOf(nodes, nil), true
 }
 
-// settle ends what is still in doubt when there are no more leaves.
+// settle resolves all remaining doubts after the last leaf.
 func (e *edge) settle() { e.blame(e.current()...) }

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// The entries of the record of what retention threw away.
+// Details of records about data deleted by retention.
 const (
 	actionDetail = "action"
 	actionPrune  = "prune"
-	beforeDetail = "before" // what was kept before this time was thrown away; missing in records of older versions
+	beforeDetail = "before" // data kept before this time was deleted; missing in records of older versions
 )
 
-// keptSlack is how much longer what was kept is not missed than it should be there: what is
-// recorded again and again is kept once, and when that was last is known to the day.
+// keptSlack is how much longer than retention says missing data is tolerated: data that is recorded
+// repeatedly is kept once, and the time of its last record is known only to the day.
 const keptSlack = 24 * time.Hour
 
-// goneAtOnce is how much of what should be there is looked for at once.
+// goneAtOnce is how many kept items are looked up at once.
 const goneAtOnce = 4096
 
-// Prune throws away what was kept longer ago than retention says. That it does, and how much that
-// is when there is any, is recorded before, so that what is missing without is found.
+// Prune deletes data that was kept longer than retention allows. If there is any, it first records
+// the deletion and the number of items, so that any other missing data is detected.
 func (l *Log) Prune(ctx context.Context) error {
 	before := l.now().Add(-l.keep.long)
 	var n int64
@@ -37,8 +37,8 @@ func (l *Log) Prune(ctx context.Context) error {
 	return err
 }
 
-// pruned gives the time from which on all should be there that was kept, by what the log says was
-// thrown away.
+// pruned returns the time from which on all kept data should still exist, according to the
+// deletions on record.
 func pruned(view View) (from time.Time, err error) {
 	q := Query{Kind: KindRecord, Limit: 1000}
 	for {
@@ -51,7 +51,7 @@ func pruned(view View) (from time.Time, err error) {
 			if p.Record != "" {
 				q.Before = p.Record
 			}
-			if p.Check() != "" { // it is told of as a fault of its own
+			if p.Check() != "" { // reported as a separate fault
 				continue
 			}
 			if err := p.read().err; err != nil {
@@ -76,19 +76,18 @@ func pruned(view View) (from time.Time, err error) {
 	}
 }
 
-// A gone looks for what was kept of leaves and is not there any more, though the log doesn't say
-// that it was thrown away.
+// A gone finds kept data of leaves that no longer exists, although its deletion is not on record.
 type gone struct {
 	view   View
-	from   time.Time // what was recorded before is not looked for
+	from   time.Time // earlier records are not looked up
 	wanted []KeptAt
 	names  []keptName // of wanted
-	missed []Fault    // bounded
-	more   int64      // that are not in missed
+	missed []Fault    // at most maxFaults
+	more   int64      // number of faults beyond missed
 	err    error
 }
 
-// A keptName says what is wanted: arguments, result or error of a record.
+// A keptName identifies wanted data: arguments, result or error of a record.
 type keptName struct{ what, record string }
 
 func newGone(view View) *gone {
@@ -97,7 +96,7 @@ func newGone(view View) *gone {
 	return g
 }
 
-// leaf notes what was kept of a leaf.
+// leaf adds the data kept for a leaf to the wanted items.
 func (g *gone) leaf(seq int64, c *content) {
 	if g.err != nil || c.when().Before(g.from) {
 		return
@@ -116,7 +115,7 @@ func (g *gone) leaf(seq int64, c *content) {
 	}
 }
 
-// look looks for what is wanted.
+// look looks up the wanted items.
 func (g *gone) look() {
 	if g.err != nil {
 		return

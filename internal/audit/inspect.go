@@ -11,14 +11,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// inspected is how many leaves Inspect reads beside those of this Log.
+// inspected is how many leaves Inspect reads in addition to this Log's own.
 const inspected = 64
 
-// Inspect looks at what can be looked at quickly, whatever the log's size, for when it is opened,
-// or soon after that: the newest leaves that were there before this Log added any, all later ones,
-// and their hashes; the newest checkpoint and the tree that it signs. What it finds is in the
-// error, of kind tool.Conflict, which Broken and Found return from then on: no call begins any
-// more. It is recorded too. Verify finds all.
+// Inspect runs quick checks whose cost doesn't depend on the log's size, when the log is opened or
+// soon after. It checks the newest leaves from before this Log added any, all later ones, and their
+// hashes. It also checks the newest checkpoint and the tree that it signs. A problem is returned as
+// an error of kind tool.Conflict and recorded. From then on Broken and Found return it, and no call
+// begins. Verify checks everything.
 func (l *Log) Inspect(ctx context.Context) error {
 	err := l.store.View(ctx, l.inspect)
 	if err != nil && ctx.Err() != nil {
@@ -33,7 +33,7 @@ func (l *Log) Inspect(ctx context.Context) error {
 	return err
 }
 
-// Broken is what the last Inspect found; nil where that was nothing.
+// Broken returns the result of the last Inspect, or nil if it found no problem.
 func (l *Log) Broken() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +86,8 @@ func (l *Log) inspect(v View) error {
 	return nil
 }
 
-// inspectCheckpoints looks at the newest checkpoint, and whether all that are stored are those that
-// were sealed.
+// inspectCheckpoints checks the newest checkpoint, and compares the stored checkpoints with the
+// sealed ones.
 func (l *Log) inspectCheckpoints(v View, h Head) error {
 	newest := ""
 	if err := v.Checkpoints(func(text string) error { newest = text; return nil }); err != nil {
@@ -108,7 +108,7 @@ func (l *Log) inspectCheckpoints(v View, h Head) error {
 	return v.Chained()
 }
 
-// covers reports whether a leaf is as old as an execution. It is mostly the first one, unless the
+// covers reports whether a leaf is as old as an execution. Usually the first leaf is, unless the
 // clock was set back.
 func covers(v View, began time.Time) bool {
 	until, found := began.Add(executionSlack), errors.New("found")
@@ -121,8 +121,8 @@ func covers(v View, began time.Time) bool {
 	return errors.Is(err, found)
 }
 
-// Against compares the log's head with the sealed one; nil: there is none. The error says which
-// leaves are not those that were recorded.
+// Against compares the log's head with the sealed one, which is nil if there is none. The error
+// says which leaves are not those that were recorded.
 func (h Head) Against(sealed *Head, hashes tlog.HashReader) error {
 	switch {
 	case sealed == nil || h == *sealed:

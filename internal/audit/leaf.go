@@ -15,15 +15,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// formatVersion is the version of the leaves' format.
+// formatVersion is the version of the leaf format.
 const formatVersion = 1
 
-// content is a leaf before it is bytes, its members in the order of their names. docs/audit.md is
-// the description for others: a member is never renamed, and never comes to mean another thing
-// without another version.
+// content is a decoded leaf, with its members sorted by name. docs/audit.md documents the format: a
+// member is never renamed, and its meaning never changes without a new version.
 type content struct {
 	Arguments *bytesOf          `json:"arguments,omitempty"`
-	Begun     *int64            `json:"begun,omitempty"` // of a second half: the index of the first; written by At
+	Begun     *int64            `json:"begun,omitempty"` // for a second half: index of the first; set by At
 	Call      string            `json:"call,omitempty"`
 	Client    string            `json:"client,omitempty"`
 	Detail    map[string]string `json:"detail,omitempty"`
@@ -42,7 +41,7 @@ type content struct {
 	Reason    string            `json:"reason,omitempty"`
 	Record    string            `json:"record"`
 	Result    *bytesOf          `json:"result,omitempty"`
-	Seq       int64             `json:"seq"` // written by At
+	Seq       int64             `json:"seq"` // set by At
 	Session   string            `json:"session,omitempty"`
 	Time      string            `json:"time"` // RFC 3339, UTC, with microseconds
 	Tool      string            `json:"tool,omitempty"`
@@ -50,7 +49,7 @@ type content struct {
 	Version   int               `json:"v"`
 }
 
-// bytesOf is a Payload in a leaf.
+// bytesOf is a Payload as it is in a leaf.
 type bytesOf struct {
 	Digest string `json:"digest"`
 	Kept   string `json:"kept,omitempty"`
@@ -73,12 +72,12 @@ func (b *bytesOf) payload() Payload {
 	return Payload{b.Digest, b.Size, b.Kept}
 }
 
-// encode gives the leaf as canonical JSON (RFC 8785).
+// encode returns the leaf as canonical JSON (RFC 8785).
 func (c *content) encode() ([]byte, error) {
 	if out, ok := c.quick(); ok {
 		return out, nil
 	}
-	whole := *c // what json is given is kept longer than the call
+	whole := *c // encoding/json makes its argument escape to the heap
 	raw, err := json.Marshal(&whole)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
@@ -90,8 +89,8 @@ func (c *content) encode() ([]byte, error) {
 	return out, nil
 }
 
-// quick is encode of what has nothing to escape, as almost all have: the members stand in their
-// order, and numbers are integers.
+// quick is encode for a leaf without anything to escape, as almost all are. The members are sorted,
+// and numbers are integers.
 func (c *content) quick() ([]byte, bool) {
 	size := 640
 	if c.Part == PartEnded {
@@ -124,7 +123,7 @@ func (c *content) quick() ([]byte, bool) {
 	return append(w.out, '}'), w.ok
 }
 
-// A writer writes members of objects that need no escapes; ok is false once one does.
+// A writer writes members of objects that need no escapes. ok is false once one does.
 type writer struct {
 	out []byte
 	ok  bool
@@ -132,7 +131,7 @@ type writer struct {
 
 type member struct{ name, value string }
 
-// texts writes members that are left out when they are empty.
+// texts writes members, without the empty ones.
 func (w *writer) texts(all []member) {
 	for _, m := range all {
 		if m.value != "" {
@@ -145,7 +144,7 @@ func (w *writer) name(name string) {
 	c := byte('{')
 	if n := len(w.out); n > 0 && w.out[n-1] != '{' {
 		c = ','
-	} else if n > 0 { // the first of an object within
+	} else if n > 0 { // the first member of a nested object
 		w.out = w.out[:n-1]
 	}
 	w.out = append(append(append(w.out, c, '"'), name...), '"', ':')
@@ -160,7 +159,7 @@ func (w *writer) text(name, value string) {
 func (w *writer) number(name string, n int64) {
 	w.name(name)
 	w.out = strconv.AppendInt(w.out, n, 10)
-	w.ok = w.ok && -1<<53 < n && n < 1<<53 // beyond that RFC 8785 writes other digits
+	w.ok = w.ok && -1<<53 < n && n < 1<<53 // RFC 8785 formats larger numbers differently
 }
 
 func (w *writer) bytes(name string, b *bytesOf) {
@@ -188,17 +187,17 @@ func (w *writer) detail(d map[string]string) {
 	w.out = append(w.out, '}')
 }
 
-// check sees whether the string that was just written, of so many bytes, stands for itself.
+// check checks whether the last string written, n bytes long, needs no escapes.
 func (w *writer) check(n int) {
 	end := len(w.out) - 1
 	w.ok = w.ok && itself(w.out[end-n:end])
 }
 
 // itself reports whether a string needs no escapes: it is printable ASCII without quotes and
-// backslashes. It looks at eight bytes at once.
+// backslashes. It checks eight bytes at a time.
 func itself(s []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	zero := func(x uint64) uint64 { return (x - ones) &^ x } // in the high bits, whether a byte is zero
+	zero := func(x uint64) uint64 { return (x - ones) &^ x } // the high bits tell whether a byte is zero
 	for ; len(s) >= 8; s = s[8:] {
 		x := binary.LittleEndian.Uint64(s)
 		if (x|(x-' '*ones)&^x|zero(x^'"'*ones)|zero(x^'\\'*ones)|zero(x^0x7f*ones))&highs != 0 {
@@ -213,19 +212,19 @@ func itself(s []byte) bool {
 	return true
 }
 
-// What stands in a leaf in the place of indexes that it has not yet. Inside of a JSON string its
-// quotes would be escaped, so that the bytes can't be of anything else.
+// Placeholders for indexes in a leaf that are not known yet. Within a JSON string their quotes
+// would be escaped, so the bytes can't occur elsewhere.
 const (
 	unplaced = `"seq":0`
 	unpaired = `"begun":0`
 )
 
-// At gives the addition's leaf as it is at index seq of the log.
+// At returns the addition's leaf for index seq of the log.
 func (a *Addition) At(seq int64) ([]byte, error) {
 	return a.AppendAt(make([]byte, 0, len(a.Leaf)+40), seq)
 }
 
-// AppendAt appends what At gives.
+// AppendAt appends the result of At to out.
 func (a *Addition) AppendAt(out []byte, seq int64) ([]byte, error) {
 	rest := a.Leaf
 	ok := true
@@ -240,8 +239,8 @@ func (a *Addition) AppendAt(out []byte, seq int64) ([]byte, error) {
 	return append(out, rest...), nil
 }
 
-// number appends a leaf to out, up to what stands in the place of a number, with n instead of the 0
-// at its end, and gives what is left.
+// number appends the leaf to out, up to a placeholder, whose final 0 it replaces with n. It returns
+// the remaining bytes.
 func number(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
 	i := bytes.Index(leaf, []byte(place))
 	if i < 0 {
@@ -251,7 +250,7 @@ func number(out, leaf []byte, place string, n int64) (_, rest []byte, ok bool) {
 	return strconv.AppendInt(append(out, leaf[:i]...), n, 10), leaf[i+1:], true
 }
 
-// decode reads a leaf. It takes only what encode writes: whoever can write other bytes was not us.
+// decode decodes a leaf. It refuses unknown members, other versions and invalid times.
 func decode(leaf []byte) (*content, error) {
 	c := &content{}
 	d := json.NewDecoder(bytes.NewReader(leaf))
@@ -268,13 +267,14 @@ func decode(leaf []byte) (*content, error) {
 	return c, nil
 }
 
-// when is the leaf's time; decode has checked it.
+// when returns the leaf's time, which decode has checked.
 func (c *content) when() time.Time {
 	t, _ := time.Parse(timeFormat, c.Time)
 	return t
 }
 
-// record makes a Record of what its leaves say. e is nil if there is no second half.
+// record returns the Record of a pair with the contents c and e. e is nil if there is no second
+// half.
 func (p *Pair) record(c, e *content) *Record {
 	r := &Record{
 		ID: c.Record, Seq: p.Begun.Seq, Kind: c.Kind, Time: c.when(), Principal: c.Principal, Client: c.Client,
@@ -299,5 +299,5 @@ func (p *Pair) record(c, e *content) *Record {
 	return r
 }
 
-// Stamp is a time as leaves have it: RFC 3339 in UTC, with microseconds.
+// Stamp formats a time as in leaves: RFC 3339 in UTC, with microseconds.
 func Stamp(t time.Time) string { return t.UTC().Format(timeFormat) }

@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Memory is a Store that holds the record in memory, for tests and for a process that keeps
+// A Memory is a Store that holds the record in memory, for tests and for processes that store
 // nothing.
 type Memory struct {
 	mu          sync.Mutex
@@ -30,7 +30,7 @@ type memoryKept struct {
 	time time.Time
 }
 
-// NewMemory makes an empty Memory.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory {
 	return &Memory{records: map[string]*Pair{}, kept: map[string]memoryKept{}}
 }
@@ -77,7 +77,7 @@ func (m *Memory) Append(ctx context.Context, a *Addition) error {
 	return nil
 }
 
-// event reports whether the record is no call.
+// event reports whether the record is an event, not a call.
 func (p *Pair) event() bool {
 	c, err := decode(p.Begun.Data)
 	return err == nil && c.Part == PartEvent
@@ -122,7 +122,7 @@ func (m *Memory) reader() tlog.HashReader {
 	})
 }
 
-// View shows the Memory. Nothing is added while f runs.
+// View calls f with a View of the Memory. Nothing is added while f runs.
 func (m *Memory) View(ctx context.Context, f func(View) error) error {
 	if err := ctx.Err(); err != nil {
 		return tool.AsError(err)
@@ -135,7 +135,7 @@ func (m *Memory) View(ctx context.Context, f func(View) error) error {
 	return f(memoryView{m})
 }
 
-// Prune throws away what was kept before a time.
+// Prune deletes data kept before a time.
 func (m *Memory) Prune(_ context.Context, before time.Time) (n int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +151,7 @@ func (m *Memory) Prune(_ context.Context, before time.Time) (n int64, err error)
 	return n, nil
 }
 
-// Close ends the Memory.
+// Close closes the Memory.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +195,7 @@ func (v memoryView) Records(q Query) ([]Pair, error) {
 	return out, nil
 }
 
-// picks reports whether q picks r, its page aside.
+// picks reports whether q matches r, ignoring the page.
 func (q Query) picks(r *Record) bool {
 	s := r.Subject
 	for _, f := range [][2]string{

@@ -2,19 +2,19 @@ package audit
 
 import "fmt"
 
-// A step is a leaf after which the leaves' own indexes are another distance from where they stand:
-// rows were removed or put in and the others renumbered, or rows were exchanged.
+// A step is a leaf at which the offset between the leaves' own indexes and their positions changes.
+// Rows were removed or inserted and the others renumbered, or rows were exchanged.
 type step struct {
-	at, own int64 // where the leaf stands, and its own index
+	at, own int64 // position of the leaf, and its own index
 	record  string
 }
 
-// maxSteps bounds how many of them are looked at.
+// maxSteps is the maximum number of steps examined.
 const maxSteps = 4 * maxFaults
 
 func (s step) shift() int64 { return s.own - s.at }
 
-// place notes where a leaf stands that has own as its index.
+// place records the position at of a leaf whose own index is own.
 func (v *verifier) place(at, own int64, record string) {
 	last := int64(0)
 	if n := len(v.steps); n > 0 {
@@ -25,9 +25,9 @@ func (v *verifier) place(at, own int64, record string) {
 	}
 }
 
-// misplaced tells of the steps. A run of them at leaves that follow each other are leaves that
-// stand alone where they don't belong, but for the last, from which on all stand at one distance
-// from their own place. It gives the distance at the end.
+// misplaced reports the steps. In a run of steps at consecutive leaves, all but the last are single
+// leaves out of place. From the last on, all leaves have the same offset. It returns the offset at
+// the end.
 func (v *verifier) misplaced() (base int64) {
 	for i := 0; i < len(v.steps); {
 		j := i + 1
@@ -35,7 +35,7 @@ func (v *verifier) misplaced() (base int64) {
 			j++
 		}
 		odd, last := v.steps[i:j-1], v.steps[j-1]
-		if last.at == v.next-1 && last.own != last.at+base { // nothing follows that could say whether it stands alone
+		if last.at == v.next-1 && last.own != last.at+base { // no leaf follows to show whether it is alone
 			odd = v.steps[i:j]
 			last = step{at: v.next, own: v.next + base}
 		}
@@ -66,7 +66,7 @@ func (v *verifier) misplaced() (base int64) {
 	return base
 }
 
-// swaps makes one fault of two leaves that stand in each other's place.
+// swaps merges the two faults of leaves that were swapped into one.
 func (v *verifier) swaps() {
 	kept := v.r.Faults[:0]
 	for _, f := range v.r.Faults {

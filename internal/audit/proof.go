@@ -12,29 +12,30 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// First lines of the two kinds of proofs.
+// First lines of the two kinds of proof.
 const (
 	proofHeader       = "c2sp.org/tlog-proof@v1"
 	consistencyHeader = "biplane/tlog-consistency@v1"
 )
 
-// proofBytes bounds a proof from outside, proofHashes one's hashes.
+// proofBytes is the maximum size of an external proof, and proofHashes the maximum number of its
+// hashes.
 const (
 	proofBytes  = 1 << 20
 	proofHashes = 128
 )
 
-// A Proved is what a proof proves: that a leaf stands in the log of which the checkpoint is.
+// A Proved is the statement of a proof: the leaf is in the checkpoint's log at index Seq.
 type Proved struct {
 	Seq        int64
 	Leaf       []byte // canonical JSON
 	Checkpoint *Checkpoint
 }
 
-// Prove gives the proof that a record is in the log, as text that is checked with nothing but the
-// log's public key: for each of its leaves a C2SP tlog-proof whose extra data is the leaf, one
-// after the other. It makes a new checkpoint, unless at is the text of an earlier one, which must
-// cover the record's first half: what ended later is not in such a proof.
+// Prove returns the proof that a record is in the log, as text that can be checked with only the
+// log's public key. For each leaf of the record it has a C2SP tlog-proof with the leaf as extra
+// data. It makes a new checkpoint, unless at is the text of an earlier one, which must cover the
+// record's first half. Later leaves are not in such a proof.
 func (l *Log) Prove(ctx context.Context, id, at string) (string, error) {
 	c, err := l.checkpointAt(ctx, at)
 	if err != nil {
@@ -90,9 +91,9 @@ func prove(v View, c *Checkpoint, leaf Leaf) (string, error) {
 	return b.String() + "\n" + c.Text, nil
 }
 
-// ProveConsistency gives the proof that the log of an older checkpoint is the beginning of this
-// one: a first line, the older checkpoint, the hashes of RFC 6962's consistency proof, and a new
-// checkpoint, parted by empty lines.
+// ProveConsistency returns the proof that the log of an older checkpoint is a prefix of this one.
+// Its parts are a first line, the older checkpoint, the hashes of RFC 6962's consistency proof, and
+// a new checkpoint, separated by empty lines.
 func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error) {
 	old, err := ParseCheckpoint(older, l.signer.Public())
 	if err != nil {
@@ -123,7 +124,7 @@ func (l *Log) ProveConsistency(ctx context.Context, older string) (string, error
 	return b.String() + "\n" + c.Text, nil
 }
 
-// consistent checks a consistency proof. The empty log is the beginning of every log.
+// consistent checks a consistency proof. The empty log is a prefix of every log.
 func consistent(p tlog.TreeProof, old, c *Checkpoint) error {
 	var err error
 	switch empty, _ := tlog.TreeHash(0, nil); {
@@ -138,8 +139,8 @@ func consistent(p tlog.TreeProof, old, c *Checkpoint) error {
 	return nil
 }
 
-// CheckProof checks what Prove gave, with the log's public key only, and gives what is proved. The
-// error says what is wrong.
+// CheckProof checks the output of Prove, with only the log's public key, and returns the proved
+// statements.
 func CheckProof(text, public string) ([]Proved, error) {
 	if len(text) > proofBytes {
 		return nil, tool.Errorf(tool.Invalid, "the proof is larger than %d bytes", proofBytes)
@@ -204,18 +205,18 @@ func parseHashes(lines []string) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// IsConsistencyProof reports whether text says of itself that it is what ProveConsistency gives.
+// IsConsistencyProof reports whether text has the first line of ProveConsistency's output.
 func IsConsistencyProof(text string) bool { return strings.HasPrefix(text, consistencyHeader+"\n") }
 
-// CheckConsistency checks what ProveConsistency gave, with the log's public key only, and gives
-// both checkpoints.
+// CheckConsistency checks the output of ProveConsistency, with only the log's public key, and
+// returns both checkpoints.
 func CheckConsistency(text, public string) (older, newer *Checkpoint, err error) {
 	if len(text) > proofBytes {
 		return nil, nil, tool.Errorf(tool.Invalid, "the proof is larger than %d bytes", proofBytes)
 	}
-	// A checkpoint has one empty line in itself, before its signatures.
+	// A checkpoint contains one empty line, before its signatures.
 	parts := strings.Split(text, "\n\n")
-	// there are no hashes where both logs are the same, or the first is empty
+	// There are no hashes if both logs are the same, or the first is empty.
 	if len(parts) == 5 && strings.HasPrefix(parts[3], "\n") {
 		parts = []string{parts[0], parts[1], parts[2], "", parts[3][1:], parts[4]}
 	}

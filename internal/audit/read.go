@@ -9,19 +9,19 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What is read from the record is checked before it is shown: each leaf against its own hash, its
-// index and the record under which it was found, and its hash against the sealed head of the tree.
-// A record that fails a check is shown all the same, with Problem set, since an auditor has to see
-// it.
+// Everything read from the record is checked before it is shown. Each leaf is checked against its
+// own hash, its index and the record under which it was found; its hash is checked against the
+// sealed head of the tree. A record that fails a check is still shown, with Problem set, because an
+// auditor has to see it.
 
 // A reading is the result of reading the leaves of a pair.
 type reading struct {
-	record  *Record // nil if err isn't
+	record  *Record // nil if err is not nil
 	err     error   // why the leaves can't be decoded
 	problem string  // the result of Check
 }
 
-// read decodes the leaves of a pair once, and checks them. The pair must not change after that.
+// read decodes the leaves of a pair once, and checks them. The pair must not change afterwards.
 func (p *Pair) read() *reading {
 	if p.reading != nil {
 		return p.reading
@@ -47,8 +47,8 @@ func unreadable(seq int64, err error) error {
 	return tool.Errorf(tool.Unavailable, "audit record at index %d can't be read: run biplane audit verify: %w", seq, err)
 }
 
-// Check returns what is wrong with the leaves of a pair, as far as they tell it themselves; "":
-// nothing.
+// Check returns what is wrong with the leaves of a pair, as far as can be told from the pair alone,
+// or "".
 func (p *Pair) Check() string { return p.read().problem }
 
 func (p *Pair) check(begun, ended decodedLeaf) string {
@@ -105,14 +105,14 @@ func (l *Leaf) check(d decodedLeaf) (*content, string) {
 	return d.content, ""
 }
 
-// Picks reports whether q picks a pair, its page aside. A pair that fails its check is picked
-// whatever q asks for: what it was can't be told.
+// Picks reports whether q matches a pair, ignoring the page. A pair that fails its check always
+// matches, because its original contents are unknown.
 func (q Query) Picks(p *Pair) bool {
 	r := p.read()
 	return r.problem != "" || r.err != nil || q.picks(r.record)
 }
 
-// checked makes records of pairs, each with what is wrong with it.
+// checked returns the records of pairs, each with its Problem.
 func checked(v View, pairs []Pair) ([]Record, error) {
 	head, err := trusted(v)
 	if err != nil {
@@ -143,8 +143,8 @@ func checked(v View, pairs []Pair) ([]Record, error) {
 	return out, nil
 }
 
-// trusted returns the sealed head, or for a record that has none the head that the stored hashes
-// give.
+// trusted returns the sealed head, or the head computed from the stored hashes if there is no
+// sealed one.
 func trusted(v View) (Head, error) {
 	sealed, err := v.Sealed()
 	switch {
@@ -156,8 +156,8 @@ func trusted(v View) (Head, error) {
 	return v.Head()
 }
 
-// notIn returns the leaves of pairs that the tree of a head doesn't have at their index. Pairs that
-// fail their Check are left out.
+// notIn returns the indexes of leaves in pairs that the tree of a head doesn't have at their index.
+// It skips pairs that fail their Check.
 func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 	out := map[int64]bool{}
 	var leaves []*Leaf
@@ -179,7 +179,7 @@ func notIn(v View, head Head, pairs []Pair) (map[int64]bool, error) {
 	return out, outside(v, head, leaves, out)
 }
 
-// outside notes the leaves that the tree of a head doesn't have at their index.
+// outside adds to out the leaves that the tree of a head doesn't have at their index.
 func outside(v View, head Head, leaves []*Leaf, out map[int64]bool) error {
 	if len(leaves) == 0 {
 		return nil
@@ -202,13 +202,13 @@ func broken(err error) error {
 	return tool.Errorf(tool.Conflict, "the audit record is not what it was: %w: run biplane audit verify, and keep a copy of the data folder", err)
 }
 
-// A FlawError says that what was written is complete, and what of it is not what was recorded.
+// A FlawError means that the output is complete, and that parts of it are not what was recorded.
 type FlawError struct{ Msg string }
 
 // Error returns the message.
 func (e *FlawError) Error() string { return e.Msg }
 
-// Intact returns an error when a record is not what was recorded.
+// Intact returns an error if a record is not what was recorded.
 func (r *Record) Intact() error {
 	if r.Problem == "" {
 		return nil
@@ -216,8 +216,8 @@ func (r *Record) Intact() error {
 	return tool.Errorf(tool.Conflict, "audit record %s is not what was recorded: %s: run biplane audit verify, and keep a copy of the data folder", r.ID, r.Problem)
 }
 
-// Doubt notes that something is wrong with the record: no call begins from now on. What was found
-// is recorded, the first time, where anything can be.
+// Doubt stores a problem found with the record: no call begins from now on. The first problem is
+// recorded, if that is still possible.
 func (l *Log) Doubt(ctx context.Context, action string, found error) {
 	if !l.doubt(found) {
 		return
@@ -225,7 +225,7 @@ func (l *Log) Doubt(ctx context.Context, action string, found error) {
 	_, _ = l.Event(ctx, Event{Kind: KindRecord, Outcome: Failed, ErrorKind: tool.Conflict, Detail: map[string]string{"action": action, "found": found.Error()}})
 }
 
-// doubt is Doubt without the record of it. It reports whether it is the first one.
+// doubt is Doubt without recording the problem. It reports whether it is the first one.
 func (l *Log) doubt(found error) bool {
 	l.mu.Lock()
 	first := l.found == nil
@@ -239,8 +239,8 @@ func (l *Log) doubt(found error) bool {
 	return first
 }
 
-// Found returns what was found to be wrong with the record since this Log was made, by Inspect, by
-// Verify or when it was read; nil: nothing. No call begins once there is something.
+// Found returns the first problem with the record that this Log found, in Inspect, in Verify or
+// while reading, or nil. No call begins once there is one.
 func (l *Log) Found() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,19 +11,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
-// Redacted is what stands in the place of a secret value.
+// Redacted replaces a secret value.
 const Redacted = mask.Redacted
 
-// What is redacted goes no deeper than so many levels; a string that is JSON by itself is a level
-// of texts.
+// Limits of redaction: the nesting depth of values, and of strings that contain JSON.
 const (
 	redactDepth = 200
 	redactTexts = 4
 )
 
-// redact gives JSON with the values of secret fields replaced, and what looks like a secret in its
-// strings; nil for what is no JSON, is nested too deeply, or is too large to be kept whole, since
-// in a part of it fields can't be told.
+// redact returns JSON in which the values of secret fields, and texts in strings that look like
+// secrets, are replaced. It returns nil for data that is not JSON, is nested too deeply, or is too
+// large to be kept whole, since fields can't be found in a part of it.
 func (k *keeper) redact(data []byte) []byte {
 	if len(data) > KeptBytes {
 		return nil
@@ -34,7 +33,7 @@ func (k *keeper) redact(data []byte) []byte {
 	return k.redacted(data)
 }
 
-// redacted is redact by reading all of it.
+// redacted is redact without the fast path.
 func (k *keeper) redacted(data []byte) []byte {
 	var out bytes.Buffer
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -48,9 +47,9 @@ func (k *keeper) redacted(data []byte) []byte {
 	return out.Bytes()
 }
 
-// plain reports whether JSON surely has nothing to redact: ASCII without spaces between and with no
-// escapes but the usual ones, without names of secret fields, and without anything that text looks
-// for. Then redacted gives the same bytes. Of most arguments that is all that there is to do.
+// plain reports whether JSON certainly has nothing to redact. It is ASCII without spaces between
+// tokens, has only the usual escapes, no names of secret fields, and nothing that text looks for.
+// Then redacted would return the same bytes. This fast path handles most arguments.
 func (k *keeper) plain(data []byte) bool {
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -74,8 +73,8 @@ func (k *keeper) plain(data []byte) bool {
 	return json.Valid(data)
 }
 
-// unquoted gives the ASCII string that data begins with, and how long it is there; 0 where it has
-// escapes that an encoder may write in another way.
+// unquoted returns the ASCII string that data begins with, and its encoded length. The length is 0
+// if it has escapes that an encoder may write differently.
 func unquoted(data []byte) (s []byte, n int) {
 	escaped := false
 	for i := 1; i < len(data); i++ {
@@ -97,7 +96,7 @@ func unquoted(data []byte) (s []byte, n int) {
 	return nil, 0
 }
 
-// unescape writes out the escapes that unquoted takes.
+// unescape decodes the escapes that unquoted accepts.
 func unescape(s []byte) []byte {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -118,7 +117,7 @@ func unescape(s []byte) []byte {
 	return out
 }
 
-// plainString reports whether a string is nothing that is redacted, nor the name of what is.
+// plainString reports whether a string needs no redaction, and is not the name of a secret field.
 func (k *keeper) plainString(s, rest []byte) bool {
 	if len(rest) > 0 && rest[0] == ':' {
 		exact, like := k.secretName(string(s))
@@ -130,8 +129,8 @@ func (k *keeper) plainString(s, rest []byte) bool {
 	return (!suspect(s) || !k.shapes().Match(s)) && (!names(s) || !k.named().Match(s))
 }
 
-// suspect reports whether ASCII may have one of the shapes, of which each has one of these. It is
-// much quicker than the expression.
+// suspect reports whether an ASCII string may match shapes: each of them contains one of these
+// marks. It is much faster than the regular expression.
 func suspect(s []byte) bool {
 	for _, mark := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "k_live_", "k_test_", "AKIA", "AIza", "eyJ", "-----BEGIN", "://"} {
 		if bytes.Contains(s, []byte(mark)) {
@@ -146,8 +145,8 @@ func suspect(s []byte) bool {
 	return false
 }
 
-// names reports whether a text may have a name of namedShapes, with what follows it. It is much
-// quicker than the expression.
+// names reports whether a text may contain a name of namedShapes, with its delimiter. It is much
+// faster than the regular expression.
 func names(s []byte) bool {
 	if bytes.Contains(s, []byte("':")) {
 		return true
@@ -167,7 +166,7 @@ func names(s []byte) bool {
 	}
 }
 
-// starts reports whether s begins with a lower-case word, in whatever case.
+// starts reports whether s begins with a lower-case word, ignoring case.
 func starts(s []byte, word string) bool {
 	return len(s) >= len(word) && strings.EqualFold(string(s[:len(word)]), word)
 }
@@ -190,7 +189,7 @@ func (k *keeper) value(d *json.Decoder, out *bytes.Buffer, depth, texts int) err
 	return write(out, t)
 }
 
-// nested copies an array or an object whose first delimiter was read.
+// nested copies an array or an object whose opening delimiter was read.
 func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, depth, texts int) error {
 	out.WriteString(open.String())
 	for i := 0; d.More(); i++ {
@@ -225,8 +224,9 @@ func (k *keeper) nested(d *json.Decoder, out *bytes.Buffer, open json.Delim, dep
 	return nil
 }
 
-// secretValue replaces the decoder's next value where the field's name says so. Numbers, true,
-// false and null are secrets under names that say nothing else only: max_tokens is none, pin is.
+// secretValue replaces the decoder's next value if the field's name is that of a secret. Numbers,
+// true and false are replaced only if the name is an exact match: max_tokens is not a secret, pin
+// is. null is never replaced.
 func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (done bool, err error) {
 	exact, like := k.secretName(name)
 	if !exact && !like {
@@ -243,8 +243,8 @@ func (k *keeper) secretValue(d *json.Decoder, out *bytes.Buffer, name string) (d
 	return true, err
 }
 
-// looks are names of secret fields, letters only; those of more than three letters are also ends
-// and beginnings of such names.
+// looks returns names of secret fields, letters only. Names of more than three letters also match
+// as prefixes and suffixes.
 func looks() []string {
 	return []string{
 		"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "authorization",
@@ -252,7 +252,8 @@ func looks() []string {
 	}
 }
 
-// secretName reports whether a field's name is one of a secret, or looks like one.
+// secretName reports whether a field's name is exactly that of a secret, and whether it looks like
+// one.
 func (k *keeper) secretName(name string) (exact, like bool) {
 	s := strings.TrimSuffix(squeeze(name), "s")
 	for _, w := range k.secrets {
@@ -272,7 +273,7 @@ func (k *keeper) secretName(name string) (exact, like bool) {
 	return exact, like
 }
 
-// squeeze is a name without what writers of names differ in.
+// squeeze returns a name in lower case, with letters and digits only.
 func squeeze(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -282,19 +283,19 @@ func squeeze(name string) string {
 	}, name)
 }
 
-// shapes are texts that are secrets whatever they are called: tokens by their makers' prefixes,
-// JWTs, private keys, what follows an authorization scheme, passwords in addresses.
+// shapes matches texts that are secrets in any context: tokens with a known prefix, JWTs, private
+// keys, values after an authorization scheme, and passwords in URLs.
 const shapes = `\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|AKIA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)` +
 	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)` +
 	`|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.~=-]{8,}|://[^/\s:@]+:[^/\s@]+@`
 
-// namedShapes are texts with a name before what is secret: parameters of addresses and forms, and
-// what Python prints of a dictionary.
+// namedShapes matches secrets that follow a name: parameters of URLs and forms, and entries of a
+// printed Python dictionary.
 const namedShapes = `(?i)((?:[?&;#]|\b)(?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|private_?key|jwt|signature|session_?id)=|[?&](?:key|sig|code)=)([^&;#\s"'<>]+)` +
 	`|('(?:[a-z0-9]+[_ -])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|cookie|credentials?|jwt|signature|session_?id)': ?b?)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`
 
-// text redacts within a string: as JSON where it is an object or an array, else what has the shape
-// of a secret.
+// text redacts a string: as JSON if it is an object or an array, and otherwise the parts that match
+// shapes or namedShapes.
 func (k *keeper) text(s string, texts int) string {
 	if t := strings.TrimSpace(s); texts > 0 && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
 		var out bytes.Buffer

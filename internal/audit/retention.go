@@ -13,40 +13,40 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret/mask"
 )
 
-// A Keep says what is kept of arguments, or of results. Their keyed digest and their size are in
-// the record whatever it says.
+// A Keep says what is kept of arguments or results. Their keyed digest and size are always in the
+// record.
 type Keep string
 
-// What can be kept.
+// The values of Keep.
 const (
-	KeepFull Keep = "full" // the bytes, the first KeptBytes of them
-	// JSON with the values of fields that look like secrets replaced; what is no JSON, not at all
+	KeepFull Keep = "full" // the first KeptBytes bytes
+	// JSON with the values of secret-looking fields replaced; nothing of other data
 	KeepRedacted Keep = "redacted"
-	KeepDigest   Keep = "digest" // nothing but digest and size; texts of errors are kept
-	KeepNone     Keep = "none"   // nothing but digest and size, texts of errors neither: they may quote what was sent
+	KeepDigest   Keep = "digest" // only digest and size; error texts are kept
+	KeepNone     Keep = "none"   // only digest and size, and no error texts, because they may quote what was sent
 )
 
-// KeptBytes is how much is kept of one call's arguments, and of its result, in bytes. The digest
-// covers all of them.
+// KeptBytes is the maximum number of bytes kept of a call's arguments, and of its result. The
+// digest covers all of them.
 const KeptBytes = 1 << 20
 
-// KeepFor is how long is kept what retention says nothing of.
+// KeepFor is the default retention time.
 const KeepFor = 90 * 24 * time.Hour
 
-// A Retention says what is kept beside the record, and how long. The zero value keeps redacted
-// arguments and digests of results for KeepFor.
+// A Retention says what is kept beside the record, and for how long. The zero value keeps redacted
+// arguments, and digests of results, for KeepFor.
 type Retention struct {
-	Arguments Keep          // KeepRedacted when empty
-	Results   Keep          // KeepDigest when empty
-	For       time.Duration // KeepFor when 0
-	Secrets   []string      // names of fields whose values are secret, besides those that look like it
-	Mask      *mask.Masker  // its values are never kept, whatever is; nil: none
+	Arguments Keep          // KeepRedacted if empty
+	Results   Keep          // KeepDigest if empty
+	For       time.Duration // KeepFor if 0
+	Secrets   []string      // names of additional secret fields
+	Mask      *mask.Masker  // its values are never kept; nil: none
 }
 
-// digestPurpose is what the digests' key is derived for.
+// digestPurpose is the purpose of the digests' key.
 const digestPurpose = "audit-digest"
 
-// A keeper makes digests, and picks what is kept.
+// A keeper computes digests, and selects the data to keep.
 type keeper struct {
 	key     *secret.Key
 	args    Keep
@@ -62,7 +62,7 @@ type keeper struct {
 func newKeeper(key *secret.Key, r Retention) *keeper {
 	if key == nil {
 		var b [secret.KeySize]byte
-		_, _ = rand.Read(b[:]) // it never fails: the process ends instead
+		_, _ = rand.Read(b[:]) // it never fails: it crashes the process instead
 		key, _ = secret.NewKey(b[:])
 	}
 	k := &keeper{key: key, args: r.Arguments, results: r.Results, long: r.For, looks: looks(), shapes: lazily.Regexp(shapes), named: lazily.Regexp(namedShapes), hidden: r.Mask}
@@ -81,8 +81,8 @@ func newKeeper(key *secret.Key, r Retention) *keeper {
 	return k
 }
 
-// Digest gives the keyed digest of bytes as it is in the record of a store with this key, so that
-// whoever has the bytes and the key can find them there.
+// Digest returns the keyed digest of data as it is in the record of a store with this key. With the
+// data and the key, one can find it there.
 func Digest(key *secret.Key, data []byte) string {
 	const name = "hmac-sha256:"
 	mac := key.MAC(digestPurpose, data)
@@ -95,8 +95,8 @@ func (k *keeper) arguments(a *Addition, data []byte) Payload { return k.payload(
 
 func (k *keeper) result(a *Addition, data []byte) Payload { return k.payload(a, data, k.results) }
 
-// message is the payload of an error's text, which is kept unless nothing is: an upstream's words
-// may quote what it was sent.
+// message returns the payload of an error text. The text is kept unless arguments or results are
+// KeepNone: it may quote what was sent to an upstream.
 func (k *keeper) message(a *Addition, text string) Payload {
 	keep := KeepFull
 	if k.args == KeepNone || k.results == KeepNone {
@@ -127,8 +127,8 @@ func (k *keeper) payload(a *Addition, data []byte, keep Keep) Payload {
 	return p
 }
 
-// whole is the beginning of data without values that are never kept, not even a part of one where
-// it is cut.
+// whole returns the beginning of data without masked values. It cuts the data so that not even a
+// part of a masked value remains.
 func (k *keeper) whole(data []byte) []byte {
 	part := data[:min(len(data), KeptBytes+k.hidden.Longest())]
 	clean := k.hidden.JSON(part)

@@ -7,92 +7,91 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Parts of a record.
+// The parts of a record.
 const (
 	PartBegun = "begun" // the first half of a call
 	PartEnded = "ended" // the second half of a call
-	PartEvent = "event" // all of any other record
+	PartEvent = "event" // the only part of any other record
 )
 
-// An Addition is one leaf that is to be appended, with the bytes that are kept beside it.
+// An Addition is a leaf to be appended, with the data to be kept beside it.
 type Addition struct {
 	Record string // id of the record
 	Part   string // PartBegun, PartEnded or PartEvent
 	Leaf   []byte // canonical JSON (RFC 8785); its hash in the tree is RFC 6962's
-	// of a second half: the first one, whose index stands in it; nil where the leaf has no place
-	// for that
+	// for a second half: the first half, whose index the leaf has; nil if the leaf has no place for
+	// it
 	First *Addition
-	Seq   int64 // the leaf's index; set by Append, before anything that is appended later
+	Seq   int64 // the leaf's index, set by Append before any later leaf is appended
 	Keep  []Kept
-	Time  time.Time // when it happened: Keep is thrown away so long after it as retention says
-	// Durable says that the leaf, and all before it, must have reached the disk before Append
-	// returns, whether it has its place in the log by then or, where Failed is there to be told,
-	// gets it later. Others survive the death of the process, and may be lost with the power,
-	// unless one that is Durable came after them.
+	Time  time.Time // when it happened: the retention time of Keep starts here
+	// Durable means that the leaf, and everything before it, must be on the disk when Append
+	// returns. If Failed is set, the leaf may get its position in the log later. A leaf that isn't
+	// Durable survives the death of the process, but may be lost in a power failure, unless a
+	// Durable one follows it.
 	Durable bool
-	// Failed, where it isn't nil, says that nobody waits for the leaf's place: Append may return
-	// before it has one, and Failed is told when it gets none, unless Append says so. It must
-	// return at once. Views see such a leaf all the same, and when a later one, or anything else of
-	// the same database, is written it is, too, or Failed was told.
+	// Failed, if not nil, means that no one waits for the leaf's position. Append may return before
+	// the leaf has one, and Failed is called if it can't get one, unless Append returns the error.
+	// Failed must return at once. Views include such a leaf. When a later leaf, or anything else in
+	// the same database, is written, this leaf is, too, or Failed was called.
 	Failed func(error)
-	// Safe says that Append returns only when the death of the process doesn't take the leaf back,
-	// nor any before it, also where Failed is there to be told that it could not be placed in the
-	// log after all.
+	// Safe means that Append returns only when the leaf and all before it survive the death of the
+	// process. Failed may still be called if the leaf can't be placed in the log.
 	Safe bool
 }
 
-// Kept are bytes kept under their digest, until retention throws them away.
+// Kept is data kept under its digest, until retention deletes it.
 type Kept struct {
 	Digest string
 	Data   []byte
 }
 
-// A KeptAt names bytes that were kept: by the index of a leaf, and their digest.
+// A KeptAt identifies kept data by the index of its leaf and its digest.
 type KeptAt struct {
 	Seq    int64
 	Digest string
 }
 
-// A Leaf is one entry of the log as it is stored.
+// A Leaf is an entry of the log as it is stored.
 type Leaf struct {
 	Seq  int64
 	Data []byte
-	// what tlog.StoredHashes gives for it: its own hash, then those of the subtrees that it
+	// the result of tlog.StoredHashes: the leaf's hash, then the hashes of the subtrees that it
 	// completes
 	Hashes []tlog.Hash
 }
 
-// A Pair is the leaves of one record as they are stored.
+// A Pair holds the stored leaves of one record.
 type Pair struct {
 	Record string // the id under which the store found it; empty: it was found by its leaf
-	Begun  Leaf   // Data is nil when the leaf that should be here is missing
-	Ended  Leaf   // Data is nil when there is none, or it is missing: see Ends
-	Ends   bool   // the store knows of an end
-	Doubt  string // what the store found to be wrong with what should be here; empty: nothing
+	Begun  Leaf   // Data is nil if the leaf is missing
+	Ended  Leaf   // Data is nil if there is no end, or it is missing: see Ends
+	Ends   bool   // the store has an end on record
+	Doubt  string // what the store found wrong with these leaves; empty: nothing
 
-	reading *reading // the result of read; nil: it was not called yet
+	reading *reading // the result of read; nil: not called yet
 }
 
-// A Head is the log at one moment.
+// A Head is the state of the log at one moment.
 type Head struct {
 	Size int64 // leaves
 	Root tlog.Hash
 }
 
-// A Store holds the record: the leaves in the order in which they were committed, the hashes of
-// their tree, the signed checkpoints, and what is kept of arguments and results. It is safe for
+// A Store holds the record: the leaves in the order in which they are committed, the hashes of
+// their tree, the signed checkpoints, and the data kept of arguments and results. It is safe for
 // concurrent use.
 //
-// Append returns after the leaf is written, and sets its index in the tree; an error means that it
-// may not be written. It doesn't give up in the middle of a write because ctx ended: it looks at it
-// before. A second first leaf of a record is an error of kind tool.Conflict, as is a second end; an
-// end of what never began is tool.NotFound. After Close all are tool.Unavailable.
+// Append sets the leaf's index in the tree and returns after the leaf is written. After an error
+// the leaf may not be written. Append checks ctx only before it starts: it doesn't abort a write. A
+// second beginning or a second end of a record is an error of kind tool.Conflict. An end without a
+// beginning is one of kind tool.NotFound. After Close all errors are of kind tool.Unavailable.
 //
-// Checkpoint calls sign with the head of the log, between two appends, and returns after the text
-// that it gives is on the disk with all leaves before it.
+// Checkpoint calls sign with the head of the log, between two appends. It returns after the
+// resulting text, and all leaves before it, are on the disk.
 //
-// View shows the store at one moment. Prune throws away what was kept of records before a time, and
-// says in how many pieces that was.
+// View calls f with a snapshot of the store. Prune deletes the data kept for records before a time,
+// and returns the number of rows deleted.
 type Store interface {
 	Append(ctx context.Context, a *Addition) error
 	Checkpoint(ctx context.Context, sign func(Head) (string, error)) error
@@ -100,49 +99,49 @@ type Store interface {
 	Prune(ctx context.Context, before time.Time) (rows int64, err error)
 }
 
-// A View is a Store at one moment. It holds only until the function that was given it returns.
+// A View is a snapshot of a Store. It is valid until the function that received it returns.
 type View interface {
 	tlog.HashReader
-	// Head gives the log's size and root, computed from the stored hashes. A store that misses some
-	// gives an error.
+	// Head returns the log's size and root, computed from the stored hashes. It returns an error if
+	// some are missing.
 	Head() (Head, error)
-	// Sealed gives the head as the store sealed it with the last leaf that it added itself; nil
-	// where it has none, as one of an older version. An error says that what was sealed was
-	// changed, or taken away.
+	// Sealed returns the head that the store sealed with the last leaf that it added, or nil if
+	// there is none, as in a store of an older version. An error means that the seal was changed or
+	// removed.
 	Sealed() (*Head, error)
-	// Witness returns a head that the record had when all of it was on the disk, as something
-	// outside the record knows it; nil: there need be no such thing. An error says that it was
-	// taken away or changed, or knows another record.
+	// Witness returns a head of the record from when all of it was on the disk, as stored outside
+	// the record. It returns nil if no witness is required. An error means that the witness was
+	// removed or changed, or belongs to another record.
 	Witness() (*Head, error)
-	// Records returns the leaves of what q picks, newest first, and with them any leaf that the
-	// search met and that fails its Check: see Query.Picks.
+	// Records returns the leaves of the records that match q, newest first. It also returns any
+	// leaf found in the search that fails its Check: see Query.Picks.
 	Records(q Query) ([]Pair, error)
-	// Newest gives, of each of the kinds, the leaf of the event that was recorded last, in any
-	// order; none where there is none.
+	// Newest returns the leaf of the newest event of each kind, in any order. Kinds without events
+	// are omitted.
 	Newest(kinds ...Kind) ([]Leaf, error)
-	// Leaves calls f with each leaf from index from on, in order, as they are stored: whether any
-	// is missing is for f to see. The leaf's bytes are f's until it returns.
+	// Leaves calls f with each stored leaf from index from on, in order. It doesn't check for
+	// missing leaves. The leaf's bytes are valid until f returns.
 	Leaves(from int64, f func(Leaf) error) error
 	// Checkpoints calls f with the text of each stored checkpoint, oldest first.
 	Checkpoints(f func(text string) error) error
-	// Chained returns an error of kind tool.Conflict that says how the stored checkpoints, or their
-	// times, differ from those that the store sealed: some were removed, replaced or put in.
+	// Chained returns an error of kind tool.Conflict if the stored checkpoints, or their times,
+	// differ from the sealed ones: some were removed, replaced or inserted.
 	Chained() error
-	// FirstExecution returns the oldest execution that stands beside the record, and when it began;
-	// an empty id if there is none.
+	// FirstExecution returns the id of the oldest execution stored beside the record, and its start
+	// time. The id is empty if there is none.
 	FirstExecution() (id string, began time.Time, err error)
-	// Kept gives bytes that were kept of a leaf by its index and their digest; nil where there are
-	// none any more.
+	// Kept returns data kept for the leaf at index seq by its digest, or nil if it no longer
+	// exists.
 	Kept(seq int64, digest string) ([]byte, error)
-	// AllKept calls f with all bytes that are kept and their digest, or with an error that names
-	// what can't be read.
+	// AllKept calls f with all kept data and its digest, or with an error for data that can't be
+	// read.
 	AllKept(f func(digest string, data []byte, err error) error) error
-	// Has says of what was kept, by leaf in ascending order, which is still there. What can't be
-	// read is there; AllKept tells of it.
+	// Has reports which of the kept data in wanted, sorted by leaf, still exists. Data that can't
+	// be read counts as existing; AllKept reports it.
 	Has(wanted []KeptAt) ([]bool, error)
-	// Outdated counts what Prune would throw away.
+	// Outdated returns the number of rows that Prune would delete.
 	Outdated(before time.Time) (rows int64, err error)
-	// Check says what is wrong with the store's own structure, as far as the record is concerned:
-	// nil where nothing is.
+	// Check returns an error if the store's own structure is damaged, as far as the record is
+	// concerned.
 	Check() error
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Old is half a call as Biplane recorded it before there was a tree. Digests are plain SHA-256,
-// in hexadecimal.
+// An Old is half a call as Biplane recorded it before it had a tree. Digests are plain SHA-256, in
+// hexadecimal.
 type Old struct {
 	Record    string
-	Ended     bool // the second half; else the first
+	Ended     bool // whether it is the second half
 	Time      time.Time
 	Call      string
 	Execution string
@@ -25,12 +25,12 @@ type Old struct {
 	Error     string
 	Digest    string // of the arguments, or of the result
 	Size      int64
-	Arguments string // what was kept of them
+	Arguments string // the kept arguments
 	Duration  time.Duration
 }
 
-// Addition gives the leaf of an old half, and its first half where it is a second one. Its digest
-// stays what it was.
+// Addition returns the leaf of an old half. first is its first half if it is a second one. Its
+// digest stays unchanged.
 func (o *Old) Addition(key *secret.Key, first *Addition) (*Addition, error) {
 	a := &Addition{Record: o.Record, Part: PartBegun, Time: o.Time}
 	c := &content{Version: formatVersion, Record: o.Record, Kind: KindCall, Time: Stamp(o.Time)}

@@ -12,40 +12,40 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A verifier reads a log from its first leaf to its last: it builds the tree again, compares it
-// with the stored one and with all checkpoints, and names what is wrong by the leaf.
+// A verifier reads a log from its first leaf to its last. It rebuilds the tree, compares it with
+// the stored one and with all checkpoints, and identifies faults by leaf.
 type verifier struct {
 	log   *Log
 	r     Report
 	edge  edge
 	marks []mark // checkpoints, by size
 	next  int64  // index of the next leaf
-	// sizes of the newest checkpoints that matched: stored, and from outside. One of a kind says
-	// nothing of the other's history
+	// sizes of the newest matching checkpoints: stored, and external. Each kind is tracked
+	// separately, because it proves nothing about the other's history
 	good     [2]int64
-	forked   [2]bool // the newest checkpoint didn't
-	sealed   *Head   // what the store sealed; nil: nothing
-	agrees   bool    // the log begins with exactly that
+	forked   [2]bool // the newest checkpoint didn't match
+	sealed   *Head   // the head that the store sealed; nil: none
+	agrees   bool    // the log begins with exactly the sealed leaves
 	gone     *gone
-	tampered string           // the first fault that is not one of the checkpoints from outside themselves
-	open     map[string]int64 // begun and not ended: index by record
+	tampered string           // the first fault that is not one of an external checkpoint itself
+	open     map[string]int64 // records begun and not ended: index by record
 	people   approvers
 	steps    []step
-	earliest time.Time       // time of a leaf; zero: there is none
-	odd      map[int64]int64 // of changed leaves that name another index than their own: that one
+	earliest time.Time       // earliest time of a leaf; zero: none
+	odd      map[int64]int64 // the other index that changed leaves claim, by leaf
 }
 
-// A mark is a checkpoint that the log is compared with when it has grown to its size.
+// A mark is a checkpoint to compare with the log when it has reached the mark's size.
 type mark struct {
 	*Checkpoint
-	outside int // index among those from outside; or one of these
+	outside int // index among the external checkpoints, or one of the constants below
 }
 
-// What a mark is that is not from outside.
+// Values of mark.outside for other marks.
 const (
 	markStored  = -1 // a stored checkpoint
-	markSealed  = -2 // no checkpoint: the head that the store sealed
-	markWitness = -3 // no checkpoint: the head that the witness knows
+	markSealed  = -2 // not a checkpoint: the head that the store sealed
+	markWitness = -3 // not a checkpoint: the witness's head
 )
 
 func newVerifier(l *Log, outside []string) *verifier {
@@ -64,7 +64,7 @@ func newVerifier(l *Log, outside []string) *verifier {
 	return v
 }
 
-// fault notes that something is wrong with the record.
+// fault reports a fault of the record.
 func (v *verifier) fault(f Fault) {
 	if v.tampered == "" {
 		v.tampered = f.Msg
@@ -80,8 +80,7 @@ func (v *verifier) note(f Fault) {
 	v.r.Faults = append(v.r.Faults, f)
 }
 
-// run verifies what a view shows. It gives an error where it could not, and tells of what it found
-// in the report.
+// run verifies a view. It returns an error if it can't; faults are added to the report.
 func (v *verifier) run(ctx context.Context, view View) error {
 	v.checkpoints(view)
 	v.gone = newGone(view)
@@ -110,7 +109,7 @@ func (v *verifier) run(ctx context.Context, view View) error {
 	return v.payloads(ctx, view)
 }
 
-// checkpoints reads the stored checkpoints, and the sealed head.
+// checkpoints reads the stored checkpoints, the sealed head and the witness's head.
 func (v *verifier) checkpoints(view View) {
 	n, last := 0, int64(0)
 	cerr := view.Checkpoints(func(text string) error {
@@ -149,13 +148,13 @@ func (v *verifier) checkpoints(view View) {
 	}
 }
 
-// compare compares the tree with the checkpoints of its present size.
+// compare compares the tree with the checkpoints of its current size.
 func (v *verifier) compare() {
 	for len(v.marks) > 0 && v.marks[0].Size <= v.next {
 		m := v.marks[0]
 		v.marks = v.marks[1:]
 		ok, sure := false, false
-		if m.Size == v.next { // else a gap leads over it
+		if m.Size == v.next { // otherwise a gap skips over it
 			ok, sure = v.edge.is(m.Root)
 		}
 		switch {
@@ -189,8 +188,8 @@ func (v *verifier) compare() {
 	}
 }
 
-// headed notes what came of the comparison with the sealed head. What a stored checkpoint has shown
-// to be another log is told already.
+// headed records the result of the comparison with the sealed head. A fork that a stored checkpoint
+// has shown is already reported.
 func (v *verifier) headed(size int64, ok, sure bool) {
 	v.agrees = ok
 	if sure && !ok && !v.forked[0] {
@@ -200,9 +199,9 @@ func (v *verifier) headed(size int64, ok, sure bool) {
 	}
 }
 
-// leaf takes the next leaf as it is stored.
+// leaf verifies the next stored leaf.
 func (v *verifier) leaf(l Leaf) {
-	if l.Seq < v.next { // the store gives them in order: below 0
+	if l.Seq < v.next { // the leaves are sorted, so this one is below 0
 		v.fault(Fault{What: FaultInserted, Seq: l.Seq, Last: l.Seq, Msg: fmt.Sprintf("leaf %d was put in: the first index is 0", l.Seq)})
 		return
 	}
@@ -232,7 +231,7 @@ func (v *verifier) leaf(l Leaf) {
 	v.compare()
 }
 
-// content checks a leaf that has the hash that is stored for it.
+// content checks a leaf that has its stored hash.
 func (v *verifier) content(l Leaf, c *content) {
 	if canonical, err := c.encode(); err != nil || !bytes.Equal(canonical, l.Data) {
 		v.fault(Fault{What: FaultForm, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d (record %s) is not canonical JSON: biplane did not write it", l.Seq, c.Record)})
@@ -270,7 +269,7 @@ func (v *verifier) ended(l Leaf, c *content) {
 	if ok && c.Begun != nil && *c.Begun == at {
 		return
 	}
-	// That its first half is missing or was changed has been told already.
+	// If its first half is missing or was changed, that is already reported.
 	if c.Begun != nil && slices.ContainsFunc(v.r.Faults, func(f Fault) bool {
 		return f.What != FaultFork && f.Seq <= *c.Begun && *c.Begun <= f.Last
 	}) || v.edge.doubts() || len(v.steps) > 0 {
@@ -279,7 +278,7 @@ func (v *verifier) ended(l Leaf, c *content) {
 	v.fault(Fault{What: FaultPair, Seq: l.Seq, Last: l.Seq, Record: c.Record, Msg: fmt.Sprintf("leaf %d ends record %s, which had not begun, or has ended already", l.Seq, c.Record)})
 }
 
-// end tells of what only the end of the log shows.
+// end reports the faults that show only at the end of the log.
 func (v *verifier) end() {
 	v.edge.settle()
 	v.ends(v.next + v.misplaced())
@@ -289,11 +288,10 @@ func (v *verifier) end() {
 	v.r.Unfinished = int64(len(v.open))
 }
 
-// executionSlack is how much earlier an execution may begin than the log by its times: a clock may
-// be set back.
+// executionSlack is how much an execution may predate the log, because a clock may be set back.
 const executionSlack = time.Second
 
-// executions compares the oldest execution with the log, which begins before it.
+// executions compares the oldest execution with the log, which must begin before it.
 func (v *verifier) executions(view View) {
 	id, began, err := view.FirstExecution()
 	switch {
@@ -308,8 +306,8 @@ func olderExecution(id string, began time.Time) string {
 	return fmt.Sprintf("execution %s began %s, before all that is on the record: the record of that time was removed, or another was put in its place", id, began.UTC().Format(time.RFC3339))
 }
 
-// ends tells of leaves that were taken from the end of the log, and of those put there. size is how
-// many it would have by the leaves' own indexes.
+// ends reports leaves that were removed from the end of the log, or added there. size is the log's
+// size according to the leaves' own indexes.
 func (v *verifier) ends(size int64) {
 	v.marks = slices.DeleteFunc(v.marks, func(m mark) bool { return m.Size <= size || m.outside == markSealed && v.forked[0] })
 	if n := len(v.marks); n > 0 {
@@ -329,7 +327,7 @@ func (v *verifier) ends(size int64) {
 	}
 }
 
-// payloads checks what is kept beside the tree.
+// payloads checks the data kept beside the tree.
 func (v *verifier) payloads(ctx context.Context, view View) error {
 	err := view.AllKept(func(digest string, data []byte, err error) error {
 		switch {
@@ -354,8 +352,8 @@ func (v *verifier) payloads(ctx context.Context, view View) error {
 	return nil
 }
 
-// missed tells of what is gone of what was kept. That leaves can't be read, of which it is known,
-// is told already.
+// missed reports missing kept data. If the deletions on record couldn't be read, the faulty leaves
+// are already reported.
 func (v *verifier) missed() {
 	v.gone.look()
 	if v.gone.err != nil && len(v.r.Faults) == 0 {
@@ -374,7 +372,7 @@ func missing(first, last int64) string {
 	return fmt.Sprintf("the leaves %d to %d were removed", first, last)
 }
 
-// Bytes of leaf and record for a message.
+// named returns a leaf and its record for a message.
 func named(seq int64, record string) string {
 	if record == "" {
 		return fmt.Sprintf("leaf %d", seq)

@@ -6,75 +6,75 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// What can be wrong with a log.
+// Kinds of faults.
 const (
 	FaultChanged  = "changed"  // a leaf's bytes are not those that were hashed
 	FaultHash     = "hash"     // a stored hash was changed
 	FaultMissing  = "missing"  // leaves were removed
-	FaultInserted = "inserted" // leaves were put between
-	FaultMoved    = "moved"    // a leaf stands at another index than its own, or two were swapped
-	FaultForm     = "form"     // a leaf is not what Biplane writes: no canonical JSON, or not of a known form
-	FaultPair     = "pair"     // a call ends that never began, or that has ended already
-	// a checkpoint is not signed by the log's key, or out of order; some were removed or replaced,
-	// or their times changed
+	FaultInserted = "inserted" // leaves were inserted
+	FaultMoved    = "moved"    // a leaf is not at its own index, or two were swapped
+	FaultForm     = "form"     // a leaf is not what Biplane writes: not canonical JSON, or of unknown form
+	FaultPair     = "pair"     // a call ended that never began, or that had already ended
+	// a checkpoint is not signed by the log's key, or is out of order; some were removed or
+	// replaced, or their times changed
 	FaultCheckpoint = "checkpoint"
-	// a checkpoint, or the sealed head, is of another log: leaves were rewritten with all their
-	// hashes
+	// a checkpoint, or the sealed head, is that of another log: leaves were rewritten with all
+	// their hashes
 	FaultFork      = "fork"
-	FaultTruncated = "truncated" // a checkpoint, or the sealed head, covers leaves that are not there any more
-	FaultSeal      = "seal"      // the sealed head was changed, or taken away
-	// the record is not the one that its witness knows, or the witness was changed or taken away
+	FaultTruncated = "truncated" // a checkpoint, or the sealed head, covers leaves that no longer exist
+	FaultSeal      = "seal"      // the sealed head was changed or removed
+	// the record doesn't match its witness, or the witness was changed or removed
 	FaultWitness = "witness"
-	FaultForged  = "forged" // leaves were put at the end by somebody who had no key
-	// an execution is older than the record: that was removed, or another put in its place
+	FaultForged  = "forged" // leaves were added at the end without the key
+	// an execution is older than the record: the record was removed or replaced
 	FaultExecution = "execution"
-	FaultApproval  = "approval" // a call names an approver who, by the record, never decided on it
-	FaultPayload   = "payload"  // what is kept under a digest is not what was digested
-	FaultGone      = "gone"     // what was kept is not there, and retention did not throw it away
+	FaultApproval  = "approval" // a call names an approver who, according to the record, never approved it
+	FaultPayload   = "payload"  // kept data doesn't match its digest
+	FaultGone      = "gone"     // kept data is missing, and retention did not delete it
 	FaultStore     = "store"    // the database can't be read, or contradicts itself
 )
 
-// maxFaults bounds how many faults are told one by one.
+// maxFaults is the maximum number of faults that are reported individually.
 const maxFaults = 1000
 
 // A Fault is something wrong with the log.
 type Fault struct {
 	What   string // one of the Fault constants
-	Seq    int64  // index of the first leaf that it is about; -1: about none
-	Last   int64  // index of the last one
-	Record string // id of the record, where it is about one
-	Msg    string // one line for people, with the index and the id
+	Seq    int64  // index of the first leaf concerned; -1: none
+	Last   int64  // index of the last leaf concerned
+	Record string // id of the record, if it is about one
+	Msg    string // one line for users, with the index and the id
 }
 
-// A Report is what Verify found.
+// A Report is the result of Verify.
 type Report struct {
-	// of the log that was verified, computed from its leaves; the Root is zero where leaves are
-	// missing
+	// of the verified log, computed from its leaves; Root is zero if leaves are missing
 	Head
-	Records     int64     // things that happened
-	Unfinished  int64     // of them calls that have no end: under way, or cut off by a crash
-	Checkpoints int64     // stored, and good
-	Covered     int64     // leaves that a good checkpoint covers
-	Payloads    int64     // kept, and good
-	Faults      []Fault   // none: the log is what was written. Bounded: see More
+	Records     int64     // calls and events
+	Unfinished  int64     // calls without an end: running, or cut off by a crash
+	Checkpoints int64     // stored checkpoints that are good
+	Covered     int64     // leaves covered by a good checkpoint
+	Payloads    int64     // kept items that are good
+	Faults      []Fault   // empty if the log is what was written; limited: see More
 	More        int64     // faults beyond those in Faults
-	Outside     []Outside // of the checkpoints that Verify was given, in their order
+	Outside     []Outside // results for the external checkpoints, in order
 }
 
-// Outside says of a checkpoint from outside what it shows.
+// An Outside is the result for an external checkpoint.
 type Outside struct {
-	Size int64 // leaves that it covers
-	OK   bool  // the log begins with exactly these
+	Size int64 // number of leaves covered
+	OK   bool  // the log begins with exactly these leaves
 }
 
-// OK reports whether nothing is wrong.
+// OK reports whether there are no faults.
 func (r *Report) OK() bool { return len(r.Faults) == 0 }
 
-// Verify reads the whole log: each leaf against its hash, the tree against all stored checkpoints,
-// those from outside and the sealed head, the halves of calls, the order, the form, and what is
-// kept beside. An error means that it could not, not that something is wrong: that is in the
-// Report, and no call begins after it, unless all that is wrong is that a checkpoint from outside
-// isn't one of this log.
+// Verify verifies the whole log. It checks each leaf against its hash, and the tree against all
+// stored and external checkpoints and the sealed head. It also checks the halves of calls, the
+// order, the form, and the kept data.
+//
+// An error means that Verify couldn't run; faults are in the Report. After a fault no call begins,
+// unless the only faults are external checkpoints that aren't of this log.
 func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 	v := newVerifier(l, outside)
 	if err := l.store.View(ctx, func(view View) error { return v.run(ctx, view) }); err != nil {

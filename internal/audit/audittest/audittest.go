@@ -1,4 +1,4 @@
-// Package audittest is the suite that every audit.Store must pass.
+// Package audittest is the conformance test suite for every audit.Store.
 package audittest
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Store is what the suite tests: closing it must make later calls fail.
+// A Store is a store under test: after Close, its methods must fail.
 type Store interface {
 	audit.Store
 	io.Closer
 }
 
-// Run runs the suite. open gives a Store that holds nothing, and that the suite closes.
+// Run runs the suite. open returns an empty Store, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	tests := []struct {
 		name string
@@ -55,7 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	}
 }
 
-// A leaf is a leaf as an audit.Log writes it, with what the tests tell apart.
+// A leaf is a leaf as an audit.Log writes it, with only the members that the tests need.
 type leaf struct {
 	Execution string `json:"execution,omitempty"`
 	Kind      string `json:"kind"`
@@ -135,7 +135,7 @@ func refusals(t *testing.T, s Store) {
 	if err := refused(t, s, &audit.Addition{Record: "x", Part: audit.PartBegun, Leaf: []byte(`{}`)}); err == nil {
 		t.Error("a leaf without a place for its index was taken")
 	}
-	if seq := add(t, s, begun(t, "b")); seq != 3 { // refusals leave the store usable, and no gaps
+	if seq := add(t, s, begun(t, "b")); seq != 3 { // refusals leave the store usable, and leave no gaps
 		t.Errorf("the next leaf is at %d", seq)
 	}
 }
@@ -188,7 +188,7 @@ func query(t *testing.T, s Store) {
 	}
 }
 
-// spans asks for records by time, also where the clock was set back in between.
+// spans queries records by time, including records from before and after a clock was set back.
 func spans(t *testing.T, s Store) {
 	now := epoch
 	l := audit.New(audit.Config{Store: s, Clock: func() time.Time { return now }})
@@ -233,7 +233,8 @@ func closed(t *testing.T, s Store) {
 	wantKind(t, "prune after Close", err, tool.Unavailable)
 }
 
-// newest asks for the newest events of kinds, while they are among the last leaves and long after.
+// newest queries the newest events of kinds, while they are among the last leaves and long
+// afterwards.
 func newest(t *testing.T, s Store) {
 	check := func(want map[audit.Kind]int64) {
 		t.Helper()
@@ -274,7 +275,7 @@ func newest(t *testing.T, s Store) {
 	check(want)
 }
 
-// tree compares the stored tree with what tlog computes of the leaves alone, at each size.
+// tree compares the stored tree with the one that tlog computes from the leaves, at each size.
 func tree(t *testing.T, s Store) {
 	var hashes []tlog.Hash
 	reader := tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
@@ -370,7 +371,7 @@ func kept(t *testing.T, s Store) {
 	const day = 24 * time.Hour
 	put("a", "d1", "one", epoch)
 	put("b", "d2", "two", epoch)
-	put("c", "d1", "one", epoch.Add(10*day)) // the newest record of it counts
+	put("c", "d1", "one", epoch.Add(10*day)) // its newest record counts
 	want := func(what, want string) {
 		t.Helper()
 		got := map[string]string{}
@@ -405,7 +406,7 @@ func kept(t *testing.T, s Store) {
 		}
 	})
 	n, err := s.Prune(t.Context(), epoch.Add(5*day))
-	if err != nil || n < 1 || n > 2 { // d1 is kept once, or once a record
+	if err != nil || n < 1 || n > 2 { // d1 is kept once, or once per record
 		t.Errorf("pruned %d, %v", n, err)
 	}
 	want("after the first was pruned", "map[d1:one]")
@@ -458,14 +459,15 @@ func parallel(t *testing.T, s Store) {
 	})
 }
 
-// queued adds leaves that nobody waits for: whoever looks sees them, and what is refused is told.
+// queued adds leaves without waiting for them. They are visible to every reader, and refusals are
+// reported.
 func queued(t *testing.T, s Store) {
 	told := make(chan error, 200)
 	later := func(a *audit.Addition) {
 		t.Helper()
 		a.Failed = func(err error) { told <- err }
 		if err := s.Append(t.Context(), a); err != nil {
-			told <- err // a Store that does it at once
+			told <- err // a synchronous Store
 		}
 	}
 	for i := range 100 {
@@ -476,7 +478,7 @@ func queued(t *testing.T, s Store) {
 			t.Fatalf("the end of %s is not seen", id)
 		}
 	}
-	for i := range 20 { // many at once, which a Store may have begun to write
+	for i := range 20 { // many at once, while the Store may already be writing some
 		for n := range 10 {
 			later(begun(t, fmt.Sprintf("s%02d.%d", i, n)))
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// columns are the columns of a CSV, in order. New ones are added at the end.
+// columns are the columns of the CSV file, in order. New ones are added at the end.
 var columns = []string{
 	"record", "seq", "time", "kind", "principal", "client", "tool", "upstream", "execution", "call", "session", "file", "name",
 	"effect", "policy", "reason", "outcome", "error_kind", "ended", "end_seq", "duration_us",
 	"arguments_digest", "arguments_size", "result_digest", "result_size", "detail", "problem",
 }
 
-// csvWriter writes a line of names first, and then one a record (RFC 4180, but lines end in LF:
-// with CRLF a CR in a cell would be lost).
+// csvWriter returns functions that write a record and flush. The first line has the column names
+// (RFC 4180, but lines end in LF: with CRLF a CR in a cell would be lost).
 func csvWriter(w io.Writer) (func(*audit.Record) error, func() error) {
 	c := csv.NewWriter(w)
 	begun := false
@@ -63,8 +63,8 @@ func cells(r *audit.Record) []string {
 	}
 }
 
-// inert keeps a spreadsheet from taking what somebody else chose for a formula: a cell that begins
-// like one gets a ' in front (OWASP, CSV injection).
+// inert prevents a spreadsheet from evaluating external data as a formula. It puts a ' in front of
+// a cell that begins like one (OWASP, CSV injection).
 func inert(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell
@@ -81,7 +81,7 @@ func size(p audit.Payload) string {
 	return strconv.FormatInt(p.Size, 10)
 }
 
-// outcome is how a record ended, in a word.
+// outcome returns the outcome of a record as a word.
 func outcome(r *audit.Record) string {
 	if r.End.Outcome == audit.Unfinished {
 		return "unfinished"
@@ -89,7 +89,7 @@ func outcome(r *audit.Record) string {
 	return string(r.End.Outcome)
 }
 
-// pairs writes a detail as one text, in the order of its names.
+// pairs formats a detail as one text, sorted by name.
 func pairs(m map[string]string) string {
 	out := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -16,39 +16,39 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// Evidence is all that goes into a folder of evidence.
+// Evidence is the content of a folder of evidence.
 type Evidence struct {
 	About
-	From, To  time.Time // the period: from From to before To
+	From, To  time.Time // the period: from From up to, but not including, To
 	Made      time.Time
-	By        string // principal who asked for it
+	By        string // principal that requested it
 	Host      string
 	Policy    string // name and version of the policy in effect
 	Upstreams []Upstream
 	Tools     []Tool
 	Access    []Access
-	Anyone    string // what must be known of who could call at all, as that nobody signs in
+	Anyone    string // note on who can call at all, for example that no one signs in
 	Probes    []Probe
 	Integrity Integrity
-	// Records gives the records of the period that are of one of kinds (of all, where there is
-	// none), oldest first.
+	// Records returns the records of the period that are of one of kinds, oldest first. Without
+	// kinds it returns all.
 	Records func(kinds ...audit.Kind) Records
 }
 
-// An Upstream is a source of tools, as it is when the evidence is made.
+// An Upstream is the state of a source of tools when the evidence is made.
 type Upstream struct{ Name, Type, Target, State, Server, Protocol string }
 
-// A Tool is a tool, as its upstream describes it when the evidence is made.
+// A Tool is a tool, as described by its upstream when the evidence is made.
 type Tool struct {
 	Path, Upstream, Name, Description string
-	ReadOnly                          *bool  // the upstream's own word; nil: none
-	Schema                            string // SHA-256 of the schema of its arguments
+	ReadOnly                          *bool  // declared by the upstream; nil: undeclared
+	Schema                            string // SHA-256 of the arguments' schema
 }
 
-// An Access says what the policy in effect decides on a tool for a principal, arguments aside.
+// An Access is the decision of the policy in effect on a tool for a principal, ignoring arguments.
 type Access struct{ Principal, Tool, Effect, Policy, Reason string }
 
-// A Probe is one attempt to get out of the sandbox, or another check of what the host can do.
+// A Probe is an attempt to escape from the sandbox, or another check of the host's capabilities.
 type Probe struct {
 	Part   string `json:"part"`
 	Name   string `json:"name"`
@@ -56,17 +56,17 @@ type Probe struct {
 	Detail string `json:"detail"`
 }
 
-// Integrity is what the record says of its own integrity.
+// Integrity is the evidence for the integrity of the record.
 type Integrity struct {
 	Public      string // verifier key (C2SP signed-note)
 	Checkpoint  string // signed, made for this evidence
-	Consistency string // proof from an older checkpoint to this one; empty: there is none older
-	Report      any    // what verify found, for JSON
-	OK          bool   // nothing is wrong
-	Summary     string // in a line
+	Consistency string // proof from an older checkpoint to this one; empty: there is no older one
+	Report      any    // result of verify, for JSON
+	OK          bool   // no faults
+	Summary     string // one line
 }
 
-// A file is one of the folder.
+// A file is a file of the folder.
 type file struct {
 	name     string
 	shows    string
@@ -74,7 +74,7 @@ type file struct {
 	write    func(ctx context.Context, w io.Writer) error
 }
 
-// files are all files but README.md and SHA256SUMS.
+// files returns all files except README.md and SHA256SUMS.
 func (e *Evidence) files() []file {
 	csvOf := func(kinds ...audit.Kind) func(context.Context, io.Writer) error {
 		return func(ctx context.Context, w io.Writer) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit"
 )
 
-// The controls that files of the folder support.
+// The controls that the folder's files support.
 const (
 	cc61  = "SOC 2 CC6.1"
 	cc62  = "SOC 2 CC6.2"
@@ -25,7 +25,7 @@ const (
 	h312d = "HIPAA 164.312(d)"
 )
 
-// controls are the controls, in order, with what they ask for in our own words.
+// controls are the controls in order, with their requirements in our own words.
 var controls = []struct{ id, asks string }{
 	{cc61, "access to systems and data is restricted"},
 	{cc62, "users are registered and authorized before they get credentials, which are withdrawn in time"},
@@ -41,7 +41,7 @@ var controls = []struct{ id, asks string }{
 	{h312d, "who asks for access is who they claim to be"},
 }
 
-// readme is the page that says what each file shows.
+// readme returns the README, which says what each file shows.
 func (e *Evidence) readme(files []file) string {
 	var b strings.Builder
 	e.intro(&b)
@@ -70,7 +70,7 @@ func (e *Evidence) intro(b *strings.Builder) {
 	b.WriteString("This folder supports an assessment of the controls named below. It doesn't certify anything: whether a control is met is for\nthe assessor to say, and most controls also need evidence from outside Biplane.\n\n")
 }
 
-// line makes one cell of a table of s.
+// line formats s as a table cell.
 func line(s string) string {
 	if s == "" {
 		return "-"
@@ -94,7 +94,7 @@ func (e *Evidence) probed() string {
 	return fmt.Sprintf("%d checks, all as they should be", len(e.Probes))
 }
 
-// limits says what the folder does not show.
+// limits writes what the folder doesn't show.
 func (e *Evidence) limits(b *strings.Builder) {
 	b.WriteString(`
 ## What this doesn't show

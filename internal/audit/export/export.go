@@ -1,7 +1,7 @@
-// Package export writes the audit record for other programs: as OCSF events, one JSON object a
-// line, and as CSV; and the folder of evidence that an auditor is given. Nothing here reads a
-// store: records come from a function, oldest first, and are written as they come, so that memory
-// is bounded however many there are.
+// Package export writes the audit record for other programs: as OCSF events, one JSON object per
+// line, and as CSV. It also writes the folder of evidence for auditors. It doesn't read a store:
+// records come from a function, oldest first, and are written as they arrive, so memory use is
+// bounded for any number of records.
 package export
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// About is what a record doesn't say of itself: who writes it.
+// About describes who writes the records, which is not in the records themselves.
 type About struct {
 	Origin  string // of the log
 	Version string // of Biplane
 }
 
-// Records are records, oldest first, or why there are no more.
+// Records are records, oldest first. An error ends them.
 type Records = iter.Seq2[*audit.Record, error]
 
-// Write writes records to w in a format, and gives how many there were.
+// Write writes records to w in a format, and returns how many it wrote.
 func Write(ctx context.Context, w io.Writer, format string, a About, records Records) (n int, err error) {
 	var write func(*audit.Record) error
 	var flush func() error

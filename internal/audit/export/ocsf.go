@@ -9,25 +9,25 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// OCSFVersion is the version of the Open Cybersecurity Schema Framework that events are of.
+// OCSFVersion is the version of the Open Cybersecurity Schema Framework that events follow.
 const OCSFVersion = "1.3.0"
 
-// Classes and activities of OCSF that records become.
+// OCSF categories, classes and activities of records.
 const (
 	categoryIAM = 3
 	categoryApp = 6
 	classAuth   = 3002 // Authentication
 	classAPI    = 6003 // API Activity
 
-	activityLogon  = 1 // of Authentication
+	activityLogon  = 1 // for Authentication
 	activityLogoff = 2
-	activityRead   = 2 // of API Activity
+	activityRead   = 2 // for API Activity
 	activityUpdate = 3
 	activityOther  = 99
 )
 
-// An event is an OCSF event of one of both classes. Members that a class hasn't are empty in its
-// events.
+// An event is an OCSF event of one of the two classes. Members that its class doesn't have are
+// empty.
 type event struct {
 	ActivityID   int       `json:"activity_id"`
 	ActivityName string    `json:"activity_name"`
@@ -42,14 +42,14 @@ type event struct {
 	Status       string    `json:"status"`
 	StatusCode   string    `json:"status_code,omitempty"`
 	StatusDetail string    `json:"status_detail,omitempty"`
-	Time         int64     `json:"time"` // milliseconds since the epoch, as all times of OCSF
+	Time         int64     `json:"time"` // milliseconds since the epoch, as all OCSF times
 	StartTime    int64     `json:"start_time,omitempty"`
 	EndTime      int64     `json:"end_time,omitempty"`
 	Duration     *int64    `json:"duration,omitempty"` // milliseconds
 	Message      string    `json:"message"`
 	Metadata     metadata  `json:"metadata"`
 	Actor        *actor    `json:"actor,omitempty"`
-	User         *user     `json:"user,omitempty"` // of Authentication
+	User         *user     `json:"user,omitempty"` // for Authentication
 	Service      *entity   `json:"service,omitempty"`
 	IsRemote     *bool     `json:"is_remote,omitempty"`
 	API          *apiCall  `json:"api,omitempty"`
@@ -122,7 +122,7 @@ type endpoint struct {
 	InstanceUID string `json:"instance_uid,omitempty"`
 }
 
-// unmapped is what OCSF has no place for.
+// unmapped holds data without a place in OCSF.
 type unmapped struct {
 	EndSequence *int64            `json:"end_sequence,omitempty"`
 	Arguments   *payload          `json:"arguments,omitempty"`
@@ -138,7 +138,7 @@ type payload struct {
 	Size   int64  `json:"size"`
 }
 
-// ocsfWriter writes one event a line.
+// ocsfWriter returns functions that write a record as one line and flush.
 func ocsfWriter(w io.Writer, a About) (func(*audit.Record) error, func() error) {
 	b := bufio.NewWriterSize(w, 64<<10)
 	e := json.NewEncoder(b)
@@ -146,7 +146,7 @@ func ocsfWriter(w io.Writer, a About) (func(*audit.Record) error, func() error) 
 	return func(r *audit.Record) error { return e.Encode(ocsf(r, a)) }, b.Flush
 }
 
-// ocsf makes an event of a record.
+// ocsf returns the event of a record.
 func ocsf(r *audit.Record, a About) *event {
 	e := &event{
 		Time: r.Time.UnixMilli(),
@@ -166,7 +166,7 @@ func ocsf(r *audit.Record, a About) *event {
 	}
 	who := user{r.Principal, r.Principal}
 	if who.UID == "" {
-		who = user{"unknown", "unknown"} // a principal nobody could make out, as of a sign-in that was refused
+		who = user{"unknown", "unknown"} // an unknown principal, for example of a refused sign-in
 	}
 	if r.Kind == audit.KindSignIn {
 		e.authentication(r, who)
@@ -222,7 +222,7 @@ func (e *event) api(r *audit.Record, who user) {
 	}
 	e.Actor = actorOf(r, who)
 	e.SrcEndpoint = &endpoint{Name: r.Client}
-	if s.Execution != "" && r.Kind == audit.KindCall { // a program in the sandbox made it
+	if s.Execution != "" && r.Kind == audit.KindCall { // made by a program in the sandbox
 		e.SrcEndpoint = &endpoint{Name: "biplane", InstanceUID: s.Execution}
 	}
 	if e.SrcEndpoint.Name == "" {
@@ -248,7 +248,7 @@ func actorOf(r *audit.Record, who user) *actor {
 	return a
 }
 
-// severity is informational but for what somebody may want to look at.
+// severity sets the severity: informational, except for events that may need attention.
 func (e *event) severity(r *audit.Record) {
 	e.SeverityID, e.Severity = 1, "Informational"
 	switch {

@@ -20,21 +20,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Around is what of the rest of a Biplane stands in evidence.
+// Around is the state of the rest of Biplane that is included in evidence.
 type Around struct {
-	Alone     bool          // nobody signs in
-	Policy    func() string // names the policies in force
+	Alone     bool          // no one signs in
+	Policy    func() string // returns the names of the policies in force
 	Upstreams func(ctx context.Context) []api.Upstream
 	Tools     func() []*catalog.Entry
 	Keys      func() []identity.Key
-	Decide    func(policy.Request) policy.Decision // on a call without arguments, credentials included
+	Decide    func(policy.Request) policy.Decision // decides on a call without arguments, including credentials
 	Probes    func(ctx context.Context) []export.Probe
 }
 
-// accessPrincipals bounds who stands in the matrix of access.
+// accessPrincipals is the maximum number of principals that the access matrix takes from records.
 const accessPrincipals = 500
 
-// Evidence writes the folder of evidence of a time as a zip archive.
+// Evidence writes the folder of evidence of a period as a zip archive.
 func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, from, to time.Time) error {
 	detail := filters(audit.Query{Since: from, Until: to})
 	if err := l.read(ctx, p, "evidence", detail); err != nil {
@@ -78,8 +78,8 @@ func (l *Ledger) Evidence(ctx context.Context, p tool.Principal, w io.Writer, fr
 	return &audit.FlawError{Msg: "the record is not good (see README.md and integrity/verify.json): keep a copy of the data folder"}
 }
 
-// integrity verifies the record, signs it, and proves that it only grew since the newest checkpoint
-// that is not younger than the period's first record, or since the oldest there is.
+// integrity verifies and signs the record. It proves that the record only grew since the newest
+// checkpoint before the period's first record, or else since the oldest checkpoint.
 func (l *Ledger) integrity(ctx context.Context, p tool.Principal, from time.Time) (out export.Integrity, err error) {
 	out.Public = l.log.Public()
 	c, err := l.log.Checkpoint(ctx)
@@ -122,8 +122,8 @@ func (l *Ledger) integrity(ctx context.Context, p tool.Principal, from time.Time
 	return out, nil
 }
 
-// access decides on every tool for everybody who is known: the local user, the keys, and who is
-// named in the period's records.
+// access decides on every tool for all known principals: the local user, the keys, and those named
+// in the period's records.
 func (l *Ledger) access(ctx context.Context, from, to time.Time, entries []*catalog.Entry) (out []export.Access, err error) {
 	who := map[string]tool.Principal{}
 	for r, err := range l.between(ctx, from, to) {

@@ -1,5 +1,5 @@
-// Package ledger is the record as people see it: lists, proofs, checkpoints, exports and evidence.
-// Who reads is recorded before the answer.
+// Package ledger presents the record to users: lists, proofs, checkpoints, exports and evidence.
+// Each read is recorded before it is answered.
 package ledger
 
 import (
@@ -21,30 +21,30 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Config is what a Ledger is made of.
+// Config configures New.
 type Config struct {
 	Record  *audit.Log
 	Version string        // of Biplane
-	Every   time.Duration // between two checkpoints that are sent; sink.DefaultEvery when 0
-	Sinks   []sink.Sink   // where they are sent
+	Every   time.Duration // interval between sent checkpoints; sink.DefaultEvery if 0
+	Sinks   []sink.Sink   // where checkpoints are sent
 	Around  Around
 	Log     *slog.Logger
 }
 
-// A Ledger is the record for people. It is safe for concurrent use.
+// A Ledger presents the record to users. It is safe for concurrent use.
 type Ledger struct {
 	cfg    Config
 	log    *audit.Log
 	sender *sink.Sender
-	// inspect is done once: before anybody hears how the record is, before it is signed, and
-	// otherwise when the process has begun what it was started for.
+	// inspect inspects the record once: before its state is reported, before it is signed, or else
+	// once the process has started its work.
 	inspect func()
 }
 
-// New makes a Ledger. It sends nothing: Send does.
+// New returns a Ledger. It sends no checkpoints until Send is called.
 func New(cfg Config) *Ledger {
 	l := &Ledger{cfg: cfg, log: cfg.Record, inspect: sync.OnceFunc(func() {
-		// that it has told of
+		// Inspect has already reported conflicts.
 		if err := cfg.Record.Inspect(context.Background()); err != nil && tool.AsError(err).Kind != tool.Conflict {
 			cfg.Log.Error("the record could not be looked at", "err", err)
 		}
@@ -53,14 +53,15 @@ func New(cfg Config) *Ledger {
 	return l
 }
 
-// Inspect looks whether the record is what it was, once. What it finds is in the log, in the
-// status, told by the doctor, and in the record itself.
+// Inspect inspects the record once. Problems are in the log, in the status, in the doctor's report,
+// and in the record itself.
 func (l *Ledger) Inspect() { l.inspect() }
 
 // Send sends checkpoints until ctx is done.
 func (l *Ledger) Send(ctx context.Context) { l.sender.Run(ctx) }
 
-// signed makes checkpoints, but none where nothing has changed since the last one.
+// signed returns a function that makes checkpoints. It returns the last one again if the log hasn't
+// grown.
 func (l *Ledger) signed() func(context.Context) (sink.Checkpoint, error) {
 	log := l.log
 	var last sink.Checkpoint
@@ -82,7 +83,7 @@ func (l *Ledger) signed() func(context.Context) (sink.Checkpoint, error) {
 	}
 }
 
-// read records that p reads the record. What can't be recorded must not be read.
+// read records that p reads the record. If that fails, nothing may be read.
 func (l *Ledger) read(ctx context.Context, p tool.Principal, action string, detail map[string]string) error {
 	if detail == nil {
 		detail = map[string]string{}
@@ -92,7 +93,7 @@ func (l *Ledger) read(ctx context.Context, p tool.Principal, action string, deta
 	return err
 }
 
-// State says how the record is.
+// State returns the state of the record.
 func (l *Ledger) State(ctx context.Context) (*api.AuditState, error) {
 	out := &api.AuditState{Origin: l.log.Origin(), Key: l.log.Public()}
 	h, err := l.log.Head(ctx)
@@ -111,7 +112,8 @@ func (l *Ledger) State(ctx context.Context) (*api.AuditState, error) {
 	return out, nil
 }
 
-// Sinks says how the sinks are, and why the last checkpoint could not be made, if it could not.
+// Sinks returns the states of the sinks, and the error of the last checkpoint, if it couldn't be
+// made.
 func (l *Ledger) Sinks() ([]api.AuditSink, error) {
 	states, err := l.sender.States()
 	out := make([]api.AuditSink, len(states))
@@ -121,7 +123,7 @@ func (l *Ledger) Sinks() ([]api.AuditSink, error) {
 	return out, err
 }
 
-// Records lists records.
+// Records returns the records that match q.
 func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) ([]api.AuditRecord, error) {
 	if err := l.read(ctx, p, "list", filters(q)); err != nil {
 		return nil, err
@@ -137,7 +139,7 @@ func (l *Ledger) Records(ctx context.Context, p tool.Principal, q audit.Query) (
 	return out, nil
 }
 
-// filters says what was asked for.
+// filters returns the filters of a query, for the record of a read.
 func filters(q audit.Query) map[string]string {
 	out := map[string]string{}
 	for k, v := range map[string]string{
@@ -155,7 +157,7 @@ func filters(q audit.Query) map[string]string {
 	return out
 }
 
-// wireRecord gives a record as the API shows it, without what is kept.
+// wireRecord returns a record in the form of the API, without kept data.
 func wireRecord(r *audit.Record) *api.AuditRecord {
 	s, e := r.Subject, r.End
 	out := &api.AuditRecord{
@@ -181,7 +183,7 @@ func wirePayload(p audit.Payload) *api.AuditPayload {
 	return &api.AuditPayload{Digest: p.Digest, Size: p.Size, Whole: p.Kept == p.Digest}
 }
 
-// Record gives all that is known of a record.
+// Record returns a record with its leaves and kept data.
 func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.AuditRecord, error) {
 	r, err := l.log.Record(ctx, id)
 	if err != nil {
@@ -191,7 +193,7 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 		return nil, err
 	}
 	out := wireRecord(r)
-	if r.Problem != "" { // what it says was kept may be anything
+	if r.Problem != "" { // what it says about kept data can't be trusted
 		return out, nil
 	}
 	for _, p := range []struct {
@@ -213,7 +215,7 @@ func (l *Ledger) Record(ctx context.Context, p tool.Principal, id string) (*api.
 	return out, nil
 }
 
-// kept adds what was kept.
+// kept adds the data kept for a payload.
 func (l *Ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from audit.Payload) error {
 	if to == nil || from.Kept == "" {
 		return nil
@@ -227,7 +229,7 @@ func (l *Ledger) kept(ctx context.Context, to *api.AuditPayload, seq int64, from
 	return nil
 }
 
-// Prove gives the proof that a record is in the log.
+// Prove returns the proof that a record is in the log.
 func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*api.AuditProof, error) {
 	if _, err := l.log.Record(ctx, id); err != nil {
 		return nil, err
@@ -239,7 +241,6 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 	return &api.AuditProof{Proof: text}, err
 }
 
-// Verify checks the whole record, and records when something is wrong with it. A record that is
 // broken so that nothing can be added to it is verified all the same.
 func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	l.inspect()
@@ -272,7 +273,7 @@ func (l *Ledger) verify(ctx context.Context, p tool.Principal, outside []string)
 	if !out.OK {
 		first := r.Faults[0]
 		l.cfg.Log.Error("the audit record is not what was written", "faults", len(r.Faults), "first", first.Msg)
-		// Where nothing can be appended any more, what was found is told all the same.
+		// If nothing can be appended any more, the faults are still reported.
 		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed, ErrorKind: tool.Conflict, Detail: map[string]string{
 			"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " + strconv.FormatInt(first.Seq, 10),
 		}})
@@ -280,7 +281,7 @@ func (l *Ledger) verify(ctx context.Context, p tool.Principal, outside []string)
 	return out, nil
 }
 
-// Checkpoint signs the record and sends that to all sinks.
+// Checkpoint signs the record and sends the checkpoint to all sinks.
 func (l *Ledger) Checkpoint(ctx context.Context) (*api.AuditCheckpoint, error) {
 	c, err := l.sender.Now(ctx)
 	if err != nil {
@@ -302,10 +303,10 @@ func (l *Ledger) checkpoint(text string) (*api.AuditCheckpoint, error) {
 	return &api.AuditCheckpoint{Origin: c.Origin, Size: c.Size, Root: c.Root.String(), Checkpoint: c.Text}, nil
 }
 
-// mostCheckpoints bounds a list of them: more than a year of hours.
+// mostCheckpoints is the maximum length of a list of checkpoints: more than a year of hourly ones.
 const mostCheckpoints = 10_000
 
-// Checkpoints lists the stored checkpoints.
+// Checkpoints returns the stored checkpoints. If there are too many, it omits the oldest.
 func (l *Ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error) {
 	out := []api.AuditCheckpoint{}
 	err := l.log.Checkpoints(ctx, func(c *audit.Checkpoint) error {
@@ -318,7 +319,7 @@ func (l *Ledger) Checkpoints(ctx context.Context) ([]api.AuditCheckpoint, error)
 	return out, err
 }
 
-// Consistency gives the proof that the record only grew.
+// Consistency returns the proof that the record only grew since an older checkpoint.
 func (l *Ledger) Consistency(ctx context.Context, p tool.Principal, older string) (*api.AuditProof, error) {
 	if err := l.read(ctx, p, "prove", map[string]string{"since": "a checkpoint"}); err != nil {
 		return nil, err
@@ -327,7 +328,7 @@ func (l *Ledger) Consistency(ctx context.Context, p tool.Principal, older string
 	return &api.AuditProof{Proof: text}, err
 }
 
-// Export writes the records of a time.
+// Export writes the records of a period.
 func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, format string, from, to time.Time) error {
 	detail := filters(audit.Query{Since: from, Until: to})
 	detail["format"] = format
@@ -342,7 +343,7 @@ func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, form
 	return err
 }
 
-// counted counts those records that are not what was recorded.
+// counted counts the records that are not what was recorded.
 func counted(records export.Records, flaws *int) export.Records {
 	return func(yield func(*audit.Record, error) bool) {
 		for r, err := range records {
@@ -360,8 +361,8 @@ func (l *Ledger) about() export.About {
 	return export.About{Origin: l.log.Origin(), Version: l.cfg.Version}
 }
 
-// between gives the records of a time that are of one of kinds (of all, where there is none),
-// oldest first, a page at a time.
+// between returns the records of a period that are of one of kinds, oldest first, and all those
+// with a Problem. It reads one page at a time. Without kinds it returns all records.
 func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
 	wanted := map[audit.Kind]bool{}
 	for _, k := range kinds {
@@ -391,20 +392,20 @@ func (l *Ledger) between(ctx context.Context, from, to time.Time, kinds ...audit
 	}
 }
 
-// SplitCheckpoints gives the checkpoints of a text that holds one after the other.
+// SplitCheckpoints returns the checkpoints in a text of concatenated ones.
 func SplitCheckpoints(text string) []string { return sink.Split(text) }
 
-// Proved is what a proof proves.
+// Proved is the statement of a proof.
 type Proved struct {
 	Origin string          `json:"origin"`
-	Size   int64           `json:"size"`            // leaves that the checkpoint signs
-	Leaves []api.AuditLeaf `json:"leaves"`          // that are in the log
-	Older  *int64          `json:"older,omitempty"` // of a proof of consistency: leaves of the older checkpoint
-	Held   bool            `json:"held"`            // the checkpoint is one of those that were given
+	Size   int64           `json:"size"`            // number of leaves signed by the checkpoint
+	Leaves []api.AuditLeaf `json:"leaves"`          // leaves proved to be in the log
+	Older  *int64          `json:"older,omitempty"` // for a consistency proof: number of leaves of the older checkpoint
+	Held   bool            `json:"held"`            // the checkpoint is one of those given
 }
 
-// CheckProof checks a proof of a record, or of consistency, with the public key alone. Where held
-// holds checkpoints, the proof must be of one of them.
+// CheckProof checks a proof of a record, or of consistency, with only the public key. If held has
+// checkpoints, the proof must be for one of them.
 func CheckProof(text, public string, held []string) (*Proved, error) {
 	out := &Proved{Leaves: []api.AuditLeaf{}}
 	var of *audit.Checkpoint

@@ -12,21 +12,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A File is a Sink that appends to a file, which another system collects, or which only can be
-// appended to (chattr +a). Checkpoints stand one after the other, each ended by an empty line;
-// Split reads them.
+// A File is a Sink that appends to a file. The file may be collected by another system, or be
+// append-only (chattr +a). Each checkpoint is followed by an empty line. Split parses the file.
 type File struct {
 	Path string // its folder must exist
 }
 
-// tailBytes is how much of the file's end is looked at for what is there already.
+// tailBytes is how much of the file's end is read to find its last checkpoint.
 const tailBytes = 64 << 10
 
-// Name is the file's path.
+// Name returns the kind of the sink and the file's path.
 func (f *File) Name() string { return "file " + f.Path }
 
-// Put appends c, and waits until it is on the disk. One that is the file's last already is not
-// written again.
+// Put appends c, and waits until it is on the disk. It does nothing if c is already the file's last
+// checkpoint.
 func (f *File) Put(_ context.Context, c Checkpoint) (err error) {
 	unable := func(err error) error {
 		return tool.Errorf(tool.Unavailable, "append to %s: %v: make the folder, or allow biplane to write there", f.Path, pathless(err))
@@ -48,13 +47,13 @@ func (f *File) Put(_ context.Context, c Checkpoint) (err error) {
 		return unable(err)
 	}
 	if dir, err := os.Open(filepath.Dir(f.Path)); err == nil { // a new file's name must be on the disk too
-		_ = dir.Sync() // not every file system can
+		_ = dir.Sync() // not every file system supports it
 		_ = dir.Close()
 	}
 	return nil
 }
 
-// lastOf gives the last checkpoint of a file; empty where there is none.
+// lastOf returns the last checkpoint of a file, or "" if there is none.
 func lastOf(path string) (string, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,10 +77,10 @@ func lastOf(path string) (string, error) {
 	return all[len(all)-1], nil
 }
 
-// signed is how the lines of a note begin that are signatures (C2SP signed-note).
+// signed is the prefix of signature lines in a note (C2SP signed-note).
 const signed = "— "
 
-// Split gives the signed notes of a text that holds one after the other. What is none is left out.
+// Split returns the signed notes in a text of concatenated notes. It omits everything else.
 func Split(text string) (notes []string) {
 	var note strings.Builder
 	signatures := 0
@@ -105,7 +104,7 @@ func Split(text string) (notes []string) {
 	return notes
 }
 
-// pathless is the cause of an error of the file system, without the path that it names.
+// pathless returns the cause of a file system error, without the path.
 func pathless(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -15,19 +15,19 @@ import (
 )
 
 // A Git is a Sink that commits each checkpoint to a branch of a git repository, as the file
-// ORIGIN/SIZE, and pushes it. It never forces a push: whoever rewrites the branch makes the pushes
-// of all others fail. It needs the program git, and signs in as that does by itself; it asks nobody
-// for a password.
+// ORIGIN/SIZE, and pushes it. It never forces a push, so once the branch is rewritten, all pushes
+// of the original history fail. It needs the git program, and uses git's own credentials. It never
+// prompts for a password.
 type Git struct {
-	Repository string // a folder, or what git takes as an address
-	Branch     string // DefaultBranch when empty
-	Work       string // folder for objects under way; made where it is not there
+	Repository string // a folder, or an address that git accepts
+	Branch     string // DefaultBranch if empty
+	Work       string // folder for temporary objects; created if missing
 }
 
-// DefaultBranch is the branch that checkpoints are committed to.
+// DefaultBranch is the default branch for checkpoints.
 const DefaultBranch = "biplane-checkpoints"
 
-// Name is the repository, without credentials.
+// Name returns the kind of the sink and the repository, without credentials.
 func (g *Git) Name() string {
 	name := g.Repository
 	if scheme, rest, ok := strings.Cut(name, "://"); ok {
@@ -46,7 +46,7 @@ func (g *Git) branch() string {
 	return g.Branch
 }
 
-// Put commits and pushes c. One that is there already is not committed again.
+// Put commits and pushes c, unless the branch already has it.
 func (g *Git) Put(ctx context.Context, c Checkpoint) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return tool.Errorf(tool.Unavailable, "%s: there is no program git on the PATH: install it", g.Name())
@@ -74,7 +74,7 @@ func (g *Git) Put(ctx context.Context, c Checkpoint) error {
 	return err
 }
 
-// tip fetches the newest commit of the branch; empty where there is no branch yet.
+// tip fetches the newest commit of the branch, and returns its id, or "" if there is no branch yet.
 func (g *Git) tip(ctx context.Context) (string, error) {
 	heads, err := g.git(ctx, "", "ls-remote", "--heads", g.Repository, "refs/heads/"+g.branch())
 	if err != nil {
@@ -88,7 +88,7 @@ func (g *Git) tip(ctx context.Context) (string, error) {
 	return commit, err
 }
 
-// commit makes a commit that adds c to parent; none where that has it.
+// commit creates a commit that adds c to parent, and returns its id, or "" if parent has c.
 func (g *Git) commit(ctx context.Context, parent string, c Checkpoint) (string, error) {
 	blob, err := g.git(ctx, c.Text, "hash-object", "-w", "--stdin")
 	if err != nil {
@@ -119,7 +119,7 @@ func (g *Git) commit(ctx context.Context, parent string, c Checkpoint) (string, 
 	return g.git(ctx, "", args...)
 }
 
-// git runs git in the folder Work, and gives what it printed.
+// git runs git in the folder Work, and returns its output.
 func (g *Git) git(ctx context.Context, in string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "gc.auto=0"}, args...)...)
 	cmd.Dir = g.Work
@@ -128,7 +128,7 @@ func (g *Git) git(ctx context.Context, in string, args ...string) (string, error
 	cmd.Stdout, cmd.Stderr = &out, &said
 	cmd.WaitDelay = 5 * time.Second
 	var env []string
-	// what speaks of the repository that biplane happens to run in is not about this one
+	// Drop variables that describe a repository in which biplane itself may be running.
 	for _, v := range cmd.Environ() {
 		if k, _, _ := strings.Cut(v, "="); !strings.HasPrefix(k, "GIT_") || strings.HasPrefix(k, "GIT_SSH") || strings.HasPrefix(k, "GIT_CONFIG") || k == "GIT_ASKPASS" {
 			env = append(env, v)

@@ -18,29 +18,29 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An S3 is a Sink that stores each checkpoint as an object of a bucket, PREFIX/ORIGIN/SIZE, where
-// SIZE has 20 digits, so that a listing is in order. With LockDays each is locked in mode
-// COMPLIANCE: nobody can remove or replace it before that time, the owner of the account neither.
-// The bucket must have object lock then.
+// An S3 is a Sink that stores each checkpoint as the object PREFIX/ORIGIN/SIZE in a bucket. SIZE
+// has 20 digits, so that a listing is in order. With LockDays each object is locked in mode
+// COMPLIANCE: until the lock ends, no one can remove or replace it, not even the owner of the
+// account. The bucket must then have object lock enabled.
 type S3 struct {
-	Endpoint  string // "https://host"; empty: Amazon's of the region
+	Endpoint  string // "https://host"; empty: Amazon's endpoint of the region
 	Bucket    string
 	Prefix    string
-	Region    string // "us-east-1" when empty
+	Region    string // "us-east-1" if empty
 	AccessKey string
 	SecretKey string
-	Token     string // of temporary credentials; empty: none
+	Token     string // session token of temporary credentials; empty: none
 	LockDays  int    // 0: not locked
 	Client    *http.Client
 	Clock     func() time.Time // nil: time.Now
 }
 
-// Name is the bucket and the prefix.
+// Name returns the kind of the sink, the bucket and the prefix.
 func (s *S3) Name() string {
 	return "s3 " + strings.Trim(s.Bucket+"/"+strings.Trim(s.Prefix, "/"), "/")
 }
 
-// key is the name of the object that holds c.
+// key returns the name of the object that holds c.
 func (s *S3) key(c Checkpoint) string {
 	var parts []string
 	if p := strings.Trim(s.Prefix, "/"); p != "" {
@@ -68,12 +68,12 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + s.Bucket + "/" + s.key(c)
-	u.RawPath = escape(u.Path, true) // as it is signed
+	u.RawPath = escape(u.Path, true) // the form that is signed
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u.String(), bytes.NewReader([]byte(c.Text)))
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "s3: the endpoint %q is no address", endpoint)
 	}
-	// of the latter nothing depends: object lock wants it
+	// MD5 is required by object lock; nothing else depends on it.
 	sum, check := sha256.Sum256([]byte(c.Text)), md5.Sum([]byte(c.Text))
 	payload := hex.EncodeToString(sum[:])
 	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -96,7 +96,7 @@ func (s *S3) Put(ctx context.Context, c Checkpoint) error {
 	return err
 }
 
-// s3Error says what an answer says is wrong.
+// s3Error returns the error in a response.
 func s3Error(resp *http.Response, text []byte) string {
 	code, message := element(string(text), "Code"), element(string(text), "Message")
 	if code == "" {
@@ -105,9 +105,9 @@ func s3Error(resp *http.Response, text []byte) string {
 	return fmt.Sprintf("%d %.100s: %.300s", resp.StatusCode, code, message)
 }
 
-// element gives the text of the first element of a name; "" where there is none, or it holds
-// others. It is all that is read of XML anywhere: package encoding/xml would make its tables in
-// each process that starts.
+// element returns the text of the first XML element with that name, or "" if there is none or it
+// has children. It avoids package encoding/xml, which initializes tables in each process at its
+// start.
 func element(text, name string) string {
 	_, after, _ := strings.Cut(text, "<"+name+">")
 	inner, _, ends := strings.Cut(after, "</"+name+">")
@@ -117,8 +117,7 @@ func element(text, name string) string {
 	return html.UnescapeString(strings.TrimSpace(inner))
 }
 
-// FileName is the name under which a checkpoint is stored where each is a file of its own:
-// ORIGIN/SIZE.
+// FileName returns the name of a checkpoint that is stored as its own file: ORIGIN/SIZE.
 func FileName(c Checkpoint) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {

@@ -13,7 +13,7 @@ import (
 
 // A credential signs requests (AWS Signature Version 4).
 type credential struct {
-	id, secret, token string // token: of temporary ones, else empty
+	id, secret, token string // token: of temporary credentials, or empty
 	region, service   string
 }
 
@@ -22,9 +22,9 @@ const (
 	sigTime      = "20060102T150405Z"
 )
 
-// sign adds the headers X-Amz-Date and Authorization to r, whose body's SHA-256 is payload, in
-// hexadecimal. It signs the host and every header that r has by then, so that nothing of it can be
-// changed on its way.
+// sign adds the headers X-Amz-Date and Authorization to r. payload is the SHA-256 of its body, in
+// hexadecimal. It signs the host and all headers of r except Authorization and User-Agent, so that
+// they can't be changed in transit.
 func (c credential) sign(r *http.Request, payload string, now time.Time) {
 	stamp := now.UTC().Format(sigTime)
 	r.Header.Set("X-Amz-Date", stamp)
@@ -49,8 +49,8 @@ func mac(key []byte, text string) []byte {
 	return m.Sum(nil)
 }
 
-// canonicalHeaders gives the names of the headers that are signed, and these with their values, one
-// a line.
+// canonicalHeaders returns the names of the signed headers, and the headers with their values, one
+// per line.
 func canonicalHeaders(r *http.Request) (names, headers string) {
 	host := r.Host
 	if host == "" {
@@ -58,7 +58,7 @@ func canonicalHeaders(r *http.Request) (names, headers string) {
 	}
 	values := map[string]string{"host": host}
 	for k, vs := range r.Header {
-		if k == "Authorization" || k == "User-Agent" { // those on the way may change the latter
+		if k == "Authorization" || k == "User-Agent" { // proxies may change User-Agent
 			continue
 		}
 		trimmed := make([]string, len(vs))
@@ -79,7 +79,8 @@ func canonicalHeaders(r *http.Request) (names, headers string) {
 	return strings.Join(keys, ";"), b.String()
 }
 
-// canonicalPath is the path, each segment of it encoded: once for S3, twice for all others.
+// canonicalPath returns the path with each segment encoded: once for S3, twice for all other
+// services.
 func canonicalPath(u *url.URL, service string) string {
 	path := u.Path
 	if path == "" {
@@ -103,7 +104,7 @@ func canonicalQuery(u *url.URL) string {
 	return strings.Join(pairs, "&")
 }
 
-// escape encodes all but the unreserved characters of RFC 3986, and the slashes of a path.
+// escape percent-encodes all but the unreserved characters of RFC 3986 and, in a path, slashes.
 func escape(s string, path bool) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

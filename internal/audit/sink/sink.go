@@ -1,9 +1,8 @@
-// Package sink takes the audit record's checkpoints to where whoever can change the record can't
-// reach them: a file that is only appended to, a web address, a git repository, an S3 bucket with
-// object lock. A later record that contradicts a checkpoint can then be told from the true one.
+// Package sink copies the audit record's checkpoints to places that an attacker who can change the
+// record can't reach: an append-only file, a web address, a git repository, or an S3 bucket with
+// object lock. A later record that contradicts a checkpoint is then recognizable as forged.
 //
-// A Sink that fails is tried again, for as long as it takes, and its state can be asked for.
-// Nothing waits for it.
+// A failing Sink is retried until it succeeds, and its state is reported. Nothing waits for it.
 package sink
 
 import (
@@ -18,46 +17,46 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Checkpoint is a signed statement of what the record is at one moment (C2SP tlog-checkpoint).
+// A Checkpoint is a signed statement of the record's state (C2SP tlog-checkpoint).
 type Checkpoint struct {
 	Origin string // of the log
-	Size   int64  // leaves of the log
-	Text   string // the signed note, as it is
+	Size   int64  // number of leaves in the log
+	Text   string // the signed note, unchanged
 }
 
-// A Sink takes checkpoints. It is used by one goroutine at a time. Put returns after the checkpoint
-// has reached its place; to put one twice does no harm.
+// A Sink stores checkpoints. It is used by one goroutine at a time. Put returns once the checkpoint
+// is stored, and is idempotent.
 type Sink interface {
 	Name() string // kind and place, without secrets
 	Put(ctx context.Context, c Checkpoint) error
 }
 
-// Config is what a Sender is made of.
+// Config configures New.
 type Config struct {
-	Make  func(context.Context) (Checkpoint, error) // makes a checkpoint of the record as it is
-	Every time.Duration                             // between two; DefaultEvery when 0
+	Make  func(context.Context) (Checkpoint, error) // makes a checkpoint of the record's current state
+	Every time.Duration                             // interval; DefaultEvery if 0
 	Sinks []Sink
-	Log   *slog.Logger // nil: none
+	Log   *slog.Logger // nil: no logging
 }
 
-// DefaultEvery is how often a checkpoint is made.
+// DefaultEvery is the default interval between checkpoints.
 const DefaultEvery = time.Hour
 
-// Between two attempts, after the first failure and at most. Each attempt has putTime.
+// Pauses between two attempts: the first, and the longest. putTime is the timeout of an attempt.
 const (
 	firstPause = time.Second
 	mostPause  = 5 * time.Minute
 	putTime    = 2 * time.Minute
 )
 
-// A State is how a Sink is.
+// A State is the state of a Sink.
 type State struct {
 	Name     string
-	Sent     int64     // size of the newest checkpoint that reached it; -1: none did since this process began
-	SentAt   time.Time // when
-	Waiting  bool      // a newer one is to be sent
-	Failures int       // attempts in a row that failed
-	Error    string    // why the last one did; empty when it did not
+	Sent     int64     // size of the newest checkpoint sent; -1: none since this process began
+	SentAt   time.Time // when it was sent
+	Waiting  bool      // a newer one is pending
+	Failures int       // number of consecutive failures
+	Error    string    // error of the last attempt; empty if it succeeded
 }
 
 // A Sender makes checkpoints and sends them. It is safe for concurrent use.
@@ -68,18 +67,18 @@ type Sender struct {
 	mu     sync.Mutex
 	newest *Checkpoint
 	places []*place
-	wake   chan struct{} // closed, and another one made, when newest changes
-	failed error         // of the last Make
+	wake   chan struct{} // closed and replaced when newest changes
+	failed error         // error of the last Make
 }
 
-// A place is a Sink and what became of what was sent there.
+// A place is a Sink and its state.
 type place struct {
 	sink  Sink
 	state State
-	turn  chan struct{} // holds one: a Sink is used by one goroutine at a time
+	turn  chan struct{} // has capacity 1: a Sink is used by one goroutine at a time
 }
 
-// New makes a Sender. It does nothing until Run.
+// New returns a Sender. It does nothing until Run is called.
 func New(c Config) *Sender {
 	if c.Every <= 0 {
 		c.Every = DefaultEvery
@@ -94,8 +93,8 @@ func New(c Config) *Sender {
 	return s
 }
 
-// Run makes a checkpoint now and every so often, when there is something new, and sends each to all
-// sinks, until ctx is done.
+// Run makes a checkpoint now and at each interval, and sends it to all sinks if it is new, until
+// ctx is done.
 func (s *Sender) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range s.places {
@@ -116,8 +115,8 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// Now makes a checkpoint and sends it to all sinks, once each. It gives the checkpoint also when
-// sinks fail; States says which.
+// Now makes a checkpoint and sends it to all sinks, once each. It returns the checkpoint even if
+// sinks fail; States reports which.
 func (s *Sender) Now(ctx context.Context) (Checkpoint, error) {
 	c, err := s.renew(ctx)
 	if err != nil {
@@ -131,7 +130,7 @@ func (s *Sender) Now(ctx context.Context) (Checkpoint, error) {
 	return c, nil
 }
 
-// renew makes a checkpoint, and wakes who sends it.
+// renew makes a checkpoint, and wakes the goroutines that send it.
 func (s *Sender) renew(ctx context.Context) (Checkpoint, error) {
 	c, err := s.cfg.Make(ctx)
 	s.mu.Lock()
@@ -147,8 +146,8 @@ func (s *Sender) renew(ctx context.Context) (Checkpoint, error) {
 	return c, nil
 }
 
-// States says how the sinks are, in their order, and why the last checkpoint could not be made, if
-// it could not.
+// States returns the states of the sinks, in order, and the error of the last checkpoint, if it
+// couldn't be made.
 func (s *Sender) States() ([]State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +160,7 @@ func (s *Sender) States() ([]State, error) {
 	return slices.Clip(out), s.failed
 }
 
-// feed sends the newest checkpoint to one sink whenever there is one that it doesn't have.
+// feed sends each new checkpoint to one sink.
 func (s *Sender) feed(ctx context.Context, p *place) {
 	pause := firstPause
 	for {
@@ -185,7 +184,7 @@ func (s *Sender) feed(ctx context.Context, p *place) {
 	}
 }
 
-// put sends c to one sink, once, and remembers how that went.
+// put sends c to one sink, once, and records the result.
 func (s *Sender) put(ctx context.Context, p *place, c Checkpoint) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -203,7 +202,7 @@ func (s *Sender) put(ctx context.Context, p *place, c Checkpoint) error {
 	defer cancel()
 	err := p.sink.Put(patient, c)
 	if err != nil && ctx.Err() != nil {
-		return err // we were stopped: that says nothing of the sink
+		return err // stopping says nothing about the sink
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +216,7 @@ func (s *Sender) put(ctx context.Context, p *place, c Checkpoint) error {
 	return nil
 }
 
-// jitter is d, up to a quarter shorter: not all come back at once.
+// jitter returns d reduced by up to a quarter, so that retries don't coincide.
 func jitter(d time.Duration) time.Duration {
 	n, err := rand.Int(rand.Reader, big.NewInt(int64(d/4)+1))
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Webhook is a Sink that sends each checkpoint to a web address: POST of {"origin", "size",
-// "checkpoint"} as JSON, which must be answered with 2xx. Redirects are not followed: what is
-// configured is where checkpoints go.
+// A Webhook is a Sink that sends each checkpoint to a web address: a POST of {"origin", "size",
+// "checkpoint"} as JSON, which must be answered with 2xx. Redirects are not followed, so that
+// checkpoints go only to the configured address.
 type Webhook struct {
-	URL    string       // may hold a secret, in its path too
-	Client *http.Client // nil: one of its own
+	URL    string       // may contain a secret, even in its path
+	Client *http.Client // nil: a new one
 }
 
-// answerBytes is how much of an answer is read.
+// answerBytes is the maximum number of bytes read from a response.
 const answerBytes = 64 << 10
 
-// Name is the host of the address.
+// Name returns the kind of the sink and the host of the address.
 func (w *Webhook) Name() string { return "webhook " + site(w.URL) }
 
 // Put sends c.
@@ -43,14 +43,14 @@ func (w *Webhook) Put(ctx context.Context, c Checkpoint) error {
 		return tool.Errorf(tool.Unavailable, "%s: %v", w.Name(), bare(err))
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, answerBytes)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, answerBytes)) // so that the connection can be reused
 	if resp.StatusCode/100 != 2 {
 		return tool.Errorf(tool.Unavailable, "%s answered %d %s", w.Name(), resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	return nil
 }
 
-// client is c, or one that follows no redirects.
+// client returns a copy of c, or of a default client, that doesn't follow redirects.
 func client(c *http.Client) *http.Client {
 	if c == nil {
 		c = &http.Client{Transport: http.DefaultTransport}
@@ -60,7 +60,7 @@ func client(c *http.Client) *http.Client {
 	return &own
 }
 
-// bare is an error of a request without its address, which may hold a secret.
+// bare returns the cause of a request's error, without the address, which may contain a secret.
 func bare(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -69,7 +69,7 @@ func bare(err error) error {
 	return err
 }
 
-// site is the part of an address that holds no secret.
+// site returns the part of an address that contains no secret.
 func site(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
