@@ -14,21 +14,21 @@ import (
 	"strings"
 )
 
-// A KeyError says why a key can't be used. Its text says what to do.
+// A KeyError says why a key can't be used, and what to do.
 type KeyError struct {
-	Path string // of the file; empty for a key that was given as text
+	Path string // path of the file; empty if the key was given as text
 	Msg  string
 	Err  error // may be nil
 }
 
-// Error gives the text.
+// Error returns the message.
 func (e *KeyError) Error() string { return e.Msg }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// ParseKey reads a key written in hexadecimal or base64 (of either alphabet, padded or not). The
-// error is a *KeyError, and repeats nothing of the text.
+// ParseKey parses a key in hexadecimal or base64 (either alphabet, padded or not). The error is a
+// *KeyError, and doesn't contain any part of the text.
 func ParseKey(text string) (*Key, error) {
 	text = strings.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){
@@ -42,14 +42,14 @@ func ParseKey(text string) (*Key, error) {
 	return nil, &KeyError{Msg: fmt.Sprintf("the key must be %d random bytes in hexadecimal or base64: make one with openssl rand -hex %d", KeySize, KeySize)}
 }
 
-// Texts returns the ways in which the key may be written, so that none of them is shown.
+// Texts returns the forms in which the key may be written, so that all of them can be masked.
 func (k *Key) Texts() []string {
 	b := k.secret[:]
 	return []string{hex.EncodeToString(b), strings.ToUpper(hex.EncodeToString(b)), base64.RawStdEncoding.EncodeToString(b), base64.RawURLEncoding.EncodeToString(b)}
 }
 
-// Open reads the key in the file at path, KeySize bytes that only this user may read, and makes it
-// where there is none. The error is a *KeyError.
+// Open reads the key in the file at path, which has KeySize bytes and is accessible only to its
+// user. It creates the file if it doesn't exist. The error is a *KeyError.
 func Open(path string) (*Key, error) {
 	k, err := readKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -58,14 +58,14 @@ func Open(path string) (*Key, error) {
 	if err := create(path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, &KeyError{Path: path, Err: err, Msg: fmt.Sprintf("make key file %s: %s", path, err)}
 	}
-	return readKey(path) // ours, or that of who was first
+	return readKey(path) // our key, or that of a concurrent process
 }
 
 func readKey(path string) (*Key, error) {
 	bad := func(format string, args ...any) (*Key, error) {
 		return nil, &KeyError{Path: path, Msg: fmt.Sprintf("key file %s ", path) + fmt.Sprintf(format, args...)}
 	}
-	// to open a pipe would be to wait for its writer
+	// opening a pipe would wait for its writer
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		return bad("is no regular file: put the key's %d bytes there, or move it away to get a new one", KeySize)
 	}
@@ -80,7 +80,7 @@ func readKey(path string) (*Key, error) {
 	}
 	switch mode := fi.Mode(); {
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
-		// Windows has no such modes: the folder's rights hold there
+		// Windows has no such modes: the folder's permissions apply there.
 		return bad("may be used by others (mode %04o): run chmod 600 on it; if others may have read it, sign out of all upstreams and move it away", mode.Perm())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, KeySize+1))
@@ -93,11 +93,11 @@ func readKey(path string) (*Key, error) {
 	return NewKey(b)
 }
 
-// create makes a key file that is whole whenever it can be seen. The error is fs.ErrExist where
-// another process was first.
+// create creates a key file atomically: once it is visible, it is complete. The error is
+// fs.ErrExist if another process created it first.
 func create(path string) (err error) {
 	var b [KeySize]byte
-	_, _ = rand.Read(b[:]) // it never fails: the process ends instead
+	_, _ = rand.Read(b[:]) // it never fails: it crashes the process instead
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".key-*") // with mode 0600
 	if err != nil {
@@ -111,7 +111,7 @@ func create(path string) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil { // unlike a rename, it replaces nothing
+	if err := os.Link(f.Name(), path); err != nil { // unlike rename, link replaces nothing
 		return err
 	}
 	d, err := os.Open(dir)
@@ -119,7 +119,7 @@ func create(path string) (err error) {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && runtime.GOOS != "windows" { // where folders can't be synced
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" { // folders can't be synced on Windows
 		return err
 	}
 	return nil

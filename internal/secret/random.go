@@ -1,10 +1,10 @@
 package secret
 
-// Random reports whether a part of an address, such as a segment of its path, looks like one that
-// was made to be guessed by nobody: what is like a key in it rather than like words and numbers. It
-// is a guess, for what is shown: a secret that looks like a word is not found.
+// Random reports whether a part of an address, such as a path segment, looks randomly generated:
+// like a key and not like words and numbers. It is a heuristic for display: a secret that looks
+// like a word is not detected.
 func Random(part string) bool {
-	const unbroken = 24 // letters and digits without a break that no name has
+	const unbroken = 24 // length of a run of letters and digits that no name has
 	turns, run := 0, 0
 	var last, before byte
 	for i := range len(part) {
@@ -16,7 +16,8 @@ func Random(part string) bool {
 		if run >= unbroken {
 			return true
 		}
-		if last != 0 && kind != last && !(last == 'A' && kind == 'a' && before != 'A') { // as in a word with a capital
+		// except a capital followed by lower-case letters, as in a capitalized word
+		if last != 0 && kind != last && !(last == 'A' && kind == 'a' && before != 'A') {
 			turns++
 		}
 		before, last = last, kind
@@ -24,7 +25,7 @@ func Random(part string) bool {
 	return len(part) >= 10 && turns >= 4 || len(part) >= 20 && turns == 3
 }
 
-// kindOf is what a byte is: 'a', 'A', '0', or 0 for all that parts words.
+// kindOf returns the class of a byte: 'a', 'A', '0', or 0 for a separator.
 func kindOf(c byte) byte {
 	switch {
 	case 'a' <= c && c <= 'z':

@@ -1,11 +1,11 @@
-// Package secret seals what the store must not keep in the clear: tokens of upstreams, memory of
-// suspended sessions.
+// Package secret seals data that must not be stored in plaintext, such as upstream tokens and the
+// memory of suspended sessions.
 //
-// A sealed text is one version byte, a random nonce of 12 bytes, and AES-256-GCM's output (the text
-// and a tag of 16 bytes), under a key of its own for each purpose: HKDF-SHA256 (RFC 5869) of the
-// store's key. What it belongs to (the name of an upstream, the number of a session) is
-// authenticated with it, so that it opens in its own place only. GCM's bound for random nonces, 2³²
-// texts under one key, is far from what one store seals.
+// A sealed text is a version byte, a random nonce of 12 bytes, and AES-256-GCM's output (the
+// ciphertext and a tag of 16 bytes). Each purpose has its own key, derived from the store's key
+// with HKDF-SHA256 (RFC 5869). The context of the text (the name of an upstream, the number of a
+// session) is authenticated with it, so it can't be unsealed in another place. A store seals far
+// fewer texts than GCM's limit for random nonces, 2³² texts under one key.
 package secret
 
 import (
@@ -27,7 +27,7 @@ import (
 const (
 	// KeySize is the size of a key in bytes.
 	KeySize = 32
-	// Overhead is how many bytes longer a sealed text is than the plain one.
+	// Overhead is the size of a sealed text minus that of its plaintext, in bytes.
 	Overhead = 1 + nonceSize + tagSize
 
 	version   = 1
@@ -35,23 +35,24 @@ const (
 	tagSize   = 16
 )
 
-// ErrUnseal says that a sealed text doesn't open: it was changed or cut, was sealed with another
-// key, for another purpose or another place, or is none at all. Which of these can't be told.
+// ErrUnseal means that a sealed text can't be unsealed. It was changed or truncated, was sealed
+// with another key, for another purpose or place, or is not a sealed text. These cases can't be
+// distinguished.
 var ErrUnseal = errors.New("sealed text does not open: it was changed, or sealed with another key")
 
-// A Key seals and opens. It is safe for concurrent use, and never prints itself.
+// A Key seals and unseals. It is safe for concurrent use, and never prints itself.
 type Key struct {
 	secret [KeySize]byte
 	made   sync.Map // by purpose: a *purposed, so that its keys are derived once
 }
 
-// purposed is what there is for a purpose.
+// A purposed holds the derived state for a purpose.
 type purposed struct {
 	aead cipher.AEAD
 	macs sync.Pool // of hash.Hash: HMAC-SHA256
 }
 
-// NewKey makes a Key of KeySize bytes, which it copies.
+// NewKey returns a Key with a copy of b, which must have KeySize bytes.
 func NewKey(b []byte) (*Key, error) {
 	if len(b) != KeySize {
 		return nil, fmt.Errorf("a key has %d bytes, not %d", KeySize, len(b))
@@ -64,29 +65,29 @@ func NewKey(b []byte) (*Key, error) {
 // Format keeps the key out of logs, whatever the verb.
 func (*Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "secret.Key") }
 
-// Seal seals plain for a purpose, so that it opens with the same purpose and bind only.
+// Seal seals plain for a purpose. It can be unsealed only with the same purpose and bind.
 func (k *Key) Seal(purpose string, plain []byte, bind ...[]byte) []byte {
 	return k.AppendSeal(nil, purpose, plain, bind...)
 }
 
-// AppendSeal appends the sealed text to dst, which may not overlap plain. With Overhead+len(plain)
-// bytes of room in dst nothing is copied but from plain to dst.
+// AppendSeal appends the sealed text to dst, which must not overlap plain. If dst has capacity for
+// Overhead+len(plain) more bytes, it allocates no new buffer.
 func (k *Key) AppendSeal(dst []byte, purpose string, plain []byte, bind ...[]byte) []byte {
 	dst = slices.Grow(dst, Overhead+len(plain))
 	at := len(dst) + 1
 	dst = append(dst, version)[:at+nonceSize]
 	nonce := dst[at:]
-	_, _ = rand.Read(nonce) // it never fails: the process ends instead
+	_, _ = rand.Read(nonce) // it never fails: it crashes the process instead
 	return k.of(purpose).aead.Seal(dst, nonce, plain, bound(bind))
 }
 
-// Unseal opens what Seal made with the same purpose and bind. The error is ErrUnseal.
+// Unseal unseals the output of Seal with the same purpose and bind. The error is ErrUnseal.
 func (k *Key) Unseal(purpose string, sealed []byte, bind ...[]byte) ([]byte, error) {
 	return k.AppendUnseal(nil, purpose, sealed, bind...)
 }
 
-// AppendUnseal appends the plain text to dst, which may not overlap sealed. With an error,
-// ErrUnseal, it gives nil, and nothing of the text.
+// AppendUnseal appends the plaintext to dst, which must not overlap sealed. On an error, which is
+// ErrUnseal, it returns nil.
 func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]byte) ([]byte, error) {
 	if len(sealed) < Overhead || sealed[0] != version {
 		return nil, ErrUnseal
@@ -99,29 +100,29 @@ func (k *Key) AppendUnseal(dst []byte, purpose string, sealed []byte, bind ...[]
 	return plain, nil
 }
 
-// of gives what there is for a purpose. Purposes are names in the program, and few.
+// of returns the derived state for a purpose. Purposes are constants of the program, and few.
 func (k *Key) of(purpose string) *purposed {
 	if p, ok := k.made.Load(purpose); ok {
 		return p.(*purposed)
 	}
 	sub, err := hkdf.Key(sha256.New, k.secret[:], nil, "biplane/"+purpose, KeySize)
 	if err != nil {
-		panic(err) // only for keys longer than SHA-256 can give
+		panic(err) // only for keys longer than HKDF can derive
 	}
 	block, err := aes.NewCipher(sub)
 	if err != nil {
-		panic(err) // only for other sizes of keys
+		panic(err) // only for other key sizes
 	}
 	gcm, err := cipher.NewGCM(block)
 	if err != nil {
-		panic(err) // only for other sizes of blocks
+		panic(err) // only for other block sizes
 	}
 	p, _ := k.made.LoadOrStore(purpose, &purposed{aead: gcm, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, sub) }}})
 	return p.(*purposed)
 }
 
-// bound is the data that is authenticated with the text: the version, and each part after its
-// length, so that no two lists of parts are the same bytes.
+// bound returns the data that is authenticated with the text: the version, then each part preceded
+// by its length, so that different lists have different encodings.
 func bound(parts [][]byte) []byte {
 	n := 1
 	for _, p := range parts {
@@ -134,14 +135,14 @@ func bound(parts [][]byte) []byte {
 	return b
 }
 
-// MAC gives HMAC-SHA256 of data under the key of a purpose: a digest that tells nothing of data to
-// who hasn't the key, even where data is short enough to be guessed.
+// MAC returns the HMAC-SHA256 of data under the key of a purpose. Without the key, the digest
+// reveals nothing about data, even if data is short enough to be guessed.
 func (k *Key) MAC(purpose string, data []byte) [sha256.Size]byte {
 	macs := &k.of(purpose).macs
 	m := macs.Get().(hash.Hash)
 	defer macs.Put(m)
 	m.Reset()
-	_, _ = m.Write(data) // a hash takes all
+	_, _ = m.Write(data) // a hash never fails
 	var sum [sha256.Size]byte
 	m.Sum(sum[:0])
 	return sum

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// Handler returns a handler of log records that takes secrets out of them before next gets them.
+// Handler returns a handler that masks secrets in log records before it passes them to next.
 func (m *Masker) Handler(next slog.Handler) slog.Handler {
 	if m == nil {
 		return next
@@ -42,7 +42,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.mask, h.next.WithGroup(name)}
 }
 
-// attr returns a without secrets. A value that is no text keeps its type when there is none in it.
+// attr returns a without secrets. A value that isn't a string keeps its type if it contains no
+// secret.
 func (h *handler) attr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {

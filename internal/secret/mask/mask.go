@@ -1,9 +1,8 @@
-// Package mask takes secret values out of texts and JSON: as they are, as JSON and URLs write them,
-// in base64 at any alignment, and in hexadecimal; also broken into lines. A Masker knows the
-// values; IsSecret and its kin say which values of a configuration are secret.
+// Package mask removes secret values from texts and JSON. It finds them in plain form, escaped for
+// JSON or URLs, in base64 at any alignment, in hexadecimal, and broken into lines. A Masker holds
+// the values. IsSecret and related functions report which values of a configuration are secret.
 //
-// A text in which there is no secret costs one pass that skips most of its bytes, and is returned
-// as it is.
+// A text without a secret costs one pass that skips most of its bytes, and is returned unchanged.
 package mask
 
 import (
@@ -17,25 +16,25 @@ import (
 	"sync/atomic"
 )
 
-// Redacted stands in the place of a secret.
+// Redacted replaces a secret.
 const Redacted = "[redacted]"
 
-// Bounds on the values that a Masker knows.
+// Limits of the values that a Masker holds.
 const (
-	MinValue  = 6    // bytes of the shortest value; what is shorter is in texts that have nothing to do with it
-	minLine   = 16   // of a line of a value with several, such as a private key
-	maxFixed  = 4096 // values
-	maxRecent = 512  // values that come and go, such as access tokens; the oldest are forgotten
+	MinValue  = 6    // minimum length of a value in bytes; shorter ones occur in unrelated texts
+	minLine   = 16   // minimum length of a line of a multi-line value, such as a private key
+	maxFixed  = 4096 // number of fixed values
+	maxRecent = 512  // number of recent values, such as access tokens; the oldest are dropped
 )
 
-// A Shape is the form of secrets that are known by how they begin: Prefix, then letters, digits and
-// _ up to Length bytes in all.
+// A Shape is the form of secrets with a known prefix: Prefix, followed by letters, digits and _,
+// with a total of Length bytes.
 type Shape struct {
 	Prefix string
 	Length int
 }
 
-// A Masker knows secret values. The nil Masker knows none. It is safe for concurrent use.
+// A Masker masks secret values. The nil Masker has none. It is safe for concurrent use.
 type Masker struct {
 	shapes []Shape
 
@@ -48,7 +47,7 @@ type Masker struct {
 	table atomic.Pointer[table] // nil: no values
 }
 
-// New returns a Masker without values, which masks what has one of the shapes.
+// New returns a Masker without values, which masks texts that have one of the shapes.
 func New(shapes ...Shape) *Masker {
 	return &Masker{shapes: shapes, held: map[string][]string{}, known: map[string]bool{}}
 }
@@ -60,15 +59,15 @@ func (m *Masker) Add(values ...string) {
 	}
 }
 
-// AddRecent adds values that others will follow, such as access tokens.
+// AddRecent adds values that will be superseded by others, such as access tokens.
 func (m *Masker) AddRecent(values ...string) {
 	if m != nil {
 		m.add(&m.recent, maxRecent, values)
 	}
 }
 
-// Hold sets the values that one holder has now, such as the tokens of an upstream: they are known
-// until it holds others, however many recent ones follow.
+// Hold sets the current values of a holder, such as the tokens of an upstream. They are masked
+// until the holder has others, however many recent values follow.
 func (m *Masker) Hold(holder string, values ...string) {
 	if m == nil {
 		return
@@ -86,7 +85,7 @@ func (m *Masker) Hold(holder string, values ...string) {
 	m.makeTable()
 }
 
-// makeTable makes the table of all values. The lock is held.
+// makeTable rebuilds the table of all values. The caller holds mu.
 func (m *Masker) makeTable() {
 	all := slices.Concat(m.fixed, m.recent)
 	for _, values := range m.held {
@@ -116,8 +115,8 @@ func (m *Masker) add(to *[]string, most int, values []string) {
 	}
 }
 
-// parts returns the texts by which a value is found: itself, the credential after Bearer or Basic,
-// the lines of a private key.
+// parts returns the texts that are masked for a value: the value itself, the credential after
+// Bearer or Basic, a password in a URL, and the lines of a private key.
 func parts(v string) (out []string) {
 	add := func(s string, least int) {
 		if s = strings.TrimSpace(s); len(s) >= least {
@@ -150,7 +149,7 @@ func isScheme(s string) bool {
 	return slices.Contains([]string{"bearer", "basic", "token", "apikey", "digest", "negotiate"}, strings.ToLower(s))
 }
 
-// Longest returns how many bytes of a text one value can take.
+// Longest returns the maximum number of bytes that a value can occupy in a text.
 func (m *Masker) Longest() int {
 	if m == nil {
 		return 0
@@ -178,8 +177,8 @@ func (m *Masker) Text(s string) string {
 }
 
 // JSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
-// JSON, and nothing changes outside of its strings, but for numbers that have a value in their
-// digits: they become a string. Without a secret it returns data itself.
+// valid, and only its strings change, except that a number whose digits contain a secret becomes a
+// string. If there is no secret, JSON returns data itself.
 func (m *Masker) JSON(data []byte) []byte {
 	if m == nil || len(data) < MinValue {
 		return data
@@ -196,13 +195,13 @@ func (m *Masker) JSON(data []byte) []byte {
 	return replace(data, found)
 }
 
-// A span is a part of a text that is replaced.
+// A span is a part of a text to be replaced.
 type span struct {
 	from, to int
 	with     string
 }
 
-// find returns the secrets in data, in order and apart from each other.
+// find returns the secrets in data, in order and without overlaps.
 func (m *Masker) find(data []byte) []span {
 	var found []span
 	if t := m.table.Load(); t != nil {
@@ -268,10 +267,9 @@ func replace(data []byte, found []span) []byte {
 	return append(out, data[at:]...)
 }
 
-// fit returns the spans so that replacing them leaves valid JSON: of each, what lies within
-// strings, on whole characters. A number with a part of a span in it is replaced whole, by a
-// string. A span may reach over several tokens: of a value that is JSON itself, or of values that
-// overlap.
+// fit returns the spans adjusted so that replacing them leaves valid JSON: the parts of them in
+// strings, on whole characters. A number that overlaps a span is replaced by a string. A span may
+// cover several tokens, if the value is itself JSON, or if values overlap.
 func fit(data []byte, found []span) (out []span) {
 	for i := 0; i < len(data) && len(found) > 0; {
 		switch c := data[i]; {
@@ -296,10 +294,10 @@ func fit(data []byte, found []span) (out []span) {
 	return out
 }
 
-// inString appends the parts of spans that lie in the string whose text begins at i, and returns
-// where the string ends.
+// inString appends the parts of spans in the string whose text begins at i, and returns the end of
+// the string.
 func inString(data []byte, i int, found, out []span) (end int, _ []span) {
-	open := false // the last of out may grow
+	open := false // the last span of out may grow
 	for data[i] != '"' {
 		n := 1
 		if data[i] == '\\' {
@@ -316,7 +314,7 @@ func inString(data []byte, i int, found, out []span) (end int, _ []span) {
 			out[len(out)-1].to = i + n
 		default:
 			out, open = append(out, span{i, i + n, found[0].with}), true
-			if found[0].from < i { // only a part of it is here
+			if found[0].from < i { // only a part of the span is here
 				out[len(out)-1].with = Redacted
 			}
 		}

@@ -11,38 +11,39 @@ import (
 	"github.com/biplane-dev/biplane/internal/secret"
 )
 
-// MinUnnamed is the shortest value, in bytes, that is secret though no name says so.
+// MinUnnamed is the minimum length, in bytes, of a value that is secret although its name doesn't
+// say so.
 const MinUnnamed = 8
 
 var (
-	// namesSecret matches what names of secrets end in, or have as a word.
+	// namesSecret matches names of secrets, by their endings or by a word in them.
 	namesSecret = lazily.Regexp(`(?i)(?:pass(?:word|wd|phrase)?|pwd|secret|token|tok|key|credentials?|cookie|jwt|dsn|signature|bearer)s?$|` +
 		`(?:^|[_\-. ])(?:pass(?:word|wd|phrase)?|pwd|pw|pin|secret|token|key|auth|authorization|credentials?|creds?|cookie|jwt|pat|dsn)s?(?:$|[_\-. ])|apikey|api_key|secret`)
-	// namesPlain matches what names of settings end in that hold no secret, whatever else is in
-	// them.
+	// namesPlain matches names of settings that contain no secret, by their endings, whatever else
+	// they contain.
 	namesPlain = lazily.Regexp(`(?i)(?:^|[_\-. ])(?:file|path|dir|directory|folder|home|url|uri|endpoint|host|hostname|port|addr|address|domain|type|mode|` +
 		`method|limit|size|count|name|user|username|login|email|id|ttl|expiry|timeout|region|zone|locale|lang|language|tz|timezone|env|environment|stage|level|version|enabled|debug|org|organization|project|model|format|accept|agent|host)s?$`)
 	// words matches lower-case words and numbers with separators, such as production, eu-central-1
 	// or gpt-4o-mini.
 	words = lazily.Regexp(`^[a-z]+(?:[-._:/ =,][a-z0-9]+|\d{1,5})*$`)
-	// hosts matches names of hosts and addresses of IP, with a port or without.
+	// hosts matches host names and IP addresses, with or without a port.
 	hosts = lazily.Regexp(`^(?:localhost|(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}|[0-9.]{7,15}|\[[0-9a-fA-F:]+\])(?::\d{1,5})?$`)
-	// packages matches names of packages as registries have them.
+	// packages matches names of packages in registries.
 	packages = lazily.Regexp(`^(?:@[a-z0-9~-][\w.~-]*/)?[a-z0-9~-][a-z0-9._~-]*@[\w.^~*-]+$|^@[a-z0-9~-][\w.~-]*/[a-z0-9~-][\w.~-]*$`)
 	numbers  = lazily.Regexp(`^[-+]?[\d.,:/_-]+(?:ms|[smhdkMGTK]i?[bB]?)?$`)
-	// trivial are secret under no name, common only under that of a secret.
+	// trivial values are not secret under any name; common ones only under the name of a secret.
 	trivial = []string{"true", "false", "none", "null", "enabled", "disabled", "default", "undefined", "required", "optional", "bearer", "oauth2", "anonymous",
 		// well-known passwords of test installations
 		"password", "changeme", "postgres", "postgresql", "mysecretpassword", "minioadmin", "rabbitmq", "mariadb", "mongodb", "elastic", "administrator", "example", "secret",
-		// names of the protocol
+		// names used by the protocol
 		"jsonrpc", "method", "params", "result", "content", "structuredcontent", "message", "description", "inputschema", "outputschema", "properties", "string", "object", "number", "boolean", "integer"}
 	common = []string{"production", "development", "staging", "localhost", "information", "warning", "verbose", "application/json", "text/plain", "text/event-stream", "keep-alive"}
 )
 
-// IsSecret reports whether the value of a setting, a variable or a header may be secret, when it is
-// written in the configuration. Under a name that says so it is secret from MinValue bytes on,
-// under another from MinUnnamed bytes on unless it looks ordinary: words, numbers, paths, hosts,
-// addresses without credentials, packages.
+// IsSecret reports whether the value of a setting, a variable or a header in the configuration may
+// be secret. If the name is that of a secret, a value of at least MinValue bytes is. Otherwise it
+// needs MinUnnamed bytes, and must not look ordinary: words, numbers, paths, hosts, addresses
+// without credentials, packages.
 func IsSecret(name, value string) bool {
 	switch {
 	case len(value) < MinValue || ordinary(value):
@@ -53,9 +54,9 @@ func IsSecret(name, value string) bool {
 	return len(value) >= MinUnnamed && !words().MatchString(value) && !sentence(value) && (secret.Random(value) || !namesPlain().MatchString(name))
 }
 
-// IsSecretVariable reports whether the value of a variable of the environment, to which the
-// configuration refers, may be secret. It differs from IsSecret in that words are secret too,
-// unless the variable's name says that it holds something else.
+// IsSecretVariable reports whether the value of an environment variable that the configuration
+// refers to may be secret. Unlike in IsSecret, words are secret, too, unless the variable's name is
+// that of another setting.
 func IsSecretVariable(name, value string) bool {
 	switch {
 	case len(value) < MinValue || ordinary(value):
@@ -74,7 +75,7 @@ func named(name string) bool {
 	return namesSecret().MatchString(name) && !namesPlain().MatchString(name)
 }
 
-// ordinary reports whether a value is no secret whatever it is called.
+// ordinary reports whether a value is not a secret, whatever its name.
 func ordinary(v string) bool {
 	switch {
 	case slices.Contains(trivial, strings.ToLower(v)):
@@ -92,14 +93,14 @@ func ordinary(v string) bool {
 	return hosts().MatchString(v) || packages().MatchString(v)
 }
 
-// mixed reports whether a part of an address has digits and letters of both cases, as no name has.
+// mixed reports whether a part of an address has digits and letters of both cases, as names don't.
 func mixed(address string) bool {
 	return slices.ContainsFunc(strings.Split(address, "/"), func(part string) bool {
 		return strings.ContainsAny(part, "0123456789") && strings.ToLower(part) != part && strings.ToUpper(part) != part && !strings.Contains(part, ".")
 	})
 }
 
-// sentence reports whether a value is several words as people write them.
+// sentence reports whether a value is several words of prose.
 func sentence(v string) bool {
 	all := strings.Fields(v)
 	if len(all) < 3 {
@@ -110,8 +111,8 @@ func sentence(v string) bool {
 	})
 }
 
-// AddNamed adds the values that are secret by IsSecret, by their names, and the credentials that
-// addresses hold.
+// AddNamed adds the values that are secret according to IsSecret, by name, and the credentials in
+// addresses.
 func (m *Masker) AddNamed(values map[string]string) {
 	for name, v := range values {
 		if IsSecret(name, v) {
@@ -121,11 +122,11 @@ func (m *Masker) AddNamed(values map[string]string) {
 	}
 }
 
-// AddAddress adds what is secret in an address.
+// AddAddress adds the secrets in an address.
 func (m *Masker) AddAddress(address string) { m.Add(Credentials(address)...) }
 
-// Credentials returns what is secret in an address: its password, values of its query with such
-// names, and what looks like a key.
+// Credentials returns the secrets in an address: its password, query values with the name of a
+// secret, and parts that look like a key.
 func Credentials(address string) (out []string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || u.Host == "" {
@@ -154,8 +155,8 @@ func Credentials(address string) (out []string) {
 	return out
 }
 
-// AddArguments adds what is secret in the arguments of a command: values of flags with such names,
-// and addresses.
+// AddArguments adds the secrets in the arguments of a command: values of flags with the name of a
+// secret, and credentials in addresses.
 func (m *Masker) AddArguments(args []string) {
 	for i, arg := range args {
 		if flag, value, ok := strings.Cut(arg, "="); ok && IsSecret(strings.TrimLeft(flag, "-"), value) && named(strings.TrimLeft(flag, "-")) {

@@ -14,30 +14,30 @@ import (
 	"unicode/utf8"
 )
 
-// A form is one way in which a value is written.
+// A form is an encoding of a value.
 type form struct {
 	text   []byte
-	base64 bool // a part of a longer text in base64
+	base64 bool // part of a longer base64 text
 }
 
 const (
 	tableBits = 15
-	block     = 3 // bytes that the search looks at
+	block     = 3 // bytes in a block of the search
 )
 
-// A table finds forms by the algorithm of Wu and Manber: it looks at the last block of a window as
-// long as the shortest form, and moves on by as much as no form allows it to be there.
+// A table finds forms with the Wu-Manber algorithm. It hashes the last block of a window as long as
+// the shortest form, and skips as many bytes as possible without missing a form.
 type table struct {
 	shortest int
-	longest  int // of the values
-	reach    int // of the forms, and of values in escapes
+	longest  int // length of the longest value
+	reach    int // length of the longest form, including escaped values
 	wide     bool
 	slash    bool
 	shift    [1 << tableBits]uint8
 	forms    map[uint32][]form // by the block at the end of the window, the longest first
 }
 
-// newTable returns a table of values, nil when there is none.
+// newTable returns a table of values, or nil if there are none.
 func newTable(values []string) *table {
 	if len(values) == 0 {
 		return nil
@@ -92,16 +92,16 @@ func hash(b []byte) uint32 {
 	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 2654435761 >> (32 - tableBits)
 }
 
-// quoted is s within a string of JSON.
+// quoted returns s as it is written in a JSON string.
 func quoted(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string can be encoded
+	_ = e.Encode(s) // a string can always be encoded
 	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
 }
 
-// aligned returns the characters of base64 that depend on v alone, when before bytes precede it in
+// aligned returns the base64 characters that depend only on v, if v is preceded by before bytes in
 // a group of three.
 func aligned(v string, before int) string {
 	s := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), v...))
@@ -110,14 +110,14 @@ func aligned(v string, before int) string {
 	return s[first:last]
 }
 
-// find returns where forms are in data.
+// find returns the positions of forms in data.
 func (t *table) find(data []byte) []span {
 	found := t.scan(data, nil, nil)
 	return t.decoded(data, found)
 }
 
-// scan appends the forms in data to found. at says where in the original text each byte of data
-// comes from; nil: data is that.
+// scan appends the forms in data to found. at maps each byte of data to its position in the
+// original text; nil means that data is the original text.
 func (t *table) scan(data []byte, at []int32, found []span) []span {
 	n := len(data)
 	for i := t.shortest - 1; i < n; {
@@ -146,8 +146,8 @@ func (t *table) scan(data []byte, at []int32, found []span) []span {
 	return found
 }
 
-// around widens a span in base64 by the characters that hold the value's first and last bits, and
-// replaces it by as many characters, so that what is around it can still be decoded.
+// around extends a span in base64 to the characters with the value's first and last bits. The
+// replacement has the same length, so that the surrounding text can still be decoded.
 func around(data []byte, s span) span {
 	if s.from > 0 && isBase64(data[s.from-1]) {
 		s.from--
@@ -156,7 +156,7 @@ func around(data []byte, s span) span {
 		s.to++
 	}
 	if (s.from == 0 || !isBase64(data[s.from-1])) && (s.to == len(data) || !isBase64(data[s.to]) && data[s.to] != '=') {
-		return s // it is the value alone
+		return s // only the value, without surrounding text
 	}
 	const word = "redacted"
 	s.with = strings.Repeat(word, (s.to-s.from)/len(word)+1)[:s.to-s.from]
@@ -165,10 +165,10 @@ func around(data []byte, s span) span {
 
 func isBase64(c byte) bool { return isWord(c) || c == '+' || c == '/' || c == '-' }
 
-// window returns how many bytes around an escape may belong to a value with it.
+// window returns how many bytes around an escape may belong to the same value.
 func (t *table) window() int { return 8*t.longest + 16 }
 
-// decoded appends the values that are written with escapes (\u0041, \/, %41) or broken into lines.
+// decoded appends the values that contain escapes (\u0041, \/, %41) or are broken into lines.
 func (t *table) decoded(data []byte, found []span) []span {
 	within := func(trigger func([]byte) int) func(at, end int) int {
 		return func(at, end int) int {
@@ -179,7 +179,7 @@ func (t *table) decoded(data []byte, found []span) []span {
 		}
 	}
 	for _, kind := range []struct {
-		next   func(at, end int) int // where the first sign of it is; -1: there is none
+		next   func(at, end int) int // position of the first escape or line break; -1: none
 		decode func(data []byte, from, to int, found []span) []span
 	}{
 		{within(percent), t.unpercented},
@@ -194,7 +194,7 @@ func (t *table) decoded(data []byte, found []span) []span {
 				break
 			}
 			from, to := max(done, i-t.window()), min(len(data), i+t.window())
-			for to < len(data) { // while the next one is near
+			for to < len(data) { // extend while the next one is near
 				next := kind.next(to, min(len(data), to+t.window()))
 				if next < 0 {
 					break
@@ -208,7 +208,7 @@ func (t *table) decoded(data []byte, found []span) []span {
 	return found
 }
 
-// percent returns where the first escape of a URL is; -1: there is none.
+// percent returns the position of the first URL escape, or -1.
 func percent(data []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(data[at:], '%')
@@ -222,8 +222,8 @@ func percent(data []byte) int {
 	}
 }
 
-// escape returns where the first escape is that may stand for a character of a value; -1: there is
-// none. It reads nothing after that one: it is called again for what follows.
+// escape returns the position of the first escape that may encode a character of a value, or -1. It
+// doesn't read further, because it is called again for the remaining text.
 func (t *table) escape(data []byte) int {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(data[at:], '\\')
@@ -241,7 +241,7 @@ func (t *table) escape(data []byte) int {
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// unpercented appends the values in data[from:to] that are written with the escapes of a URL.
+// unpercented appends the values in data[from:to] that contain URL escapes.
 func (t *table) unpercented(data []byte, from, to int, found []span) []span {
 	text, pos := make([]byte, 0, to-from), make([]int32, 0, to-from+1)
 	for i := from; i < to; i++ {
@@ -255,20 +255,20 @@ func (t *table) unpercented(data []byte, from, to int, found []span) []span {
 	return t.scan(text, append(pos, int32(to)), found)
 }
 
-// maxEscaped bounds how often a value in JSON may have been put into strings of JSON.
+// maxEscaped is the maximum depth at which nested JSON strings are decoded.
 const maxEscaped = 4
 
-// unescaped appends the values in data[from:to] that are written with the escapes of JSON, in
-// strings of strings too.
+// unescaped appends the values in data[from:to] that contain JSON escapes, including those in
+// nested strings.
 func (t *table) unescaped(data []byte, from, to int, found []span) []span {
-	for from > 0 && data[from-1] == '\\' { // not in the middle of an escape
+	for from > 0 && data[from-1] == '\\' { // don't start within an escape
 		from--
 	}
 	text, pos := data[from:to], make([]int32, to-from+1)
 	for i := range pos {
 		pos[i] = int32(from + i)
 	}
-	for range maxEscaped { // forms have the other escapes
+	for range maxEscaped { // forms include the other escapes
 		text, pos = unescape(text, pos)
 		found = t.scan(text, pos, found)
 		if t.escape(text) < 0 {
@@ -278,8 +278,8 @@ func (t *table) unescaped(data []byte, from, to int, found []span) []span {
 	return found
 }
 
-// unescape decodes the escapes of JSON in a text once. pos says where each of its bytes comes from,
-// and where it ends.
+// unescape decodes the JSON escapes in a text once. pos has the original position of each byte, and
+// the end position.
 func unescape(text []byte, pos []int32) ([]byte, []int32) {
 	out, at := make([]byte, 0, len(text)), make([]int32, 0, len(pos))
 	for i := 0; i < len(text); {
@@ -301,7 +301,7 @@ func unescape(text []byte, pos []int32) ([]byte, []int32) {
 	return out, append(at, pos[len(text)])
 }
 
-// escaped returns what the escape at the beginning of a text stands for, and its length.
+// escaped returns the decoded escape at the beginning of a text, and its encoded length.
 func escaped(text []byte) ([]byte, int) {
 	switch text[1] {
 	case 'n':
@@ -323,7 +323,7 @@ func escaped(text []byte) ([]byte, int) {
 	return text[1:2], 2
 }
 
-// unit returns the code unit of an escape like \u0041.
+// unit returns the UTF-16 code unit of an escape like \u0041.
 func unit(text []byte) (rune, bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
@@ -332,16 +332,16 @@ func unit(text []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// minWidth is the shortest line, in bytes, of a text that is broken into lines wherever they are
-// full, as base64 is.
+// minWidth is the minimum length of a line, in bytes, in a text that is broken at a fixed width, as
+// base64 is.
 const minWidth = 16
 
-// unbroken reports whether a text that is broken so may have c at the end or the beginning of a
-// line.
+// unbroken reports whether c may be at the beginning or end of a line in a text that is broken at a
+// fixed width.
 func unbroken(c byte) bool { return isBase64(c) || c == '.' }
 
-// lineBreak returns where the first break is between at and end after a full line; -1: there is
-// none. sign is how it is written: a line feed, or a backslash of an escape.
+// lineBreak returns the position of the first line break after a full line between at and end, or
+// -1. sign is its first character: a line feed, or the backslash of an escape.
 func lineBreak(data []byte, sign byte, at, end int) int {
 	for at < end {
 		i := bytes.IndexByte(data[at:end], sign)
@@ -349,7 +349,7 @@ func lineBreak(data []byte, sign byte, at, end int) int {
 			return -1
 		}
 		i += at
-		// as most escapes
+		// Most escapes are not line breaks.
 		if sign == '\\' && (i+1 == end || data[i+1] != 'n' && data[i+1] != 'r' && data[i+1] != '\\') {
 			at = i + 2
 			continue
@@ -370,12 +370,12 @@ func lineBreak(data []byte, sign byte, at, end int) int {
 	return -1
 }
 
-// maxBreak bounds a break with the indentation of the next line.
+// maxBreak is the maximum length of a line break with the indentation of the next line.
 const maxBreak = 64
 
-// breakLength returns the length of the line break at the beginning of a text, with the indentation
-// that follows; 0: there is none. The break may be written with the escapes of JSON, in strings of
-// strings too.
+// breakLength returns the length of the line break at the beginning of a text, including the
+// indentation that follows, or 0. The break may be written with JSON escapes, even in nested
+// strings.
 func breakLength(text []byte) int {
 	n, feeds := 0, 0
 	for n < len(text) && n < maxBreak {
