@@ -241,7 +241,8 @@ func (l *Ledger) Prove(ctx context.Context, p tool.Principal, id, at string) (*a
 	return &api.AuditProof{Proof: text}, err
 }
 
-// broken so that nothing can be added to it is verified all the same.
+// Verify verifies the whole record, and records any faults. It works even if the record is so
+// damaged that nothing can be added to it.
 func (l *Ledger) Verify(ctx context.Context, p tool.Principal, outside []string) (*api.AuditReport, error) {
 	l.inspect()
 	unread := l.read(ctx, p, "verify", nil)
