@@ -9,12 +9,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A call that another process began goes on in the record of that, if it is the same call; else it
-// has another one, and the first an end.
+// A call that another process began continues its record, if it is still the same call. Otherwise
+// it has a new record, and the first one is ended.
 func TestAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		ended  bool // the first one
+		ended  bool // the first one has ended
 		change func(*tool.Call, *audit.Decision)
 		same   bool
 	}{
@@ -72,7 +72,7 @@ func TestAgain(t *testing.T) {
 		})
 	}
 	l := audit.New(audit.Config{})
-	for _, id := range []string{"", "06gzznwtfg00000069fzha6qqm"} { // of no record
+	for _, id := range []string{"", "06gzznwtfg00000069fzha6qqm"} { // not the id of a record
 		if _, err := l.Begin(t.Context(), &tool.Call{ID: "x9.1", Parent: "x9", Path: "gh.list", Again: id}, allow); err != nil {
 			t.Error(err)
 		}

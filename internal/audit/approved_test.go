@@ -8,12 +8,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Verify reports each call that names an approver who, by the record, never approved it.
+// Verify reports each call that names an approver who, according to the record, never approved it.
 func TestVerifyApprovers(t *testing.T) {
 	for name, c := range map[string]struct {
-		event  audit.Event // of the decision
-		effect string      // of the call
-		says   string      // empty: nothing is wrong
+		event  audit.Event // the decision
+		effect string      // the call's
+		says   string      // empty: no faults
 	}{
 		"decided":       {decision("apr_1", "approved", "local:bob", "ex_1", "a.b", ""), "ask", ""},
 		"no decision":   {audit.Event{}, "ask", "the record has no such decision"},

@@ -16,7 +16,7 @@ func TestMemory(t *testing.T) {
 	audittest.Run(t, func(*testing.T) audittest.Store { return audit.NewMemory() })
 }
 
-// steps is a clock that goes on by a second each time it is read.
+// steps returns a clock that advances by a second each time it is read.
 func steps() func() time.Time {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return func() time.Time { now = now.Add(time.Second); return now }
@@ -60,7 +60,7 @@ func TestCalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cancel() // an end is recorded all the same
+			cancel() // an end is still recorded
 			if err := e.End(ctx, tt.res, tt.err); err != nil {
 				t.Fatal(err)
 			}
@@ -89,11 +89,11 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// A durable Memory remembers whether a begin asked for the disk.
+// A durable is a Memory that remembers whether leaves had to be on the disk.
 type durable struct {
 	*audit.Memory
 	began bool
-	event bool // and the last event
+	event bool // of the last event
 }
 
 func (d *durable) Append(ctx context.Context, a *audit.Addition) error {
@@ -139,8 +139,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestIntents: what is to happen to an execution is on the disk before it does, or is an error; how
-// one ended is not waited for.
+// TestIntents checks that what is about to happen to an execution is on the disk first, or is an
+// error. The end of an execution isn't waited for.
 func TestIntents(t *testing.T) {
 	d := &durable{Memory: audit.NewMemory()}
 	l := audit.New(audit.Config{Store: d})

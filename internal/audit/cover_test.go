@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// treeView is a View of the stored hashes of a tree.
+// A treeView is a View of the stored hashes of a tree.
 type treeView struct {
 	View
 	hashes []tlog.Hash
@@ -24,8 +24,8 @@ func (v treeView) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 	return out, nil
 }
 
-// TestCover checks some leaves of trees of all sizes, some of them changed: outside names these,
-// and no others.
+// TestCover checks some leaves of trees of all sizes, after changing some of them. outside reports
+// exactly those.
 func TestCover(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

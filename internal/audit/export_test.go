@@ -7,17 +7,18 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Redact reports whether the quick look finds nothing to redact, and what is left when all is read.
+// Redact reports whether the fast path finds nothing to redact, and returns the fully redacted
+// data.
 func Redact(r Retention, data []byte) (plain bool, redacted []byte) {
 	k := newKeeper(nil, r)
 	return k.plain(data), k.redacted(data)
 }
 
-// Sign makes a checkpoint of h, whatever the log has.
+// Sign returns a checkpoint of h, whatever the log has.
 func (s *Signer) Sign(h Head) (string, error) { return s.sign(h) }
 
-// Encodings gives a leaf all of whose members are set from text as it is encoded, and by the
-// library.
+// Encodings returns a leaf with all of its members set from text, as encode and as the JCS library
+// encode it.
 func Encodings(text string, n int64) (ours, canonical []byte) {
 	c := &content{}
 	fill(reflect.ValueOf(c).Elem(), text, n)

@@ -1,7 +1,7 @@
 package audit_test
 
-// A second implementation of what checks the record: its trees, its checkpoints, its proofs. It
-// shares no code with package audit, nor with golang.org/x/mod; it follows RFC 6962 and RFC 9162
+// This is a second implementation of the record's verification: its trees, checkpoints and proofs.
+// It shares no code with package audit or golang.org/x/mod. It follows RFC 6962 and RFC 9162
 // (section 2.1), and C2SP's signed-note, tlog-checkpoint and tlog-proof.
 
 import (
@@ -30,7 +30,7 @@ func leafSum(b []byte) sum { return sha256.Sum256(append([]byte{0}, b...)) }
 
 func innerSum(l, r sum) sum { return sha256.Sum256(slices.Concat([]byte{1}, l[:], r[:])) }
 
-// treeSum is MTH of RFC 6962, section 2.1.
+// treeSum computes MTH of RFC 6962, section 2.1.
 func treeSum(leaves [][]byte) sum {
 	switch n := len(leaves); n {
 	case 0:
@@ -46,7 +46,7 @@ func treeSum(leaves [][]byte) sum {
 	}
 }
 
-// included is the algorithm of RFC 9162, section 2.1.3.2.
+// included implements the algorithm of RFC 9162, section 2.1.3.2.
 func included(leaf sum, index, size uint64, path []sum, root sum) bool {
 	if index >= size {
 		return false
@@ -71,7 +71,7 @@ func included(leaf sum, index, size uint64, path []sum, root sum) bool {
 	return sn == 0 && r == root
 }
 
-// extends is the algorithm of RFC 9162, section 2.1.4.2.
+// extends implements the algorithm of RFC 9162, section 2.1.4.2.
 func extends(first, second uint64, path []sum, firstRoot, secondRoot sum) bool {
 	switch {
 	case first > second || first == 0:
@@ -110,7 +110,7 @@ func extends(first, second uint64, path []sum, firstRoot, secondRoot sum) bool {
 	return sn == 0 && fr == firstRoot && sr == secondRoot
 }
 
-// A signedHead is a checkpoint whose signature was good.
+// A signedHead is a checkpoint with a valid signature.
 type signedHead struct {
 	origin string
 	size   uint64
@@ -175,7 +175,7 @@ func sums(lines []string) (out []sum, err error) {
 	return out, nil
 }
 
-// openProof checks one tlog-proof, and gives the leaf in its extra line.
+// openProof checks a tlog-proof, and returns the leaf in its extra line.
 func openProof(text, vkey string) (leaf []byte, index uint64, err error) {
 	head, note, ok := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
@@ -212,7 +212,7 @@ func splitProofs(text string) (out []string) {
 	return out
 }
 
-// TestIndependent lets the second implementation check what the first one made.
+// TestIndependent checks the output of package audit with the second implementation.
 func TestIndependent(t *testing.T) {
 	ctx := t.Context()
 	for _, size := range []int{1, 2, 3, 7, 8, 9, 23, 64, 65} {
@@ -295,23 +295,22 @@ func checkConsistency(t *testing.T, l *audit.Log, older string, h *signedHead, l
 	}
 }
 
-// The bytes of a leaf are canonical: members in the order of their names, no white space, each
-// once.
+// The bytes of a leaf are canonical: members sorted by name, without white space, each once.
 func TestLeavesAreCanonical(t *testing.T) {
 	for _, l := range newLog(t, 23).leaves {
 		var v map[string]any
 		if err := json.Unmarshal(l.Data, &v); err != nil {
 			t.Fatal(err)
 		}
-		out, err := json.Marshal(v) // sorted; there is nothing in these leaves that it escapes otherwise
+		out, err := json.Marshal(v) // sorted; nothing in these leaves is escaped differently
 		if err != nil || !bytes.Equal(out, l.Data) {
 			t.Errorf("leaf %d: %s, want %s", l.Seq, l.Data, out)
 		}
 	}
 }
 
-// A proof with anything changed in it holds for neither implementation, or still proves the same
-// leaf at the same index.
+// A proof with any change is invalid for both implementations, or still proves the same leaf at the
+// same index.
 func TestProofProperty(t *testing.T) {
 	c := newLog(t, 45, 20)
 	l := audit.New(audit.Config{Store: c.Store, Signer: c.signer})
@@ -353,7 +352,7 @@ func TestProofProperty(t *testing.T) {
 	})
 }
 
-// A verifier key's hash, as signed-note has it, of a key that is given; and what is no key.
+// TestKeys checks a verifier key's hash, as in signed-note, for a known key, and invalid keys.
 func TestKeys(t *testing.T) {
 	seed := bytes.Repeat([]byte{9}, 32)
 	s, err := audit.NewSigner("example.com/log", seed)

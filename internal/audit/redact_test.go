@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// what is kept of arguments under a retention, and under which digest.
+// keptOf returns what is kept of arguments under a retention, and their payload.
 func keptOf(t *testing.T, r audit.Retention, args string) (kept string, p audit.Payload) {
 	t.Helper()
 	l := audit.New(audit.Config{Retention: r})
@@ -66,7 +66,7 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// Values that the configuration got of the environment are kept nowhere, whatever else is.
+// Values that the configuration read from the environment are never kept.
 func TestHiddenValuesAreNotKept(t *testing.T) {
 	values := []string{`s3cr"t<val>`, "wörd-wörd", "12345678", "short"}
 	for _, keep := range []audit.Keep{audit.KeepRedacted, audit.KeepFull} {
@@ -83,7 +83,7 @@ func TestHiddenValuesAreNotKept(t *testing.T) {
 			}
 		}
 	}
-	// Not even a part of one stands where the bytes are cut.
+	// Not even a part of one remains at the point where the data is cut.
 	for at := range 12 {
 		args := `"` + strings.Repeat("s3cr\\\"t<val>", 9) + strings.Repeat("x", audit.KeptBytes-120-at) + strings.Repeat("12345678", 20) + `"`
 		if got, _ := keptOf(t, audit.Retention{Arguments: audit.KeepFull, Mask: masker(values...)}, args); strings.Contains(got, "1234") || strings.Contains(got, "s3cr") || len(got) > audit.KeptBytes {
@@ -105,7 +105,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Results and texts of errors are kept as retention says, and never stand in a leaf.
+// Results and error texts are kept as retention says, and are never in a leaf.
 func TestEndsAreKept(t *testing.T) {
 	for _, tt := range []struct {
 		results       audit.Keep
@@ -186,8 +186,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// TestEncodingOfEachCharacter has each character of ASCII at each place of a text, since several
-// are looked at together.
+// TestEncodingOfEachCharacter puts each ASCII character at each position of a text, because several
+// are checked at once.
 func TestEncodingOfEachCharacter(t *testing.T) {
 	for c := range byte(utf8.RuneSelf) {
 		for at := range 18 {
@@ -200,7 +200,7 @@ func TestEncodingOfEachCharacter(t *testing.T) {
 	}
 }
 
-// masker knows values.
+// masker returns a Masker with values.
 func masker(values ...string) *mask.Masker {
 	m := mask.New()
 	m.Add(values...)

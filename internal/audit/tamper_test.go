@@ -18,7 +18,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A forged store shows a log as somebody left it who can write to the database.
+// A forged is a Store with a log as left by an attacker who can write to the database.
 type forged struct {
 	audit.Store
 	leaves      []audit.Leaf
@@ -73,11 +73,11 @@ func (v forgedView) AllKept(f func(string, []byte, error) error) error {
 type crime struct {
 	*forged
 	signer *audit.Signer
-	log    *audit.Log // sees what was forged
+	log    *audit.Log // reads the forged log
 }
 
-// newLog makes a log of calls, ended and not, and events, with checkpoints at the sizes that are
-// given.
+// newLog returns a log of calls, with and without an end, and events, with checkpoints at the given
+// sizes.
 func newLog(t interface {
 	Helper()
 	Fatal(...any)
@@ -134,7 +134,7 @@ func newLog(t interface {
 	return c
 }
 
-// sign signs the first leaves as they are now.
+// sign signs a head of the first size leaves as they are now.
 func (c *crime) sign(t *testing.T, size int64) string {
 	t.Helper()
 	var all []tlog.Hash
@@ -157,7 +157,7 @@ func (c *crime) sign(t *testing.T, size int64) string {
 	return text
 }
 
-// verify gives the faults. What is kept is under another key here, and left out.
+// verify returns the report. Kept data is left out, because its key is another one here.
 func (c *crime) verify(outside ...string) *audit.Report {
 	c.kept = nil
 	r, err := c.log.Verify(context.Background(), outside...)
@@ -167,20 +167,20 @@ func (c *crime) verify(outside ...string) *audit.Report {
 	return r
 }
 
-// change changes the text of a leaf.
+// change changes the bytes of a leaf.
 func (c *crime) change(n int) {
 	c.leaves[n].Data = bytes.Replace(c.leaves[n].Data, []byte(".000000Z"), []byte(".000001Z"), 1)
 }
 
-// renumber gives the rows the indexes in which they stand.
+// renumber sets the index of each row to its position.
 func (c *crime) renumber() {
 	for i := range c.leaves {
 		c.leaves[i].Seq = int64(i)
 	}
 }
 
-// rehash makes all stored hashes those of the leaves, and rewrites their own indexes, as somebody
-// would who knows the format.
+// rehash recomputes all stored hashes from the leaves, and rewrites the leaves' own indexes, as an
+// attacker who knows the format would.
 func (c *crime) rehash() {
 	var all []tlog.Hash
 	read := tlog.HashReaderFunc(func(indexes []int64) (out []tlog.Hash, err error) {
@@ -205,12 +205,12 @@ var anID = regexp.MustCompile(`"record":"[^"]*"`)
 
 var ownIndex = regexp.MustCompile(`"seq":\d+,`)
 
-// reseq writes another index into a leaf.
+// reseq replaces the index in a leaf.
 func reseq(data []byte, from, to int64) []byte {
 	return bytes.Replace(data, fmt.Appendf(nil, `"seq":%d,`, from), fmt.Appendf(nil, `"seq":%d,`, to), 1)
 }
 
-// fake is a leaf like another one, that says it is at index n.
+// fake returns a leaf like another one, with index n.
 func (c *crime) fake(like, n int) audit.Leaf {
 	data := bytes.Replace(reseq(c.leaves[like].Data, c.leaves[like].Seq, int64(n)), []byte("crm.update"), []byte("crm.forged"), 1)
 	return audit.Leaf{Seq: int64(n), Data: data, Hashes: []tlog.Hash{tlog.RecordHash(data)}}
@@ -226,8 +226,8 @@ func (c *crime) swapTexts(i, j int) {
 	c.leaves[i].Data, c.leaves[j].Data = c.leaves[j].Data, c.leaves[i].Data
 }
 
-// TestTampering changes a log of 23 leaves, signed at 8, 16 and 21, in every way that a row can be:
-// what is found is named.
+// TestTampering changes a log of 23 leaves, signed at 8, 16 and 21, in every way that a row can be
+// changed. Each change is reported.
 func TestTampering(t *testing.T) {
 	if r := newLog(t, 23, 8, 16, 21).verify(); !r.OK() || r.Checkpoints != 3 || r.Covered != 21 || r.Size != 23 {
 		t.Fatalf("a log that nobody touched: %+v", r)
@@ -235,7 +235,7 @@ func TestTampering(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(c *crime)
-		want string // the faults: what, first, last
+		want string // the faults: kind, first, last
 	}{
 		{"change the first", func(c *crime) { c.change(0) }, "changed 0-0"},
 		{"change an even one", func(c *crime) { c.change(12) }, "changed 12-12"},
@@ -316,7 +316,7 @@ func TestTampering(t *testing.T) {
 			r := c.verify()
 			var got []string
 			for _, f := range r.Faults {
-				if f.What != audit.FaultPair { // what follows from one that was removed
+				if f.What != audit.FaultPair { // a consequence of a removed leaf
 					got = append(got, fmt.Sprintf("%s %d-%d", f.What, f.Seq, f.Last))
 				}
 				if f.Seq >= 0 && f.Seq == f.Last && !strings.Contains(f.Msg, fmt.Sprint(f.Seq)) {
@@ -331,12 +331,12 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// Checkpoints that left the machine find what those in the store can't: that the store was put
-// back, or all of it written anew.
+// External checkpoints reveal what stored ones can't: that the store was replaced by an older copy,
+// or completely rewritten.
 func TestOutsideCheckpoints(t *testing.T) {
 	newLog := func(t *testing.T, leaves int, checkpoints ...int) *crime {
 		c := newLog(t, leaves, checkpoints...)
-		c.sealed = nil // what was put back has its own
+		c.sealed = nil // a replaced store has its own seal
 		return c
 	}
 	c := newLog(t, 23, 8, 21)
@@ -353,8 +353,8 @@ func TestOutsideCheckpoints(t *testing.T) {
 		t.Errorf("an older copy: %+v", r)
 	}
 
-	// an older copy, of 8, that went on by itself: its own checkpoint says nothing of what was
-	// before
+	// An older copy, of 8 leaves, that continued on its own: its own checkpoint says nothing about
+	// earlier leaves.
 	c = newLog(t, 23, 8, 16, 21)
 	old, recent = c.checkpoints[0], c.checkpoints[2]
 	c.change(10)
@@ -379,7 +379,7 @@ func TestOutsideCheckpoints(t *testing.T) {
 	}
 }
 
-// Whatever one does to one row of a log is found, and the leaf is among those that are named.
+// Any change to a row of a log is found, and its leaf is among those reported.
 func TestTamperingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(2, 70).Draw(t, "size")
@@ -393,7 +393,7 @@ func TestTamperingProperty(t *testing.T) {
 			t.Fatalf("untouched: %+v", r)
 		}
 		n := rapid.IntRange(0, size-1).Draw(t, "leaf")
-		inner := rapid.IntRange(0, size-2).Draw(t, "inner") // not the last
+		inner := rapid.IntRange(0, size-2).Draw(t, "inner") // not the last one
 		var at int
 		switch rapid.SampledFrom([]string{"change", "hash", "remove", "renumber", "insert", "swap", "texts"}).Draw(t, "how") {
 		case "change":

@@ -26,9 +26,9 @@ func TestRandom(t *testing.T) {
 		}
 	}
 	rnd, shown := rand.NewChaCha8([32]byte{}), 0
-	for range 10_000 { // of 128 bits
+	for range 10_000 { // 128 bits
 		var b [16]byte
-		_, _ = rnd.Read(b[:]) // never fails
+		_, _ = rnd.Read(b[:]) // it never fails
 		for _, s := range []string{base64.RawURLEncoding.EncodeToString(b[:]), hex.EncodeToString(b[:]), base32.StdEncoding.EncodeToString(b[:])} {
 			if !secret.Random(s) {
 				shown++

@@ -44,7 +44,7 @@ func TestSealOpens(t *testing.T) {
 	})
 }
 
-// Nothing but the same text, with the same key, purpose and place, opens.
+// Only the same text, with the same key, purpose and place, can be unsealed.
 func TestUnsealRefuses(t *testing.T) {
 	k := testKey(t, 1)
 	sealed := k.Seal("token", []byte("the text"), []byte("ab"), []byte("c"))
@@ -129,7 +129,7 @@ func TestKeyFile(t *testing.T) {
 		}
 		refused("32 bytes")
 	}
-	if mkfifo, err := exec.LookPath("mkfifo"); err == nil { // a pipe that nobody writes to
+	if mkfifo, err := exec.LookPath("mkfifo"); err == nil { // a pipe without a writer
 		path = filepath.Join(t.TempDir(), "key")
 		if err := exec.Command(mkfifo, path).Run(); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestKeyFile(t *testing.T) {
 	refused("no such file")
 }
 
-// Whoever comes at the same time gets the same key.
+// Concurrent callers get the same key.
 func TestKeyFileRace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	keys := make([]*Key, 16)

@@ -21,7 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// private makes a data folder.
+// private returns a new data folder with mode 0700.
 func private(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,8 +31,8 @@ func private(t *testing.T) string {
 	return dir
 }
 
-// What is in the place of the file and is none is refused, and not touched; a file that others may
-// read is so no more.
+// Something other than a regular file in place of the write-ahead file is refused, and not changed.
+// A file that others can read becomes private.
 func TestAheadInTheWay(t *testing.T) {
 	precious := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
@@ -65,8 +65,8 @@ func TestAheadInTheWay(t *testing.T) {
 	}
 }
 
-// A number so great that none could come after it is not taken for one: the store opens again and
-// again.
+// An entry number so large that none could follow is not accepted: the store still opens every
+// time.
 func TestAheadNumbers(t *testing.T) {
 	for _, n := range []uint64{1 << 63, ^uint64(0)} {
 		dir := private(t)
@@ -86,7 +86,7 @@ func TestAheadNumbers(t *testing.T) {
 	}
 }
 
-// A process that begins with another key, by mistake, doesn't throw away what was answered.
+// A process that starts with another key, by mistake, doesn't delete what was answered.
 func TestOtherKeyAtFirst(t *testing.T) {
 	dir, _ := scene(t)
 	other, err := secret.NewKey(bytes.Repeat([]byte{1}, secret.KeySize))
@@ -107,8 +107,9 @@ func TestOtherKeyAtFirst(t *testing.T) {
 	}
 }
 
-// What was answered since the file has it is not lost with the transaction that was to take it to
-// the database: the next one does, and a kill after that finds it there.
+// An entry that was answered because it is in the write-ahead file is not lost with the transaction
+// that should have written it to the database. The next transaction writes it, and after a kill the
+// next process finds it.
 func TestSafeThoughRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -128,7 +129,7 @@ func TestSafeThoughRefused(t *testing.T) {
 		if err := call.End(t.Context(), tool.Text(false, "done"), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Pragma(t.Context(), "busy_timeout=1"); err != nil { // when the first transaction has given up
+		if err := s.Pragma(t.Context(), "busy_timeout=1"); err != nil { // after the first transaction has given up
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -142,7 +143,7 @@ func TestSafeThoughRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := private(t)
-	// as if another answer had been written over what the file had
+	// as if another answer had overwritten the file's contents
 	for _, name := range []string{"biplane.db", "biplane.db-wal"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
@@ -167,7 +168,7 @@ func TestSafeThoughRefused(t *testing.T) {
 	}
 }
 
-// What retention throws away is not in the file any more either.
+// Data that retention deletes is no longer in the write-ahead file, either.
 func TestAheadForgets(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

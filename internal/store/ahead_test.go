@@ -16,14 +16,14 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// killed copies the folder of a store as a killed process leaves it after do: nothing that do
-// brings about is in the database by then, since that is locked.
+// killed returns a copy of a store's folder as a process killed after do would leave it. The
+// database is locked, so nothing that do writes is in it.
 func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 	t.Helper()
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// the store may write nothing, once more
+	// lock the database again
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +54,8 @@ func killed(t *testing.T, s *store.Store, dir string, do func()) (left string) {
 	return left
 }
 
-// scene is what a killed process leaves: a call of the agent, which made one inside, and the
-// journal of its execution.
+// scene returns the folder left by a killed process: a call of the agent, with a call inside, and
+// the journal of its execution.
 func scene(t *testing.T) (left, inner string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,8 +96,8 @@ func scene(t *testing.T) (left, inner string) {
 	return left, inner
 }
 
-// What is answered is there after kill -9, also what the database didn't have yet: records, what is
-// kept of them, and journals. It is there once.
+// Everything answered survives kill -9, even if the database didn't have it yet: records, the data
+// kept for them, and journals. Each of it exists once.
 func TestAnsweredAndKilled(t *testing.T) {
 	dir, inner := scene(t)
 	file := filepath.Join(dir, "biplane.ahead")
@@ -105,7 +105,7 @@ func TestAnsweredAndKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := store.Frames(ahead); n != 25 { // the first the database has already
+	if n := store.Frames(ahead); n != 25 { // the database already has the first one
 		t.Errorf("%d entries are in the file, want 25", n)
 	}
 	for _, clear := range []string{`{"n":7}`, "three", "large"} {
@@ -143,14 +143,14 @@ func TestAnsweredAndKilled(t *testing.T) {
 		if fi, err := os.Stat(file); err != nil || fi.Size() > 0 {
 			t.Errorf("after a clean stop the file has %d bytes, %v", fi.Size(), err)
 		}
-		// as if the process had died after it wrote to the database
+		// as if the process had died after writing to the database
 		if err := os.WriteFile(file, ahead, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// A file that was cut off or changed gives what is whole of it, and a log that verifies.
+// From a truncated or changed file the complete frames are recovered, and the log verifies.
 func TestTornAhead(t *testing.T) {
 	from, _ := scene(t)
 	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))
@@ -190,7 +190,7 @@ func TestTornAhead(t *testing.T) {
 	}
 }
 
-// Where the file can't be written, an answer waits for the database.
+// If the file can't be written, an answer waits for the database.
 func TestNoAhead(t *testing.T) {
 	s := open(t, t.TempDir())
 	l := auditLog(t, s)
@@ -219,7 +219,7 @@ func TestNoAhead(t *testing.T) {
 	}
 }
 
-// Leaves that wait for the disk have it, whichever transaction took them along.
+// Leaves that have to be on the disk are, whichever transaction writes them.
 func TestDurableAmongOthers(t *testing.T) {
 	s := open(t, t.TempDir())
 	l := auditLog(t, s)
@@ -254,7 +254,7 @@ func TestDurableAmongOthers(t *testing.T) {
 	}
 }
 
-// FuzzFrames reads what somebody else may have put into the file.
+// FuzzFrames parses files that anyone may have written.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0})
@@ -266,8 +266,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// Leaves of another folder are nobody's, even where that has the same key: who can write to the
-// folder can't put one into the record by way of the file.
+// Leaves from another folder are refused, even if it has the same key: write access to the folder
+// doesn't allow adding one to the record through the file.
 func TestForeignAhead(t *testing.T) {
 	from, _ := scene(t)
 	ahead, err := os.ReadFile(filepath.Join(from, "biplane.ahead"))

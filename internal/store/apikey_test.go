@@ -33,13 +33,13 @@ func TestAPIKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Used = at.Add(2 * time.Second)
-	// An id belongs to one key, and a name to one id.
+	// An id belongs to only one key, and a name to only one id.
 	for _, bad := range []identity.Key{{Name: "c", ID: k.ID, Hash: k.Hash, Created: at}, {Name: "ci", ID: "cdefghijklmn", Hash: k.Hash, Created: at}} {
 		if err := keys.SaveKey(t.Context(), &bad); tool.AsError(err).Kind != tool.Conflict {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	// A key that was revoked is never good again.
+	// A revoked key never becomes valid again.
 	other.Revoked = at
 	if err := keys.SaveKey(t.Context(), &other); err != nil {
 		t.Fatal(err)

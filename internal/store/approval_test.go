@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
-// An approvals is the part of a store that keeps approvals, and closes all of it.
+// An approvals is the approval store of a Store; closing it closes the whole Store.
 type approvals struct {
 	*store.Approvals
 	s *store.Store
@@ -35,8 +35,8 @@ func TestApprovals(t *testing.T) {
 	})
 }
 
-// What ended is forgotten after a while; what stands, and what an execution that goes on may look
-// for, is not.
+// Requests that ended are deleted after a while. Those that are in force, or that a running
+// execution may look for, are not.
 func TestApprovalsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), store.Config{Path: dir})

@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/store"
 )
 
-// TestAuditPages reads the record in pages, both ways, and between two times.
+// TestAuditPages reads the record in pages, in both directions, and within a period.
 func TestAuditPages(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
 	if err != nil {
@@ -59,7 +59,7 @@ func TestAuditPages(t *testing.T) {
 				want = append(want, fmt.Sprint(i))
 			}
 			back := pages(func(q *audit.Query, id string) { q.Before = id })
-			q.After = audit.FirstID(begin) // before the time that is asked for
+			q.After = audit.FirstID(begin) // before the requested period
 			forth := pages(func(q *audit.Query, id string) { q.After = id })
 			if !slices.Equal(forth, want) {
 				t.Errorf("oldest first: %q", forth)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestActors: the hash of what acts by itself in the database is that of what the migrations make.
+// TestActors checks that the hash of the triggers and views is that of those that the migrations
+// create.
 func TestActors(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{Path: t.TempDir()})
@@ -24,7 +25,7 @@ func TestActors(t *testing.T) {
 	}
 }
 
-// TestStrangeKinds: a trigger is one, however its kind is written in the schema.
+// TestStrangeKinds checks that a trigger is recognized, however its type is written in the schema.
 func TestStrangeKinds(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"trigger", "TRIGGER", "Trigger"} {

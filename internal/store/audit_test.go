@@ -66,7 +66,8 @@ func sound(t *testing.T, l *audit.Log) *audit.Report {
 	return r
 }
 
-// raw opens the database of a folder as somebody would who has the file, without the triggers.
+// raw opens the database of a folder as an attacker with access to the file would, without the
+// triggers.
 func raw(t *testing.T, dir string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
@@ -88,7 +89,7 @@ func do(t *testing.T, db *sql.DB, query string, args ...any) {
 	}
 }
 
-// TestTamperedDatabase changes the file of a stopped store: each change is found, and named.
+// TestTamperedDatabase changes the file of a stopped store. Each change is found and named.
 func TestTamperedDatabase(t *testing.T) {
 	base := t.TempDir()
 	s := open(t, base)
@@ -108,7 +109,7 @@ func TestTamperedDatabase(t *testing.T) {
 		do    func(t *testing.T, db *sql.DB)
 		what  string
 		seq   int64
-		quick bool // Inspect finds it too
+		quick bool // Inspect finds it, too
 	}{
 		{"a principal", change(2, "local:ann", "local:eve"), audit.FaultChanged, 2, false},
 		{"a recent principal", change(255, "local:ann", "local:eve"), audit.FaultChanged, 255, true},
@@ -161,7 +162,7 @@ func TestTamperedDatabase(t *testing.T) {
 			forge(t, db)
 			do(t, db, `DELETE FROM audit_checkpoint`)
 		}, audit.FaultFork, 0, true},
-		{"one put at the end", func(t *testing.T, db *sql.DB) { // what a call of 140 was not
+		{"one put at the end", func(t *testing.T, db *sql.DB) { // a replayed call
 			do(t, db, `INSERT INTO audit_leaf SELECT 268, hashes, replace(replace(leaf, '"seq":267,', '"seq":268,'), '"record":"0', '"record":"1') FROM audit_leaf WHERE seq = 267`)
 			rehash(t, db)
 		}, audit.FaultForged, 268, true},
@@ -202,8 +203,8 @@ func TestTamperedDatabase(t *testing.T) {
 	}
 }
 
-// TestInspectLater looks at a record of which a leaf was changed after more were added than are
-// looked at otherwise.
+// TestInspectLater inspects a record after a leaf was changed and more were added than are usually
+// inspected.
 func TestInspectLater(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -223,8 +224,8 @@ func TestInspectLater(t *testing.T) {
 	}
 }
 
-// TestRefusedAtOnce opens a record that was cut off: also a leaf whose writing nobody waits for,
-// that of a read, is refused before the call that it is of.
+// TestRefusedAtOnce opens a truncated record. Even a leaf that no one waits for, that of a read, is
+// refused before its call is made.
 func TestRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -244,8 +245,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenSeal opens a record that somebody without the key has changed: nothing is added to it,
-// and the error says what and what next.
+// TestBrokenSeal opens a record that was changed without the key. Nothing is added to it, and the
+// error says what is wrong and what to do.
 func TestBrokenSeal(t *testing.T) {
 	base := t.TempDir()
 	s := open(t, base)
@@ -277,7 +278,7 @@ func TestBrokenSeal(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // opening it changes nothing
+			for range 2 { // opening it doesn't change anything
 				s := open(t, dir)
 				l := auditLog(t, s)
 				if err := l.Inspect(t.Context()); err == nil || l.Broken() == nil {
@@ -302,8 +303,8 @@ func TestBrokenSeal(t *testing.T) {
 	}
 }
 
-// TestSealedWhenCopied looks that what a process leaves that ends at any moment agrees with its
-// seal: no leaf is without.
+// TestSealedWhenCopied checks that the record matches its seal at whatever moment the process dies:
+// no leaf is unsealed.
 func TestSealedWhenCopied(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -340,8 +341,7 @@ func TestSealedWhenCopied(t *testing.T) {
 	}
 }
 
-// TestUnsealedRecord opens a record as a version that sealed none left it: it has a seal from then
-// on.
+// TestUnsealedRecord opens a record from a version that sealed none. It is sealed from then on.
 func TestUnsealedRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -371,14 +371,14 @@ func TestUnsealedRecord(t *testing.T) {
 	}
 }
 
-// forge changes leaf 13 and writes all hashes after it anew.
+// forge changes leaf 13 and recomputes all hashes after it.
 func forge(t *testing.T, db *sql.DB) {
 	t.Helper()
 	do(t, db, `UPDATE audit_leaf SET leaf = replace(leaf, '"time":"20', '"time":"19') WHERE seq = 13`)
 	rehash(t, db)
 }
 
-// rehash writes all hashes anew.
+// rehash recomputes all hashes.
 func rehash(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.Query(`SELECT leaf FROM audit_leaf ORDER BY seq`)
@@ -413,7 +413,7 @@ func rehash(t *testing.T, db *sql.DB) {
 	}
 }
 
-// TestPatchedFile changes bytes in the file itself.
+// TestPatchedFile changes bytes in the database file.
 func TestPatchedFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -448,7 +448,7 @@ func TestPatchedFile(t *testing.T) {
 			}
 			s, err := store.Open(t.Context(), store.Config{Path: dir})
 			if err != nil {
-				t.Log(err) // it doesn't open, and says why
+				t.Log(err) // it doesn't open, and the error says why
 				return
 			}
 			defer s.Close()
@@ -479,13 +479,12 @@ func TestPatchedFile(t *testing.T) {
 	}
 }
 
-// TestTornLog cuts what the system had not yet written when the power failed, at every kind of
-// place: what is left verifies.
+// TestTornLog truncates the log at various places, as a power failure may. The rest verifies.
 func TestTornLog(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	l := auditLog(t, s)
-	early := t.TempDir() // the cuts below are of what came after
+	early := t.TempDir() // the cuts below are after this state
 	copyWitness(t, dir, early)
 	fill(t, l, 30)
 	var files []string
@@ -525,7 +524,7 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-// A store that can't be written to takes no calls, and takes them again when it can.
+// A store that can't be written refuses calls, and accepts them again when it can be.
 func TestReadOnlyStore(t *testing.T) {
 	s := open(t, t.TempDir())
 	l := auditLog(t, s)
@@ -534,8 +533,8 @@ func TestReadOnlyStore(t *testing.T) {
 	if err := s.Pragma(t.Context(), "query_only = 1"); err != nil {
 		t.Fatal(err)
 	}
-	// The disk has the record of a write beside the database before it is known that this can't be
-	// written; then there are no more of them.
+	// Until it is known that the database can't be written, writes are recorded in the write-ahead
+	// file. Then there are no more of them.
 	begun := int64(0)
 	for ; ; begun++ {
 		if _, err := l.Begin(t.Context(), &tool.Call{Path: "a.b"}, allow); err != nil {
@@ -551,8 +550,8 @@ func TestReadOnlyStore(t *testing.T) {
 	if _, err := l.Checkpoint(t.Context()); err == nil {
 		t.Error("a checkpoint that is nowhere")
 	}
-	// A program's reads don't wait for their records: those under way when the store fails were
-	// made, the next ones are not.
+	// A program's reads don't wait for their records. Those that were running when the store failed
+	// were made; later ones are refused.
 	for n := 0; ; n++ {
 		_, err := l.Begin(t.Context(), readInside(), allow)
 		if err != nil {
@@ -577,14 +576,14 @@ func TestReadOnlyStore(t *testing.T) {
 	}
 }
 
-// readInside is a call that a program makes, of a tool that only reads.
+// readInside returns a call made by a program, of a tool that only reads.
 func readInside() *tool.Call {
 	yes := true
 	return &tool.Call{Path: "a.b", Parent: "ex_1", Tool: &tool.Tool{Upstream: "a", Name: "b", Annotations: tool.Annotations{ReadOnly: &yes}}}
 }
 
-// Many programs' reads, which nobody waits for, and an end from outside: when it is given, what a
-// killed process leaves has all of them.
+// Many reads of programs, which no one waits for, are followed by the end of an outside call. Once
+// End returns, the folder of a killed process has all of them.
 func TestReadsInside(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -621,8 +620,8 @@ func TestReadsInside(t *testing.T) {
 	}
 }
 
-// What could not be written of calls that were made is written when it can be, before anything else
-// is begun.
+// Leaves of calls that were made and couldn't be recorded are written when possible, before
+// anything new begins.
 func TestMissedLeaves(t *testing.T) {
 	s := open(t, t.TempDir())
 	l := auditLog(t, s)
@@ -644,7 +643,7 @@ func TestMissedLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Records(t.Context(), audit.Query{}); err == nil { // it is tried
+	if _, err := l.Records(t.Context(), audit.Query{}); err == nil { // it is retried
 		t.Fatal("it could be written")
 	}
 	for _, e := range []*audit.Entry{before, inside} {
@@ -666,7 +665,7 @@ func TestMissedLeaves(t *testing.T) {
 	}
 }
 
-// A log has one name and one key for as long as it is there.
+// A log keeps its name and its key.
 func TestSigner(t *testing.T) {
 	dir := t.TempDir()
 	a := stored(t, open(t, dir))
@@ -703,7 +702,7 @@ func TestSigner(t *testing.T) {
 	}
 }
 
-// What an older version recorded is moved into the tree, and nothing of it is lost.
+// The record of an older version is moved into the tree, without losing anything.
 func TestOlderRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -753,7 +752,7 @@ func TestOlderRecord(t *testing.T) {
 	}
 }
 
-// Reading holds up nobody who writes, and sees one moment.
+// Readers don't block writers, and see a snapshot.
 func TestViewIsOneMoment(t *testing.T) {
 	l := auditLog(t, open(t, t.TempDir()))
 	fill(t, l, 5)
@@ -782,13 +781,12 @@ func TestViewIsOneMoment(t *testing.T) {
 	}
 }
 
-// What lists search by is made anew where it is missing, as in the record of an older version, and
-// finds what it is asked for wherever that is.
+// Missing spans, as in the record of an older version, are rebuilt, and find matches anywhere.
 func TestSpans(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	l := auditLog(t, s)
-	var long *audit.Entry // ends in another span than it begins in
+	var long *audit.Entry // ends in a later span than it begins in
 	for i := range 700 {
 		c := readInside()
 		c.Parent, c.Principal.ID = fmt.Sprintf("ex_%d", i/10), fmt.Sprintf("local:p%d", i%300)
@@ -862,8 +860,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestVanishing lets the database drop the record's rows without a word, as a trigger can: nothing
-// is said to be recorded then.
+// TestVanishing makes the database drop the record's rows silently, as a trigger can. Then nothing
+// is reported as recorded.
 func TestVanishing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -873,7 +871,7 @@ func TestVanishing(t *testing.T) {
 	if err := s.Exec(t.Context(), `CREATE TRIGGER quiet BEFORE INSERT ON audit_leaf BEGIN SELECT RAISE(IGNORE); END`); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // it isn't the first one only
+	for range 2 { // not only the first one
 		_, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"}}, allow)
 		if err == nil || tool.AsError(err).Kind != tool.Unavailable {
 			t.Errorf("begun: %v", err)
@@ -884,8 +882,8 @@ func TestVanishing(t *testing.T) {
 	}
 }
 
-// TestStrangeSchema puts into the database what is not Biplane's, or takes out what is: verify
-// names it, and with what could act on what is written nothing starts.
+// TestStrangeSchema adds foreign objects to the database, or removes Biplane's own. Verify names
+// them, and the store doesn't open with objects that could change what is written.
 func TestStrangeSchema(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -920,7 +918,7 @@ func TestStrangeSchema(t *testing.T) {
 	}
 }
 
-// TestGone takes away what is kept: what retention threw away isn't missed, all else is named.
+// TestGone deletes kept data. Data deleted by retention isn't missed, anything else is reported.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -978,8 +976,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestNameless takes the log's name and key away, with all that they signed or without: no other
-// key is made for what is there.
+// TestNameless removes the log's name and key, with or without everything that they signed. No new
+// key is created for the existing log.
 func TestNameless(t *testing.T) {
 	t.Parallel()
 	for _, also := range []string{"", `DELETE FROM audit_checkpoint`, `INSERT INTO audit_log VALUES (1, '', x'00')`} {

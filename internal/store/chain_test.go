@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// checkpointed makes a folder with four checkpoints, the last two of the same entries, and closes
+// checkpointed creates a folder with four checkpoints, the last two of the same entries, and closes
 // it.
 func checkpointed(t *testing.T, dir string) {
 	t.Helper()
@@ -30,7 +30,7 @@ func checkpointed(t *testing.T, dir string) {
 	must(t, s.Close())
 }
 
-// unchained reports whether verify and Inspect of a folder report its checkpoints, and calls stop.
+// unchained checks that verify and Inspect report the checkpoints of a folder, and that calls stop.
 func unchained(t *testing.T, dir, want string) {
 	t.Helper()
 	s := open(t, dir)
@@ -81,8 +81,8 @@ func TestTamperedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestOlderCheckpoints puts an older copy of the database in that has all entries, and lacks a
-// checkpoint: the witness knows of it.
+// TestOlderCheckpoints restores an older copy of the database that has all entries, and lacks a
+// checkpoint that the witness has.
 func TestOlderCheckpoints(t *testing.T) {
 	t.Parallel()
 	dir, older := t.TempDir(), t.TempDir()
@@ -96,8 +96,8 @@ func TestOlderCheckpoints(t *testing.T) {
 	unchained(t, dir, "5 are known to its witness: checkpoints were removed")
 }
 
-// TestChainOfOlderFolder opens a folder whose checkpoints were not chained: they count as they are,
-// and are missed from then on.
+// TestChainOfOlderFolder opens a folder whose checkpoints were not chained. They are accepted as
+// they are, and missed if removed later.
 func TestChainOfOlderFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -118,14 +118,14 @@ func TestChainOfOlderFolder(t *testing.T) {
 	unchained(t, dir, "checkpoints were removed")
 }
 
-// TestChainMeanwhile verifies a record to which a checkpoint is added meanwhile.
+// TestChainMeanwhile verifies a record while a checkpoint is added to it.
 func TestChainMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	l := auditLog(t, s)
 	fill(t, l, 8)
 	err := stored(t, s).View(t.Context(), func(v audit.View) error {
-		if _, err := v.Head(); err != nil { // the view is of now
+		if _, err := v.Head(); err != nil { // the view is a snapshot of now
 			return err
 		}
 		if _, err := l.Checkpoint(t.Context()); err != nil {
@@ -137,15 +137,15 @@ func TestChainMeanwhile(t *testing.T) {
 	sound(t, l)
 }
 
-// execute notes an execution that began at a time.
+// execute stores an execution that began at a time.
 func execute(t *testing.T, s *store.Store, id string, at time.Time) {
 	t.Helper()
 	r := &journal.Record{ID: id, Principal: "local:ann", Language: "typescript", State: journal.Done, Started: at, Ended: at.Add(time.Second)}
 	must(t, s.Executions(testKey(t)).Write(&journal.Write{ID: id, New: true, Record: r}).Wait())
 }
 
-// TestExecutionsWithoutRecord removes the record and all that knows of it, and keeps the
-// executions; and puts an execution in that is older than the record.
+// TestExecutionsWithoutRecord removes the record and everything that refers to it, and keeps the
+// executions. It also inserts an execution that is older than the record.
 func TestExecutionsWithoutRecord(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
@@ -177,7 +177,7 @@ func TestExecutionsWithoutRecord(t *testing.T) {
 	unrecorded(t, s)
 }
 
-// unrecorded reports whether verify and Inspect report that executions are older than the record.
+// unrecorded checks that verify and Inspect report executions that are older than the record.
 func unrecorded(t *testing.T, s *store.Store) {
 	t.Helper()
 	l := auditLog(t, s)
@@ -193,7 +193,7 @@ func unrecorded(t *testing.T, s *store.Store) {
 	}
 }
 
-// TestForeseen opens databases without a record: one is a new one only if the folder has a witness.
+// TestForeseen opens databases without a record: they are new only if the folder has a witness.
 func TestForeseen(t *testing.T) {
 	t.Parallel()
 	for _, foreseen := range []bool{true, false} {

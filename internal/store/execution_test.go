@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A journal that was changed in the database is not read, whatever was changed; one that lost a
-// part takes no more.
+// A journal that was changed in the database is not read, whatever was changed. One that has lost a
+// part accepts no more parts.
 func TestExecutionParts(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestExecutionParts(t *testing.T) {
 	}
 }
 
-// hack changes the database behind the store's back.
+// hack changes the database without the store.
 func hack(t *testing.T, dir, change string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "biplane.db"))
@@ -102,8 +102,8 @@ func hack(t *testing.T, dir, change string) {
 	}
 }
 
-// The journals of one principal don't displace those of others, however many it has; alone, it may
-// have all the room.
+// The journals of one principal don't displace those of others, however many it has. A single
+// principal may use all the space.
 func TestTrimIsFair(t *testing.T) {
 	ctx := t.Context()
 	key, err := secret.NewKey([]byte("0123456789abcdef0123456789abcdef"))
@@ -140,8 +140,8 @@ func TestTrimIsFair(t *testing.T) {
 	for _, id := range []string{"e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8"} {
 		add("eve", id, 125)
 	}
-	trim(2, "a1", "b1", "e3", "e8") // 750 are left to eve
-	add("bob", "b2", 300)           // 400, and eve has no more than 450 then
+	trim(2, "a1", "b1", "e3", "e8") // 750 are left for eve
+	add("bob", "b2", 300)           // 400, so eve has at most 450
 	trim(3, "a1", "b1", "b2", "e6", "e8")
 	trim(0)
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// Exec runs a statement as someone who holds the database file could.
+// Exec runs a statement as someone with access to the database file could.
 func (s *Store) Exec(ctx context.Context, query string) error {
 	return s.writer.do(ctx, true, query)
 }
 
-// Pragma sets something of the writer's connection.
+// Pragma runs a PRAGMA on the writer's connection.
 func (s *Store) Pragma(ctx context.Context, set string) error {
 	if err := s.writer.connect(ctx); err != nil {
 		return err
@@ -30,7 +30,7 @@ func seedOf(ctx context.Context, a *Audit) (origin string, seed []byte, err erro
 	return origin, seed, err
 }
 
-// headOf returns the record's name, its sealed head, and what that seals.
+// headOf returns the record's name, its sealed head, and the head's plaintext.
 func headOf(ctx context.Context, a *Audit) (origin string, head, text []byte, err error) {
 	if origin, _, err = seedOf(ctx, a); err != nil {
 		return "", nil, nil, err
@@ -42,7 +42,7 @@ func headOf(ctx context.Context, a *Audit) (origin string, head, text []byte, er
 	return origin, head, text, err
 }
 
-// Unseal makes the record what a version left that sealed no heads.
+// Unseal turns the record into that of a version that sealed no heads.
 func Unseal(ctx context.Context, a *Audit) error {
 	origin, seed, err := seedOf(ctx, a)
 	if err != nil {
@@ -51,40 +51,40 @@ func Unseal(ctx context.Context, a *Audit) error {
 	return a.s.writer.all(ctx, true, []step{{`UPDATE audit_log SET seed = ?`, []any{a.key.Seal("audit-seed", seed, []byte(origin))}}, {`UPDATE tail SET head = NULL`, nil}})
 }
 
-// Leaves says how many leaves of the record are written, what is queued not counted.
+// Leaves returns the number of leaves written, without those that are queued.
 func (s *Store) Leaves(ctx context.Context) (n int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT count(*) FROM audit_leaf`).Scan(&n)
 	return n
 }
 
-// NoAhead closes the file beside the database, as if the disk refused it.
+// NoAhead closes the write-ahead file, as if the disk refused it.
 func (s *Store) NoAhead() error { return s.writer.ahead.file.f.Close() }
 
-// Frames counts what is in a file beside the database.
+// Frames returns the number of entries in a write-ahead file.
 func Frames(data []byte) int {
 	all, _ := frames(data)
 	return len(all)
 }
 
-// End says where what is in a file beside the database ends.
+// End returns the end of the last valid frame of a write-ahead file.
 func End(data []byte) int {
 	_, end := frames(data)
 	return int(end)
 }
 
-// Packs says whether the tail has something of what is kept, and how many rows have.
+// Packs reports whether the tail has kept data, and returns the number of rows that have.
 func Packs(ctx context.Context, s *Store) (tail bool, rows int) {
 	_ = s.read.QueryRowContext(ctx, `SELECT (SELECT length(kept) > 0 FROM tail), (SELECT count(*) FROM audit_kept)`).Scan(&tail, &rows)
 	return tail, rows
 }
 
-// Waited counts the transactions that waited for the disk.
+// Waited returns the number of transactions that waited for the disk.
 func (s *Store) Waited(ctx context.Context) (n int64) {
 	_ = s.read.QueryRowContext(ctx, `SELECT touched FROM execution_disk`).Scan(&n)
 	return n
 }
 
-// Ungrant makes the folder what a version left that sealed only the record's head.
+// Ungrant turns the folder into that of a version that sealed only the record's head.
 func Ungrant(ctx context.Context, a *Audit) error {
 	origin, _, text, err := headOf(ctx, a)
 	if err != nil {
@@ -95,8 +95,8 @@ func Ungrant(ctx context.Context, a *Audit) error {
 	})
 }
 
-// Unwitness makes the record what a version left that had no witness: it sealed the record's key
-// for another purpose.
+// Unwitness turns the record into that of a version without a witness, which sealed the record's
+// key for another purpose.
 func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 	origin, seed, err := seedOf(ctx, a)
 	if err != nil {
@@ -105,8 +105,8 @@ func Unwitness(ctx context.Context, a *Audit, purpose string) error {
 	return a.s.writer.do(ctx, true, `UPDATE audit_log SET seed = ?`, a.key.Seal(purpose, seed, []byte(origin)))
 }
 
-// Unchain makes the folder what a version left that sealed the head and the witness without a chain
-// of the checkpoints.
+// Unchain turns the folder into that of a version that sealed the head and the witness without a
+// chain of checkpoints.
 func Unchain(ctx context.Context, a *Audit) error {
 	origin, head, text, err := headOf(ctx, a)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// grow records n calls of many tools, principals and executions. Few fail or are denied; some of
-// the first ones end only when all have begun. The record's clock is a second ahead with each call.
+// grow records n calls of many tools, principals and executions. A few fail or are denied. Some of
+// the first ones end only after all have begun. The record's clock advances by a second with each
+// call.
 func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 	tb.Helper()
 	var mu sync.Mutex
@@ -89,8 +90,8 @@ func grow(tb testing.TB, a audit.Store, n int) *audit.Log {
 	return l
 }
 
-// queries are all filters, and combinations of them: of what is everywhere, seldom, only old, and
-// nowhere.
+// queries returns all filters, and combinations of them, with matches everywhere, rarely, only
+// among old records, and nowhere.
 func queries(n int) []audit.Query {
 	at := func(share float64) time.Time {
 		return time.Date(2026, 1, 1, 0, 0, int(2*share*float64(n)), 0, time.UTC)
@@ -110,8 +111,8 @@ func queries(n int) []audit.Query {
 	}
 }
 
-// TestFind compares what is found by the index, in runs, spans and the newest leaves, with what a
-// look at each record finds.
+// TestFind compares the results of the index, in runs, spans and the newest leaves, with those of a
+// full scan.
 func TestFind(t *testing.T) {
 	if raced {
 		t.Skip("it records 34,000 calls: make test runs it without the race detector")
@@ -173,8 +174,8 @@ func picks(q audit.Query, r *audit.Record) bool {
 }
 
 // BenchmarkFind measures each filter, and combinations, on a record of BIPLANE_RECORDS calls
-// (20000; 1200000 is 2.4 million leaves), which is kept in the folder BIPLANE_RECORDS_DIR where
-// that is named.
+// (20000; 1200000 is 2.4 million leaves). The record is kept in the folder BIPLANE_RECORDS_DIR if
+// that is set.
 func BenchmarkFind(b *testing.B) {
 	n := 20_000
 	if text := os.Getenv("BIPLANE_RECORDS"); text != "" {
@@ -197,7 +198,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 	for _, q := range queries(n) {
 		if q.Limit == 0 {
-			q.Limit = 50 // as the command has it
+			q.Limit = 50 // as the command does
 		}
 		b.Run(describe(q), func(b *testing.B) {
 			for b.Loop() {

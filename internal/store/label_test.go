@@ -36,7 +36,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 	if all, err := k.List(t.Context(), "ann"); err != nil || len(all) != 1 || fmt.Sprint(all[0].Labels) != "[confidential pii]" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	label("other", now.Add(2*time.Hour), "untrusted") // what is old, and of no session, goes
+	label("other", now.Add(2*time.Hour), "untrusted") // old labels without a session are deleted
 	want("never", "[]")
 	want("a", "[confidential pii]")
 	if got, err := k.Labels(t.Context(), "bob", "a"); err != nil || len(got) != 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestLockOfTheDead: a lock whose owner was killed is waited for while a child of it still has it;
-// one of a process that runs is not.
+// TestLockOfTheDead checks that the lock of a killed owner is waited for while a child still has
+// it, and that of a running process is not.
 func TestLockOfTheDead(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no data folders here")

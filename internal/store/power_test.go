@@ -16,18 +16,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A disk is what is left of a store when the power fails at the worst moment: the database as it
-// was when a transaction last waited for the disk, and the file beside it as it is.
+// A disk is what remains of a store if the power fails at the worst moment: the database as of the
+// last transaction that waited for the disk, and the write-ahead file as it is.
 type disk struct {
 	t    *testing.T
 	s    *store.Store
 	dir  string
-	seen int64 // transactions that waited
+	seen int64 // number of transactions that waited
 	db   map[string][]byte
 }
 
-// look notes what the disk has of the database, where a transaction has waited for it since.
-// Nothing else may be written meanwhile.
+// look copies the database if a transaction has waited for the disk since. Nothing else may be
+// written at the same time.
 func (d *disk) look() {
 	d.t.Helper()
 	n := d.s.Waited(d.t.Context())
@@ -44,7 +44,7 @@ func (d *disk) look() {
 	}
 }
 
-// fail gives the folder after the power has failed.
+// fail returns the folder after a power failure.
 func (d *disk) fail() string {
 	d.t.Helper()
 	left := d.t.TempDir()
@@ -67,9 +67,9 @@ func (d *disk) fail() string {
 	return left
 }
 
-// Whenever the power fails, the record of each call that may write, and was made, is there, and so
-// is its intent, with all that its execution heard before it: also when the file beside the
-// database was written over meanwhile, and something else was written to the database.
+// Whenever the power fails, the record of each call that was made and may write survives. So does
+// its intent, with everything that its execution received before. That holds even if the
+// write-ahead file was overwritten in the meantime, and something else was written to the database.
 func TestPower(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -83,18 +83,18 @@ func TestPower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := bytes.Repeat([]byte("x"), 60<<10) // so that the file is written over now and then
+	part := bytes.Repeat([]byte("x"), 60<<10) // so that the file is overwritten now and then
 	seq, checked, labels := 1, 0, 0
 	var begun []string
 	for i := range 160 {
-		if i%40 == 7 { // what the file doesn't have, and the call comes after
+		if i%40 == 7 { // the file doesn't have this, and the call comes after it
 			if err := k.Label(t.Context(), "local:ann", "s", []string{fmt.Sprintf("l%02d", labels)}, time.Now(), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			labels++
 		}
 		e.Write(&journal.Write{ID: rec.ID, Seq: seq + 1, Part: part})
-		if i%5 == 0 { // the database has it before anybody asked for it to be safe
+		if i%5 == 0 { // the database has it before a caller asks for it to be safe
 			if err := s.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestPower(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.Settle(t.Context()); err != nil { // so that nothing is under way while the database is copied
+		if err := s.Settle(t.Context()); err != nil { // so that nothing is being written while the database is copied
 			t.Fatal(err)
 		}
 		before := d.seen
@@ -134,7 +134,7 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// survived sees whether a folder has what was promised.
+// survived checks that a folder has what was promised.
 func survived(t *testing.T, dir string, begun []string, seq, labels int, part []byte) {
 	t.Helper()
 	s := open(t, dir)
@@ -163,8 +163,8 @@ func survived(t *testing.T, dir string, begun []string, seq, labels int, part []
 	}
 }
 
-// Many that wait for the disk at once share its flushes, each has what it was promised, and the
-// file stays small.
+// Many concurrent callers that wait for the disk share its flushes. Each has what it was promised,
+// and the file stays small.
 func TestPowerAmongMany(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -195,14 +195,14 @@ func TestPowerAmongMany(t *testing.T) {
 	if fi, err := os.Stat(filepath.Join(dir, "biplane.ahead")); err != nil || fi.Size() > 16<<20 {
 		t.Errorf("the file has %d bytes, %v", fi.Size(), err)
 	}
-	d.look() // of now, since nobody looked before: the transactions themselves
+	d.look() // all transactions so far, because look was not called before
 	if r := sound(t, auditLog(t, open(t, d.fail()))); r.Records != 8*each || r.Unfinished != 0 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// The record of a write that was made is not lost with a database that can't be written to any
-// more, nor with the process then.
+// The record of a write that was made is not lost if the database can't be written any more, even
+// if the process then dies.
 func TestWriteRecordedBeside(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -230,9 +230,9 @@ func TestWriteRecordedBeside(t *testing.T) {
 	}
 }
 
-// What a failure of the power left behind a frame that isn't whole is not taken for what a later
-// process writes before it: neither for steps of a journal, nor for leaves, however long its own
-// frames are.
+// A frame left by a power failure behind an incomplete one is not mistaken for one of a later
+// process, which writes in front of it. That holds for steps of a journal and for leaves, whatever
+// the length of the new frames.
 func TestPowerTornThenAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -242,7 +242,7 @@ func TestPowerTornThenAgain(t *testing.T) {
 	if err := e.Write(&journal.Write{ID: rec.ID, Record: &rec, New: true, Seq: 1, Part: []byte("one")}).Wait(); err != nil {
 		t.Fatal(err)
 	}
-	var ends []int // of frames
+	var ends []int // of the frames
 	part := func(seq, n int) func() {
 		return func() {
 			if err := e.Write(&journal.Write{ID: rec.ID, Seq: seq, Part: bytes.Repeat([]byte{'0' + byte(seq)}, n)}).Safe(); err != nil {
@@ -269,14 +269,14 @@ func TestPowerTornThenAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[ends[1]-9] ^= 1 // the page of the second frame is not on the disk, that of the third is
+	b[ends[1]-9] ^= 1 // the page of the second frame is not on the disk, that of the third one is
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, left)
 	auditLog(t, s)
 	e = s.Executions(testKey(t))
-	left = killed(t, s, left, part(2, 200+ends[0])) // as long as what was before the third
+	left = killed(t, s, left, part(2, 200+ends[0])) // as long as the data before the third one
 	if b, err = os.ReadFile(filepath.Join(left, "biplane.ahead")); err != nil || store.End(b) < ends[1] {
 		t.Fatalf("the frame ends at %d, not %d, %v", store.End(b), ends[1], err)
 	}

@@ -21,8 +21,8 @@ func privacyKey(t *testing.T, b byte) *secret.Key {
 	return k
 }
 
-// TestPrivacy keeps values sealed, numbers them once for an owner, copies them with sessions and
-// ends them with these.
+// TestPrivacy checks that values are sealed, numbered once per owner, copied with sessions, and
+// deleted with them.
 func TestPrivacy(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), Config{Path: dir})
@@ -57,7 +57,7 @@ func TestPrivacy(t *testing.T) {
 	if err := k.Copy(t.Context(), work, copied); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // and again by the next process
+	for range 2 { // and again in the next process
 		all, err := k.Find(t.Context(), copied, []privacy.Token{{Kind: privacy.Email, N: 1}, {Kind: privacy.Card, N: 1}, {Kind: privacy.Email, N: 3}})
 		if err != nil || len(all) != 1 || all[0].Value != "Secret@Example.com" {
 			t.Fatalf("%+v %v", all, err)
@@ -80,7 +80,7 @@ func TestPrivacy(t *testing.T) {
 	if _, err := s.Privacy(privacyKey(t, 2)).Find(t.Context(), work, []privacy.Token{{Kind: privacy.Email, N: 1}}); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("another key opens it: %v", err)
 	}
-	if n, err := k.Expire(t.Context(), time.Now().Add(time.Hour)); err != nil || n != 6 { // there are no such sessions
+	if n, err := k.Expire(t.Context(), time.Now().Add(time.Hour)); err != nil || n != 6 { // no such sessions exist
 		t.Errorf("%d values expired, %v", n, err)
 	}
 	if n := number(work, 100, "new@example.com"); n != 4 {

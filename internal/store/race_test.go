@@ -2,5 +2,5 @@
 
 package store_test
 
-// raced says that the race detector is on, under which long tests take many times as long.
+// raced is set under the race detector, with which long tests take many times as long.
 const raced = true

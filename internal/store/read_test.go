@@ -12,9 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestTamperedReads changes the record of a stopped store, in each way that a row can be changed:
-// what shows the changed record says so, whatever it is asked for by, and no call begins after
-// that.
+// TestTamperedReads changes the record of a stopped store in each way that a row can be changed.
+// Every query that returns the changed record reports it, and no call begins after that.
 func TestTamperedReads(t *testing.T) {
 	t.Parallel()
 	const old, young = 20, 296 // first leaves of calls: in a span, and in none yet
@@ -27,7 +26,7 @@ func TestTamperedReads(t *testing.T) {
 	type way struct {
 		name, query string
 		seq         int
-		index       bool // a table of the index was changed: what is hidden by that is for verify to find
+		index       bool // a table of the index was changed: what that hides is left to verify
 	}
 	var ways []way
 	for _, seq := range []int{old, young} {
@@ -71,7 +70,7 @@ func TestTamperedReads(t *testing.T) {
 				{Tool: "crm.update", Principal: "local:ann", Outcome: audit.OK, Effect: "allow"},
 			} {
 				if w.index && q.ID == "" && (q.Tool+q.Principal+q.Upstream+q.Execution+q.Effect+string(q.Kind)+string(q.Outcome) != "" || !q.Since.IsZero() || !q.Until.IsZero()) && strings.Contains(w.name, "begin") {
-					continue // the marks find it all the same
+					continue // the marks still find it
 				}
 				q.Limit = 1000
 				found, err := l.Records(t.Context(), q)
@@ -79,8 +78,8 @@ func TestTamperedReads(t *testing.T) {
 				for i := range found {
 					bad = bad || found[i].Problem != ""
 				}
-				// A leaf that is not there under the id that is asked for is not found, and other
-				// than by the index nobody could know of it.
+				// A leaf that is missing under the requested id is not found. Only the index could
+				// tell that it existed.
 				if hidden := q.ID != "" && len(found) == 0; !bad && !hidden {
 					t.Errorf("%+v: nothing is said of it in %d records", q, len(found))
 				}
@@ -122,8 +121,8 @@ func recordCalls(t *testing.T, dir string, n int) (ids []string) {
 	return ids
 }
 
-// tampered changes a database as somebody would who has the file: with the triggers as they were
-// afterwards.
+// tampered changes a database as an attacker with access to the file would. It restores the
+// triggers afterwards.
 func tampered(t *testing.T, dir, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+dir+"/biplane.db")

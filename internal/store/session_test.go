@@ -116,7 +116,8 @@ func nothingIsInTheClear(t *testing.T, dir string) {
 	}
 }
 
-// What an earlier process left halfway is swept: blobs that it spooled, files that no row knows.
+// What an earlier process left incomplete is deleted: blobs that it spooled, and files without a
+// row.
 func TestSessionsAreSwept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, dir)

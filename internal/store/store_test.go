@@ -20,9 +20,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestMain lets the test binary be another process that owns a data folder: with STORE_TEST_OWN it
-// takes that one, records one call begun and ended and one only begun, says so, and waits to be
-// killed.
+// TestMain allows the test binary to be another process that owns a data folder. With
+// STORE_TEST_OWN it opens that folder, records a complete call and one that has only begun, prints
+// a line, and waits to be killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("STORE_TEST_OWN"); dir != "" {
 		own(dir)
@@ -71,7 +71,7 @@ func own(dir string) {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// hammer records calls for ever, many at once, and prints each checkpoint as one line.
+// hammer records calls forever, many at once, and prints each checkpoint as one line.
 func hammer(ctx context.Context, l *audit.Log) {
 	yes := true
 	var wg sync.WaitGroup
@@ -113,8 +113,8 @@ func copied(t *testing.T, dir string) string {
 	return to
 }
 
-// newDatabase returns the database of a new folder, which is made once: all migrations take longer
-// than most tests.
+// newDatabase returns the database of a new folder. It is created once, because running all
+// migrations takes longer than most tests.
 var newDatabase = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "biplane-store")
 	if err != nil {
@@ -150,7 +150,7 @@ func open(t testing.TB, dir string) *store.Store {
 	return s
 }
 
-// stored is the record of a store, under a key that is the same in all tests.
+// stored returns the record of a store, under a key that is the same in all tests.
 func stored(t testing.TB, s *store.Store) *store.Audit {
 	t.Helper()
 	a, err := s.Audit(t.Context(), testKey(t))
@@ -169,7 +169,7 @@ func testKey(t testing.TB) *secret.Key {
 	return k
 }
 
-// auditLog is the log in a store.
+// auditLog returns the log in a store.
 func auditLog(t testing.TB, s *store.Store) *audit.Log {
 	t.Helper()
 	a := stored(t, s)
@@ -180,7 +180,7 @@ func auditLog(t testing.TB, s *store.Store) *audit.Log {
 	return audit.New(audit.Config{Store: a, Key: testKey(t), Signer: signer})
 }
 
-// closer closes the store with its record.
+// A closer is a record that closes its store.
 type closer struct {
 	*store.Audit
 	s *store.Store
@@ -241,8 +241,8 @@ func TestSurvivesKill(t *testing.T) {
 	}
 }
 
-// A process that is killed while it records leaves a log that verifies, and has all that its last
-// checkpoint signed.
+// A process that is killed while it records leaves a log that verifies, and has everything that its
+// last checkpoint signed.
 func TestKilledWhileRecording(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
@@ -359,7 +359,7 @@ func TestFull(t *testing.T) {
 		if _, err = l.Begin(t.Context(), &tool.Call{Path: "a.b", Arguments: args}, audit.Decision{Effect: "allow"}); err != nil {
 			break
 		}
-		_ = s.Settle(t.Context()) // what is recorded beside the database by now is recorded
+		_ = s.Settle(t.Context()) // everything in the write-ahead file is written to the record
 	}
 	var te *tool.Error
 	if !errors.As(err, &te) || te.Kind != tool.Unavailable || !strings.Contains(te.Msg, "full") {
@@ -423,8 +423,8 @@ func TestNoDatabase(t *testing.T) {
 	}
 }
 
-// BenchmarkAudit is what the record costs a program that makes 100 calls at once: the time until
-// all are begun and ended.
+// BenchmarkAudit measures the cost of the record for a program that makes 100 calls at once: the
+// time until all have begun and ended.
 func BenchmarkAudit(b *testing.B) {
 	yes := true
 	for _, kind := range []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestTail keeps the arguments of calls: few are in the tail, which another process takes over,
-// many and old ones have rows of their own, and each is found wherever it is, until retention takes
-// it.
+// TestTail keeps the arguments of calls. Small ones are in the tail, which the next process takes
+// over. Many and old ones have their own rows. Each is found wherever it is, until retention
+// deletes it.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailChanged changes what is kept in the tail, or takes it away.
+// TestTailChanged changes or removes the kept data in the tail.
 func TestTailChanged(t *testing.T) {
 	t.Parallel()
 	for query, what := range map[string]string{

@@ -19,16 +19,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// refused stands for what grants nothing.
+// refused is the state of something that grants nothing.
 const refused = "refused"
 
-// A granted is what a folder grants: the state of each thing, by name.
+// A granted is what a folder grants: the state of each object, by name.
 type granted map[string]string
 
-// A vault is a data folder with something of everything that grants.
+// A vault is a data folder with every kind of grant.
 type vault struct {
 	dir   string
-	rings []string // rows that the store told of, with their tables
+	rings []string // rows that the store reported, with their tables
 }
 
 var vaultTime = time.UnixMicro(1_700_000_000_000_000).UTC()
@@ -59,7 +59,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// newVault makes a folder, and closes it.
+// newVault creates a folder, and closes it.
 func newVault(t *testing.T) *vault {
 	t.Helper()
 	v := &vault{dir: filepath.Join(t.TempDir(), "data")}
@@ -105,7 +105,7 @@ func sessionsOf(t *testing.T, s *store.Store) *store.Sessions {
 	return k
 }
 
-// copy copies the folder as it is.
+// copy copies the folder.
 func (v *vault) copy(t *testing.T) *vault {
 	t.Helper()
 	c := &vault{dir: filepath.Join(t.TempDir(), "data")}
@@ -113,7 +113,7 @@ func (v *vault) copy(t *testing.T) *vault {
 	return c
 }
 
-// attack runs statements without the key, in a database whose triggers are gone.
+// attack runs statements without the key, in a database whose triggers were dropped.
 func (v *vault) attack(t *testing.T, queries ...string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(v.dir, "biplane.db"))
@@ -131,7 +131,7 @@ func (v *vault) attack(t *testing.T, queries ...string) {
 	}
 }
 
-// grants opens the folder, and returns what it grants.
+// grants opens the folder and returns what it grants.
 func (v *vault) grants(t *testing.T) granted {
 	t.Helper()
 	s, ctx, out := v.open(t), t.Context(), granted{}
@@ -205,8 +205,7 @@ func (v *vault) grants(t *testing.T) granted {
 	return out
 }
 
-// want reports what is granted other than before, where only what is named may be refused, and has
-// to be.
+// want reports grants that differ from before. The named ones must be refused, and no others.
 func (g granted) want(t *testing.T, before granted, refusals ...string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -220,13 +219,13 @@ func (g granted) want(t *testing.T, before granted, refusals ...string) {
 	}
 }
 
-// Columns that grant nothing, or are sealed themselves.
+// Columns that grant nothing, or are themselves sealed.
 var harmless = map[string]bool{
 	"api_key.used": true, "approval.seq": true, "skill.modified": true, "skill.changed": true, "skill.source": true, "upstream_token.previous": true, "upstream_token.changed": true,
 }
 
-// Each column of each row that grants something is changed, and then the row grants nothing, is
-// told of, and all others grant what they did.
+// Each column of each row that grants something is changed. Then the row grants nothing and is
+// reported, and all others are unaffected.
 func TestTamperedColumns(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
@@ -235,7 +234,7 @@ func TestTamperedColumns(t *testing.T) {
 			t.Errorf("%s is %s", name, before[name])
 		}
 	}
-	rows := map[string][][2]string{ // what names a row, and what it grants
+	rows := map[string][][2]string{ // condition for a row, and its grant
 		"api_key":        {{"name = 'one'", "api_key one"}, {"name = 'revoked'", "api_key revoked"}},
 		"session_label":  {{"owner = 'ann' AND label = 'pii'", "session_label ann"}},
 		"skill":          {{"owner = 'ann' AND name = 'ours.ts'", "skill ann ours.ts"}},
@@ -290,7 +289,7 @@ func (v *vault) columns(t *testing.T, table string) (out []column) {
 	return out
 }
 
-// values are what an attacker may put into a column, as SQL.
+// values returns values, as SQL, that an attacker may put into a column.
 func (c *column) values(table string) []string {
 	switch {
 	case table == "approval" && c.name == "state":
@@ -305,7 +304,7 @@ func (c *column) values(table string) []string {
 	return []string{c.name + " || 'x'"}
 }
 
-// same reports whether a table has the rows that it has in another folder.
+// same reports whether a table has the same rows as in another folder.
 func (v *vault) same(t *testing.T, other *vault, table string) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(v.dir, "biplane.db"))
@@ -319,7 +318,7 @@ func (v *vault) same(t *testing.T, other *vault, table string) bool {
 	return n == 0
 }
 
-// gone reports whether the row that a table had isn't there any more: there is nothing to refuse.
+// gone reports whether a table's row no longer exists, so that there is nothing to refuse.
 func (v *vault) gone(t *testing.T, table, where string) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(v.dir, "biplane.db"))
@@ -330,7 +329,7 @@ func (v *vault) gone(t *testing.T, table, where string) bool {
 	return n == 0
 }
 
-// Rows are copied, removed and added.
+// Rows are copied, removed and inserted.
 func TestTamperedRows(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
@@ -366,20 +365,20 @@ func TestTamperedRows(t *testing.T) {
 			a := v.copy(t)
 			a.attack(t, c.attack...)
 			want := maps.Clone(before)
-			if name == "list of labels" { // of a session that was never saved nothing is left
+			if name == "list of labels" { // a session that was never saved leaves nothing behind
 				delete(want, "session_label bob")
 			}
 			a.grants(t).want(t, want, c.refusals...)
 			if len(a.rings) == 0 && name != "approval removed" {
 				t.Error("nobody was told")
 			}
-			a.grants(t).want(t, want, c.refusals...) // and stays so
+			a.grants(t).want(t, want, c.refusals...) // and it stays that way
 		})
 	}
 }
 
-// Everything that was sealed is taken away, as if an older version had written the folder: nothing
-// counts any more, however the version of the schema is set.
+// All seals are removed, as if an older version had written the folder. No grant is valid any more,
+// whatever the version of the schema is set to.
 func TestUnsealedIsNotOld(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
@@ -400,7 +399,7 @@ func TestUnsealedIsNotOld(t *testing.T) {
 		"head":     {[]string{`UPDATE tail SET grants = NULL, head = NULL`}, all},
 		"schema": {[]string{`UPDATE tail SET grants = NULL`, `DROP TABLE grant_list`, `ALTER TABLE tail DROP COLUMN grants`, `ALTER TABLE approval DROP COLUMN seal`,
 			`CREATE TRIGGER approval_update BEFORE UPDATE ON approval BEGIN SELECT 1; END`, `DELETE FROM goose_db_version WHERE version_id >= 200`,
-			// what later migrations make
+			// objects of later migrations
 			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`,
 			`ALTER TABLE api_key DROP COLUMN groups`, `UPDATE api_key SET roles = '["admin"]'`, `UPDATE approval SET state = 'approved', decider = 'key:boss'`}, nil},
 	} {
@@ -420,7 +419,7 @@ func TestUnsealedIsNotOld(t *testing.T) {
 	}
 }
 
-// Older rows are put back: a key from before it was revoked, an approval from before it was used,
+// Older rows are restored: a key from before it was revoked, an approval from before it was used,
 // and so on.
 func TestOlderRowsPutBack(t *testing.T) {
 	v := newVault(t)
@@ -469,7 +468,7 @@ func TestOlderRowsPutBack(t *testing.T) {
 			}
 		})
 	}
-	// the record's leaves are others: nothing is recorded, and so no call is made
+	// The record's leaves don't match: nothing is recorded, so no call is made.
 	t.Run("with the head", func(t *testing.T) {
 		a := v.copy(t)
 		q := []string{fmt.Sprintf(`ATTACH '%s' AS old`, filepath.Join(old.dir, "biplane.db"))}
@@ -483,14 +482,14 @@ func TestOlderRowsPutBack(t *testing.T) {
 	})
 }
 
-// What an older version wrote counts as it is, once.
+// The rows of an older version are accepted as they are, once.
 func TestOldFolderIsSealed(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
 	s := v.open(t)
 	a := stored(t, s)
 	must(t, store.Ungrant(t.Context(), a), s.Close(), os.Remove(filepath.Join(v.dir, "biplane.sealed")))
-	// Older versions sealed what is shared as the owner's.
+	// Older versions sealed shared skills as the owner's.
 	v.attack(t, `UPDATE skill SET shared = source WHERE shared IS NOT NULL`, `DELETE FROM tool_hint`)
 	before["tool_hint crm"], before["tool_hint erp"] = "never seen", "never seen"
 	now := v.grants(t)
@@ -502,8 +501,8 @@ func TestOldFolderIsSealed(t *testing.T) {
 	v.grants(t).want(t, before, "api_key one", "approval pending")
 }
 
-// A copy of the database from before it was sealed is put in, with other rows; or there is nothing
-// on the record any more: nothing counts.
+// The database is replaced by a copy from before it was sealed, with other rows; or its record is
+// emptied. Then no grant is valid.
 func TestDatabaseFromBeforeSeals(t *testing.T) {
 	v := newVault(t)
 	before := v.copy(t).grants(t)
@@ -527,7 +526,7 @@ func TestDatabaseFromBeforeSeals(t *testing.T) {
 			}
 		}
 	})
-	t.Run("new", func(t *testing.T) { // a folder that was opened, and nothing was written to
+	t.Run("new", func(t *testing.T) { // a folder that was opened, and never written to
 		a := &vault{dir: filepath.Join(t.TempDir(), "data")}
 		for range 2 {
 			s := a.open(t)
@@ -542,7 +541,7 @@ func TestDatabaseFromBeforeSeals(t *testing.T) {
 	})
 }
 
-// nothing reports what counts although nothing should.
+// nothing reports grants that are valid although none should be.
 func (v *vault) nothing(t *testing.T, before granted) {
 	t.Helper()
 	for name, is := range v.grants(t) {

@@ -73,8 +73,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A sealed row that is moved to another place does not open there, and nothing is on the disk in
-// the clear.
+// A sealed row that is moved to another place can't be unsealed there, and nothing is on the disk
+// in plaintext.
 func TestTokensStayInPlace(t *testing.T) {
 	dir := t.TempDir()
 	s, tokens := openTokens(t, dir)
@@ -108,7 +108,7 @@ func TestTokensStayInPlace(t *testing.T) {
 	}
 }
 
-// Of many that change a row at once, one wins.
+// Of many concurrent changes to a row, one wins.
 func TestTokensRace(t *testing.T) {
 	_, tokens := openTokens(t, t.TempDir())
 	first, err := tokens.Save(t.Context(), "u", "r", []byte("0"), "")

@@ -102,7 +102,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// open2 opens a store of which no other is open.
+// open2 opens a copy of a store's folder, so that no other process has it open.
 func open2(t *testing.T, dir string) *store.Store {
 	t.Helper()
 	copied := t.TempDir()

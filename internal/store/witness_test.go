@@ -14,8 +14,8 @@ import (
 const emptyRecord = `DELETE FROM audit_leaf; DELETE FROM audit_checkpoint; DELETE FROM audit_log; DELETE FROM audit_record; DELETE FROM audit_span; DELETE FROM audit_kept;
 	DELETE FROM audit_payload; UPDATE tail SET head = NULL, kept = x'', kept_first = 0, kept_time = 0`
 
-// TestWitness removes the record, or puts an older one in its place: what is outside of its tables
-// knows better.
+// TestWitness removes the record, or replaces it by an older one. The witness outside its tables
+// reveals it.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	base, older := t.TempDir(), t.TempDir()
@@ -47,7 +47,7 @@ func TestWitness(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		do     func(t *testing.T, dir string)
-		opens  bool // the record can be opened, and verify tells of it
+		opens  bool // the record can be opened, and verify reports it
 		phrase string
 	}{
 		{"all tables emptied", func(t *testing.T, dir string) { tampered(t, dir, emptyRecord) }, false, "is gone"},
@@ -101,8 +101,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// removeFile removes a file, and what SQLite keeps beside it: a log that is left would bring the
-// database back.
+// removeFile removes a file, and SQLite's files beside it: a remaining WAL would restore the
+// database.
 func removeFile(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -113,8 +113,8 @@ func removeFile(t *testing.T, dir, name string) {
 	}
 }
 
-// TestWitnessTorn cuts a slot of the witness off, as the death of the machine may: the other one is
-// good, and the record grows on.
+// TestWitnessTorn truncates a slot of the witness, as a crash of the machine may. The other slot is
+// valid, and the record continues to grow.
 func TestWitnessTorn(t *testing.T) {
 	t.Parallel()
 	for slot := range 2 {
@@ -144,7 +144,7 @@ func TestWitnessTorn(t *testing.T) {
 	}
 }
 
-// copyWitness copies the witness as it is, which is never ahead of what the disk has.
+// copyWitness copies the witness, which is never ahead of the disk.
 func copyWitness(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(from, store.WitnessFile))
@@ -156,8 +156,8 @@ func copyWitness(t *testing.T, from, to string) {
 	}
 }
 
-// TestWitnessOfOlderFolder opens a folder that an older version wrote: it gets a witness, which is
-// missed from then on.
+// TestWitnessOfOlderFolder opens a folder from an older version. It gets a witness, which is
+// required from then on.
 func TestWitnessOfOlderFolder(t *testing.T) {
 	t.Parallel()
 	for _, purpose := range []string{"audit-named", "audit-seed"} {
@@ -195,14 +195,14 @@ func TestWitnessOfOlderFolder(t *testing.T) {
 	}
 }
 
-// TestWitnessAfterBrokenStart leaves what a start leaves that is killed between the witness and the
-// record's name, the flush of one of them lost: the next starts.
+// TestWitnessAfterBrokenStart recreates the state after a start that was killed between writing the
+// witness and the record's name, with one of them not flushed. The next start succeeds.
 func TestWitnessAfterBrokenStart(t *testing.T) {
 	t.Parallel()
 	other, dir := t.TempDir(), t.TempDir()
 	s := open(t, other)
 	auditLog(t, s)
-	copyWitness(t, other, dir) // of no entries, and another name
+	copyWitness(t, other, dir) // without entries, and with another name
 	s = open(t, dir)
 	l := auditLog(t, s)
 	fill(t, l, 3)
@@ -219,7 +219,7 @@ func TestWitnessAfterBrokenStart(t *testing.T) {
 	}
 }
 
-// TestWitnessMeanwhile verifies a record that grows, and whose witness is written, meanwhile.
+// TestWitnessMeanwhile verifies a record while it grows and its witness is written.
 func TestWitnessMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

@@ -17,7 +17,7 @@ import (
 
 var at = time.Date(2026, 10, 1, 12, 0, 0, 123456000, time.UTC)
 
-// all are records of every kind and outcome.
+// all returns records of every kind and outcome.
 func all() []*audit.Record {
 	var out []*audit.Record
 	add := func(r audit.Record) {
@@ -76,7 +76,7 @@ type schema struct {
 	Status   []float64         `json:"status_id"`
 }
 
-// check says what of v the schema does not allow.
+// check returns the violations of the schema in v.
 func (s *schema) check(where string, o object, v map[string]any) (wrong []string) {
 	for _, k := range o.Required {
 		if x, ok := v[k]; !ok || x == nil || x == "" {

@@ -19,9 +19,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/audit/sink"
 )
 
-// A bucket is an S3 server that is strict in what is signed: it computes the signature of what came
-// over the wire, from the published description of Signature Version 4 and sharing no code with the
-// client.
+// A bucket is an S3 server that strictly checks signatures. It computes the signature of each
+// request as received. It follows the published description of Signature Version 4 and shares no
+// code with the client.
 type bucket struct {
 	t      *testing.T
 	secret string

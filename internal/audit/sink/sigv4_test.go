@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSign signs the examples that AWS publishes: of its test suite for Signature Version 4, and of
-// "Authenticating Requests: Using the Authorization Header" in the reference of the S3 API.
+// TestSign signs the examples published by AWS: those of its test suite for Signature Version 4,
+// and of "Authenticating Requests: Using the Authorization Header" in the S3 API reference.
 func TestSign(t *testing.T) {
 	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	suite := credential{id: "AKIDEXAMPLE", secret: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", region: "us-east-1", service: "service"}

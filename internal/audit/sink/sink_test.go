@@ -119,7 +119,7 @@ func TestGit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Somebody else adds to the branch, and this work folder is lost.
+	// Another client adds to the branch, and this work folder is lost.
 	g.Work = filepath.Join(t.TempDir(), "another")
 	if err := g.Put(t.Context(), checkpoint(9)); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestGit(t *testing.T) {
 	}
 }
 
-// flaky is a Sink that fails as often as it is told to.
+// flaky is a Sink that fails a given number of times.
 type flaky struct {
 	fail atomic.Int32
 	puts atomic.Int32

@@ -16,8 +16,8 @@ func TestEscapeStopsAtFirst(t *testing.T) {
 	}
 }
 
-// BenchmarkFarEscapes is of a text whose time must grow as its length does: each escape is far from
-// the next.
+// BenchmarkFarEscapes masks a text in which each escape is far from the next. Its time must be
+// linear in the length of the text.
 func BenchmarkFarEscapes(b *testing.B) {
 	m := New()
 	m.Add("abc/defghij")

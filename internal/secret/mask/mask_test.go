@@ -58,7 +58,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// A value is found in every encoding, wherever it stands in what is encoded.
+// A value is found in every encoding, at any position in the encoded text.
 func TestEncodings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.StringMatching(`[!-~]{8,40}`).Draw(t, "value")
@@ -109,7 +109,7 @@ func TestEncodings(t *testing.T) {
 	})
 }
 
-// JSON stays JSON, and nothing of the value is in its strings.
+// JSON stays valid, and none of the values remains in its strings.
 func FuzzJSON(f *testing.F) {
 	m := of("12345678", `q"q"q"q"`, "ññññññññ", "a/b/c/d/e")
 	f.Add([]byte(`{"a":12345678,"b":"q\"q\"q\"q\""}`))
@@ -147,7 +147,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Tokens come and go, and those that never change stay known.
+// Recent values are dropped in turn, and those that never change stay masked.
 func TestRecent(t *testing.T) {
 	m := of("always-here")
 	for i := range 600 {
@@ -238,7 +238,7 @@ func BenchmarkJSON(b *testing.B) {
 }
 
 // A value is found in base64 that is broken into lines, however the breaks are written, and JSON
-// stays JSON.
+// stays valid.
 func TestLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.StringMatching(`[!-~]{8,60}`).Draw(t, "value")
@@ -293,7 +293,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Of values that overlap, or that are JSON themselves, nothing stays in any string or number.
+// If values overlap, or are themselves JSON, nothing of them remains in any string or number.
 func TestAcrossTokens(t *testing.T) {
 	m := of("hush-hush", `sh-hush","b":"silence`, "silence-please", `{"type":"account","key":"s3same-open","n":42}`, `"quoted-one"`)
 	for _, tt := range []struct{ in, want string }{
@@ -311,7 +311,7 @@ func TestAcrossTokens(t *testing.T) {
 	}
 }
 
-// What is held stays known, however many others come, until others are held.
+// Held values stay masked, however many others are added, until the holder has others.
 func TestHold(t *testing.T) {
 	m := of("always-here")
 	m.Hold("crm", "crm-token", "crm-refresh", "")

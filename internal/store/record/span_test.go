@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzMembers reads leaves as spans do, and as a decoder does.
+// FuzzMembers compares members with a JSON decoder.
 func FuzzMembers(f *testing.F) {
 	f.Add(`{"a":"b","n":-1,"o":{"a":"}","x":{"y":"\"{"}},"record":"é\\\"\u2028"}`)
 	f.Add(`{"a\\":"\\\\","b":""}`)
@@ -17,7 +17,7 @@ func FuzzMembers(f *testing.F) {
 		members([]byte(text), func(_, _ []byte) {})
 		var all map[string]any
 		if json.Unmarshal([]byte(text), &all) != nil || len(all) == 0 {
-			return // no leaf is like that: it must only not break
+			return // leaves are never like that; it only must not crash
 		}
 		canonical, err := json.Marshal(all)
 		if err != nil || bytes.ContainsAny(canonical, "[") || !utf8.ValidString(text) {
