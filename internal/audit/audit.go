@@ -3,7 +3,7 @@
 // in canonical JSON (RFC 8785). Leaves are appended to a Merkle tree (RFC 6962, built with
 // golang.org/x/mod/sumdb/tlog) in the order in which they are committed. Signed checkpoints (C2SP
 // tlog-checkpoint and signed-note) reveal any later change to everyone who holds one. A call that
-// can't be recorded must not be made, which package door enforces.
+// can't be recorded must not be made, which package gateway enforces.
 //
 // Leaves hold digests of arguments, results and error texts, never the data itself. Data that is
 // kept is stored beside the tree under its digest, so deleting it doesn't change the tree. Digests
@@ -41,8 +41,9 @@ const (
 	AgentDetail      = "agent"
 )
 
-// LabelsDetail is the entry of a call's Detail with the labels of the data that its caller had read
-// when the call was decided on, separated by commas. If it is missing, there were none.
+// LabelsDetail is the entry of a call's Detail with labels, separated by commas. They are those of
+// the data that the caller had read when the call was decided on. If it is missing, there were
+// none.
 const LabelsDetail = "labels"
 
 // Entries of a call's Detail that are set if its process ended during the call and the next process

@@ -10,8 +10,8 @@ import (
 // An edge is the right edge of a tree that is recomputed beside the stored one. At level i it has
 // the root of the complete subtree of 2^i leaves, if the size has bit i.
 //
-// If a leaf's bytes don't have the stored hash, both are followed until the hash of a larger
-// subtree, or a checkpoint, shows which of them was changed. So one change is reported as one
+// If a leaf's bytes don't have the stored hash, both hashes are tracked. The hash of a larger
+// subtree, or a checkpoint, then shows which of them was changed. So one change is reported as one
 // fault, and not as one in each subtree above it.
 type edge struct {
 	size  int64

@@ -22,7 +22,7 @@ const (
 
 // redact returns JSON in which the values of secret fields, and texts in strings that look like
 // secrets, are replaced. It returns nil for data that is not JSON, is nested too deeply, or is too
-// large to be kept whole, since fields can't be found in a part of it.
+// large to be kept whole. Fields can't be found in a part of it.
 func (k *keeper) redact(data []byte) []byte {
 	if len(data) > KeptBytes {
 		return nil

@@ -83,9 +83,10 @@ type Head struct {
 // concurrent use.
 //
 // Append sets the leaf's index in the tree and returns after the leaf is written. After an error
-// the leaf may not be written. Append checks ctx only before it starts: it doesn't abort a write. A
-// second beginning or a second end of a record is an error of kind tool.Conflict. An end without a
-// beginning is one of kind tool.NotFound. After Close all errors are of kind tool.Unavailable.
+// the leaf may or may not be written. Append checks ctx only before it starts: it doesn't abort a
+// write. A second beginning or a second end of a record is an error of kind tool.Conflict. An end
+// without a beginning is one of kind tool.NotFound. After Close all errors are of kind
+// tool.Unavailable.
 //
 // Checkpoint calls sign with the head of the log, between two appends. It returns after the
 // resulting text, and all leaves before it, are on the disk.
@@ -105,9 +106,9 @@ type View interface {
 	// Head returns the log's size and root, computed from the stored hashes. It returns an error if
 	// some are missing.
 	Head() (Head, error)
-	// Sealed returns the head that the store sealed with the last leaf that it added, or nil if
-	// there is none, as in a store of an older version. An error means that the seal was changed or
-	// removed.
+	// Sealed returns the head that the store sealed with the last leaf that it added. It returns
+	// nil if there is none, as in a store of an older version. An error means that the seal was
+	// changed or removed.
 	Sealed() (*Head, error)
 	// Witness returns a head of the record from when all of it was on the disk, as stored outside
 	// the record. It returns nil if no witness is required. An error means that the witness was

@@ -43,10 +43,10 @@ const (
 // of the rest (4 bytes each; all numbers are little endian). Its entries follow, each with its
 // number (8 bytes), length (4), kind (1) and text.
 //
-// The first frame that is incomplete, or whose numbers don't increase, ends the file. The file is
-// overwritten from its beginning once the disk has all of its entries in the database. The
-// remainder is truncated when expired data is deleted. If a transaction fails, the next one writes
-// the entries in the file.
+// The first frame that is incomplete, or whose numbers don't increase, ends the file. Once all of
+// its entries are in the database and on the disk, the file is overwritten from its beginning.
+// Bytes after the last frame are truncated when expired data is deleted. If a transaction fails,
+// the next one writes the entries in the file.
 type ahead struct {
 	file aheadFile
 	disk aheadDisk
@@ -71,14 +71,14 @@ type aheadFile struct {
 	buf  []byte
 }
 
-// An unwritten entry is one that the database doesn't have yet.
+// An unwritten is an entry that the database doesn't have yet.
 type unwritten struct {
 	number uint64
 	entry
 	saved bool // in the file
 }
 
-// An entry can be written to the file.
+// An entry is a unit of data that the file can hold.
 type entry interface {
 	kind() byte
 	appendTo(b []byte) []byte

@@ -15,8 +15,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Blobs of at least this size, in bytes, are stored as separate files in the data folder's sessions
-// folder. The database would hold them twice while they are written.
+// fileSize is the minimum size, in bytes, of blobs that are stored as files of their own in the
+// data folder's sessions folder. The database would hold them twice while they are written.
 const fileSize = 256 << 10
 
 // blobFolder is the name of that folder.

@@ -6,9 +6,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/store/record"
 )
 
-// The tail is data that each transaction rewrites: the number of the last entry of the write-ahead
-// file that is in the database, the record's sealed head, the data kept for the newest leaves, and
-// the versions of the grant lists. It is a single row, so that it costs one page and one statement.
+// The tail is data that each transaction rewrites. It has the number of the last entry of the
+// write-ahead file that is in the database, and the record's sealed head. It also has the data kept
+// for the newest leaves, and the versions of the grant lists. It is a single row, so that it costs
+// one page and one statement.
 const (
 	updateTail = `UPDATE tail SET applied = coalesce(?1, applied), head = coalesce(?2, head),
 		kept_first = coalesce(?3, kept_first), kept_time = coalesce(?4, kept_time), kept = coalesce(?5, kept), grants = coalesce(?6, grants) WHERE id = 1`

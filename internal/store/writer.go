@@ -22,8 +22,7 @@ import (
 const batch = 512
 
 // A writer is the only goroutine that writes. Writes that arrive during a commit share the next
-// transaction, so that a hundred concurrent calls wait for one or two disk flushes and not for a
-// hundred.
+// transaction. So a hundred concurrent calls wait for one or two disk flushes, not for a hundred.
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn            // of db; nil: nothing written yet; used by the goroutine only
@@ -66,7 +65,8 @@ type write struct {
 	durable bool
 	clear   bool
 	steps   []step
-	// run is called instead of steps. Its writes before an error are not rolled back.
+	// run is called instead of steps. Its writes before an error are not rolled back, so they
+	// must be harmless.
 	run    func(ctx context.Context, w *writer) error
 	result chan error
 	later  bool   // no one waits for result yet
@@ -120,7 +120,7 @@ func (w *writer) disconnect() error {
 }
 
 // do queues a statement, and waits until it is committed. Once queued, it is not canceled, even if
-// ctx is. After an error, callers can't assume that it was not committed.
+// ctx is. After an error, it may or may not be committed.
 func (w *writer) do(ctx context.Context, durable bool, query string, args ...any) error {
 	return w.all(ctx, durable, []step{{query, args}})
 }
@@ -199,7 +199,7 @@ func (w *writer) run() {
 		if first == nil {
 			var ok bool
 			if first, ok = <-w.queue; !ok {
-				if !w.ahead.empty() { // otherwise the next process starts with nothing to recover
+				if !w.ahead.empty() { // so that the next process has nothing to recover
 					_, _, _ = w.commit(&write{clear: true})
 				}
 				return
