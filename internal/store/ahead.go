@@ -384,8 +384,8 @@ func (w *writer) recover(ctx context.Context, q record.Querier, path string) (er
 	return err
 }
 
-// journalsAgain writes the journal steps in left. Its transaction is durable, and so are the last
-// process's earlier writes after it.
+// journalsAgain writes the journal steps in left. When it returns, they are on the disk, and so is
+// everything that the last process wrote before.
 func (w *writer) journalsAgain(ctx context.Context, left []read) error {
 	if err := w.connect(ctx); err != nil {
 		return err

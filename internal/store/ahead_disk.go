@@ -62,8 +62,8 @@ func (a *ahead) sync(number uint64) error {
 	return nil
 }
 
-// turn starts a flush and sets mine, or returns the channel that is closed when the running flush
-// ends.
+// turn returns the channel that is closed when the running flush ends. If none is running, it
+// starts one, which the caller must make (mine) and end with over.
 func (d *aheadDisk) turn() (under chan struct{}, mine bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,9 +15,8 @@ import (
 )
 
 // A Git is a Sink that commits each checkpoint to a branch of a git repository, as the file
-// ORIGIN/SIZE, and pushes it. It never forces a push, so once the branch is rewritten, all pushes
-// of the original history fail. It needs the git program, and uses git's own credentials. It never
-// prompts for a password.
+// ORIGIN/SIZE, and pushes it. It never forces a push, so it can't remove commits from the branch.
+// It needs the git program, and uses git's own credentials. It never prompts for a password.
 type Git struct {
 	Repository string // a folder, or an address that git accepts
 	Branch     string // DefaultBranch if empty

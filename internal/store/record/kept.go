@@ -37,7 +37,7 @@ type pack struct {
 	since time.Time // of the first
 	time  time.Time // of the newest
 	data  []byte
-	known bool // data is what the tail has, or empty
+	known bool // data holds the tail's pack, or the tail has none
 	dirty bool // the current transaction changes the tail's pack
 }
 
