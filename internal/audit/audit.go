@@ -33,7 +33,7 @@ import (
 
 // Entries of a call's Detail. The first two name the request by which a person approved the call,
 // and that person, in the form of principal names. The others name the person and the agent that
-// made the call, if the principal's name doesn't tell.
+// made the call, unless the principal's name includes them.
 const (
 	RequestDetail    = "request"
 	ApprovedByDetail = "approved_by"
@@ -248,8 +248,8 @@ func (e *Entry) End(ctx context.Context, res *tool.Result, err error) error {
 }
 
 // Event records an event and returns the id of its record, which is on the disk by then. There are
-// two exceptions: reads of the record, and the end of an execution, which is written before the end
-// of the call that returns its result.
+// two exceptions: reads of the record, which may be lost in a power failure, and the end of an
+// execution, which is written before the end of the call that returns its result.
 func (l *Log) Event(ctx context.Context, e Event) (string, error) {
 	now := l.now()
 	if e.Outcome == Unfinished {

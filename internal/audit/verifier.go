@@ -372,7 +372,7 @@ func missing(first, last int64) string {
 	return fmt.Sprintf("the leaves %d to %d were removed", first, last)
 }
 
-// named returns a leaf and its record for a message.
+// named returns the text that identifies a leaf and its record in a message.
 func named(seq int64, record string) string {
 	if record == "" {
 		return fmt.Sprintf("leaf %d", seq)
