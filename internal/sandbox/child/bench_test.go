@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
 )
 
-// each runs f over an inner driver in this process, and in a child.
+// each runs f with the named driver in this process, then in a child process.
 func each(b *testing.B, name string, f func(b *testing.B, d sandbox.Driver)) {
 	b.Run("here", func(b *testing.B) {
 		d, err := inner(name)()
@@ -28,11 +28,10 @@ func each(b *testing.B, name string, f func(b *testing.B, d sandbox.Driver)) {
 	b.Run("child", func(b *testing.B) { f(b, newDriver(b, name, child.Config{})) })
 }
 
-// A pipe is a guest stream between two goroutines that copies nothing twice and waits for nobody
-// who writes.
+// A pipe is an in-memory guest stream with buffered channels in both directions.
 type pipe struct {
-	in  chan []byte // for the guest
-	out chan string // lines of the guest
+	in  chan []byte // input of the guest
+	out chan string // lines written by the guest
 	cur []byte
 	buf []byte
 }
@@ -63,7 +62,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	}
 }
 
-// BenchmarkFresh is a fresh sandbox to its first value, and its end.
+// BenchmarkFresh creates a sandbox, runs a program until its first value and closes the sandbox.
 func BenchmarkFresh(b *testing.B) {
 	for _, name := range []string{"fake", "wasm"} {
 		b.Run(name, func(b *testing.B) {
@@ -100,7 +99,7 @@ func BenchmarkFresh(b *testing.B) {
 	}
 }
 
-// BenchmarkCall is a tool call from inside, answered at once.
+// BenchmarkCall measures a tool call by the guest that is answered immediately.
 func BenchmarkCall(b *testing.B) {
 	each(b, "wasm", func(b *testing.B, d sandbox.Driver) {
 		o := sandboxtest.Exec(b.Context(), b, d, sandbox.Spec{}, `() => 1`, sandboxtest.Host{})
@@ -130,7 +129,8 @@ func BenchmarkCall(b *testing.B) {
 	})
 }
 
-// BenchmarkRestore is a session of a snapshot's size to its first value, and its end.
+// BenchmarkRestore restores a snapshot, runs a program until its first value and closes the
+// sandbox.
 func BenchmarkRestore(b *testing.B) {
 	each(b, "wasm", func(b *testing.B, d sandbox.Driver) {
 		run := func(box sandbox.Sandbox, code string) {

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
-// engine makes the test's binary a child, as the hidden command does the real one.
+// engine is the argument that makes the test binary run as a child, like biplane's hidden command.
 const engine = "__engine"
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inner gives the driver of that name.
+// inner returns a constructor for the named driver.
 func inner(name string) func() (sandbox.Driver, error) {
 	return func() (sandbox.Driver, error) {
 		switch name {
@@ -51,7 +51,7 @@ func inner(name string) func() (sandbox.Driver, error) {
 	}
 }
 
-// newDriver makes a driver whose children run that inner one.
+// newDriver returns a driver whose children run the named inner driver.
 func newDriver(t testing.TB, name string, cfg child.Config) *child.Driver {
 	t.Helper()
 	cfg.Command = []string{engine, name}

@@ -2,7 +2,8 @@
 
 package child
 
-// ArmLess is Main with some of the protections only: "namespaces", "landlock", "filter", "nothing".
+// ArmLess is like Main, but enables only the protections that what names: "namespaces",
+// "landlock", "filter" or "nothing". Then it makes an escape attempt instead of serving.
 func ArmLess(args []string, what string) error {
 	conn, err := inherited()
 	if err != nil {
@@ -16,10 +17,10 @@ func ArmLess(args []string, what string) error {
 	return try(w, conn, number(args[1]))
 }
 
-// Attempts says how many there are.
+// Attempts returns the number of escape attempts.
 func Attempts() int { return len(attempts()) }
 
-// PIDs gives the processes of the children of d.
+// PIDs returns the process IDs of d's children.
 func (d *Driver) PIDs() (pids []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -33,7 +34,7 @@ func (d *Driver) PIDs() (pids []int) {
 	return pids
 }
 
-// PID gives the process that holds a sandbox.
+// PID returns the ID of the process that holds s.
 func (s *Sandbox) PID() int {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// A wire takes the frames that one side writes, and has the other side's flow take what is in them.
+// A wire is a writer that delivers the frames written by one side to the other side's flow.
 type wire struct{ other *flow }
 
 func (w *wire) Write(p []byte) (int, error) {
@@ -30,7 +30,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 }
 
-// flows gives two flows that are the ends of one operation.
+// flows returns the two ends of an operation.
 func flows() (from, to *flow) {
 	a, b := &wire{}, &wire{}
 	from, to = newFlow(newWriter(a), 1, 1), newFlow(newWriter(b), 1, 1)
@@ -38,7 +38,7 @@ func flows() (from, to *flow) {
 	return from, to
 }
 
-// What is gathered is what was sent, however much it is, and whenever those who gather come to it.
+// TestGather checks that gather returns the sent bytes, for any size and whenever it is called.
 func TestGather(t *testing.T) {
 	for _, size := range []int{0, 1, partSize, window/2 - 1, window/2 + 1, window - 1, window, window + 1, window + window/2 + 1, 2*window + window/4, 5*window + 17} {
 		for _, late := range []bool{false, true} {
@@ -49,7 +49,7 @@ func TestGather(t *testing.T) {
 				sent := make(chan error, 1)
 				go func() { sent <- from.send(all) }()
 				if late {
-					synctest.Wait() // until it has no credit left, or all is there
+					synctest.Wait() // until it has no credit left, or everything has arrived
 				}
 				got, err := to.gather(t.Context(), uint64(size))
 				if err != nil || !bytes.Equal(got, all) {
@@ -63,7 +63,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// Whoever gathers what never comes whole stops when it is to.
+// TestGatherStops cancels a gather whose data never arrives completely.
 func TestGatherStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := flows()

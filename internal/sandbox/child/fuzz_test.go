@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// framed writes a frame.
+// framed returns an encoded frame.
 func framed(k kind, box, op uint32, payload string) string {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
 	b = binary.LittleEndian.AppendUint32(b, box)
@@ -25,7 +25,7 @@ func framed(k kind, box, op uint32, payload string) string {
 
 func number4(n uint32) string { return string(binary.LittleEndian.AppendUint32(nil, n)) }
 
-// FuzzServe gives a child any bytes: it must end, with all of its sandboxes closed.
+// FuzzServe sends arbitrary bytes to a child, which must end with all of its sandboxes closed.
 func FuzzServe(f *testing.F) {
 	spec := string(appendSpec(nil, sandbox.Spec{Runtime: "memo"}))
 	run := string(command{keep: true, asks: true}.append(nil))
@@ -44,7 +44,7 @@ func FuzzServe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if bytes.Contains(in, []byte("exit")) || bytes.Contains(in, []byte("crash")) || bytes.Contains(in, []byte("forbid")) || bytes.Contains(in, []byte("stuck")) {
-			return // a memo would do it
+			return // a Memo would obey and end or block the test process
 		}
 		if len(in) > 1<<20 || bytes.Contains(in, []byte("flood 99999999")) {
 			return
@@ -57,7 +57,7 @@ func FuzzServe(f *testing.F) {
 			_, _ = ours.Write(in)
 			_ = ours.Close()
 		})
-		_ = serve(theirs, newWriter(theirs), d, nil) // the error may be any
+		_ = serve(theirs, newWriter(theirs), d, nil) // any error is allowed
 		_ = theirs.Close()
 		read.Wait()
 		if n := d.Open(); n != 0 {
@@ -66,10 +66,10 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// A scripted child says hello, makes the first sandbox, and after it was told to run says what it
-// likes.
+// A scripted is a fake child. It sends a hello, confirms the first sandbox, and later sends
+// arbitrary bytes.
 type scripted struct {
-	r, w net.Conn // r is what the parent holds
+	r, w net.Conn // r is the parent's end
 	once sync.Once
 }
 
@@ -80,7 +80,7 @@ func (s *scripted) kill()                       { s.once.Do(func() { _ = s.w.Clo
 func (s *scripted) wait() string                { return "ended" }
 func (s *scripted) memory() int64               { return 0 }
 
-// script plays the child's part: what it says follows the parent's k-frame.
+// script acts as the child. It sends say once the parent has sent a frame of kind k.
 func (s *scripted) script(k kind, say []byte) {
 	hi := framed(kindHello, 0, 0, `{"protections":[{"name":"a","armed":true,"separates":true}]}`)
 	go func() { _, _ = io.WriteString(s.w, hi) }()
@@ -118,8 +118,8 @@ func (l *scriptedLauncher) start(...string) (peer, error) {
 
 func (l *scriptedLauncher) close() { l.work.Wait() }
 
-// FuzzChild lets a child say anything in the middle of a Run, a Snapshot or a Probe: all of it must
-// end, and no more.
+// FuzzChild lets a child send arbitrary bytes during a Run, a Snapshot or a Probe. The operation
+// must return, with any result.
 func FuzzChild(f *testing.F) {
 	ok := string(result{exit: 1}.append(nil))
 	failed := string(result{err: &sandbox.LimitError{Limit: "cpu", Msg: "over"}}.append(nil))
@@ -144,7 +144,7 @@ func FuzzChild(f *testing.F) {
 			}
 		}()
 		if k == kindProbe {
-			_, _ = d.Probe(t.Context()) // the error may be any
+			_, _ = d.Probe(t.Context()) // any error is allowed
 			return
 		}
 		box, err := d.Create(t.Context(), sandbox.Spec{})
@@ -165,7 +165,7 @@ func FuzzChild(f *testing.F) {
 	})
 }
 
-// FuzzHello gives the parent any first frame.
+// FuzzHello sends an arbitrary first frame to the parent.
 func FuzzHello(f *testing.F) {
 	f.Add([]byte(framed(kindHello, 0, 0, `{"protections":[{"name":"a","armed":true,"separates":true}]}`)))
 	f.Add([]byte(framed(kindHello, 0, 0, `{"error":"no"}`)))

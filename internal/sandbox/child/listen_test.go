@@ -18,7 +18,7 @@ type feed struct {
 
 func newFeed() *feed { return &feed{in: make(chan []byte, 64)} }
 
-// Read waits; the end of in is that of the connection.
+// Read blocks until there is data. When in is closed, it returns io.EOF.
 func (f *feed) Read(p []byte) (int, error) {
 	if len(f.left) == 0 {
 		b, ok := <-f.in
@@ -47,7 +47,7 @@ func (f *feed) readNow(p []byte) (int, error) {
 	return f.Read(p)
 }
 
-// say sends frames of data for operations, in one piece.
+// say sends one data frame for each operation, all in one write.
 func (f *feed) say(t *testing.T, ops ...uint32) {
 	t.Helper()
 	var b collect
@@ -62,16 +62,16 @@ func (f *feed) say(t *testing.T, ops ...uint32) {
 
 type collect []byte
 
-// Write keeps p.
+// Write appends p.
 func (c *collect) Write(p []byte) (int, error) {
 	*c = append(*c, p...)
 	return len(p), nil
 }
 
-// tooMany is an operation that breaks the protocol.
+// tooMany is the number of an operation that violates the protocol.
 const tooMany = 1 << 30
 
-// lentOut gives a listener of f that has lent its socket, where got has what it took.
+// lentOut returns a listener for f that has lent its socket. The operations received go to got.
 func lentOut(t *testing.T, f *feed, serves bool) (l *listener, got *[]uint32, ended chan error) {
 	t.Helper()
 	if runtime.GOMAXPROCS(0) < 2 {
@@ -90,7 +90,8 @@ func lentOut(t *testing.T, f *feed, serves bool) (l *listener, got *[]uint32, en
 	return l, got, ended
 }
 
-// TestListen is somebody who reads what was lent, over and over, and at last in vain.
+// TestListen reads a lent socket repeatedly. When polling finally fails, the socket is returned to
+// its reader.
 func TestListen(t *testing.T) {
 	f := newFeed()
 	l, got, _ := lentOut(t, f, false)
@@ -101,7 +102,7 @@ func TestListen(t *testing.T) {
 			t.Fatalf("after %d: %d, %v", i, l.who.Load(), *got)
 		}
 	}
-	for l.who.Load() == lent { // others may have the processor for a moment, which is another reason to give it back
+	for l.who.Load() == lent { // a poll may also count as crowded, which returns the socket too
 		l.listen(func() bool { return false })
 	}
 	if len(l.back) != 1 || l.skip == 0 || !slices.IsSorted(*got) {
@@ -109,7 +110,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestListenNotAlone is a socket that more than one would read.
+// TestListenNotAlone checks that the socket isn't lent while several goroutines could read it.
 func TestListenNotAlone(t *testing.T) {
 	f := newFeed()
 	l, got, _ := lentOut(t, f, false)
@@ -142,8 +143,8 @@ func TestListenNotAlone(t *testing.T) {
 	}
 }
 
-// TestListenEnds is a connection that ends, or breaks the protocol, while somebody else than its
-// reader reads.
+// TestListenEnds covers a connection that ends or violates the protocol while a waiting goroutine
+// reads it instead of its reader.
 func TestListenEnds(t *testing.T) {
 	for name, end := range map[string]func(f *feed){
 		"end":    func(f *feed) { close(f.in) },
@@ -159,7 +160,7 @@ func TestListenEnds(t *testing.T) {
 				ended <- l.run()
 			}()
 			for end := time.Now().Add(time.Minute); len(ended) == 0 && time.Now().Before(end); runtime.Gosched() {
-				l.listen(func() bool { return false }) // its reader hears of it where nobody comes to listen in time
+				l.listen(func() bool { return false }) // if this is too late, the reader gets the error itself
 			}
 			err := receive(t, ended)
 			if b := (*breach)(nil); name == "end" && err != io.EOF || name == "breach" && !errors.As(err, &b) {
@@ -169,7 +170,7 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
-// TestListenTakenBack is a socket that was lent and that nobody reads.
+// TestListenTakenBack checks that the reader takes back a lent socket that no one reads.
 func TestListenTakenBack(t *testing.T) {
 	f := newFeed()
 	l, got, ended := lentOut(t, f, false)
@@ -184,7 +185,7 @@ func TestListenTakenBack(t *testing.T) {
 	}
 }
 
-// TestListenAsk is a guest that waits for an answer: it reads the socket itself, where nobody else
+// TestListenAsk checks that a guest waiting for an answer reads the socket itself if no one else
 // does.
 func TestListenAsk(t *testing.T) {
 	f := newFeed()
@@ -203,15 +204,15 @@ func TestListenAsk(t *testing.T) {
 	}
 }
 
-// TestListenLends is which frames lend the socket: those after which somebody will soon wait for
-// the next one.
+// TestListenLends checks which kinds of frames lend the socket: only those after which a goroutine
+// will soon wait for the next frame.
 func TestListenLends(t *testing.T) {
 	for k := kind(1); k < kinds; k++ {
 		f := newFeed()
 		l, _, _ := lentOut(t, f, false)
 		l.who.Store(withReader)
 		l.skip = 0
-		l.back <- struct{}{} // a lent socket takes it
+		l.back <- struct{}{} // lending the socket consumes this token
 		var b collect
 		if err := newWriter(&b).send(k, 1, 1, nil, nil); err != nil {
 			t.Fatal(err)
@@ -227,8 +228,7 @@ func TestListenLends(t *testing.T) {
 	}
 }
 
-// TestListenPingPong is both sides of a connection that answer each other at once, each with a
-// listener.
+// TestListenPingPong connects two listeners whose sides answer each other immediately.
 func TestListenPingPong(t *testing.T) {
 	here, there := newFeed(), newFeed()
 	const n = 2000

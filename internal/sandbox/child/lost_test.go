@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A process may take nothing any more before anybody has seen that it ended.
+// TestCreateWhereNothingGoesIn covers a process that accepts no data but whose end isn't known yet.
 func TestCreateWhereNothingGoesIn(t *testing.T) {
 	p := newProcess(&Driver{log: slog.New(slog.DiscardHandler)})
 	p.w = newWriter(io.Discard)

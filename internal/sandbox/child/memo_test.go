@@ -20,36 +20,37 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Memo is a driver whose guests are small machines that do what the lines of the host say:
+// A Memo is a driver whose guests are small machines that execute the lines sent by the host:
 //
 //	add TEXT      remember TEXT
-//	get           write what is remembered, as a line
+//	get           write the remembered texts as a line
 //	ask TEXT      ask the host, and write its answer
-//	nag           ask the host until it is stopped, which it hears of late
-//	flood N       write N bytes and a line's end
+//	nag           ask the host until the Run is stopped, which it notices 20 ms late
+//	flood N       write N bytes and a newline
 //	spin          do nothing until the Run is stopped
-//	stuck         say so, and do nothing for ever, however the Run is stopped
+//	stuck         write a line and block forever, even if the Run is stopped
 //	fail KIND     end the Run with an error: limit, engine, tool, plain
 //	exit CODE     end the process
-//	crash, forbid end the process by a signal, by a forbidden system call
+//	crash         end the process by a signal
+//	forbid        end the process by a forbidden system call
 type Memo struct {
 	mu   sync.Mutex
 	open int
 }
 
-// Open is how many sandboxes are open.
+// Open returns the number of open sandboxes.
 func (m *Memo) Open() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.open
 }
 
-// Probe gives capabilities.
+// Probe returns fixed capabilities.
 func (m *Memo) Probe(context.Context) (sandbox.Capabilities, error) {
 	return sandbox.Capabilities{Driver: "memo", Tier: tool.WASM, Runtimes: []string{"memo"}, Engine: "lines", Missing: []string{sandbox.Unenclosed, "everything"}}, nil
 }
 
-// Create makes a machine that remembers nothing.
+// Create returns a machine with empty memory, or an error if spec.Memory is 1.
 func (m *Memo) Create(_ context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	if spec.Memory == 1 {
 		return nil, tool.Errorf(tool.Invalid, "one byte is too little")
@@ -57,7 +58,7 @@ func (m *Memo) Create(_ context.Context, spec sandbox.Spec) (sandbox.Sandbox, er
 	return m.add(nil), nil
 }
 
-// Restore makes a machine that remembers what the snapshot says.
+// Restore returns a machine that remembers the texts of the snapshot.
 func (m *Memo) Restore(_ context.Context, _ sandbox.Spec, snapshot []byte) (sandbox.Sandbox, error) {
 	var s []string
 	if json.Unmarshal(snapshot, &s) != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 )
 
-// escapes makes all attempts in children that arm themselves so, and gives them by name.
+// escapes makes all escape attempts in children started with argument how. It returns the attempts
+// and the protections by name.
 func escapes(t *testing.T, how string) (map[string]child.Attempt, map[string]child.Protection) {
 	t.Helper()
 	got, armed, err := child.TryEscapes(t.Context(), []string{engine, how})
@@ -41,8 +42,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestEscapesUnprotected makes the attempts where nothing is armed: they are worth something only
-// if they succeed there.
+// TestEscapesUnprotected makes the escape attempts without protections. Only attempts that succeed
+// here prove anything when they are refused.
 func TestEscapesUnprotected(t *testing.T) {
 	got, _ := escapes(t, "only-nothing")
 	open := 0
@@ -66,7 +67,7 @@ func TestEscapesUnprotected(t *testing.T) {
 	}
 }
 
-// TestLayers tries each of the protections that separate by themselves alone.
+// TestLayers makes the escape attempts with only one protection at a time.
 func TestLayers(t *testing.T) {
 	for layer, c := range map[string]struct {
 		armed   string

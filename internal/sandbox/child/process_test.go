@@ -22,7 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// crashed says whether err is that of a process that ended, for a reason with those words.
+// crashed returns an error unless err is a sandbox.CrashError whose reason contains reason.
 func crashed(err error, reason string) error {
 	var crash *sandbox.CrashError
 	if tool.AsError(err).Kind != tool.Unavailable || !errors.As(err, &crash) || !strings.Contains(crash.Reason, reason) {
@@ -61,13 +61,13 @@ func TestCrash(t *testing.T) {
 		}
 		gone(t, box.PID())
 		for slices.Contains(d.PIDs(), box.PID()) {
-			<-time.After(time.Millisecond) // its end was not heard yet
+			<-time.After(time.Millisecond) // the driver doesn't know of its end yet
 		}
 		ran(t, create(t, d, "a"), "get\n")
 	})
 }
 
-// TestStuck stops a guest that its engine can't stop: the process ends.
+// TestStuck stops a guest that its engine can't stop, so the process is killed.
 func TestStuck(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	box := create(t, d, "")
@@ -81,7 +81,7 @@ func TestStuck(t *testing.T) {
 	ran(t, create(t, d, ""), "get\n")
 }
 
-// gone waits until a process has ended.
+// gone waits until a process has ended, and fails the test after two minutes.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); alive(pid); {
@@ -92,7 +92,7 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// alive reports whether a process is there and no zombie.
+// alive reports whether a process exists and isn't a zombie.
 func alive(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -111,7 +111,7 @@ func TestOwners(t *testing.T) {
 	if again := create(t, d, "a"); again.PID() != a.PID() {
 		t.Error("an owner has two processes")
 	}
-	// A third one waits, and gets the process of one who needs it no longer.
+	// A third owner waits until another owner no longer needs its process.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := d.Create(ctx, sandbox.Spec{Owner: "c"}); !errors.Is(err, context.DeadlineExceeded) {
@@ -159,7 +159,7 @@ func TestServed(t *testing.T) {
 	ran(t, third, "get\n")
 }
 
-// parent begins children, says which they are, and waits until it is killed.
+// parent starts children, prints their process IDs and waits until it is killed.
 func parent() {
 	d, err := child.New(child.Config{Command: []string{engine, "memo"}})
 	if err != nil {
@@ -207,7 +207,8 @@ func TestParentKilled(t *testing.T) {
 	}
 }
 
-// TestUser is who a child is for the host: nobody, if root started it.
+// TestUser checks a child's user on the host: the user nobody if root started it, else the same
+// user.
 func TestUser(t *testing.T) {
 	want := os.Geteuid()
 	if want == 0 {
@@ -226,8 +227,8 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// TestThreads is what each thread of a child is without. A binary with cgo can't have all threads
-// give up their capabilities, and says so.
+// TestThreads checks that every thread of a child has its privileges removed. A binary with cgo
+// can't drop the capabilities of all threads, so they aren't checked there.
 func TestThreads(t *testing.T) {
 	without := []string{"NoNewPrivs:\t1", "Seccomp:\t2"}
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_GETPID, 0, 0, 0); errno != syscall.ENOTSUP {

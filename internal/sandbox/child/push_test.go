@@ -17,11 +17,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/child"
 )
 
-// A pushing stream says all that it has to say at once, and its end, before anybody took anything.
+// A pushing is a guest stream that pushes its whole text, and the end, before anything is consumed.
 type pushing struct {
 	text  string
-	begun chan struct{} // closed when all is said
-	hold  bool          // it doesn't say its end
+	begun chan struct{} // closed when the whole text has been pushed
+	hold  bool          // don't push the end
 	put   func(p []byte, end error) int
 
 	mu   sync.Mutex
@@ -61,7 +61,7 @@ func (p *pushing) Write(b []byte) (int, error) {
 
 func (p *pushing) Close() error { return nil }
 
-// TestPush has a host say several times more than may be on its way, without waiting.
+// TestPush pushes several times the flow-control window without waiting.
 func TestPush(t *testing.T) {
 	d := newDriver(t, "fake", child.Config{})
 	box := create(t, d, "a")
@@ -88,7 +88,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushToNobody stops a guest that hears nothing while its host has said too much.
+// TestPushToNobody stops a guest that reads nothing while its host has pushed more than the window.
 func TestPushToNobody(t *testing.T) {
 	d := newDriver(t, "wasm", child.Config{})
 	box := create(t, d, "a")
@@ -103,9 +103,9 @@ func TestPushToNobody(t *testing.T) {
 	}
 }
 
-// TestPushToAStoppedProcess says more than the socket takes to a process that reads nothing, and
-// then the end: whoever says it holds locks meanwhile, also those that whoever stops the program
-// needs.
+// TestPushToAStoppedProcess pushes more than the socket buffers to a process that reads nothing,
+// and then the end. Pushing must not block, because the caller holds locks meanwhile. Stopping the
+// program needs some of these locks.
 func TestPushToAStoppedProcess(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	box := create(t, d, "a")

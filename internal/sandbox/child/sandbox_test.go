@@ -16,8 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// lines is a guest stream of which the host's half is known beforehand. What the guest says is
-// kept.
+// lines is a guest stream with fixed input. It records the guest's output.
 type lines struct {
 	io.Reader
 	said bytes.Buffer
@@ -27,7 +26,7 @@ func (l *lines) Write(b []byte) (int, error) { return l.said.Write(b) }
 
 func say(text string) *lines { return &lines{Reader: strings.NewReader(text)} }
 
-// create makes a sandbox of an owner.
+// create creates a sandbox for owner.
 func create(t *testing.T, d sandbox.Driver, owner string) *child.Sandbox {
 	t.Helper()
 	box, err := d.Create(t.Context(), sandbox.Spec{Owner: owner})
@@ -42,7 +41,7 @@ func create(t *testing.T, d sandbox.Driver, owner string) *child.Sandbox {
 	return box.(*child.Sandbox)
 }
 
-// ran runs lines that must go well, and gives what the guest said.
+// ran runs lines that must succeed, and returns the guest's output.
 func ran(t *testing.T, box sandbox.Sandbox, text string) string {
 	t.Helper()
 	g := say(text)
@@ -151,7 +150,7 @@ func TestAsk(t *testing.T) {
 	if want := "SHORT\n" + strings.ToUpper(long) + "\n"; g.said.String() != want {
 		t.Errorf("%.100q", g.said.String())
 	}
-	// The one who answers is told when the guest is stopped.
+	// The context of Ask is canceled when the guest is stopped.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cmd = &sandbox.Cmd{Guest: say("ask for ever\n"), Ask: func(ctx context.Context, q []byte) []byte {
@@ -164,7 +163,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A guest gets lines after the end of its stream, where the host has some.
+// TestNext checks that a guest gets lines from Cmd.Next after the end of its stream.
 func TestNext(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	long, given := strings.Repeat("more ", 100<<10), 0
@@ -182,7 +181,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A guest that is stopped while it asks does not ask again before it knows.
+// TestAskWhileStopping stops a guest that asks again until it notices the stop. The process must
+// remain usable.
 func TestAskWhileStopping(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	beside := create(t, d, "")
@@ -200,7 +200,7 @@ func TestAskWhileStopping(t *testing.T) {
 	ran(t, beside, "add one\n")
 }
 
-// slow is a host that doesn't read until it may.
+// slow is a host that reads nothing until may is closed.
 type slow struct {
 	io.Reader
 	may chan struct{}
@@ -265,7 +265,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// announced is a host that hears the guest's first words.
+// announced is a host that signals the guest's first output.
 type announced struct {
 	io.Reader
 	said chan struct{}

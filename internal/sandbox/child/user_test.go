@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestAwaitsUser is that a process in a namespace of users says nothing before it was given its
-// user. Once it is armed, whoever began it may no longer give it one, and would take that for a
-// refusal.
+// TestAwaitsUser checks that a process in a user namespace sends nothing before its user mapping is
+// written. Once the process has armed itself, the parent may no longer be able to write the
+// mapping, and would mistake that for a refusal.
 func TestAwaitsUser(t *testing.T) {
 	for _, plan := range []string{"user", "bare"} {
 		t.Run(plan, func(t *testing.T) {

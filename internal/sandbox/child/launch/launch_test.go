@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The test's own binary is what is started. It does what its argument says, before any test.
+// TestMain lets the tests start the test binary as a child or a parent, depending on its argument.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
 		os.Exit(child(os.Args[2], os.Args[len(os.Args)-1]))
@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child says its plan and its variables over the socket, echoes one line, and ends as it is told.
+// child sends its plan and its environment over the socket, and then ends as how says. It returns
+// the exit code.
 func child(plan, how string) int {
 	conn := os.NewFile(3, "parent")
 	if _, err := io.WriteString(conn, plan+" "+strings.Join(os.Environ(), " ")+"\n"); err != nil {
@@ -40,11 +41,11 @@ func child(plan, how string) int {
 		os.Stderr.WriteString(strings.Repeat("x", 2*maxSaid))
 		return 0
 	}
-	_, _ = conn.Read(make([]byte, 1)) // until the parent hangs up, or kills
+	_, _ = conn.Read(make([]byte, 1)) // until the parent hangs up or kills this process
 	return 4
 }
 
-// parent starts a child, and says by which plan.
+// parent starts a child and prints the name of the plan used.
 func parent() int {
 	p, number, err := Start([]string{"child"}, 0, []string{"wait"})
 	if err != nil {
@@ -57,7 +58,7 @@ func parent() int {
 	return 0
 }
 
-// said reads what a child says first.
+// said returns the first data that a child sends.
 func said(t *testing.T, p *Process) string {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -87,7 +88,7 @@ func TestEnds(t *testing.T) {
 	if status, err := p.Wait(); err != nil || status.ExitStatus() != 3 || p.Said.Text() != "these are its last words\n" {
 		t.Errorf("%v %v %q", status, err, p.Said.Text())
 	}
-	p.Kill() // its number may be another's by now: nothing is sent
+	p.Kill() // sends no signal, because the process ID may have been reused
 	p = start(t, "talk")
 	if status, err := p.Wait(); err != nil || status.ExitStatus() != 0 || len(p.Said.Text()) != maxSaid {
 		t.Errorf("%v %v %d", status, err, len(p.Said.Text()))
@@ -99,7 +100,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestHangsUp closes the parent's end, which the child has no copy of.
+// TestHangsUp closes the parent's end of the socket. The child has no copy of it, so it must end.
 func TestHangsUp(t *testing.T) {
 	p, _, err := Start([]string{"child"}, 0, []string{"wait"})
 	if err != nil {
@@ -114,7 +115,7 @@ func TestHangsUp(t *testing.T) {
 	}
 }
 
-// TestBegun takes what was begun, once, and ends what nobody took.
+// TestBegun checks that a begun process can be taken once, and is ended if no one takes it.
 func TestBegun(t *testing.T) {
 	b := Begin([]string{"child"})
 	p, ok, err := b.Take()
@@ -135,7 +136,7 @@ func TestBegun(t *testing.T) {
 	none.Close()
 }
 
-// TestRefused goes through all plans, and says what became of each.
+// TestRefused checks that the error names the plans that failed.
 func TestRefused(t *testing.T) {
 	was := Called
 	defer func() { Called = was }()
@@ -151,7 +152,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLacking has no descriptors left: that is no reason to try a plan with less protection.
+// TestLacking runs out of file descriptors, which must not lead to a plan with less protection.
 func TestLacking(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
@@ -169,8 +170,8 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestGroup starts a process for an ordinary user in root's group, as containers have it: it is in
-// as many namespaces as one of another group.
+// TestGroup starts a process for an ordinary user in root's group, as is common in containers. It
+// must be in as many namespaces as a process of another group.
 func TestGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be anybody")
