@@ -13,8 +13,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// cpu reports the CPU time of the process for each turn of a benchmark's loop, which a busy machine
-// changes less than time; the function that it gives ends the measurement.
+// cpu starts measuring the process's CPU time. The returned function reports it per iteration of
+// the benchmark. On a busy machine CPU time varies less than elapsed time.
 func cpu(b *testing.B) func() {
 	used := func() int64 {
 		var u unix.Rusage
@@ -27,7 +27,7 @@ func cpu(b *testing.B) func() {
 	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
 }
 
-// typical is a session after a program as agents write them.
+// typical returns a session that has run a program like those that agents write.
 func typical(b *testing.B, d *Driver) kept {
 	k := newKept(b, d, sandbox.Spec{})
 	if got := k.say(program(thirtyLines)); !strings.Contains(got, `"done"`) {
@@ -36,8 +36,9 @@ func typical(b *testing.B, d *Driver) kept {
 	return k
 }
 
-// BenchmarkFresh makes a sandbox and runs 1+1 in it to the value, on one goroutine and without a
-// stream: the engine's own share. What makes the next one ready is in it, but for "prepared".
+// BenchmarkFresh creates a sandbox and runs a first line to its value. Most variants use one
+// goroutine and no stream, which measures the engine alone. Preparing the next sandbox is included,
+// except in "prepared".
 func BenchmarkFresh(b *testing.B) {
 	d := realDriver(b, Config{})
 	line := javaScript().first
@@ -84,7 +85,7 @@ func BenchmarkFresh(b *testing.B) {
 			_ = k.Close()
 		}
 	})
-	// to its value, through a stream that need not be waited for, on a goroutine of its own
+	// to its value, through a stream that doesn't block, in a separate goroutine
 	b.Run("prompt", func(b *testing.B) {
 		defer cpu(b)()
 		for b.Loop() {
@@ -93,7 +94,7 @@ func BenchmarkFresh(b *testing.B) {
 			ctx, stop := context.WithCancel(b.Context())
 			ended := make(chan struct{})
 			go func() {
-				_, _ = k.Run(ctx, &sandbox.Cmd{Guest: p, Keep: true}) // it is stopped
+				_, _ = k.Run(ctx, &sandbox.Cmd{Guest: p, Keep: true}) // the context stops it
 				close(ended)
 			}()
 			<-p.heard
@@ -112,7 +113,7 @@ func newKeptQuick(b *testing.B, d *Driver) kept {
 	return kept{b, s.(*Sandbox)}
 }
 
-// BenchmarkSnapshot is a suspend.
+// BenchmarkSnapshot suspends a session.
 func BenchmarkSnapshot(b *testing.B) {
 	for name, cfg := range map[string]bool{"scan": true, "compare": false} {
 		b.Run(name, func(b *testing.B) {
@@ -125,7 +126,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			n := 0
 			defer cpu(b)()
 			for b.Loop() {
-				k.saved = nil // otherwise it is there already
+				k.saved = nil // otherwise the snapshot would be cached
 				n = len(k.snapshot())
 			}
 			b.ReportMetric(float64(n), "bytes")
@@ -134,7 +135,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkRestore is a resume, from bytes to a first value.
+// BenchmarkRestore resumes a session from a snapshot, with and without running to a first value.
 func BenchmarkRestore(b *testing.B) {
 	d := realDriver(b, Config{})
 	snapshot := typical(b, d).snapshot()
@@ -171,8 +172,7 @@ func BenchmarkFork(b *testing.B) {
 	}
 }
 
-// BenchmarkPythonState is what BenchmarkRestore, BenchmarkFork and BenchmarkSnapshot are, in
-// Python.
+// BenchmarkPythonState is BenchmarkRestore, BenchmarkFork and BenchmarkSnapshot for Python.
 func BenchmarkPythonState(b *testing.B) {
 	d := realDriver(b, Config{})
 	k := newKept(b, d, sandbox.Spec{Runtime: "python"})

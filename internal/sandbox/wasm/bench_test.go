@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/sandboxtest"
 )
 
-// thirtyLines is a program as agents write them.
+// thirtyLines is a program like those that agents write.
 const thirtyLines = `(async () => {
 	const customers = Array.from({ length: 200 }, (_, i) => ({
 		id: i,
@@ -68,7 +68,7 @@ func BenchmarkSandbox(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstEval makes a guest and evaluates something in it, without the driver's pump.
+// BenchmarkFirstEval creates a guest and evaluates an expression in it, without the driver's pump.
 func BenchmarkFirstEval(b *testing.B) {
 	b.Run("own", func(b *testing.B) {
 		d := benchDriver(b)
@@ -88,7 +88,7 @@ func BenchmarkFirstEval(b *testing.B) {
 			_ = s.Close()
 		}
 	})
-	b.Run("wazero", func(b *testing.B) { // has no image: it boots
+	b.Run("wazero", func(b *testing.B) { // boots, as it has no image
 		e := newWazeroEngine(b)
 		for b.Loop() {
 			m := e.machine(b)
@@ -112,7 +112,7 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// BenchmarkCalls makes 100 calls at once, answered at once.
+// BenchmarkCalls makes 100 concurrent calls that are answered immediately.
 func BenchmarkCalls(b *testing.B) {
 	d := benchDriver(b)
 	for b.Loop() {
@@ -124,7 +124,7 @@ func BenchmarkCalls(b *testing.B) {
 	}
 }
 
-// BenchmarkHostCall is one synchronous call of a host function, from inside the guest.
+// BenchmarkHostCall measures a synchronous call of a host function by the guest.
 func BenchmarkHostCall(b *testing.B) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host;
 		return { deliver(n) { for (let i = 0; i < n; i++) host("now"); host("write", "\n"); }, idle() {} }; })()`})
@@ -158,7 +158,7 @@ type writerFunc func([]byte) (int, error)
 // Write calls f.
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// BenchmarkCPU is raw speed: ours and wazero's compiler on the same module.
+// BenchmarkCPU compares the speed of the translated module with that of wazero's compiler.
 func BenchmarkCPU(b *testing.B) {
 	for _, c := range []struct{ name, code string }{
 		{"fib", "(function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); })(20)"},
@@ -184,7 +184,7 @@ func BenchmarkCPU(b *testing.B) {
 	}
 }
 
-// BenchmarkBoot makes the image: engine, prelude and all.
+// BenchmarkBoot makes the image, which includes the engine and the prelude.
 func BenchmarkBoot(b *testing.B) {
 	l := javaScript()
 	for b.Loop() {
@@ -196,7 +196,7 @@ func BenchmarkBoot(b *testing.B) {
 	}
 }
 
-// BenchmarkCrowded is a short program beside endless ones: what the turns are for.
+// BenchmarkCrowded runs a short program next to endless ones, with and without turns.
 func BenchmarkCrowded(b *testing.B) {
 	for _, n := range []int{16, 100} {
 		b.Run(fmt.Sprintf("turns/%d", n), func(b *testing.B) { crowded(b, n, Config{}) })

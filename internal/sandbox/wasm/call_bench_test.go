@@ -11,17 +11,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// caller is a program that calls a tool, again and again.
+// caller is a program that calls a tool repeatedly.
 const caller = `(async () => { for (;;) await test.echo({ i: 1, text: "a text" }); })`
 
-// answerTo is the host's line that answers a call of caller.
+// answerTo returns the host's line that answers a call by caller.
 func answerTo(id int) string {
 	return fmt.Sprintf(`{"at":%d,"answer":{"id":%d,"value":{"i":1,"text":"a text"}}}`, 1767225700000+id, id)
 }
 
-// BenchmarkCall is one call of a tool that is answered at once: from the answer to the next call.
+// BenchmarkCall measures the time from the answer to a tool call until the next call.
 func BenchmarkCall(b *testing.B) {
-	b.Run("guest", func(b *testing.B) { // on one goroutine, without a stream: the guest's own share
+	b.Run("guest", func(b *testing.B) { // the guest alone, in one goroutine and without a stream
 		k := newKept(b, realDriver(b, Config{}), sandbox.Spec{CPU: 1 << 50})
 		if err := k.guest.enter(func() error { k.guest.engine.limit(k.spec.Memory, maxStack); return nil }); err != nil {
 			b.Fatal(err)
@@ -86,7 +86,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 }
 
-// A counter is the outside of a guest that counts what the guest says.
+// A counter is a guest's host that counts the guest's messages.
 type counter struct {
 	deafHost
 	said *int

@@ -14,11 +14,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// TestDifferences writes pages as they differ from an image, and reads them over that image.
+// TestDifferences writes pages as differences from an image, and applies them to that image.
 func TestDifferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		base, memory := make([]byte, 50*pageSize), make([]byte, 60*pageSize) // it has grown
+		base, memory := make([]byte, 50*pageSize), make([]byte, 60*pageSize) // memory has grown since the image
 		fillLines(random, base)
 		copy(memory, base)
 		var pages []uint32
@@ -55,7 +55,8 @@ func fillLines(random *rand.Rand, b []byte) {
 	}
 }
 
-// A writer that fails ends it, and what was cut, or says what can't be, is refused.
+// TestDifferencesRefused checks that a write error ends writing. Truncated or invalid differences
+// are refused.
 func TestDifferencesRefused(t *testing.T) {
 	var c codec
 	memory := bytes.Repeat([]byte{1}, 40*pageSize)
@@ -89,7 +90,7 @@ func TestDifferencesRefused(t *testing.T) {
 	}
 }
 
-// A failing writer takes so many writes.
+// A failing is a writer that fails with err after left writes.
 type failing struct {
 	left int
 	err  error
@@ -102,8 +103,8 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOldSnapshot restores a snapshot as they were written before, and what becomes of it is
-// written as all are.
+// TestOldSnapshot restores a snapshot in the old format. The restored guest's next snapshot is in
+// the current format.
 func TestOldSnapshot(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{})
@@ -126,7 +127,7 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// oldSnapshot packs a guest as it was done before.
+// oldSnapshot returns a snapshot of k in the old format.
 func oldSnapshot(t *testing.T, k kept) []byte {
 	t.Helper()
 	memory, le := k.region.memory(), binary.LittleEndian
@@ -149,7 +150,7 @@ func oldSnapshot(t *testing.T, k kept) []byte {
 	return b
 }
 
-// FuzzDifferences reads anything as differences: that is an error, or some pages.
+// FuzzDifferences reads arbitrary bytes as differences, which yields pages or an error.
 func FuzzDifferences(f *testing.F) {
 	var c codec
 	var out bytes.Buffer

@@ -17,11 +17,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden images anew")
 
-// regenerate is the command that makes all that follows from the sources of a guest.
+// regenerate is the command that generates all files derived from the sources of a guest.
 const regenerate = "go generate ./internal/sandbox/wasm/guest"
 
-// TestGolden checks that the golden images that are checked in are what their engines make, to the
-// last byte, and that they know what a first program writes to.
+// TestGolden checks that the committed golden images equal the output of their engines, byte for
+// byte. The images must also list the pages that a first program writes to.
 func TestGolden(t *testing.T) {
 	for _, l := range languages() {
 		t.Run(l.name, func(t *testing.T) { golden(t, l) })
@@ -65,7 +65,7 @@ func golden(t *testing.T, l language) {
 	}
 }
 
-// firstWrites gives the pages that a first program writes to.
+// firstWrites returns the pages that a first program writes to.
 func firstWrites(t *testing.T, l language) []pageRun {
 	l.golden = nil
 	d, err := newDriver(Config{}, []language{l})
@@ -91,7 +91,7 @@ func firstWrites(t *testing.T, l language) []pageRun {
 	return runsOf(differing(memory[:img.size], img.base, whole(img.base)))
 }
 
-// pack packs the image, as unpackImage reads it.
+// pack returns the image in the format that unpackImage reads.
 func (i *image) pack(c *codec) ([]byte, error) {
 	le := binary.LittleEndian
 	fields := le.AppendUint32(nil, uint32(i.size/wasmPage))

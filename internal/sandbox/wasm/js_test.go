@@ -23,8 +23,8 @@ func TestSplitAnswer(t *testing.T) {
 	}
 }
 
-// TestGive tells a guest the same in two ways: as an answer that is taken apart outside of it, and
-// as one that isn't.
+// TestGive sends a guest the same answer in two forms: one that is parsed outside the guest, and
+// one that isn't. The guest must send the same lines.
 func TestGive(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, answer := range []string{

@@ -13,14 +13,14 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// A machine is an engine that evaluates scripts: ours, or the same WebAssembly module under wazero.
+// A machine is an engine that evaluates scripts: the translated one, or the same module in wazero.
 type machine interface {
 	call(fn string, args ...uint32) uint32
 	memory() []byte
 }
 
-// evaluate runs a script and gives its value or exception as a string, by the same calls on every
-// machine.
+// evaluate runs a script and returns its value or exception as a string. It makes the same calls on
+// every machine.
 func evaluate(m machine, scratch uint32, script string) string {
 	put := func(s string) uint32 {
 		p := m.call("wasm_malloc", uint32(len(s)+1))
@@ -50,7 +50,7 @@ func evaluate(m machine, scratch uint32, script string) string {
 	return prefix + s
 }
 
-// boot starts a machine's engine and gives it scratch memory.
+// bootMachine starts a machine's engine and returns the address of 64 bytes of scratch memory.
 func bootMachine(m machine) uint32 {
 	m.call("_initialize")
 	m.call("qjs_init")
@@ -114,7 +114,7 @@ func newOwnMachine(t testing.TB) ownMachine {
 	return ownMachine{e}
 }
 
-// A wazeroMachine is the module under wazero's compiler.
+// A wazeroMachine is the module in wazero's compiler.
 type wazeroMachine struct {
 	t   testing.TB
 	mod api.Module
@@ -142,7 +142,7 @@ func (w *wazeroMachine) call(fn string, a ...uint32) uint32 {
 	return uint32(stack[0])
 }
 
-// A wazeroEngine makes wazeroMachines.
+// A wazeroEngine creates wazeroMachines.
 type wazeroEngine struct {
 	rt   wazero.Runtime
 	code wazero.CompiledModule
@@ -215,8 +215,8 @@ func hash(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// TestOracle evaluates programs with our translation and with wazero: the same values, and after
-// each the same memory to the last byte.
+// TestOracle evaluates programs with the translated engine and with wazero. The values must be the
+// same, and after each program the memory, byte for byte.
 func TestOracle(t *testing.T) {
 	src, err := os.ReadFile("testdata/programs.js")
 	if err != nil {

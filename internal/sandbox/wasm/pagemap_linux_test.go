@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system is told of the buffer by a number, which must hold wherever the stack goes: while
-// stacks move, the same pages are found.
+// TestScanPagesWhileStacksMove checks that scanPages finds the same pages while stacks move. The
+// kernel gets the buffer's address as a number, which must stay valid meanwhile.
 func TestScanPagesWhileStacksMove(t *testing.T) {
 	f := openPagemap()
 	if f == nil {
@@ -38,13 +38,13 @@ func TestScanPagesWhileStacksMove(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				runtime.GC() // which makes stacks smaller
+				runtime.GC() // shrinks stacks
 			}
 		}
 	})
 	for depth := range 300 {
 		wg.Go(func() {
-			scanAt(1000+10*depth, func() ([][2]int, bool) { return nil, true }) // makes the stack larger
+			scanAt(1000+10*depth, func() ([][2]int, bool) { return nil, true }) // grows the stack
 			got, ok := scanAt(depth, func() ([][2]int, bool) { return scanPages(f, b) })
 			if !ok || len(got) != parts {
 				t.Errorf("depth %d: %d parts (%t), want %d", depth, len(got), ok, parts)
@@ -56,7 +56,7 @@ func TestScanPagesWhileStacksMove(t *testing.T) {
 	collector.Wait()
 }
 
-// scanAt does f so many frames down.
+// scanAt calls f at a stack depth of depth frames.
 //
 //go:noinline
 func scanAt(depth int, f func() ([][2]int, bool)) ([][2]int, bool) {

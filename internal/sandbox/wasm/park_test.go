@@ -14,13 +14,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// next is a program that counts how often it ran in its session.
+// next holds, for each language, a program that counts its runs in a session.
 var next = map[string]string{
 	"js":     `(() => { globalThis.n = (globalThis.n ?? 0) + 1; globalThis.pad = Array.from({ length: 500 * n }, (_, i) => "x" + i); return [n, pad.length]; })`,
 	"python": "try: n += 1\\nexcept NameError: n = 1\\npad = ['x%d' % i for i in range(500 * n)]\\n[n, len(pad)]",
 }
 
-// count runs next and checks what it gives.
+// count runs next and checks its value.
 func (k kept) count(want int) {
 	k.t.Helper()
 	line := fmt.Sprintf(`{"at":1767225700000,"run":{"code":%q,"name":"x","session":true,"seed":"%064d"}}`, next["js"], want)
@@ -49,8 +49,8 @@ func (k kept) parked() bool {
 	return k.region == nil
 }
 
-// TestPark checks that what is parked goes on as if it had not been, to the last byte, and that
-// what was used last stays mapped.
+// TestPark checks that parking doesn't change a guest, byte for byte, and that the most recently
+// used guest stays mapped.
 func TestPark(t *testing.T) {
 	for _, lang := range []string{"js", "python"} {
 		t.Run(lang, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// TestForkSaved copies guests that are saved: the copies are as they were saved, whatever becomes
-// of the original.
+// TestForkSaved forks saved guests. Each copy has the state that was saved, regardless of what
+// happens to the original.
 func TestForkSaved(t *testing.T) {
 	for _, lang := range []string{"js", "python"} {
 		t.Run(lang, func(t *testing.T) {
@@ -107,10 +107,10 @@ func TestForkSaved(t *testing.T) {
 			if !near.parked() {
 				t.Error("a copy that nobody used has memory")
 			}
-			near.count(2) // from where the original is mapped
+			near.count(2) // forked from where the original is mapped
 			k.count(2)
 			k.count(3)
-			far.count(2) // the original went on
+			far.count(2) // although the original has moved on
 			if err := k.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -127,8 +127,8 @@ func TestForkSaved(t *testing.T) {
 	}
 }
 
-// TestParkLimits checks that a guest keeps its limits while it is parked, and that one which can't
-// be mapped says so and stays as it was.
+// TestParkLimits checks that a parked guest keeps its limits. If it can't be mapped, Run returns an
+// error and the guest stays unchanged.
 func TestParkLimits(t *testing.T) {
 	d := realDriver(t, Config{Idle: 1})
 	k := newKept(t, d, sandbox.Spec{Memory: 16 << 20, CPU: 3 * time.Second, Output: 1 << 20})
@@ -171,7 +171,7 @@ func TestParkLimits(t *testing.T) {
 	}
 }
 
-// TestParkRace uses, saves, copies and closes many guests at once, of which few stay mapped.
+// TestParkRace runs, saves, forks and closes many guests concurrently, only a few of them mapped.
 func TestParkRace(t *testing.T) {
 	d := realDriver(t, Config{Idle: 1 << 20})
 	var work sync.WaitGroup
@@ -214,7 +214,7 @@ func TestParkRace(t *testing.T) {
 	}
 }
 
-// forkAtLast copies a guest that others copy at the same time, which only one at a time can.
+// forkAtLast forks k, and retries while another goroutine uses k.
 func (k kept) forkAtLast() kept {
 	for {
 		s, err := k.Fork(k.t.Context())

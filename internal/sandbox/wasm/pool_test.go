@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// TestLess takes runs of pages away from runs of pages.
+// TestLess subtracts runs of pages from runs of pages.
 func TestLess(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		set := func(name string) []uint32 {
@@ -37,8 +37,8 @@ func TestLess(t *testing.T) {
 	})
 }
 
-// TestPoolPages checks that the pages that waiting regions hold are counted, and are no more than
-// they may be.
+// TestPoolPages checks that the pages of the regions in the pool are counted and stay below the
+// maximum.
 func TestPoolPages(t *testing.T) {
 	d := realDriver(t, Config{})
 	for round := range 3 {
@@ -66,8 +66,8 @@ func TestPoolPages(t *testing.T) {
 	}
 }
 
-// TestRevokedAgain checks that a region whose guest lost its memory holds the image again for the
-// next one, and nothing else.
+// TestRevokedAgain checks that a region whose guest's memory was revoked holds only the image for
+// the next guest.
 func TestRevokedAgain(t *testing.T) {
 	d := realDriver(t, Config{Spare: 1})
 	k := d.kinds[0]

@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// TestPush compares an inbox that is pushed to with one that reads: the same lines, whatever the
-// pieces are.
+// TestPush compares an inbox that is pushed to with one that reads. Both must return the same
+// lines, regardless of how the text is split.
 func TestPush(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab\n")), 0, 200, -1).Draw(t, "text")
@@ -30,7 +30,7 @@ func TestPush(t *testing.T) {
 			}
 		}
 		read := newInbox(most)
-		_ = read.read(strings.NewReader(text), nil) // take says how it ended
+		_ = read.read(strings.NewReader(text), nil) // take returns the error
 		want, wantEnd := all(read)
 
 		pushed, credit := newInbox(most), 0
@@ -52,7 +52,8 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// TestPushFull pushes more than an inbox holds: it says so, and takes it when the guest has.
+// TestPushFull pushes more than an inbox holds. The inbox then withholds credit until the guest has
+// taken lines.
 func TestPushFull(t *testing.T) {
 	i, credit := newInbox(inboxFull), 0
 	i.took = func(n int) { credit += n }
@@ -75,8 +76,8 @@ func TestPushFull(t *testing.T) {
 	}
 }
 
-// TestPushLong pushes a line that is longer than what an inbox holds, from a stream that sends no
-// more than it was told of room for: it comes.
+// TestPushLong pushes a line longer than inboxFull from a stream that never exceeds its credit. The
+// line must arrive.
 func TestPushLong(t *testing.T) {
 	const window = 256 << 10
 	i, room := newInbox(2*inboxFull), window
@@ -99,8 +100,8 @@ func TestPushLong(t *testing.T) {
 	}
 }
 
-// TestFlush flushes to a stream that takes a part at a time, beside the goroutine that writes the
-// rest: nothing is lost, and nothing overtakes.
+// TestFlush flushes to a stream that accepts partial writes while another goroutine writes the
+// rest. Nothing may be lost or reordered.
 func TestFlush(t *testing.T) {
 	o, quit := newOutbox(false), make(chan struct{})
 	p := &slowPrompt{}
@@ -128,7 +129,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// A slowPrompt takes half of what it could take at once.
+// A slowPrompt is a stream whose non-blocking writes accept half of the data.
 type slowPrompt struct{ strings.Builder }
 
 func (*slowPrompt) Push(func([]byte, error) int) {}
@@ -137,8 +138,8 @@ func (s *slowPrompt) WriteNow(p []byte) (int, error) {
 	return s.Write(p[:len(p)/2])
 }
 
-// A promptTape is a host that says its lines at once, and takes what it is told as it can: nothing,
-// where it is full.
+// A promptTape is a host that pushes its lines at once. If full is set, its non-blocking writes
+// accept nothing.
 type promptTape struct {
 	lines string
 	full  bool
@@ -161,8 +162,8 @@ func (p *promptTape) WriteNow(b []byte) (int, error) {
 	return p.Write(b)
 }
 
-// TestPromptLoop hears of a call while the guest goes on without an end, whether or not its host
-// takes what it says at once.
+// TestPromptLoop checks that a call reaches the host while the guest loops forever, whether or not
+// the host accepts non-blocking writes.
 func TestPromptLoop(t *testing.T) {
 	d := realDriver(t, Config{})
 	for lang, line := range map[string]string{

@@ -48,8 +48,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPythonStops runs what never ends, or takes all there is; what comes of it is a limit, or an
-// error of Python's.
+// TestPythonStops runs programs that never end or exhaust a resource. Each must end with a limit or
+// a Python error.
 func TestPythonStops(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -129,7 +129,7 @@ func TestPythonStops(t *testing.T) {
 	}
 }
 
-// TestPythonCancel stops a guest in a builtin by its context.
+// TestPythonCancel cancels the context of a guest that runs a builtin.
 func TestPythonCancel(t *testing.T) {
 	d := realDriver(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -149,13 +149,13 @@ func TestPythonCancel(t *testing.T) {
 	}
 }
 
-// pyLine is a line that runs a program of a session.
+// pyLine returns a line that runs a program in a session.
 func pyLine(code string) string {
 	text, _ := json.Marshal(code)
 	return fmt.Sprintf(`{"at":1767225700000,"run":{"code":%s,"name":"p.py","session":true,"seed":"%064x","namespaces":{"test":["echo"]}}}`, text, 7)
 }
 
-// TestPythonSession keeps a session with a call under way over snapshots, forks and other guests.
+// TestPythonSession keeps a session with a pending call across snapshots, forks and other guests.
 func TestPythonSession(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Runtime: "python"})
@@ -196,7 +196,7 @@ func TestPythonSession(t *testing.T) {
 	}
 }
 
-// TestPythonHeld ends the stream of a guest that stands still for a line.
+// TestPythonHeld ends the stream of a guest that blocks until the next line.
 func TestPythonHeld(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Runtime: "python"})
@@ -263,7 +263,7 @@ func BenchmarkPython(b *testing.B) {
 	}
 }
 
-// twentyLines is a usual program.
+// twentyLines is a typical program.
 const twentyLines = `import json, statistics, re
 from collections import defaultdict
 rows = [{'id': i, 'team': 't%d' % (i % 7), 'score': (i * 7919) % 101, 'name': f'user-{i}'} for i in range(200)]

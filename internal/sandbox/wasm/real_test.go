@@ -7,7 +7,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
-// newReal makes a driver with the real prelude.
+// newReal returns a driver with the real prelude.
 func newReal(t testing.TB) *wasm.Driver {
 	t.Helper()
 	d, err := wasm.New(wasm.Config{})

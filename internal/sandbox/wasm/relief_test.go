@@ -38,13 +38,13 @@ func relieves(t *testing.T, usual procs) {
 		r.begin()
 	}
 	want(usual, time.Second)
-	for range 100 { // short entries, one after the other
+	for range 100 { // consecutive short entries
 		n := r.begin()
 		want(usual, pressure/3)
 		r.end(n)
 	}
 	last := r.begin()
-	for range 100 { // each begins before the one before it ends
+	for range 100 { // each entry begins before the previous one ends
 		want(usual, pressure/3)
 		next := r.begin()
 		want(usual, pressure/3)

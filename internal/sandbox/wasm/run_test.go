@@ -12,16 +12,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A script is a stream whose host says all it has to say at once.
+// A script is a guest stream with fixed input. It records the guest's output.
 type script struct {
 	io.Reader
 	bytes.Buffer
 }
 
-// Read reads what the host says.
+// Read reads the input.
 func (s *script) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
-// runLines runs a guest to which the host sends lines and then hangs up.
+// runLines runs a guest. The host sends lines and then hangs up.
 func runLines(t testing.TB, d *Driver, lines ...string) error {
 	t.Helper()
 	s, err := d.Create(t.Context(), sandbox.Spec{Memory: 32 << 20, CPU: time.Second})
@@ -33,7 +33,7 @@ func runLines(t testing.TB, d *Driver, lines ...string) error {
 	return err
 }
 
-// TestOutside checks what the guest sees of the host: its clock, its answers, the names of scripts.
+// TestOutside checks what the guest sees of the host: the clock, the answers, the names of scripts.
 func TestOutside(t *testing.T) {
 	prelude := `(() => { const host = __host; delete globalThis.__host; const say = (x) => host("write", x + "\n");
 		return { deliver(l) { host("clock", 1234567890123); host("clock", 5); say([l, host("now"), Date.now(), new Date().getTimezoneOffset(), typeof __host].join());
@@ -64,8 +64,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestAgain runs twice in one sandbox: what the first run left is there in the second, until an
-// error.
+// TestAgain checks that state persists between runs in one sandbox until an error occurs.
 func TestAgain(t *testing.T) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; let n = 0;
 		n = 100; return { deliver(l) { if (l === "loop") for (;;); host("write", ++n + "\n"); }, idle() {} }; })()`})
@@ -96,7 +95,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestPrelude checks that a prelude that is no prelude is refused, with a reason.
+// TestPrelude checks that an invalid prelude is refused with a reason.
 func TestPrelude(t *testing.T) {
 	if _, err := newRegion(); err != nil {
 		t.Skip(err)
@@ -118,17 +117,17 @@ func TestPrelude(t *testing.T) {
 	}
 }
 
-// A signalHost is the outside of a guest that nobody stops by asking, and that says when it has
-// begun.
+// A signalHost is a guest's host that never asks the guest to stop. It closes begun when the guest
+// has begun.
 type signalHost struct {
 	deafHost
 	begun chan struct{}
 }
 
-// write hears that the guest has begun.
+// write signals that the guest has begun.
 func (s signalHost) write(int, func() string) { close(s.begun) }
 
-// TestRevoke takes the memory away under loops and builtins, with no interrupt before.
+// TestRevoke revokes the memory during loops and builtins, without an interrupt first.
 func TestRevoke(t *testing.T) {
 	d, err := New(Config{Prelude: `(() => { const host = __host; delete globalThis.__host; globalThis.begin = () => { host("write", "x"); };
 		return { deliver() {}, idle() {} }; })()`})

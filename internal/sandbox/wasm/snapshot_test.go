@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// kept is a sandbox whose guest lives on between Runs.
+// A kept is a sandbox whose guest persists between Runs.
 type kept struct {
 	t testing.TB
 	*Sandbox
@@ -27,7 +27,7 @@ func newKept(t testing.TB, d *Driver, spec sandbox.Spec) kept {
 	return kept{t, s.(*Sandbox)}
 }
 
-// say sends lines and gives what the guest says to them.
+// say sends lines and returns the guest's output.
 func (k kept) say(lines ...string) string {
 	k.t.Helper()
 	c := &script{Reader: strings.NewReader(strings.Join(lines, "\n") + "\n")}
@@ -56,7 +56,7 @@ func restore(t testing.TB, d *Driver, b []byte) kept {
 	return kept{t, s.(*Sandbox)}
 }
 
-// program is a line that runs code.
+// program returns a line that runs code.
 func program(code string) string {
 	return fmt.Sprintf(`{"at":1767225700000,"run":{"code":%q,"name":"p.js","session":true,"seed":"%064x","namespaces":{"test":["echo"]}}}`, code, 7)
 }
@@ -71,8 +71,8 @@ func realDriver(t testing.TB, cfg Config) *Driver {
 	return d
 }
 
-// TestSnapshot takes snapshots of guests that wait, and goes on in the original, in what was
-// restored and in a fork.
+// TestSnapshot takes snapshots of waiting guests, and continues in the original, in a restored
+// guest and in a fork.
 func TestSnapshot(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, code := range []string{
@@ -121,7 +121,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestDirty checks that the pages that the system tells of are those that comparing finds.
+// TestDirty checks that scanning the page map finds the same changed pages as comparing memory.
 func TestDirty(t *testing.T) {
 	d := realDriver(t, Config{})
 	if d.cfg.Pagemap == nil {
@@ -144,7 +144,7 @@ func TestDirty(t *testing.T) {
 	}
 }
 
-// TestDead fills what means nothing with garbage: the guest must not notice.
+// TestDead overwrites dead memory with garbage, which the guest must not notice.
 func TestDead(t *testing.T) {
 	d := realDriver(t, Config{})
 	const code = `(() => { globalThis.keep = globalThis.keep || []; for (let i = 0; i < 2000; i++) { const x = { i, s: "x" + i, f: () => i }; if (i % 3) keep.push(x); }
@@ -152,7 +152,7 @@ func TestDead(t *testing.T) {
 	clean, dirty := newKept(t, d, sandbox.Spec{}), newKept(t, d, sandbox.Spec{})
 	for i := range 20 {
 		if i%5 == 4 {
-			dirty.snapshot() // which drops what means nothing
+			dirty.snapshot() // drops dead memory
 		}
 		want, got := clean.say(program(code)), dirty.say(program(code))
 		if got != want {
@@ -171,7 +171,7 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestSnapshotMisuse takes snapshots when there is nothing to take, and restores what isn't one.
+// TestSnapshotMisuse takes snapshots when none are possible, and restores invalid ones.
 func TestSnapshotMisuse(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Memory: 32 << 20})

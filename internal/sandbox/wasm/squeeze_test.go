@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// squeezed gives what writes pages as images have them; read gives the bytes from a page on, as
-// many as b holds.
+// squeezed returns a function that writes pages in the format of images. It calls read to fill b
+// with the bytes from the start of a page.
 func squeezed(read func(b []byte, page uint32)) func(w io.Writer, runs []pageRun) error {
 	return func(w io.Writer, runs []pageRun) error {
 		room := new(room)
@@ -25,7 +25,7 @@ func squeezed(read func(b []byte, page uint32)) func(w io.Writer, runs []pageRun
 	}
 }
 
-// squeeze appends the masks and the lines of the pages b to to.
+// squeeze appends the masks and the lines of the pages in b to the slice to.
 func squeeze(to, b []byte) []byte {
 	masks := len(to)
 	to = append(to, make([]byte, len(b)/pageSize*8)...)

@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// TestReset checks that a region that comes back from a guest holds the image to the last byte and
-// nothing else, whether its pages were kept or not.
+// TestReset checks that a region returned by a guest equals the image, byte for byte, whether or
+// not its pages were kept.
 func TestReset(t *testing.T) {
 	d := realDriver(t, Config{})
 	for _, code := range []string{
@@ -34,7 +34,7 @@ func TestReset(t *testing.T) {
 		if err := k.Close(); err != nil {
 			t.Fatal(err)
 		}
-		d.pool.fills.Wait() // which put others beside it
+		d.pool.fills.Wait() // the fills add other regions
 		found := false
 		for _, r := range d.pool.ready[img] {
 			found = found || r == region
@@ -48,8 +48,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestCorrupt writes garbage into a guest's memory between its entries: whatever it does then, it
-// ends with a value or an error, and the process lives.
+// TestCorrupt writes garbage into a guest's memory between its entries. The guest must end with a
+// value or an error, and the process must survive.
 func TestCorrupt(t *testing.T) {
 	d := realDriver(t, Config{})
 	random := rand.New(rand.NewPCG(1, 2))
@@ -100,8 +100,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestKeep checks that a guest which is kept hears every line, works until nothing is left to do,
-// and ends its Run only then.
+// TestKeep checks that a kept guest receives every line, and that its Run ends only when no work is
+// left.
 func TestKeep(t *testing.T) {
 	d := testDriver(t, `(() => { const host = __host; delete globalThis.__host; let n = 0; const say = (x) => host("write", x + "\n");
 		return { deliver(l) { n++; if (l === "work") { let k = 0; const f = () => ++k < 200000 ? Promise.resolve().then(f) : say("worked"); f(); } else say(l + n); }, idle() {} }; })()`)
@@ -136,14 +136,14 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// testDriver makes a driver with a prelude of its own.
+// testDriver returns a driver with the given prelude.
 func testDriver(t testing.TB, prelude string) *Driver { return realDriver(t, Config{Prelude: prelude}) }
 
-// asker is a prelude whose lines are scripts.
+// asker is a prelude that evaluates each line as a script.
 const asker = `(() => { const host = __host; delete globalThis.__host; globalThis.ask = (s) => host("ask", s); globalThis.say = (s) => host("write", s + "\n");
 	return { deliver(l) { (0, eval)(l); }, idle() {} }; })()`
 
-// TestAsk stops guests that stand still, and has hosts answer what no guest can hold.
+// TestAsk stops guests that are blocked in ask, and sends answers too large for a guest.
 func TestAsk(t *testing.T) {
 	d := testDriver(t, asker)
 	run := func(ctx context.Context, spec sandbox.Spec, line string, ask func(context.Context, []byte) []byte) (string, *sandbox.Cmd, error) {
@@ -189,7 +189,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAskTurns checks that guests which stand still keep no others from running.
+// TestAskTurns checks that guests blocked in ask don't keep others from running.
 func TestAskTurns(t *testing.T) {
 	d := realDriver(t, Config{Prelude: asker, Parallel: 1})
 	release, asked := make(chan struct{}), make(chan struct{}, 8)
@@ -219,13 +219,13 @@ func TestAskTurns(t *testing.T) {
 	}
 }
 
-// A closer is a stream that a test closes.
+// A closer is a stream from a reader and a writer.
 type closer struct {
 	io.Reader
 	io.Writer
 }
 
-// TestGoneReader keeps a guest whose host reads no more: it goes on to its end all the same.
+// TestGoneReader checks that a guest runs to its end although its host no longer reads.
 func TestGoneReader(t *testing.T) {
 	d := testDriver(t, asker)
 	k := newKept(t, d, sandbox.Spec{})
@@ -239,7 +239,7 @@ func TestGoneReader(t *testing.T) {
 	}
 }
 
-// forge makes a snapshot of this engine that holds fields and pages.
+// forge returns a snapshot for this engine with arbitrary fields and pages.
 func forge(t testing.TB, img *image, fields []byte, rest []byte) []byte {
 	t.Helper()
 	var c codec
@@ -262,22 +262,22 @@ func forge(t testing.TB, img *image, fields []byte, rest []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, castagnoli(b))
 }
 
-// TestRestoreTooLarge restores what says that it has more memory than a guest may have. Its list of
-// pages, which is as long as it likes then, isn't read.
+// TestRestoreTooLarge restores a snapshot that claims more memory than a guest may have. Its list
+// of pages could then have any length, and must not be read.
 func TestRestoreTooLarge(t *testing.T) {
 	d := realDriver(t, Config{})
 	k := newKept(t, d, sandbox.Spec{Memory: 16 << 20})
 	le := binary.LittleEndian
 	b := le.AppendUint32(le.AppendUint32(nil, 1<<31), 16<<20/wasmPage)
 	b = append(le.AppendUint64(b, bootTime), make([]byte, 8)...)
-	b = le.AppendUint32(b, 1<<31) // pages that aren't there
+	b = le.AppendUint32(b, 1<<31) // a number of pages with no pages following
 	if s, err := d.Restore(t.Context(), sandbox.Spec{}, forge(t, k.img, b, nil)); err == nil || !strings.Contains(err.Error(), "bytes of memory for it") {
 		t.Errorf("%v, %v", s, err)
 	}
 }
 
-// FuzzRestore restores what has the right form, head and sum, and anything inside: that is an
-// error, or a guest that does no more than guests do.
+// FuzzRestore restores snapshots with a valid format, header and checksum, but arbitrary contents.
+// Each must yield an error or a guest that stays within the sandbox.
 func FuzzRestore(f *testing.F) {
 	d := realDriver(f, Config{})
 	k := newKept(f, d, sandbox.Spec{Memory: 16 << 20})
@@ -342,7 +342,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// BenchmarkStop is how long after its deadline a guest has ended, in the worst cases.
+// BenchmarkStop reports the longest time between canceling a guest and its end, in hard cases.
 func BenchmarkStop(b *testing.B) {
 	d := realDriver(b, Config{Prelude: asker})
 	for _, code := range []string{

@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// FuzzInbox checks that lines come out as they went in, whatever the pieces in which they are read,
-// and that a line that is too long is an error.
+// FuzzInbox checks that lines pass through an inbox unchanged, regardless of how the reads split
+// them. A line that is too long must cause an error.
 func FuzzInbox(f *testing.F) {
 	f.Add([]byte("one\ntwo\n\nlast"), 100)
 	f.Add([]byte("\n\n\n"), 1)
@@ -42,8 +42,8 @@ func FuzzInbox(f *testing.F) {
 	})
 }
 
-// FuzzGuest sends any line to the real prelude: whatever it is, the run ends, and ends as it
-// should.
+// FuzzGuest sends an arbitrary line to the real prelude. The run must always end, and in a valid
+// way.
 func FuzzGuest(f *testing.F) {
 	d, err := New(Config{})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
-// tortures are scripts that do their worst to an engine: to its parser, its stack, its heap, its
-// regular expressions, its numbers, its builtins, its patience.
+// tortures are scripts that stress an engine: its parser, stack, heap, regular expressions,
+// numbers, builtins and time limits.
 var tortures = []string{
 	`for (;;);`,
 	`for (;;) try { for (;;); } catch { for (;;); } finally { for (;;); }`,
@@ -130,10 +130,10 @@ var tortures = []string{
 	`with ({ get x() { return x; } }) x`,
 }
 
-// torture is a specification that lets a hostile script end soon.
+// torture is a specification with limits that end a hostile script soon.
 var torture = sandbox.Spec{Memory: 32 << 20, CPU: 120 * time.Millisecond, Output: 8 << 20}
 
-// endure runs a hostile script in a fresh sandbox, and says how it ended.
+// endure runs a hostile script in a fresh sandbox, and returns how it ended.
 func endure(t *testing.T, d *wasm.Driver, script string) string {
 	t.Helper()
 	p := start(t, t.Context(), d, torture)
@@ -146,7 +146,7 @@ func endure(t *testing.T, d *wasm.Driver, script string) string {
 	r := bufio.NewReaderSize(p.in, 1<<16)
 	line, err := r.ReadString('\n')
 	more := err == nil
-	go func() { // what else it says; ends with the stream
+	go func() { // discards further output until the stream ends
 		for err := err; err == nil; {
 			_, err = r.ReadString('\n')
 		}
@@ -165,8 +165,8 @@ func endure(t *testing.T, d *wasm.Driver, script string) string {
 	return "error " + strings.SplitN(end.Error(), "\n", 2)[0]
 }
 
-// TestTorture checks that the host survives every hostile script, that each ends, and that the next
-// sandbox is unharmed.
+// TestTorture checks that every hostile script ends, and that the host and the next sandbox are
+// unharmed.
 func TestTorture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -196,15 +196,15 @@ func TestTorture(t *testing.T) {
 	t.Logf("ends: %v; stacks %d KiB", ends, stacks()>>10)
 }
 
-// stacks is how much memory the goroutines' stacks take, in bytes.
+// stacks returns the memory used by goroutine stacks, in bytes.
 func stacks() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// TestCrowd runs 50 sandboxes at once, ten of them hostile, again and again: the good ones do their
-// work, memory stays bounded and no goroutine is left.
+// TestCrowd repeatedly runs 50 concurrent sandboxes, ten of them hostile. The others must finish
+// their work, memory must stay bounded and no goroutine may leak.
 func TestCrowd(t *testing.T) {
 	d := newDriver(t, wasm.Config{Spare: 8})
 	p := start(t, t.Context(), d, torture)
@@ -248,7 +248,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// resident is how much memory the process holds, in bytes; 0 where that isn't known.
+// resident returns the process's resident memory in bytes, or 0 if unknown.
 func resident(t *testing.T) int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox/wasm"
 )
 
-// newDriver makes a driver with the tests' own prelude.
+// newDriver returns a driver with the prelude of the tests.
 func newDriver(t testing.TB, cfg wasm.Config) *wasm.Driver {
 	t.Helper()
 	src, err := os.ReadFile("testdata/prelude.js")
@@ -31,7 +31,7 @@ func newDriver(t testing.TB, cfg wasm.Config) *wasm.Driver {
 	return d
 }
 
-// A peer is the host's end of a guest that runs.
+// A peer is the host's end of a running guest.
 type peer struct {
 	t    testing.TB
 	conn net.Conn
@@ -76,7 +76,7 @@ func (p *peer) send(line string) {
 	}
 }
 
-// A message is what the tests' prelude writes.
+// A message is a line written by the prelude of the tests.
 type message struct {
 	Value     any
 	Error     string
@@ -98,7 +98,7 @@ func (p *peer) receive() (m message) {
 	return m
 }
 
-// eval sends a script of one line and gives its value.
+// eval sends a script of one line and returns its value.
 func (p *peer) eval(script string) any {
 	p.t.Helper()
 	p.send(script)
