@@ -181,8 +181,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestAskWhileStopping stops a guest that asks again until it notices the stop. The process must
-// remain usable.
+// TestAskWhileStopping stops a guest during a question. The question must block until the guest's
+// driver stops it, as a second question would break the protocol.
 func TestAskWhileStopping(t *testing.T) {
 	d := newDriver(t, "memo", child.Config{})
 	beside := create(t, d, "")

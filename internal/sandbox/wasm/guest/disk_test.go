@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A disk answers a guest's requests for files out of real ones.
+// A disk answers a guest's file requests from a vfs.FS.
 type disk struct{ fs *vfs.FS }
 
 func newDisk() disk {
@@ -94,7 +94,7 @@ func (d disk) do(f *sandbox.File) (any, error) {
 	return nil, errors.New("no such operation")
 }
 
-// ask is the host's end of Cmd.Ask.
+// ask implements Cmd.Ask.
 func (d disk) ask(question []byte) []byte {
 	var m sandbox.GuestMessage
 	if json.Unmarshal(question, &m) != nil || m.File == nil {
@@ -104,8 +104,8 @@ func (d disk) ask(question []byte) []byte {
 	return line
 }
 
-// asNode are bodies of async functions that use files, in an empty ./workspace, with fs, fsp, path,
-// os, Buffer and why(f), which tells how f fails.
+// asNode lists bodies of async functions that use files in an empty ./workspace. They have fs, fsp,
+// path, os, Buffer and why(f), which returns how f fails.
 var asNode = []string{
 	`await fsp.writeFile("workspace/a.txt", "héllo"); return [await fsp.readFile("workspace/a.txt", "utf8"), (await fsp.readFile("workspace/a.txt")).length, (await fsp.readFile("workspace/a.txt", { encoding: "hex" }))]`,
 	`await fsp.writeFile("workspace/a", Buffer.from([0, 255, 128])); const b = await fsp.readFile("workspace/a"); return [Buffer.isBuffer(b), b instanceof Uint8Array, [...b], b.toString("base64"), b.toString("latin1"), b.toString()]`,
@@ -139,7 +139,7 @@ var asNode = []string{
 
 const asNodeHead = `const why = async (f) => { try { await f(); return ["fine"] } catch (e) { return [e.code, e.errno, e.syscall, e.path, e.message] } };`
 
-// TestFilesAsNode compares what programs find with what Node itself has.
+// TestFilesAsNode compares the values of programs with those in Node.
 func TestFilesAsNode(t *testing.T) {
 	node := peertest.Node(t)
 	bodies, _ := json.Marshal(asNode)
@@ -168,7 +168,8 @@ func TestFilesAsNode(t *testing.T) {
 	}
 }
 
-// sameValue compares two values; where a text is an error's message, ours may go on with a hint.
+// sameValue reports whether two values are equal. An error message in got may end with an extra
+// hint.
 func sameValue(got, want string) bool {
 	var a, b any
 	if json.Unmarshal([]byte(got), &a) != nil || json.Unmarshal([]byte(want), &b) != nil {
@@ -199,7 +200,7 @@ func sameJSON(a, b any) bool {
 	return string(x) == string(y)
 }
 
-// TestFiles tells what is ours alone.
+// TestFiles covers behavior that Node doesn't have.
 func TestFiles(t *testing.T) {
 	const head = `const fsp = await __import("node:fs/promises"), fs = (await __import("node:fs")).default;`
 	check(t, [][2]string{

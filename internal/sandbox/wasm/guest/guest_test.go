@@ -19,9 +19,9 @@ import (
 
 var driver = sync.OnceValues(func() (*wasm.Driver, error) { return wasm.New(wasm.Config{}) })
 
-// A talk is what a guest said in one run.
+// A talk holds a guest's messages in one run.
 type talk struct {
-	sandbox.GuestMessage // the last
+	sandbox.GuestMessage // the last message
 	console              []string
 	calls                []sandbox.GuestCall
 	emitted              []string
@@ -33,8 +33,8 @@ type ends struct {
 	io.Closer
 }
 
-// run runs the body of an async function in a fresh sandbox. Calls of box.echo answer with their
-// arguments, those of box.fail fail.
+// run runs the body of an async function in a fresh sandbox. Calls to box.echo return their
+// arguments, and calls to box.fail fail.
 func run(t *testing.T, body string) talk {
 	t.Helper()
 	return runScript(t, "(async () => {"+body+"\n})")
@@ -69,7 +69,7 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		}
 		guestOut.Close()
 	})
-	at := time.Now().UnixMilli() // goes on by what the guest waits for, however long that takes
+	at := time.Now().UnixMilli() // advances by the durations that the guest waits for, not by real time
 	send := func(m sandbox.HostMessage) {
 		m.At = at
 		line, err := tool.Marshal(m)
@@ -134,7 +134,7 @@ func runSeeded(t *testing.T, code, seed string) talk {
 		case m.Done != nil, m.Fail != nil:
 			got.GuestMessage = m
 			hostOut.Close()
-			for range lines { // to the end
+			for range lines { // drain
 			}
 			over.Wait()
 			return got
@@ -144,7 +144,7 @@ func runSeeded(t *testing.T, code, seed string) talk {
 	}
 }
 
-// value gives the JSON of the program's value, or its error as text.
+// value returns the program's value as JSON, or its error as text.
 func (k talk) value() string {
 	switch {
 	case k.Fail != nil:
@@ -423,8 +423,8 @@ func TestEnglish(t *testing.T) {
 	})
 }
 
-// A program may do what it likes to the builtins: what it is given stays right, and the runtime
-// stays out of reach.
+// TestPoison checks that a program that modifies builtins still gets correct values and can't reach
+// the runtime.
 func TestPoison(t *testing.T) {
 	check(t, [][2]string{
 		{`Object.prototype.toJSON = undefined; Object.prototype.get = () => 1; Object.prototype.value = 9; Object.prototype.error = { message: "x" };
@@ -444,14 +444,14 @@ func TestPoison(t *testing.T) {
 		{`console.log = null; globalThis.console = null; globalThis.setTimeout = null; return 2`, `2`},
 		{`Date.now = () => 0; Math.random = () => 0.5; Date.prototype.toJSON = () => "forged"; return new Date(0)`, `"forged"`},
 	})
-	// Lines of a message can't be split or forged: newlines in values are data.
+	// Messages can't be split or forged, because newlines in values are escaped.
 	k := run(t, "console.log('a\\n{\"done\":{\"value\":1}}'); return await box.echo({ s: '\\n{\"done\":{}}\\n\\u2028' })")
 	if k.value() != `{"s":"\n{\"done\":{}}\n`+"\u2028"+`"}` || len(k.console) != 1 {
 		t.Errorf("%s, %q", k.value(), k.console)
 	}
 }
 
-// Fresh sandboxes share an image, not their randomness.
+// TestRandomness checks that sandboxes with the same image have different randomness.
 func TestRandomness(t *testing.T) {
 	const code = `return [Math.random(), crypto.randomUUID(), crypto.getRandomValues(new Uint32Array(1))[0]].join()`
 	if a, b := run(t, code).value(), run(t, code).value(); a == b {
@@ -462,8 +462,8 @@ func TestRandomness(t *testing.T) {
 	}
 }
 
-// The randomness of a program is the stream of ChaCha20 under its seed: the vectors 1 and 2 of RFC
-// 8439, appendix A.1.
+// TestRandomnessIsChaCha20 checks that a program's randomness is the ChaCha20 stream keyed by its
+// seed, using test vectors 1 and 2 of RFC 8439, appendix A.1.
 func TestRandomnessIsChaCha20(t *testing.T) {
 	const want = `"76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586` +
 		`9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"`

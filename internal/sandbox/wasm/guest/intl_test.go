@@ -30,8 +30,8 @@ var intlDiffers string
 
 var dumpIntl = flag.String("intl", "", "write what differs from Node to a file")
 
-// An intlCase is a line of what testdata/intl.js writes: a locale, or "offsets", a case or a zone,
-// and the result.
+// An intlCase is a line of the output of testdata/intl.js: a locale or "offsets", the name of a
+// case or a zone, and the result.
 type intlCase struct {
 	locale, name string
 	result       string
@@ -53,7 +53,7 @@ func readIntl(t *testing.T, b []byte) (cases []intlCase) {
 	return cases
 }
 
-// guestIntl returns the results of the guest for some locales, or of some zones.
+// guestIntl returns the guest's results for some locales or zones.
 func guestIntl(t *testing.T, call string) map[string]map[string]json.RawMessage {
 	t.Helper()
 	k := run(t, intlCases+"\nreturn "+call)
@@ -67,7 +67,7 @@ func guestIntl(t *testing.T, call string) map[string]map[string]json.RawMessage 
 	return got
 }
 
-// compact returns JSON in one form.
+// compact returns b as JSON in a normalized form.
 func compact(t *testing.T, b []byte) string {
 	t.Helper()
 	var v any
@@ -83,7 +83,7 @@ func compact(t *testing.T, b []byte) string {
 	return strings.TrimSpace(out.String())
 }
 
-// unzip returns what Node wrote.
+// unzip returns the uncompressed output of Node.
 func unzip(t *testing.T) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(intlWant))
@@ -97,7 +97,7 @@ func unzip(t *testing.T) []byte {
 	return b
 }
 
-// TestIntlOfNode checks that testdata/intl.json.gz is what Node writes today.
+// TestIntlOfNode checks that testdata/intl.json.gz matches the output of the installed Node.
 func TestIntlOfNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -114,8 +114,8 @@ func TestIntlOfNode(t *testing.T) {
 	}
 }
 
-// TestIntl compares what the guest writes with what Node wrote, case by case. What is known to
-// differ is in testdata/intl_differs.txt, and must differ.
+// TestIntl compares the guest's output with Node's, case by case. The known differences are listed
+// in testdata/intl_differs.txt, and must still differ.
 func TestIntl(t *testing.T) {
 	known := map[string]bool{}
 	for l := range strings.Lines(intlDiffers) {
@@ -137,7 +137,7 @@ func TestIntl(t *testing.T) {
 			zones = append(zones, c.name)
 		}
 	}
-	if testing.Short() || raced { // make test runs all of it without the race detector
+	if testing.Short() || raced { // make test runs all cases without the race detector
 		order = []string{"en-GB", "de", "pl", "ja", "ar-EG", "offsets"}
 		want = slices.DeleteFunc(want, func(c intlCase) bool { return !slices.Contains(order, c.locale) })
 	}
@@ -177,8 +177,8 @@ func TestIntl(t *testing.T) {
 	}
 }
 
-// TestLocales checks which locales and zones are accepted, what is refused, and that programs can't
-// change what Intl writes for the next program.
+// TestLocales checks which locales and zones are accepted and which are refused. It also checks
+// that programs can't change Intl's output for the next program.
 func TestLocales(t *testing.T) {
 	check(t, [][2]string{
 		{`return ["de", "de-DE", "de-US", "DE-at", "zh-TW", "no", "pt-BR", "sr", "xx"].map((l) => { try { return new Intl.NumberFormat(l).resolvedOptions().locale; } catch (e) { return e.name; } })`,

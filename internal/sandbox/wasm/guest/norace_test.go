@@ -2,5 +2,5 @@
 
 package guest_test
 
-// raced says that the race detector is on, under which long tests take many times as long.
+// raced reports whether the race detector is enabled. It makes long tests many times slower.
 const raced = false

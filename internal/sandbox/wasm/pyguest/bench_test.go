@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// BenchmarkCPU runs what takes processor time, once for each turn.
+// BenchmarkCPU runs programs that need CPU time, once per iteration.
 func BenchmarkCPU(b *testing.B) {
 	for _, c := range []struct{ name, setup, code string }{
 		{"fib", "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)", "fib(24)"},

@@ -19,8 +19,8 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// TestLibrary checks the library's sum, and that the runtime's own modules are where the
-// interpreter looks.
+// TestLibrary checks the library's checksum, and that the interpreter finds the runtime's own
+// modules.
 func TestLibrary(t *testing.T) {
 	if sum := sha256.Sum256(cpython.Library); hex.EncodeToString(sum[:]) != cpython.LibrarySum {
 		t.Errorf("lib.zip has the sum %x: run third_party/cpython/build/build.sh", sum)

@@ -12,8 +12,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// wasiCalls are all functions of WASI that take something from the guest, with their arguments from
-// a list of numbers.
+// wasiCalls returns all WASI functions that read arguments of the guest, bound to arguments from a
+// and w.
 func wasiCalls(i imports, a []uint32, w uint64) []func() uint32 {
 	m := i.g.m
 	return []func() uint32{
@@ -50,7 +50,7 @@ func wasiCalls(i imports, a []uint32, w uint64) []func() uint32 {
 	}
 }
 
-// A quietHost answers every question with the same line, and drops what is written.
+// A quietHost answers every question with the same line and discards output.
 type quietHost struct {
 	*machine
 	answer []byte
@@ -59,9 +59,9 @@ type quietHost struct {
 func (q quietHost) Write([]byte)              {}
 func (q quietHost) Ask([]byte) ([]byte, bool) { return q.answer, true }
 
-// FuzzImports calls the host's functions with whatever a guest might: each gives an error number,
-// or ends the guest by a trap; none leaves the guest's memory, nor the table of files in another
-// state than the guest could have written.
+// FuzzImports calls the host's functions with arguments that a guest might pass. Each call must
+// return an error number or end the guest with a trap. No call may access memory outside the guest,
+// or leave the file table in a state that the guest couldn't have written.
 func FuzzImports(f *testing.F) {
 	f.Add(uint8(13), []byte{4, 0, 0, 0, 0, 0, 100, 0, 1, 0, 0, 0, 16, 0, 100, 0}, uint64(1)<<40, []byte(`{"answer":{"value":"AAAA"}}`), []byte("/lib/python3.13/os.pyc"))
 	f.Add(uint8(20), []byte{3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 22, 0, 0, 0, 0, 0, 0, 0}, uint64(1<<1|1<<6), []byte(`{"answer":{"value":{"dir":false,"size":-5}}}`), []byte("../../x"))
@@ -73,7 +73,7 @@ func FuzzImports(f *testing.F) {
 		copy(m.m.Memory()[at:], memory)
 		g := &Guest{m: m.m, host: quietHost{m, answer}, library: library}
 		i := imports{g}
-		if len(memory) > 3 { // a slot as a guest may have left it
+		if len(memory) > 3 { // a file slot that a guest may have overwritten
 			copy(m.m.Memory()[m.m.BpFiles():][:slotSize], memory)
 		}
 		a := make([]uint32, 8)
@@ -91,7 +91,7 @@ func FuzzImports(f *testing.F) {
 	})
 }
 
-// TestScribbles gives a guest that writes over the table of its files an error, and no more.
+// TestScribbles checks that a guest that overwrites its file table gets just an OSError.
 func TestScribbles(t *testing.T) {
 	m := start(t)
 	done, fail, err := m.run(sandbox.Run{Session: true, Code: "f = open('workspace/a', 'w+')\nf.write('x')\nf.flush()\nf.fileno()"})
@@ -113,8 +113,8 @@ func TestScribbles(t *testing.T) {
 	}
 }
 
-// TestLastWord gives programs whose values take so much of the memory that there may be none to
-// send them: each ends.
+// TestLastWord runs programs whose values use so much memory that too little may be left to send
+// them. Each must end.
 func TestLastWord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

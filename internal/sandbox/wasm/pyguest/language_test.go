@@ -15,15 +15,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// A program of testdata, and what is to come of it: lines after "--- ", in this order.
+// A programTest is a program of testdata and its expected outcome: lines after "--- ", in this
+// order.
 //
-//	value JSON         the value; none: no value at all
+//	value JSON         the value; no line if there is no value
 //	fail Name: text    the error, with text somewhere in its message
 //	at 3, 7            the lines of the error's frames, outermost first
 //	log text           a line of the console, with its level as the keyword
-//	calls a b          the paths of the calls, in the order in which they were made
-//	unawaited 2        how many calls nobody awaited
-//	held 1             how often the guest stood still for a line
+//	calls a b          the paths of the calls, in order
+//	unawaited 2        number of calls that were never awaited
+//	held 1             how often the guest blocked until the next line
 type programTest struct {
 	name, code string
 	want       []string
@@ -52,7 +53,8 @@ func programTests(t *testing.T, file string) []programTest {
 	return all
 }
 
-// tools of the programs: each takes its time, and what is asked for fails.
+// testTools implements the tools of the programs. It returns the result, the duration of the call
+// and any error.
 func testTools(path string, raw json.RawMessage) (any, time.Duration, *sandbox.GuestError) {
 	var args map[string]any
 	_ = json.Unmarshal(raw, &args)
@@ -120,8 +122,8 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// outcome writes what came of a program as tests do; of what a test doesn't mention, only what
-// matters.
+// outcome returns the outcome of a program in the format of programTest. Details that want doesn't
+// mention are included only if they matter.
 func (m *machine) outcome(done *sandbox.Done, fail *sandbox.GuestError, want []string) string {
 	var out []string
 	add := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }

@@ -21,7 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
 
-// A machine is a guest in memory of its own, with a host whose time is virtual: nothing of it
+// A machine is a guest in its own memory, with a host whose time is virtual. It never actually
 // waits.
 type machine struct {
 	t      testing.TB
@@ -41,7 +41,7 @@ type machine struct {
 	tools        func(path string, args json.RawMessage) (value any, after time.Duration, err *sandbox.GuestError)
 }
 
-// An event is a line that the host sends when its time has come.
+// An event is a line that the host sends at a given time.
 type event struct {
 	at, seq int64
 	m       sandbox.HostMessage
@@ -61,7 +61,7 @@ var (
 	spare    []byte
 )
 
-// region gives reserved address space.
+// reserve returns reserved address space.
 func reserve(t testing.TB) []byte {
 	if r := spare; r != nil {
 		spare = nil
@@ -76,7 +76,7 @@ func reserve(t testing.TB) []byte {
 
 const testMemory = 256 << 20
 
-// newMachine makes a machine whose memory is image, or that has not booted.
+// newMachine returns a machine with memory image, or one that has not booted if image is nil.
 func newMachine(t testing.TB, image []byte) *machine {
 	if library == nil {
 		library = NewLibrary()
@@ -115,7 +115,7 @@ func (m *machine) grow(size int) bool {
 	return true
 }
 
-// bootImage is the memory of a guest that has booted.
+// bootImage returns the memory of a booted guest.
 func bootImage(t testing.TB) []byte {
 	bootOnce.Do(func() {
 		m := newMachine(t, nil)
@@ -133,7 +133,7 @@ func start(t testing.TB) *machine {
 	return newMachine(t, bootImage(t))
 }
 
-// enter runs f, in which the guest runs.
+// enter calls f, which runs the guest.
 func (m *machine) enter(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -153,7 +153,7 @@ func (m *machine) enter(f func() error) (err error) {
 	return f()
 }
 
-// The Host.
+// Methods of the Host.
 
 func (m *machine) Write(line []byte) {
 	var g sandbox.GuestMessage
@@ -195,7 +195,7 @@ func (m *machine) call(c *sandbox.GuestCall) {
 	m.plan(after, sandbox.HostMessage{Answer: a}, false)
 }
 
-// echo gives the path and the arguments of a call.
+// echo is a tool that returns the path and the arguments of the call.
 func echo(path string, args json.RawMessage) (any, time.Duration, *sandbox.GuestError) {
 	if args == nil {
 		args = json.RawMessage("{}")
@@ -203,7 +203,7 @@ func echo(path string, args json.RawMessage) (any, time.Duration, *sandbox.Guest
 	return map[string]any{"path": path, "args": args}, 10 * time.Millisecond, nil
 }
 
-// line gives the next line that the host sends, or nil.
+// line returns the next line that the host sends, or nil.
 func (m *machine) line() []byte {
 	if len(m.events) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (m *machine) line() []byte {
 	return b
 }
 
-// errQuiet unwinds a guest that waits for a line which never comes.
+// errQuiet unwinds a guest that waits for a line that never arrives.
 var errQuiet = errors.New("the guest waits for what never comes")
 
 func (m *machine) Next() ([]byte, bool) {
@@ -275,10 +275,10 @@ func (m *machine) Ask(question []byte) ([]byte, bool) {
 	return b, true
 }
 
-// names are the tools of the test programs.
+// names lists the tools of the test programs by namespace.
 var names = map[string][]string{"github": {"list_issues", "get_issue", "create_issue"}, "slack": {"post"}}
 
-// run runs a program to its end and gives the message that ended it.
+// run runs a program to its end and returns its last message.
 func (m *machine) run(r sandbox.Run) (done *sandbox.Done, fail *sandbox.GuestError, err error) {
 	m.out, m.ended, m.calls = nil, false, nil
 	if r.Name == "" {
@@ -316,7 +316,7 @@ func (m *machine) run(r sandbox.Run) (done *sandbox.Done, fail *sandbox.GuestErr
 	return done, fail, nil
 }
 
-// console gives what the program logged, as "level: text" lines.
+// console returns the program's log as "level: text" lines.
 func (m *machine) console() string {
 	var b strings.Builder
 	for _, o := range m.out {

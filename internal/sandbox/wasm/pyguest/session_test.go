@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/sandbox"
 )
 
-// session runs programs one after the other in one guest and compares what each comes to.
+// session runs programs consecutively in one guest and compares their outcomes.
 func session(t *testing.T, programs ...[2]string) *machine {
 	t.Helper()
 	m := start(t)
@@ -63,8 +63,7 @@ func TestSession(t *testing.T) {
 	)
 }
 
-// TestSessionCalls awaits and gathers what earlier programs made of calls, which may be their
-// values.
+// TestSessionCalls awaits and gathers calls that earlier programs started, or even returned.
 func TestSessionCalls(t *testing.T) {
 	session(t,
 		[2]string{"calls = [github.text() for _ in range(2)]\nissues = [github.get_issue(number=i) for i in range(2)]\nnone = lambda: github.nothing()\nby_name = {'text': github.text}\ndef safe():\n    try:\n        return github.count()\n    except ToolError:\n        return 0", ""},
@@ -75,7 +74,7 @@ func TestSessionCalls(t *testing.T) {
 	)
 }
 
-// TestSessionTasks keeps what goes on between programs.
+// TestSessionTasks checks that tasks continue between programs.
 func TestSessionTasks(t *testing.T) {
 	session(t,
 		[2]string{"import asyncio\nlog = []\nasync def tick():\n    while True:\n        await asyncio.sleep(1)\n        log.append(len(log))\nt = asyncio.create_task(tick())", ""},
@@ -84,7 +83,7 @@ func TestSessionTasks(t *testing.T) {
 	)
 }
 
-// TestApart runs programs that are no session's in one guest: nothing is left of one for the next.
+// TestApart runs programs outside a session in one guest. Nothing may remain for the next program.
 func TestApart(t *testing.T) {
 	m := start(t)
 	for _, p := range [][2]string{
@@ -101,7 +100,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestSeed gives the same randomness for the same seed, another for another, in all that has any.
+// TestSeed checks that equal seeds yield equal random values, and different seeds different ones,
+// for all sources of randomness.
 func TestSeed(t *testing.T) {
 	code := "import random, os, uuid, secrets, tempfile\nr = random.Random()\n[random.random(), r.random(), os.urandom(4).hex(), str(uuid.uuid4()), secrets.token_hex(4), random.SystemRandom().random(), random.getrandbits(300), str(uuid.uuid1())]"
 	values := func(seeds ...string) (all []string) {
@@ -129,8 +129,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeedOfGenerators gives new randomness to the generators that a program made, where it gave
-// them no seed of its own.
+// TestSeedOfGenerators checks that generators made by earlier programs are reseeded, unless the
+// program seeded them itself.
 func TestSeedOfGenerators(t *testing.T) {
 	made := `import copy, random
 class Odd(random.Random):
@@ -165,9 +165,8 @@ random.seed(7)`
 	}
 }
 
-// TestDeterminism runs random programs with calls whose answers come in random order, twice, and
-// then again from the lines that the host wrote: what the guest says, and its memory afterwards,
-// are the same to the last byte.
+// TestDeterminism runs random programs twice, with calls that are answered in random order. Then it
+// replays the lines that the host wrote. The guest's output and final memory must be identical.
 func TestDeterminism(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -212,7 +211,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// TestBootTwice boots twice and gets the same memory.
+// TestBootTwice checks that two boots yield the same memory.
 func TestBootTwice(t *testing.T) {
 	first := bootImage(t)
 	m := newMachine(t, nil)
@@ -224,7 +223,7 @@ func TestBootTwice(t *testing.T) {
 	}
 }
 
-// TestLines counts the lines of the agent's text that stand before the code.
+// TestLines checks that line numbers include the lines of the agent's text before the code.
 func TestLines(t *testing.T) {
 	m := start(t)
 	_, fail, err := m.run(sandbox.Run{Code: "x = 1\n1 / 0", Line: 10})
@@ -237,8 +236,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestPatchedLibrary has programs put something else into the modules that the runtime uses: the
-// next ones run.
+// TestPatchedLibrary lets programs patch modules that the runtime uses. Later programs must still
+// run.
 func TestPatchedLibrary(t *testing.T) {
 	for _, patch := range []string{
 		"import json\njson.dumps = lambda o: 'x\\n'\njson.loads = None",
@@ -259,8 +258,8 @@ func TestPatchedLibrary(t *testing.T) {
 	}
 }
 
-// TestPlaces says where calls were made: again from the same place, from another one, and from a
-// function that is defined anew.
+// TestPlaces checks the reported positions of calls: repeated ones, others, and those in a
+// redefined function.
 func TestPlaces(t *testing.T) {
 	m := start(t)
 	m.tools = testTools
@@ -291,7 +290,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// What the library could do silently, or say wrongly, is said as it is.
+// TestSaidAsItIs checks for accurate errors where the library could fail silently or misleadingly.
 func TestSaidAsItIs(t *testing.T) {
 	m := start(t)
 	for code, want := range map[string]string{
