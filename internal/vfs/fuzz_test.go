@@ -10,8 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// FuzzPath: whatever a path is, it is refused with an *Error that makes one clean line, or what is
-// written to it is read from it, and stands in a Tree under a clean path.
+// FuzzPath uses arbitrary paths. Each must be refused with an *Error whose text is one line without
+// control characters, or be writable and readable. The resulting Trees must contain clean paths.
 func FuzzPath(f *testing.F) {
 	for _, p := range []string{"a", "/", "..", "a/../..", "workspace/x", "./skills/a.ts", "tools/x", "tmp/x", "a\x00", "\xff", "a\nb", "ÅÅ", "con", "..\\..\\x", "．．/x", "a/b/c/d",
 		strings.Repeat("x", 300), strings.Repeat("x/", 600), "a\u2028b", "//host/x", "C:\\x", "~/.ssh", "skills/../tools/x"} {
@@ -37,7 +37,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// rebuild checks that a Tree can be made again from what All gives.
+// rebuild checks that a Tree can be rebuilt from the entries that All returns.
 func rebuild(t *testing.T, tree *vfs.Tree) {
 	var again *vfs.Tree
 	n := 0
@@ -53,7 +53,7 @@ func rebuild(t *testing.T, tree *vfs.Tree) {
 	}
 }
 
-// FuzzOperations reads any bytes as operations: none panics, none breaks the quota.
+// FuzzOperations interprets arbitrary bytes as operations. None may panic or exceed the quota.
 func FuzzOperations(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b"))
 	f.Add([]byte("0a1b2c3d4e5f6g7h8i9j"))

@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// A model is ./workspace and ./skills as simply as can be: files and directories by their whole
+// A model is a simple implementation of ./workspace and ./skills: files and directories by full
 // path.
 type model struct {
 	files map[string]string
@@ -26,7 +26,7 @@ func newModel(q vfs.Quota) *model {
 	return &model{map[string]string{}, map[string]bool{"workspace": true, "skills": true}, q}
 }
 
-// used gives what the workspace holds.
+// used returns the number of bytes and files in the workspace.
 func (m *model) used() (bytes int64, count int) {
 	for p, d := range m.files {
 		if strings.HasPrefix(p, "workspace/") {
@@ -41,7 +41,7 @@ func (m *model) used() (bytes int64, count int) {
 	return bytes, count
 }
 
-// fits tries a change and takes it back if it breaks the quota.
+// fits makes a change. If that raises the usage above the quota, it reverts it and returns false.
 func (m *model) fits(change func()) bool {
 	files, dirs := map[string]string{}, map[string]bool{}
 	for p, d := range m.files {
@@ -62,7 +62,7 @@ func (m *model) fits(change func()) bool {
 
 func parent(p string) string { return p[:max(strings.LastIndexByte(p, '/'), 0)] }
 
-// mayChange says whether a file or directory may be made or changed there.
+// mayChange reports whether a file or directory may be created or changed at p.
 func (m *model) mayChange(p string) bool {
 	return strings.Contains(p, "/") && m.dirs[parent(p)] && (!strings.HasPrefix(p, "skills/") || strings.HasSuffix(p, ".ts"))
 }
@@ -117,7 +117,7 @@ func (m *model) remove(p string) bool {
 	return true
 }
 
-// below gives p and all in it.
+// below returns p and everything in it.
 func (m *model) below(p string) []string {
 	var all []string
 	for f := range m.files {
@@ -190,7 +190,7 @@ func TestAsTheModel(t *testing.T) {
 		q := vfs.Quota{Bytes: rapid.Int64Range(10, 40).Draw(t, "bytes"), Files: rapid.IntRange(2, 6).Draw(t, "files"), FileBytes: 10}
 		m := newModel(q)
 		fs := vfs.New(vfs.Config{Quota: q, Skill: vfs.Quota{FileBytes: 10}})
-		var kept *vfs.Tree // as it was at some time
+		var kept *vfs.Tree // the tree at an earlier time
 		var then []string
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
 			p, q := path.Draw(t, "path"), path.Draw(t, "other")
@@ -237,7 +237,7 @@ func TestAsTheModel(t *testing.T) {
 	})
 }
 
-// changed checks that old with its changes to now is now.
+// changed checks that applying now.Changes(old) to old yields now.
 func changed(t *rapid.T, old, now *vfs.Tree) {
 	got := old
 	for _, c := range now.Changes(old) {
@@ -274,7 +274,7 @@ func files(t interface{ Fatal(...any) }, tree *vfs.Tree, prefix string) []string
 	return lines
 }
 
-// A large directory stays balanced whatever the order in which it is filled and emptied.
+// TestOrderIsBalanced checks that a large directory stays balanced for any order of changes.
 func TestOrderIsBalanced(t *testing.T) {
 	var tree *vfs.Tree
 	var err error
@@ -295,7 +295,7 @@ func TestOrderIsBalanced(t *testing.T) {
 	}
 }
 
-// ourFiles gives what is below a directory by List, Stat and Read.
+// ourFiles returns everything below a directory, found with List, Stat and Read.
 func ourFiles(t interface{ Fatal(...any) }, fs *vfs.FS, dir string) []string {
 	var all []string
 	items, err := fs.List(dir)
@@ -322,7 +322,7 @@ func ourFiles(t interface{ Fatal(...any) }, fs *vfs.FS, dir string) []string {
 	return all
 }
 
-// code gives the code of an *vfs.Error; "" for nil.
+// code returns the code of a *vfs.Error, the text of any other error, or "" for nil.
 func code(err error) string {
 	var ours *vfs.Error
 	switch {

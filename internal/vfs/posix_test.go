@@ -18,8 +18,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/vfs"
 )
 
-// TestAsLinux does the same random operations to an FS and to a directory of the real file system:
-// each ends alike, with the same error, and leaves the same files.
+// TestAsLinux applies the same random operations to an FS and to a directory of the real file
+// system. Each operation must return the same error and leave the same files.
 func TestAsLinux(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "vfs")
@@ -63,12 +63,12 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 		ours, theirs = w.fs.Mkdir(p, false), syscall.Mkdir(real, 0o777)
 	case "mkdir -p":
 		if ours, theirs = w.fs.Mkdir("./"+p, true), os.MkdirAll(real, 0o777); ours != nil && theirs != nil {
-			ours, theirs = nil, nil // Go checks in another order
+			ours, theirs = nil, nil // Go checks in a different order
 		}
 	case "rm":
 		ours, theirs = w.fs.Remove("/workspace//"+p, false, false), syscall.Unlink(real)
 		if strings.HasSuffix(p, "/") && errno(theirs) == "ENOTDIR" && code(ours) == "EISDIR" {
-			theirs = ours // some file systems say so
+			theirs = ours // some file systems return this error
 		}
 	case "rmdir":
 		ours, theirs = w.fs.Rmdir(p), syscall.Rmdir(real)
@@ -82,7 +82,7 @@ func (w twoFiles) draw(t *rapid.T) (op string, ours, theirs error) {
 		}
 	case "rename":
 		if ours, theirs = w.fs.Rename(p, q), syscall.Rename(real, other); ours != nil && theirs != nil && (code(ours) == "ENOENT" || code(ours) == "ENOTDIR") {
-			theirs = ours // of two reasons Linux may name the other
+			theirs = ours // if both errors apply, Linux may return the other one
 		}
 	case "truncate":
 		ours, theirs = w.fs.Truncate(p, off), syscall.Truncate(real, off)
@@ -124,7 +124,7 @@ func realWrite(path string, data []byte, flag string, off int64) error {
 	return err
 }
 
-// errno is code, for errors of the system too.
+// errno is like code, but accepts system errors too.
 func errno(err error) string {
 	var no syscall.Errno
 	if errors.As(err, &no) {

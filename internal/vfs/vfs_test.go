@@ -53,7 +53,7 @@ func TestEveryWayToSayWorkspace(t *testing.T) {
 	}
 }
 
-// The root lists what relative names reach, each file once.
+// TestTheRoot checks that the root lists everything that relative names reach, each file once.
 func TestTheRoot(t *testing.T) {
 	fs := vfs.New(vfs.Config{Tools: tools})
 	list := func(want ...vfs.Item) {
@@ -183,7 +183,7 @@ func TestQuotas(t *testing.T) {
 	if got := read(t, fs, "skills/x.ts"); got != "its own quota" {
 		t.Error(got)
 	}
-	// What is over a quota that was made smaller can still be moved and made smaller.
+	// If the quota was reduced below the usage, files can still be renamed and shrunk.
 	small := vfs.New(vfs.Config{Workspace: fs.Workspace(), Quota: vfs.Quota{Bytes: 10, Files: 1}})
 	if err := small.Rename("a", "e"); err != nil {
 		t.Error(err)
@@ -229,7 +229,7 @@ func TestSkills(t *testing.T) {
 	if err := fs.Remove("skills/theirs.ts", false, false); code(err) != "EROFS" {
 		t.Error(err)
 	}
-	if err := fs.Write("skills/theirs.ts", []byte("+"), "a", 0); err != nil { // a copy of one's own
+	if err := fs.Write("skills/theirs.ts", []byte("+"), "a", 0); err != nil { // creates the user's own copy
 		t.Error(err)
 	}
 	if e, ok := fs.Skills().Get("theirs.ts"); !ok || e.Size != 7 || fs.Skills().Len() != 3 {
@@ -266,7 +266,7 @@ func TestReadGivesWhatIsThere(t *testing.T) {
 	}
 }
 
-// Copies, snapshots and views of one Tree never see each other's changes.
+// TestCopiesAreIndependent checks that copies, snapshots and views of a Tree don't share changes.
 func TestCopiesAreIndependent(t *testing.T) {
 	fs := vfs.New(vfs.Config{})
 	write(t, fs, "a", "one")
@@ -294,7 +294,8 @@ func TestCopiesAreIndependent(t *testing.T) {
 	}
 }
 
-// However many write at once, the quota holds and what was said to be written is.
+// TestQuotaRace checks that concurrent writers can't exceed the quota, and that every successful
+// write is stored.
 func TestQuotaRace(t *testing.T) {
 	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: 1000, Files: 50}})
 	var wg sync.WaitGroup
@@ -360,7 +361,7 @@ func TestTreeRefusesOtherPaths(t *testing.T) {
 	}
 }
 
-func BenchmarkAppend(b *testing.B) { // a log, line by line
+func BenchmarkAppend(b *testing.B) { // appends to a log, line by line
 	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: 1 << 40, FileBytes: 1 << 40}})
 	line := []byte("a line of a log that a program writes\n")
 	for b.Loop() {
@@ -370,7 +371,7 @@ func BenchmarkAppend(b *testing.B) { // a log, line by line
 	}
 }
 
-func BenchmarkSnapshotOfManyFiles(b *testing.B) { // one file of 10,000 changes, and what changed is found
+func BenchmarkSnapshotOfManyFiles(b *testing.B) { // changes one of 10,000 files and finds the change
 	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Files: 20_000}})
 	for i := range 10_000 {
 		if err := fs.Write(fmt.Sprintf("f%d", i), []byte("text"), "w", 0); err != nil {

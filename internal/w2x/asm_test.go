@@ -1,6 +1,6 @@
 package main
 
-// An assembler of WebAssembly modules, for the tests.
+// This file contains an assembler of WebAssembly modules for the tests.
 
 // A code is the body of a function under construction.
 type code []byte
@@ -66,12 +66,12 @@ type builder struct {
 	imports []imported
 	funcs   []built
 	globals []global
-	table   []uint32 // functions, from element 1 on; there is one more, empty
-	pages   uint32   // of memory; at most twice as many
+	table   []uint32 // functions, starting at element 1; followed by an empty element
+	pages   uint32   // initial pages of memory; the maximum is twice as many
 	data    []segment
 }
 
-// A built is a function of a builder; an empty name isn't exported.
+// A built is a function of a builder. It is exported unless its name is empty.
 type built struct {
 	name   string
 	typ    funcType
@@ -79,7 +79,7 @@ type built struct {
 	code   code
 }
 
-// typ gives the index of a type.
+// typ returns the index of a type, and adds the type if necessary.
 func (b *builder) typ(t funcType) int {
 	for i, x := range b.types {
 		if x.golang() == t.golang() {
@@ -90,14 +90,14 @@ func (b *builder) typ(t funcType) int {
 	return len(b.types) - 1
 }
 
-// fn adds a function whose code lacks its end, and gives its index.
+// fn adds a function and returns its index. The code c lacks the final end instruction.
 func (b *builder) fn(name string, t funcType, locals []valType, c code) uint32 {
 	b.typ(t)
 	b.funcs = append(b.funcs, built{name, t, locals, c})
 	return uint32(len(b.imports) + len(b.funcs) - 1)
 }
 
-// bytes is the module.
+// bytes returns the encoded module.
 func (b *builder) bytes() []byte {
 	out := []byte("\x00asm\x01\x00\x00\x00")
 	section := func(id byte, n int, items []byte) {

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// engines is the folder whose go:generate lines translate the engines.
+// engines is the directory whose go:generate lines translate the engines.
 const engines = "../sandbox/wasm"
 
-// TestGenerated checks that the translated engines that are checked in are what their commands
-// make.
+// TestGenerated checks that the committed translations of the engines match their generators'
+// output.
 func TestGenerated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

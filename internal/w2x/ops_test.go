@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// edges are the operands with which every instruction is tried, as bits.
+// edges lists the operands, as bits, with which every instruction is tested.
 var edges = map[valType][]uint64{
 	i32: {0, 1, 2, 5, 31, 32, 33, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x10000, 0x7ffffffe, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff},
 	i64: {0, 1, 2, 63, 64, 65, 0x80, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 32, 1<<53 + 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<63 + 1<<10, math.MaxUint64 - 1, math.MaxUint64, 0x7fffff4000000001, 0x8000004000000001, 0xfffffe8000000001},
@@ -31,10 +31,10 @@ func f64edges(v ...float64) (out []uint64) {
 	return append(out, 0x7ff8000000000000, 0xfff8000000000000, 0x7ff4000000000001, 0xfff2345678912345, 0x7fffffffffffffff, 1, 0x800fffffffffffff)
 }
 
-// exact are the instructions that keep every bit of a NaN.
+// exact lists the instructions that preserve every bit of a NaN.
 var exact = []byte{0x8b, 0x8c, 0x98, 0x99, 0x9a, 0xa6, 0xbc, 0xbd, 0xbe, 0xbf}
 
-// TestOps tries every numeric instruction on all edges, and on constants, against wazero.
+// TestOps compares every numeric instruction with wazero, on all edges and on constants.
 func TestOps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -59,7 +59,7 @@ func TestOps(t *testing.T) {
 				x.calls = append(x.calls, call{Name: name, Args: []uint64{p, q}})
 			}
 		}
-		for i, p := range edges[o.in][:5] { // the same with constants, which Go could refuse or fold wrongly
+		for i, p := range edges[o.in][:5] { // the same with constants, which Go might reject or fold incorrectly
 			q := edges[o.in][(i*5+3)%len(edges[o.in])]
 			for form := range 1<<o.n - 1 {
 				n, in := fmt.Sprintf("%s_%d_%d", name, i, form), []valType{o.in}
@@ -92,7 +92,7 @@ func TestOps(t *testing.T) {
 	x.run(t)
 }
 
-// TestMemory tries every load and store, copy, fill and growth at the edges of memory.
+// TestMemory tests every load, store, copy, fill and growth at the boundaries of memory.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -151,6 +151,6 @@ func TestMemory(t *testing.T) {
 	for _, n := range []uint64{0, 2, 65536, 0xffffffff, 0x10000001, 1, 0, 1} {
 		x.calls = append(x.calls, call{Name: "do_grow", Args: []uint64{n}}, call{Name: "size"})
 	}
-	x.calls = append(x.calls, first...) // again in a memory of two pages
+	x.calls = append(x.calls, first...) // again, now that memory has two pages
 	x.run(t)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// harness is the program that runs translated modules: it makes the calls that it reads and writes
-// what they give.
+// harness is the program that runs translated modules. It reads calls, makes them and writes their
+// outcomes.
 //
 //go:embed testdata/harness.txt
 var harness string
@@ -32,22 +32,22 @@ type call struct {
 	Args   []uint64 `json:"a,omitempty"`
 }
 
-// An outcome is how a call ended: with results, as bits, or a trap, and a hash of the memory after
-// it.
+// An outcome is the outcome of a call: its results as bits, or a trap. Memory is a hash of the
+// memory after the call.
 type outcome struct {
 	Trap    string   `json:"t,omitempty"`
 	Results []uint64 `json:"r,omitempty"`
 	Memory  uint64   `json:"h,omitempty"`
 }
 
-// A trial is a set of modules and the calls to make of them, in order.
+// A trial is a set of modules and the calls to make to them, in order.
 type trial struct {
 	modules []*builder
 	calls   []call
-	loose   func(c call, result int) bool // whether two NaNs there count as equal
+	loose   func(c call, result int) bool // reports whether any two NaNs are considered equal there
 }
 
-// run makes all calls with wazero and with the translation, and compares.
+// run makes all calls with wazero and with the translation, and compares the outcomes.
 func (x *trial) run(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
@@ -94,7 +94,7 @@ func (x *trial) compare(types map[string]funcType, c call, want, got outcome) er
 	return nil
 }
 
-// sameTrap reports whether wazero's error and our trap are the same.
+// sameTrap reports whether wazero's error and the translation's trap mean the same.
 func sameTrap(theirs, ours string) bool {
 	return strings.Contains(theirs, ours) || ours == "undefined element" && strings.Contains(theirs, "invalid table access") ||
 		ours == "call stack exhausted" && strings.Contains(theirs, "stack overflow")
@@ -145,10 +145,10 @@ func (x *trial) oracle(t *testing.T) []outcome {
 	return out
 }
 
-// hostMix is the function that test modules import; the harness has the same.
+// hostMix is the function that test modules import. The harness has a copy of it.
 func hostMix(a uint32, b uint64) uint64 { return uint64(a)*31 ^ b<<1 }
 
-// translated builds a program of the translations and lets it make the calls.
+// translated builds a program from the translations and makes the calls with it.
 func (x *trial) translated(t *testing.T) []outcome {
 	dir := t.TempDir()
 	write := func(name string, b []byte) {
@@ -184,7 +184,7 @@ func (x *trial) translated(t *testing.T) []outcome {
 	return x.drive(t, filepath.Join(dir, "trial"))
 }
 
-// drive runs the built program.
+// drive runs the built program and returns the outcomes of the calls.
 func (x *trial) drive(t *testing.T, program string) []outcome {
 	var in, stderr bytes.Buffer
 	e := json.NewEncoder(&in)
@@ -209,7 +209,7 @@ func (x *trial) drive(t *testing.T, program string) []outcome {
 	return out
 }
 
-// dispatch is a Go file that lets the harness call the functions of a module by name.
+// dispatch returns a Go file with which the harness calls the functions of a module by name.
 func dispatch(pkg string, b *builder) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "package %s\n\nimport \"math\"\n\nvar _ = math.Abs\n\ntype instance struct{ m *Module }\n\n", pkg)

@@ -8,23 +8,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A generator makes random modules that validate, end and use most of what there is: nested blocks
-// with parameters and several results, loops, branches and tables of them, calls and indirect calls
-// (some of the wrong type), globals, memory, code that can't be reached.
+// A generator makes random modules that are valid, terminate and use most features: nested blocks
+// with parameters and several results, loops, branches and branch tables, calls and indirect calls
+// (some of the wrong type), globals, memory and unreachable code.
 type generator struct {
 	t      *rapid.T
 	b      *builder
 	c      code
 	typ    funcType
 	locals []valType
-	blocks []funcType // labels, innermost last: what a branch takes along is in
+	blocks []funcType // labels, innermost last; in holds the types of a branch's operands
 	budget int
-	self   int // how many functions there are already: only those are called directly
+	self   int // number of existing functions; only these are called directly
 }
 
 const (
-	spGlobal   = 0 // stands for a stack pointer
-	fuelGlobal = 1 // how much may still happen
+	spGlobal   = 0 // plays the role of a stack pointer
+	fuelGlobal = 1 // remaining fuel
 	fuel       = 2000
 )
 
@@ -42,7 +42,7 @@ func (g *generator) types(most int) []valType {
 	return ts
 }
 
-// local finds a local of type t, or makes one.
+// local returns the index of a local of type t, which may be new.
 func (g *generator) local(t valType) uint32 {
 	var found []int
 	for i, l := range g.locals {
@@ -57,7 +57,7 @@ func (g *generator) local(t valType) uint32 {
 	return uint32(found[g.n(len(found))])
 }
 
-// burn uses fuel, and traps where there is none.
+// burn emits code that uses fuel, and traps if none is left.
 func (g *generator) burn() {
 	g.c.u(opGlobalGet, fuelGlobal)
 	g.c.i32(1)
@@ -70,8 +70,8 @@ func (g *generator) burn() {
 	g.c.op(opUnreachable, opEnd)
 }
 
-// canonical makes a NaN on the stack always the same: which one arithmetic gives is for the
-// implementation to choose.
+// canonical emits code that replaces a NaN on the stack by a fixed one. Implementations may choose
+// the NaN that arithmetic produces.
 func (g *generator) canonical(t valType) {
 	l := g.local(t)
 	g.c.u(opLocalTee, l)
@@ -141,7 +141,7 @@ func (g *generator) leaf(t valType) {
 	}
 }
 
-// opsByResult are the numeric instructions that give a type.
+// opsByResult lists the numeric instructions by the type of their result.
 var opsByResult = func() map[valType][]byte {
 	m := map[valType][]byte{}
 	for c := range 256 {
@@ -174,7 +174,7 @@ func (g *generator) arithmetic(t valType, depth int) {
 	}
 }
 
-// address leaves an address, mostly inside memory.
+// address emits code that leaves an address, usually inside memory.
 func (g *generator) address(depth int) {
 	g.value(i32, depth-1)
 	if g.n(12) > 0 {
@@ -188,7 +188,7 @@ func (g *generator) load(t valType, depth int) {
 		if loads[c].typ == t && (g.n(3) == 0 || c >= 0x2a && c <= 0x2b || c == 0x2f || c == 0x35) {
 			g.address(depth)
 			g.c.memory(c, uint32(g.n(64)))
-			// a load whose value is never used may be left out, with its trap
+			// a load whose value is never used may be omitted, along with its trap
 			g.c.u(opLocalTee, g.local(t))
 			g.keep(t)
 			return
@@ -196,7 +196,7 @@ func (g *generator) load(t valType, depth int) {
 	}
 }
 
-// keep makes sure that the value on the stack is used.
+// keep emits code that uses the value on the stack.
 func (g *generator) keep(t valType) {
 	for i, x := range g.b.globals {
 		if x.typ == t && i > fuelGlobal {
@@ -243,7 +243,7 @@ func (g *generator) inside(ft funcType, depth int) {
 	for range g.n(3) {
 		g.statement(depth - 1)
 	}
-	if g.n(6) == 0 { // leave for good, and go on with what can't be reached
+	if g.n(6) == 0 { // leave the block, and continue with unreachable code
 		g.jump(depth)
 		if g.n(2) == 0 {
 			for _, t := range ft.out {
@@ -257,7 +257,7 @@ func (g *generator) inside(ft funcType, depth int) {
 	}
 }
 
-// jump emits an instruction after which nothing is reached.
+// jump emits an instruction after which code is unreachable.
 func (g *generator) jump(depth int) {
 	switch g.n(5) {
 	case 0:
@@ -282,10 +282,10 @@ func (g *generator) jump(depth int) {
 	}
 }
 
-// label is the l-th label from inside.
+// label returns the l-th label, counted from the innermost.
 func (g *generator) label(l int) funcType { return g.blocks[len(g.blocks)-1-l] }
 
-// table emits a br_table to labels that take the same along.
+// table emits a br_table to labels with the same operand types.
 func (g *generator) table(depth int) {
 	l := g.n(len(g.blocks))
 	want := fmt.Sprint(g.label(l).in)
@@ -341,7 +341,7 @@ func (g *generator) arguments(ft funcType, depth int) {
 	}
 }
 
-// results makes one value of type t of what a call gave.
+// results emits code that turns a call's results into one value of type t.
 func (g *generator) results(ft funcType, t valType, depth int) {
 	for i := len(ft.out) - 1; i >= 0; i-- {
 		g.c.u(opLocalSet, g.local(ft.out[i]))
@@ -414,7 +414,7 @@ func (g *generator) function(name string, ft funcType) {
 	g.c, g.typ, g.locals, g.budget = nil, ft, append([]valType(nil), ft.in...), 120
 	g.blocks = []funcType{{in: ft.out}}
 	g.self = len(g.b.funcs)
-	if g.n(2) == 0 { // as a compiler begins a function that uses the guest's stack
+	if g.n(2) == 0 { // like a compiler's prologue of a function that uses the guest's stack
 		g.c.u(opGlobalGet, spGlobal)
 		g.c.i32(16)
 		g.c.op(opI32Sub)
@@ -430,7 +430,8 @@ func (g *generator) function(name string, ft funcType) {
 	g.b.fn(name, ft, g.locals[len(ft.in):], g.c)
 }
 
-// randomModule draws a module; its functions are named f0, f1, ..., and refuel gives it fuel again.
+// randomModule draws a module. Its functions are named f0, f1, and so on. Its function refuel
+// resets the fuel.
 var randomModule = rapid.Custom(func(t *rapid.T) *builder {
 	b := &builder{pages: 1, data: []segment{{16, []byte("some data that programs find in their memory")}}}
 	b.imports = []imported{{"env", "mix", funcType{[]valType{i32, i64}, []valType{i64}}}}
@@ -454,7 +455,7 @@ var randomModule = rapid.Custom(func(t *rapid.T) *builder {
 
 var modules = flag.Int("modules", 24, "how many random modules TestRandom compares")
 
-// TestRandom compares random modules with wazero.
+// TestRandom compares translations of random modules with wazero.
 func TestRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

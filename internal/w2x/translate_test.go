@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestControl tries what random modules hardly reach: traps of indirect calls, imported functions
-// in the table, unbounded recursion, blocks with parameters, code that can't be reached.
+// TestControl tests what random modules rarely cover: traps of indirect calls, imported functions
+// in the table, unbounded recursion, blocks with parameters, unreachable code.
 func TestControl(t *testing.T) {
 	b := &builder{pages: 1, imports: []imported{{"env", "mix", funcType{[]valType{i32, i64}, []valType{i64}}}}}
 	b.globals = []global{{i32, true, 65536}}
@@ -80,14 +80,15 @@ func TestControl(t *testing.T) {
 	x.calls = append(x.calls, call{Name: "deep", Args: []uint64{0}}, call{Name: "swap", Args: []uint64{3, 4}}, call{Name: "swap", Args: []uint64{30, 4}})
 	x.run(t)
 
-	// Here wazero ends with a stack of its own; ours must end where the guest's stack does.
+	// wazero exhausts its own stack here. The translation must trap at the end of the guest's
+	// stack.
 	y := &trial{modules: []*builder{b}, calls: []call{{Name: "deep_framed", Args: []uint64{7}}}}
 	if got := y.translated(t); got[0].Trap != "out of bounds memory access" {
 		t.Errorf("deep_framed: %+v", got[0])
 	}
 }
 
-// TestInvalid checks that what is wrong with a module is said, and where.
+// TestInvalid checks that the error for an invalid module describes the problem and its position.
 func TestInvalid(t *testing.T) {
 	valid := &builder{pages: 1}
 	one := funcType{[]valType{i32}, []valType{i32}}
@@ -138,7 +139,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// FuzzTranslate checks that no module makes Translate panic, and that what it makes of one is Go.
+// FuzzTranslate checks that Translate never panics, and that its output is valid Go.
 func FuzzTranslate(f *testing.F) {
 	f.Add(randomModule.Example(0).bytes())
 	f.Add((&builder{pages: 1}).bytes())
