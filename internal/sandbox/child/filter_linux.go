@@ -13,7 +13,7 @@ import (
 type rule struct {
 	call  uintptr
 	check []check // all must hold
-	deny  uint32  // action if a check fails
+	deny  uint32  // action if a check fails; 0 means continue with the next rule
 }
 
 // A check requires (argument & mask) == want for the low 32 bits. The kernel reads no more of the
@@ -52,7 +52,8 @@ func rules() []rule {
 		{call: unix.SYS_PRCTL, check: []check{{0, 0, 1}}, deny: wrong},
 	}
 	for _, cmd := range []uint32{unix.F_GETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS} {
-		rs = append(rs, rule{call: unix.SYS_FCNTL, check: []check{{1, ^uint32(0), cmd}}, deny: 0}) // 0: see the next
+		// continue with the next rule
+		rs = append(rs, rule{call: unix.SYS_FCNTL, check: []check{{1, ^uint32(0), cmd}}, deny: 0})
 	}
 	for _, call := range slices.Concat(allowed, allowedHere, allowedLibc) {
 		rs = append(rs, rule{call: call})
@@ -129,7 +130,7 @@ func program(rs []rule) []unix.SockFilter {
 		if r.deny != 0 {
 			body = append(body, unix.SockFilter{Code: ret, K: r.deny})
 		} else {
-			body = append(body, unix.SockFilter{Code: load, K: 0}) // on to the next rule
+			body = append(body, unix.SockFilter{Code: load, K: 0}) // continue with the next rule
 		}
 		p = append(p, unix.SockFilter{Code: same, K: uint32(r.call), Jf: uint8(len(body))})
 		p = append(p, body...)

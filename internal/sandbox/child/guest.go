@@ -70,7 +70,7 @@ func (s *stream) Took(n int) { _ = s.t.took(n) } // if this fails, the reader no
 // WriteNow sends the host as much as possible without blocking.
 func (s *stream) WriteNow(p []byte) (int, error) { return s.t.sendNow(p) }
 
-// Listen polls the socket for a moment, if that is likely to succeed.
+// Listen polls the socket briefly (see attention) if polling is likely to succeed.
 func (s *stream) Listen(there func() bool) { s.ears.listen(there) }
 
 // Close ends the stream when the driver no longer needs it.

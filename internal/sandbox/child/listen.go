@@ -17,10 +17,9 @@ const (
 	swift = 300 * time.Microsecond
 	// loan is how long a lent socket may go unread before its reader takes it back.
 	loan = time.Millisecond
-	// crowded is the duration of one poll above which other threads must be competing for the
-	// processor, and ran for a time slice of the kernel. Then polling stops for a while, longer the
-	// more often this happened recently. The awaited thread may run on the same processor, but
-	// takes less time.
+	// crowded is the duration above which a single poll shows that the kernel ran a competing
+	// thread for a time slice. Then polling stops for a while, and for longer if this happened
+	// often recently. The awaited thread may run on the same processor too, but needs less time.
 	crowded = 400 * time.Microsecond
 	// oneCrowd is how much one crowded poll counts, in units of successful polls.
 	oneCrowd = 16
@@ -179,7 +178,7 @@ func watching() watch {
 	return watch{began: now, last: now}
 }
 
-// on reports whether to poll again.
+// on reports whether to continue polling.
 func (w *watch) on() bool {
 	now := time.Now()
 	w.crowded = now.Sub(w.last) > crowded
@@ -231,7 +230,8 @@ func (l *listener) end(k kind) {
 }
 
 // listen is called by a goroutine that is about to sleep until something arrives. If the socket is
-// lent and unread, listen reads it for a moment, or until there reports that something has arrived.
+// lent and unread, listen polls it until there returns true, or no bytes are available and
+// attention has passed.
 func (l *listener) listen(there func() bool) {
 	if !l.who.CompareAndSwap(lent, taken) {
 		return
@@ -244,7 +244,7 @@ func (l *listener) listen(there func() bool) {
 	case heard:
 		l.hit()
 		l.who.Store(lent)
-		if !l.mayLend(0) { // because another operation began meanwhile
+		if !l.mayLend(0) { // another operation began meanwhile
 			l.giveBack(lent)
 		}
 		return
@@ -256,7 +256,8 @@ func (l *listener) listen(there func() bool) {
 	l.giveBack(taken)
 }
 
-// hear reads until there returns true, or for a moment.
+// hear passes frames to take until there returns true or w says to stop polling. It reports whether
+// there returned true.
 func (l *listener) hear(there func() bool, w *watch) (bool, error) {
 	for {
 		f, err := l.in.next()

@@ -22,7 +22,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// crashed returns an error unless err is a sandbox.CrashError whose reason contains reason.
+// crashed returns an error unless err is of kind unavailable and wraps a sandbox.CrashError whose
+// Reason contains reason.
 func crashed(err error, reason string) error {
 	var crash *sandbox.CrashError
 	if tool.AsError(err).Kind != tool.Unavailable || !errors.As(err, &crash) || !strings.Contains(crash.Reason, reason) {
