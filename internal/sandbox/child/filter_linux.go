@@ -52,7 +52,7 @@ func rules() []rule {
 		{call: unix.SYS_PRCTL, check: []check{{0, 0, 1}}, deny: wrong},
 	}
 	for _, cmd := range []uint32{unix.F_GETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS} {
-		// continue with the next rule
+		// with deny 0, the next rule checks other commands
 		rs = append(rs, rule{call: unix.SYS_FCNTL, check: []check{{1, ^uint32(0), cmd}}, deny: 0})
 	}
 	for _, call := range slices.Concat(allowed, allowedHere, allowedLibc) {

@@ -42,8 +42,8 @@ func FuzzInbox(f *testing.F) {
 	})
 }
 
-// FuzzGuest sends an arbitrary line to the real prelude. The run must always end, and in a valid
-// way.
+// FuzzGuest sends an arbitrary line to the real prelude. The run must succeed, or report that the
+// guest's runtime failed.
 func FuzzGuest(f *testing.F) {
 	d, err := New(Config{})
 	if err != nil {

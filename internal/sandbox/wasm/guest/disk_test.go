@@ -200,7 +200,7 @@ func sameJSON(a, b any) bool {
 	return string(x) == string(y)
 }
 
-// TestFiles covers behavior that Node doesn't have.
+// TestFiles covers behavior that differs from Node's.
 func TestFiles(t *testing.T) {
 	const head = `const fsp = await __import("node:fs/promises"), fs = (await __import("node:fs")).default;`
 	check(t, [][2]string{
