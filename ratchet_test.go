@@ -25,7 +25,7 @@ type ratchet struct {
 }
 
 var ratchets = []ratchet{
-	{"words that comments avoid", 273, "use the standard word: returns, accepts, the caller, again", avoidedWords},
+	{"words that comments avoid", 184, "use the standard word: returns, accepts, the caller, again", avoidedWords},
 	{"comment lines over 100 columns", 10, "wrap the comment", wideComments},
 	{"code lines over 120 columns", 4493, "break the line", wideCode},
 	{"one-word function names", 3887, "name the object, too: parseHeader, not parse", oneWordNames},
