@@ -1,6 +1,7 @@
 package biplane_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -14,9 +15,9 @@ import (
 
 const module = "github.com/biplane-dev/biplane/"
 
-// mayImport says who may import whom of ours, by path below internal/ (or the module, for what is
-// outside it). A package that isn't here fails the test. A row is a decision, with its reason in
-// RATIONALE.md, not a wall.
+// mayImport lists the packages of this module that each package may import. Paths are relative to
+// internal/, or to the module for packages outside it. A package without a row fails the test. A
+// row is a decision that can be changed; its reason is in RATIONALE.md.
 var mayImport = map[string][]string{
 	"tool":        {},
 	"policy":      {"lazily", "tool", "limit", "prose"},
@@ -121,16 +122,31 @@ type source struct {
 
 func (s source) generated() bool { return ast.IsGenerated(s.file) }
 
-func sources(t *testing.T) []source {
+// eachGoFile calls f with the path of each Go file outside third_party, tests included.
+func eachGoFile(t *testing.T, f func(path string) error) {
 	t.Helper()
-	var all []source
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "third_party"):
+		case d.IsDir() && path != "." &&
+			(strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "third_party"):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		return f(path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	eachGoFile(t, func(path string) error {
+		if strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		set := token.NewFileSet()
@@ -143,9 +159,6 @@ func sources(t *testing.T) []source {
 		all = append(all, source{path, pkg, f, set, set.Position(f.FileEnd).Line})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if len(all) < 10 {
 		t.Fatalf("only %d Go files found: this test looks in the wrong place", len(all))
 	}
@@ -213,8 +226,8 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// undocumented gives the exported names of d without a comment. A comment on a group serves all
-// names in it.
+// undocumented returns the exported names of d without a comment. A comment on a group counts for
+// all names in it.
 func undocumented(d ast.Decl) []string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -243,16 +256,21 @@ func undocumented(d ast.Decl) []string {
 	return nil
 }
 
-func receiverExported(r *ast.FieldList) bool {
+func receiverExported(r *ast.FieldList) bool { return ast.IsExported(receiverName(r)) }
+
+// receiverName returns the name of the receiver's type, without pointer and type parameters.
+func receiverName(r *ast.FieldList) string {
 	x := r.List[0].Type
 	if s, ok := x.(*ast.StarExpr); ok {
 		x = s.X
 	}
-	if g, ok := x.(*ast.IndexExpr); ok {
+	switch g := x.(type) {
+	case *ast.IndexExpr:
+		x = g.X
+	case *ast.IndexListExpr:
 		x = g.X
 	}
-	id, ok := x.(*ast.Ident)
-	return ok && id.IsExported()
+	return fmt.Sprint(x)
 }
 
 // The sizes of STYLE: a file that outgrows them hides a second noun, a function a second step.

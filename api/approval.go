@@ -59,8 +59,8 @@ const (
 	ApprovalMade     = "made"     // approved, and the call was let through
 )
 
-// A Decision is a person's decision on a call. Digest is that of the Approval the person saw: if
-// the request has another one, the decision is refused.
+// A Decision is a person's decision on a call. Digest is the digest of the Approval that was shown
+// to the person. If the request's digest differs, the decision is refused.
 type Decision struct {
 	Approve bool   `json:"approve"`
 	Digest  string `json:"digest"`

@@ -188,7 +188,7 @@ func (l *ledger) at(s step, key string) bool {
 	return t.drop
 }
 
-// restore resets the entries to those that of returned for all keys.
+// restore resets all keys to the entries that of returned.
 func (l *ledger) restore(asked map[string]int, writes map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
