@@ -37,25 +37,26 @@ const (
 	attestEvery = time.Minute
 )
 
-// keepFirst is the delay before the first inspection of the record, so that the process's actual
-// work starts first. keepLast bounds the inspection of a process that ends earlier.
+// checkDelay is the delay before a new process inspects the record and reviews the policies, so
+// that its actual work starts first. inspectTime bounds the inspection of a process that ends
+// earlier.
 const (
-	keepFirst = 100 * time.Millisecond
-	keepLast  = time.Second
+	checkDelay  = 100 * time.Millisecond
+	inspectTime = time.Second
 )
 
 // keepAudit inspects the record, then periodically prunes the record and the approvals by their
-// retention and writes the witness, until ctx is done. A process that ends before keepFirst
+// retention and writes the witness, until ctx is done. A process that ends before checkDelay
 // inspects and prunes when it ends.
 func (d *Daemon) keepAudit(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTime)
 		defer cancel()
 		d.ledger.Inspect()
 		d.prune(ctx)
 		return
-	case <-time.After(keepFirst):
+	case <-time.After(checkDelay):
 	}
 	d.ledger.Inspect()
 	t, attest := time.NewTicker(pruneEvery), time.NewTicker(attestEvery)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
@@ -36,12 +37,17 @@ func (r *review) changed() {
 }
 
 // review logs the warnings once the upstreams have listed their tools, and again when another
-// upstream has or the policies change.
+// upstream has or the policies change. A process that ends before checkDelay logs them when it
+// ends.
 func (d *Daemon) review(ctx context.Context) {
 	select {
 	case <-d.upstreams.settled:
 	case <-ctx.Done():
 		return
+	}
+	select {
+	case <-time.After(checkDelay):
+	case <-ctx.Done():
 	}
 	for {
 		d.warnings()

@@ -47,49 +47,22 @@ func (s *Store) Audit(ctx context.Context, key *secret.Key) (_ *Audit, err error
 	if a.origin, _, err = record.Name(ctx, a.s.read); err != nil {
 		return nil, err
 	}
-	if a.broken = a.sound(ctx); a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
-		return nil, fault.Reading(ctx, a.broken)
-	}
-	if a.broken == nil {
-		if a.broken = a.compare(ctx); a.broken != nil && !fault.Refused(a.broken) {
-			return nil, fault.Reading(ctx, a.broken)
+	a.broken = a.view(ctx, func(v *record.View) error {
+		if err := v.Sound(); err != nil {
+			return err
 		}
+		return a.compare(ctx, v)
+	})
+	if a.broken != nil && (ctx.Err() != nil || !fault.Refused(a.broken)) {
+		return nil, fault.Reading(ctx, a.broken)
 	}
 	return a, a.span(ctx)
 }
 
-// sound checks the record against its seals, in one read transaction because it may be growing.
-func (a *Audit) sound(ctx context.Context) error {
-	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	return record.Sound(ctx, tx, a.key)
-}
-
 // compare compares the record with its witness. A refusal says why nothing can be added to the
 // record.
-func (a *Audit) compare(ctx context.Context) error {
-	err := a.view(ctx, func(v *record.View) error {
-		head, err := v.Witness()
-		if err != nil || head == nil {
-			return err
-		}
-		h, err := v.Head()
-		if err != nil {
-			return err
-		}
-		if h.Size < head.Size {
-			return tool.Errorf(tool.Conflict, "the record has %d entries, and its witness %s knows of %d: entries were removed, or an older copy was put in",
-				h.Size, WitnessFile, head.Size)
-		}
-		root, err := tlog.TreeHash(head.Size, v)
-		if err == nil && root != head.Root {
-			err = tool.Errorf(tool.Conflict, "the first %d entries of the record are not those that its witness %s knows", head.Size, WitnessFile)
-		}
-		return err
-	})
+func (a *Audit) compare(ctx context.Context, v *record.View) error {
+	err := compareHeads(v)
 	if err == nil || ctx.Err() != nil || fault.Code(err) != 0 {
 		return err
 	}
@@ -98,14 +71,37 @@ func (a *Audit) compare(ctx context.Context) error {
 		"with --data-dir", err))
 }
 
+// compareHeads returns an error of kind Conflict if the record doesn't begin with what the witness
+// knows.
+func compareHeads(v *record.View) error {
+	known, err := v.Witness()
+	if err != nil || known == nil {
+		return err
+	}
+	h, err := v.Head()
+	if err != nil {
+		return err
+	}
+	if h.Size < known.Size {
+		return tool.Errorf(tool.Conflict, "the record has %d entries, and its witness %s knows of %d: entries were removed, or an older copy was put in",
+			h.Size, WitnessFile, known.Size)
+	}
+	root, err := tlog.TreeHash(known.Size, v)
+	if err == nil && root != known.Root {
+		err = tool.Errorf(tool.Conflict, "the first %d entries of the record are not those that its witness %s knows", known.Size, WitnessFile)
+	}
+	return err
+}
+
 // known returns the head in the witness, or nil if no witness is required yet. It returns an error
-// of kind Conflict if the witness is missing, was changed, or is that of another record.
-func (a *Audit) known(ctx context.Context) (*record.Known, error) {
+// of kind Conflict if the witness is missing, was changed, or is that of another record than the
+// one that name returns.
+func (a *Audit) known(name func() (origin string, sealed []byte, err error)) (*record.Known, error) {
 	x, err := a.witness.load()
 	if err != nil {
 		return nil, err
 	}
-	origin, sealed, err := record.Name(ctx, a.s.read)
+	origin, sealed, err := name()
 	switch {
 	case err != nil:
 		return nil, err
@@ -125,7 +121,10 @@ func (a *Audit) known(ctx context.Context) (*record.Known, error) {
 
 // knownTo returns the witness's head, or nil if the witness is newer than the snapshot v.
 func (a *Audit) knownTo(ctx context.Context, v *record.View) (*record.Known, error) {
-	k, err := a.known(ctx)
+	k, err := a.known(v.Name)
+	if err != nil { // the record may have been named since
+		k, err = a.known(func() (string, []byte, error) { return record.Name(ctx, a.s.read) })
+	}
 	if err != nil || k == nil || hasAll(v, k) {
 		return k, err
 	}
@@ -242,7 +241,7 @@ func (a *Audit) checkNew(ctx context.Context, sealed []byte) error {
 	if err := record.CheckNameless(ctx, a.s.read, a.key, sealed); err != nil {
 		return err
 	}
-	_, err := a.known(ctx)
+	_, err := a.known(func() (string, []byte, error) { return record.Name(ctx, a.s.read) })
 	if x, _ := a.witness.load(); err == nil && x == nil && sealed == nil && a.s.prepared {
 		err = tool.Errorf(tool.Conflict, "the database has no record, and the data folder has no witness %s, which a new folder has", WitnessFile)
 	}

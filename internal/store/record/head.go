@@ -110,7 +110,7 @@ func (e *Edge) whole(ctx context.Context, tx Tx, t *tree, key *secret.Key) (err 
 func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading, error) {
 	h, head, err := readHead(ctx, q, key)
 	if err == nil {
-		err = audit.Head{Size: t.size, Root: t.root()}.Against(head, storedHashes(ctx, q))
+		err = t.head().Against(head, storedHashes(ctx, q))
 	}
 	if err != nil && fault.Code(err) == 0 {
 		err = fault.Refuse(tool.Errorf(tool.Unavailable, "the audit record is not what it was, so that nothing is added to it and no call is made: %w: run biplane audit verify and keep a copy of the data folder; "+
@@ -121,13 +121,13 @@ func sealed(ctx context.Context, q Querier, t *tree, key *secret.Key) (*heading,
 
 // Sound checks whether the record matches its seal, before anything is added to it. If an Edge
 // would refuse it, the error is fault.Refused here, too.
-func Sound(ctx context.Context, q Querier, key *secret.Key) error {
-	t, err := loadTree(ctx, q)
+func (v *View) Sound() error {
+	_, err := v.Head()
 	if err != nil && fault.Code(err) == 0 {
 		return fault.Refuse(err)
 	}
 	if err == nil {
-		_, err = sealed(ctx, q, t, key)
+		_, err = sealed(v.ctx, v.tx, v.tree, v.key)
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func (e *Edge) Grow(ctx context.Context, tx Tx, key *secret.Key) error {
 }
 
 // Head returns the tree's size and root. Grow must have been called in the same transaction.
-func (e *Edge) Head() audit.Head { return audit.Head{Size: e.tree.size, Root: e.tree.root()} }
+func (e *Edge) Head() audit.Head { return e.tree.head() }
 
 // Origin returns the record's name, which is empty if it has none. Grow must have been called in
 // the same transaction.

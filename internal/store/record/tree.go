@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/biplane-dev/biplane/internal/audit"
 	"github.com/biplane-dev/biplane/internal/store/fault"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -31,6 +32,9 @@ func (t *tree) add(leaf []byte) []byte {
 	t.size++
 	return out
 }
+
+// head returns the tree's size and root.
+func (t *tree) head() audit.Head { return audit.Head{Size: t.size, Root: t.root()} }
 
 // root returns the tree's root (RFC 6962, section 2.1).
 func (t *tree) root() tlog.Hash {

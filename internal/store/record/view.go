@@ -21,6 +21,7 @@ type View struct {
 	tx     *sql.Tx
 	key    *secret.Key
 	around Around
+	tree   *tree // read at first use; the transaction sees no later one
 }
 
 // Around holds a View's callbacks into package store.
@@ -32,8 +33,11 @@ type Around struct {
 // NewView returns a View of a read transaction, whose context is ctx. key unseals the data that is
 // kept.
 func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, around Around) *View {
-	return &View{ctx, tx, key, around}
+	return &View{ctx: ctx, tx: tx, key: key, around: around}
 }
+
+// Name returns the record's name and the sealed seed of its key. See Name.
+func (v *View) Name() (origin string, sealed []byte, err error) { return Name(v.ctx, v.tx) }
 
 // Witness returns the witness's head, or nil if no witness is required.
 func (v *View) Witness() (*audit.Head, error) {
@@ -91,11 +95,14 @@ func (v *View) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 
 // Head returns the tree's size and root.
 func (v *View) Head() (audit.Head, error) {
-	t, err := loadTree(v.ctx, v.tx)
-	if err != nil {
-		return audit.Head{}, err
+	if v.tree == nil {
+		t, err := loadTree(v.ctx, v.tx)
+		if err != nil {
+			return audit.Head{}, err
+		}
+		v.tree = t
 	}
-	return audit.Head{Size: t.size, Root: t.root()}, nil
+	return v.tree.head(), nil
 }
 
 func splitHashes(b []byte) []tlog.Hash {
