@@ -20,10 +20,11 @@ let leave = () => {};
 export function leaving(f) { leave = f; }
 
 /** At the start of a run. */
-export function begin(session) {
+export function begin(session, fresh) {
+  lasting = session;
+  if (fresh) return;
   texts = list();
   given = warned = false;
-  lasting = session;
   if (!session) kept = new MapCtor();
 }
 
@@ -39,6 +40,7 @@ export function value() {
 
 /** Writes the texts to the console, unless they are the program's value. */
 export function flush() {
+  if (texts.length === 0) return;
   if (!given) for (let i = 0; i < texts.length; i++) console_.line("log", shown(texts[i]));
   texts = list();
 }

@@ -59,8 +59,8 @@ function start(run) {
   }
   if (session && !deletes) deletes = indexOf(run.code, "delete") >= 0;
   seed(run.seed, session && !fresh);
-  helpers.begin(session);
-  setNamespaces(run, session && !fresh);
+  helpers.begin(session, fresh);
+  setNamespaces(run, session && !fresh, fresh);
   fresh = false;
   let result;
   try {

@@ -2,7 +2,7 @@
 
 import {
   ErrorCtor, MapCtor, ObjectPrototype, ProxyCtor, SetCtor, TypeErrorCtor, create, define, deleteProperty, endsWith, getOwnPropertyDescriptor, global, hasOwn, indexOf, isArray,
-  join, keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setHas, slice,
+  join, keys, list, mapForEach, mapGet, mapHas, mapSet, named, push, record, setAdd, setForEach, setHas, slice,
   startsWith,
 } from "./primordials.js";
 import { callPath, callTool } from "./calls.js";
@@ -36,7 +36,7 @@ function memberOf(l, k) {
   return m;
 }
 
-const none = create(null);
+const none = create(null), noNames = list();
 const maxName = 1024; // characters of a name that is compared with those of tools
 
 // The traps of all listings; this is the listing.
@@ -68,9 +68,9 @@ const traps = record({
  * An object whose members come from make(key), listed under names. Of any other key, other(key) is what it is, undefined for
  * nothing; other(key, true) is undefined also for a tool that isn't known to exist.
  */
-function listing(label, names, make, other) {
-  return new ProxyCtor(create(null), { __proto__: traps, label, names, make, other, listed: undefined, made: none });
-}
+function listing(label, names, make, other) { return new ProxyCtor(create(null), handler(label, names, make, other)); }
+
+function handler(label, names, make, other) { return { __proto__: traps, label, names, make, other, listed: undefined, made: none }; }
 
 function toolFunction(path) {
   const part = pathPart(path);
@@ -79,7 +79,6 @@ function toolFunction(path) {
 
 let namespaces = new MapCtor(); // by name, of this run
 let lent = new MapCtor();       // what the run made globals
-let tools;
 
 // Makes a global of a run, unless a program of the session has put something of its own there.
 function lend(name, value, before, goesOn) {
@@ -219,26 +218,43 @@ function aliased(path) {
 
 const roots = new SetCtor();
 for (const n of ["tools", "servers", "mcp", "codemode", "functions"]) setAdd(roots, n);
-let aliases = create(null); // of this run
+let aliases = none; // of this run
 let spaces;                 // namespaces by folded name; undefined until asked for
 
-/** Makes the globals of a run; all is the record of namespaces that the host sent, goesOn whether there were programs of the session before. */
-export function setNamespaces(run, goesOn) {
-  const before = lent, all = run.namespaces, whole = new SetCtor();
-  namespaces = new MapCtor();
-  lent = new MapCtor();
-  spaces = undefined;
-  aliases = run.aliases === undefined ? create(null) : run.aliases;
-  if (run.whole !== undefined) for (let i = 0; i < run.whole.length; i++) setAdd(whole, run.whole[i]);
-  const names = all === undefined ? [] : keys(all);
+function makeNamespaces(all, names, complete) {
+  const whole = new SetCtor(); // the namespaces whose members are all listed
+  if (complete !== undefined) for (let i = 0; i < complete.length; i++) setAdd(whole, complete[i]);
   for (let i = 0; i < names.length; i++) {
     const members = all[names[i]];
     makeNamespace(names[i], isArray(members) ? members : list(), !setHas(whole, names[i]));
   }
-  tools = listing("tools", names, namespaceOf, byForm);
-  for (let i = 0; i < rootNames.length; i++) if (!mapHas(namespaces, rootNames[i])) lend(rootNames[i], tools, before, goesOn);
-  const others = keys(aliases);
-  for (let i = 0; i < others.length; i++) if (!mapHas(lent, others[i])) lend(others[i], aliased(aliases[others[i]]), before, goesOn);
+}
+
+function lendAliases(before, goesOn) {
+  const names = keys(aliases);
+  for (let i = 0; i < names.length; i++) {
+    const taken = mapHas(lent, names[i]) || setHas(rootNames, names[i]);
+    if (!taken) lend(names[i], aliased(aliases[names[i]]), before, goesOn);
+  }
+}
+
+/**
+ * Makes the globals of a run from what the host sent. goesOn reports whether there were programs of the session before, fresh
+ * whether no program has run here yet.
+ */
+export function setNamespaces(run, goesOn, fresh) {
+  const before = lent, all = run.namespaces;
+  namespaces = new MapCtor();
+  lent = new MapCtor();
+  spaces = undefined;
+  aliases = run.aliases === undefined ? none : run.aliases;
+  const names = all === undefined ? noNames : keys(all);
+  if (names !== noNames) makeNamespaces(all, names, run.whole);
+  root.names = names;
+  root.listed = undefined;
+  root.made = none;
+  if (!fresh) setForEach(rootNames, (name) => { if (!mapHas(namespaces, name)) lend(name, tools, before, goesOn); });
+  if (aliases !== none) lendAliases(before, goesOn);
   for (let i = 0; i < names.length; i++) lend(names[i], mapGet(namespaces, names[i]).ns, before, goesOn);
   mapForEach(before, (value, name) => { // an upstream that is gone
     if (mapHas(lent, name)) return;
@@ -246,10 +262,16 @@ export function setNamespaces(run, goesOn) {
     if (own !== undefined && own.value === value) deleteProperty(globalThis, name);
   });
   if (goesOn) global("callTool", callToolByPath);
-  global("tools", tools);
+  if (!fresh) global("tools", tools);
 }
 
-const rootNames = ["servers", "codemode", "mcp"];
+const rootNames = new SetCtor(); // of tools, beside tools
+
+// One object for all runs, so that it is a global in the golden image already.
+const root = handler("tools", noNames, namespaceOf, byForm);
+const tools = new ProxyCtor(create(null), root);
+for (const n of ["servers", "codemode", "mcp"]) { setAdd(rootNames, n); global(n, tools); }
+global("tools", tools);
 
 // callTool("server.tool", {…}), callTool("server", "tool", {…}), callTool({ name: "server.tool", arguments: {…} }).
 const callToolByPath = (...args) => {
